@@ -1,0 +1,50 @@
+# Every target does its own set-up: a virtual environment in .venv and, where we are root on Debian,
+# the few system packages that the tests can use. A stamp keeps the set-up from running twice.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+WORKERS ?= 2
+# Further arguments for pytest, such as ARGS="-k retention"
+ARGS ?=
+
+.PHONY: help demo test check unit fmt bench clean
+
+help: ## Show the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+
+demo: .stamps/run ## Start a node and stream through it (DEMO_SECONDS=n ends it by itself)
+	@exec $(BIN)/python examples/demo.py
+
+test: check ## Everything that proves the project: checks, then all tests
+	$(PYTEST) -n $(WORKERS) -m "not serial" $(ARGS)
+	$(PYTEST) -m serial $(ARGS) || [ $$? -eq 5 ] # 5: no test carries the marker
+
+unit: .stamps/dev ## The unit tests alone
+	$(PYTEST) -n $(WORKERS) tests/unit $(ARGS)
+
+check: .stamps/dev ## Lint, format, types, and the import contracts between the rooms
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: .stamps/dev ## Format the code and mend what the linter can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .stamps/dev ## Measure throughput, latency, start time and memory
+	$(BIN)/python -m bench $(ARGS)
+
+clean: ## Remove the virtual environment, caches and everything built
+	rm -rf $(VENV) .stamps build dist bench/out data
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.stamps/run: pyproject.toml scripts/setup
+	@scripts/setup run
+
+.stamps/dev: pyproject.toml scripts/setup
+	@scripts/setup dev

@@ -1,0 +1,131 @@
+"""The figures we want to reach, and whether a run reached them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from statistics import median
+
+from bench.model import LoadCell, Peer, Report
+from bench.ratio import throughput_ratio
+from bench.scenarios import names
+
+
+class Verdict(Enum):
+    HOLDS = "yes"
+    MISSED = "no"
+    NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    figure: str
+    goal: str
+    measured: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    value: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Goal:
+    figure: str
+    limit: float
+    at_least: bool
+    unit: str
+    measure: Callable[[Report], _Measured | None]
+
+    def judge(self, report: Report) -> Judged:
+        goal = f"{'at least' if self.at_least else 'at most'} {self.limit:g} {self.unit}".strip()
+        measured = self.measure(report)
+        if measured is None:
+            return Judged(self.figure, goal, "-", Verdict.NOT_MEASURED)
+        holds = measured.value >= self.limit if self.at_least else measured.value <= self.limit
+        return Judged(self.figure, goal, measured.text, Verdict.HOLDS if holds else Verdict.MISSED)
+
+
+def judge(report: Report) -> list[Judged]:
+    return [goal.judge(report) for goal in _goals()]
+
+
+def _goals() -> Iterator[_Goal]:
+    for size, limit in ((100, 0.95), (1_000, 0.85)):
+        for copied in (False, True):
+            how = "copied by the client" if copied else "not copied"
+            what = f"produce {names.size_name(size)}, 4 partitions, relaxed, {how}"
+            figure = f"{what}: throughput against the mock cluster"
+            yield _Goal(figure, limit, True, "", _reference_ratio(names.ratio_name(size, copied=copied)))
+    produced = names.ratio_name(1_000, copied=False)
+    yield _Goal("broker CPU for 1 GB produced in 1 KB messages", 2.0, False, "s", _cpu_per_gb(produced))
+    consumed = [names.consume_name(1_000, partitions) for partitions in (1, 12)]
+    yield _Goal("broker CPU for 1 GB consumed in 1 KB messages", 0.9, False, "s", _cpu_per_gb(*consumed))
+    for size in (100, 1_000):
+        figure = f"64 producers, {names.size_name(size)}: durable against relaxed throughput"
+        yield _Goal(figure, 0.7, True, "", _durable_ratio(size))
+    yield _Goal("start to first acknowledged message", 0.8, False, "s", _figure(names.START_TO_FIRST_ACK))
+    idle = (names.IDLE_MEMORY_AT_START, names.IDLE_MEMORY_LATER)
+    yield _Goal("idle resident memory", 80, False, "MB", _figure(*idle))
+    relaxed = names.latency_name("relaxed")
+    yield _Goal("latency at 1,000 msg/s, acks=1, relaxed, p50", 1, False, "ms", _latency(relaxed, "p50"))
+    yield _Goal("latency at 1,000 msg/s, acks=1, relaxed, p99", 5, False, "ms", _latency(relaxed, "p99"))
+    restart = names.restart_to_first_ack(10_000)
+    yield _Goal(
+        "restart with 10,000 partitions to first acknowledged message", 5, False, "s", _figure(restart)
+    )
+
+
+def _ratio(ours: LoadCell | None, reference: LoadCell | None) -> _Measured | None:
+    if ours is None or reference is None:
+        return None
+    ratio = throughput_ratio(ours, reference)
+    return _Measured(ratio.median, str(ratio))
+
+
+def _reference_ratio(name: str) -> Callable[[Report], _Measured | None]:
+    return lambda report: _ratio(report.load(name), report.load(name, Peer.MOCK))
+
+
+def _durable_ratio(size: int) -> Callable[[Report], _Measured | None]:
+    durable, relaxed = names.producers_name(size, "durable"), names.producers_name(size, "relaxed")
+    return lambda report: _ratio(report.load(durable), report.load(relaxed))
+
+
+def _cpu_per_gb(*cells: str) -> Callable[[Report], _Measured | None]:
+    """The worst of the cells' medians."""
+
+    def measure(report: Report) -> _Measured | None:
+        found = [cell for cell in map(report.load, cells) if cell is not None]
+        if not found:
+            return None
+        worst = max(median(sample.cpu_seconds_per_gb for sample in cell.samples) for cell in found)
+        return _Measured(worst, f"{worst:.2f} s")
+
+    return measure
+
+
+def _figure(*cells: str) -> Callable[[Report], _Measured | None]:
+    """The worst of the figures' medians."""
+
+    def measure(report: Report) -> _Measured | None:
+        found = [cell for cell in map(report.figure, cells) if cell is not None]
+        if not found:
+            return None
+        worst = max(found, key=lambda cell: cell.median)
+        return _Measured(worst.median, f"{worst.median:.2f} {worst.unit}")
+
+    return measure
+
+
+def _latency(name: str, percentile: str) -> Callable[[Report], _Measured | None]:
+    def measure(report: Report) -> _Measured | None:
+        cell = report.load(name)
+        if cell is None:
+            return None
+        latencies = [sample.load.latency_ms for sample in cell.samples]
+        value = median(float(getattr(latency, percentile)) for latency in latencies if latency is not None)
+        return _Measured(value, f"{value:.2f} ms")
+
+    return measure

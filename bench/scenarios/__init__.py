@@ -1,0 +1,27 @@
+"""What is measured, one file a subject. A scenario starts its peers and records cells in the report."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.scenarios import consume, latency, memory, produce, producers, ratio, restart, start
+from bench.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    name: str
+    summary: str
+    run: Callable[[Session], None]
+    needs_millstream: bool = False
+
+
+SCENARIOS = (
+    Scenario(ratio.NAME, "produce on 4 partitions against the reference, round by round", ratio.run),
+    Scenario(produce.NAME, "produce: 100 B, 1 KB, 10 KB; 1 and 12 partitions; acks; durability", produce.run),
+    Scenario(consume.NAME, "consume: 100 B, 1 KB, 10 KB; 1 and 12 partitions", consume.run),
+    Scenario(producers.NAME, "64 producers, durable against relaxed", producers.run, needs_millstream=True),
+    Scenario(latency.NAME, "latency of 1,000 messages a second, linger 0", latency.run),
+    Scenario(start.NAME, "process start to the first acknowledged message", start.run, needs_millstream=True),
+    Scenario(memory.NAME, "resident memory when idle and after load", memory.run, needs_millstream=True),
+    Scenario(restart.NAME, "restart with 1,000 and 10,000 partitions", restart.run, needs_millstream=True),
+)

@@ -1,0 +1,51 @@
+"""How cells are called; goals and tables find them by these names."""
+
+SIZES = (100, 1_000, 10_000)
+
+
+def size_name(size: int) -> str:
+    return f"{size} B" if size < 1000 else f"{size // 1000} KB"
+
+
+def partitions_name(partitions: int) -> str:
+    return "1 partition" if partitions == 1 else f"{partitions} partitions"
+
+
+def produce_name(size: int, partitions: int, acks: str, durability: str) -> str:
+    return f"produce {size_name(size)}, {partitions_name(partitions)}, acks={acks}, {durability}"
+
+
+def consume_name(size: int, partitions: int) -> str:
+    return f"consume {size_name(size)}, {partitions_name(partitions)}"
+
+
+def ratio_name(size: int, *, copied: bool) -> str:
+    how = "copied by the client" if copied else "not copied"
+    return f"{produce_name(size, 4, 'all', 'relaxed')}, {how}"
+
+
+def producers_name(size: int, durability: str) -> str:
+    return f"64 producers, {size_name(size)}, 12 partitions, acks=all, {durability}"
+
+
+def latency_name(durability: str) -> str:
+    return f"latency at 1,000 msg/s, 100 B, acks=1, {durability}"
+
+
+START_TO_FIRST_ACK = "start: spawn to first acknowledged message"
+START_TO_READY = "start: spawn to ready"
+IDLE_MEMORY_AT_START = "memory: idle, just started"
+IDLE_MEMORY_LATER = "memory: idle, a while later"
+MEMORY_AFTER_LOAD = "memory: idle again after 1 million messages"
+
+
+def restart_to_ready(partitions: int) -> str:
+    return f"restart, {partitions:,} partitions: spawn to ready"
+
+
+def restart_to_first_ack(partitions: int) -> str:
+    return f"restart, {partitions:,} partitions: spawn to first acknowledged message"
+
+
+def restart_stop(partitions: int) -> str:
+    return f"restart, {partitions:,} partitions: clean stop"

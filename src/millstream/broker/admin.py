@@ -1,0 +1,80 @@
+"""What the admin handlers share: the part of the broker they see, and how they submit a command."""
+
+import asyncio
+import datetime
+from typing import Protocol, TypeVar
+
+from millstream.cluster.metadata.controller import Command
+from millstream.cluster.metadata.defaults import Defaults
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.service import MetadataService
+from millstream.config.describe import BrokerLayers
+from millstream.config.settings import Settings
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+Result = TypeVar("Result")
+
+NO_THROTTLE = datetime.timedelta()
+
+
+class AdminBroker(Protocol):
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def metadata(self) -> MetadataService: ...
+
+
+class AdminContext(Protocol):
+    @property
+    def version(self) -> int: ...
+
+
+def defaults_of(broker: AdminBroker) -> Defaults:
+    settings = broker.settings
+    return Defaults(
+        broker_id=broker.node_id,
+        partitions=settings.broker.default_partitions,
+        replication_factor=settings.replication.default_replication_factor,
+        static_configs=settings.broker_configs(),
+        max_partitions=settings.cluster.max_partitions,
+        max_partitions_per_request=settings.cluster.max_partitions_per_request,
+    )
+
+
+def layers_of(broker: AdminBroker, image: MetadataImage) -> BrokerLayers:
+    """This broker's settings by strength, for describing what is in effect and why."""
+    return BrokerLayers(
+        dynamic=image.broker_configs.get(str(broker.node_id), {}),
+        dynamic_default=image.broker_configs.get("", {}),
+        static=broker.settings.broker_configs(),
+    )
+
+
+async def submit_within(
+    broker: AdminBroker, command: Command[Result], patience: datetime.timedelta
+) -> Result:
+    """Submit and wait for as long as the client does; what was submitted may still happen afterwards.
+
+    Clients that send no time (zero or less) want no limit of their own.
+    """
+    seconds = patience.total_seconds()
+    try:
+        async with asyncio.timeout(seconds if seconds > 0 else None):
+            return await broker.metadata.submit(command)
+    except TimeoutError:
+        raise KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            "the change is still under way; describe the resource to see its outcome",
+        ) from None
+
+
+def code_of(error: KafkaError | None) -> ErrorCode:
+    return ErrorCode.NONE if error is None else error.code
+
+
+def message_of(error: KafkaError | None) -> str | None:
+    return None if error is None else error.message

@@ -1,0 +1,160 @@
+"""Runs log compaction: picks partitions, has a process of its own rewrite their segments, puts the result in place."""
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from millstream.broker.partitions import Partition
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import KafkaError
+from millstream.storage.compaction.job import CleanedGroup, CleaningOutcome, SourceSegment, decode_outcome, encode_job, job_for
+from millstream.storage.compaction.selection import Candidate, choose, cleanable_segments, dirty_bytes
+from millstream.storage.compaction.swap import apply_swap, commit_swap, finish_swap
+from millstream.storage.segment import SegmentSummary
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+log = get_logger("millstream.cleaner")
+
+
+class Cleaner:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._delete_horizons: dict[Partition, int] = {}
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def run(self) -> None:
+        """Look for work every now and then, for ever."""
+        while True:
+            await asyncio.sleep(self._broker.settings.storage.cleaner_interval / 1000)
+            for partition in self._choose():
+                try:
+                    await self.clean(partition)
+                except (OSError, KafkaError) as error:
+                    log.warning("cleaning failed", topic=partition.topic, partition=partition.index, error=str(error))
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+    def _choose(self) -> list[Partition]:
+        now_ms = self._broker.clock.now_ms()
+        candidates = []
+        for partition in self._broker.partitions:
+            target = partition.log
+            if not target.config.compacts or target.offline is not None or not target.segments:
+                continue
+            self._roll_if_overdue(partition, now_ms)
+            sources = self._sources(partition, now_ms)
+            clean, dirty = dirty_bytes(sources, target.cleaned_offset)
+            first_dirty = next((s for s in target.segments if s.summary.end_offset > target.cleaned_offset), None)
+            earliest = first_dirty.summary.first_timestamp if first_dirty is not None else None
+            horizon = self._delete_horizons.get(partition)
+            candidates.append(Candidate(partition, target.config, clean, dirty, earliest, horizon))
+        return choose(candidates, now_ms)
+
+    def _roll_if_overdue(self, partition: Partition, now_ms: int) -> None:
+        """The active segment is never cleaned, so one that must be compacted soon is sealed."""
+        target = partition.log
+        active = target.segments[-1].summary
+        if active.size_bytes and 0 <= active.first_timestamp < now_ms - target.config.max_compaction_lag_ms:
+            target.roll(now_ms)
+            self._broker.flusher.flush(partition)
+
+    def _sources(self, partition: Partition, now_ms: int) -> tuple[SourceSegment, ...]:
+        target = partition.log
+        sealed = [
+            SourceSegment(s.base_offset, s.end_offset, s.size_bytes, s.max_timestamp)
+            for s in (segment.summary for segment in target.segments[:-1])
+        ]
+        return cleanable_segments(
+            sealed,
+            first_dirty_offset=target.cleaned_offset,
+            limit_offset=min(partition.last_stable_offset, target.flushed_offset),
+            min_compaction_lag_ms=target.config.min_compaction_lag_ms,
+            now_ms=now_ms,
+        )
+
+    async def clean(self, partition: Partition) -> None:
+        target = partition.log
+        now_ms = self._broker.clock.now_ms()
+        sources = self._sources(partition, now_ms)
+        if not sources or target.cleaning:
+            return
+        job = job_for(
+            target.config,
+            directory=target.directory,
+            segments=sources,
+            first_dirty_offset=target.cleaned_offset,
+            limit_offset=min(partition.last_stable_offset, target.flushed_offset),
+            now_ms=now_ms,
+            last_batches=target.producers.last_offsets(),
+        )
+        target.cleaning = True
+        try:
+            outcome = await self._work(encode_job(job))
+            if outcome.failure is not None:
+                self._broker.corruption(outcome.failure)
+                return
+            assert outcome.result is not None
+            for group in outcome.result.groups:
+                if target.offline is not None:
+                    return
+                await self._swap(partition, group)
+            target.cleaned_offset = outcome.result.first_dirty_offset
+            self._note_horizon(partition, outcome.result.next_delete_horizon_ms)
+            stats = outcome.result.stats
+            log.info(
+                "log cleaned",
+                topic=partition.topic,
+                partition=partition.index,
+                records=f"{stats.records_read} -> {stats.records_kept}",
+                bytes=f"{stats.bytes_read} -> {stats.bytes_kept}",
+            )
+        finally:
+            target.cleaning = False
+
+    def _note_horizon(self, partition: Partition, horizon_ms: int | None) -> None:
+        if horizon_ms is None:
+            self._delete_horizons.pop(partition, None)
+        else:
+            self._delete_horizons[partition] = horizon_ms
+
+    async def _work(self, job: bytes) -> CleaningOutcome:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "millstream.storage.compaction.worker",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await self._process.communicate(job)
+        if self._process.returncode != 0:
+            reason = errors.decode(errors="replace").strip().rpartition("\n")[2] or f"exit code {self._process.returncode}"
+            raise OSError(f"the cleaning process failed: {reason}")
+        return decode_outcome(output)
+
+    async def _swap(self, partition: Partition, group: CleanedGroup) -> None:
+        target, disk, workers = partition.log, self._broker.disk, self._broker.workers
+        target.swapping = True
+        await workers.run(lambda: commit_swap(disk, target.directory, group.sources))
+        if target.offline is not None:
+            return
+        apply_swap(disk, target.directory, group.sources)
+        target.replace_segments(
+            group.sources,
+            SegmentSummary(
+                group.base_offset,
+                group.size_bytes,
+                group.end_offset,
+                group.record_count,
+                group.first_timestamp,
+                group.max_timestamp,
+                group.offset_of_max_timestamp,
+                self._broker.clock.now_ms(),
+            ),
+        )
+        await workers.run(lambda: finish_swap(disk, target.directory, group.sources))
+        target.swapping = False

@@ -1,0 +1,288 @@
+"""One client's connection: cuts the byte stream into requests and writes the replies in their order.
+
+Bytes are read into a buffer shared by all connections; requests that are whole in it are handled right there. Only a
+request that continues beyond it gets a buffer of its own, so an idle connection holds no memory. A handler that cannot
+answer at once returns a `PendingReply`; later requests are handled meanwhile, their replies wait for their turn.
+"""
+
+import asyncio
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, cast
+
+from millstream.protocol.wire import I32
+
+if TYPE_CHECKING:
+    from millstream.broker.server import Server
+
+Reply = list[bytes | memoryview]
+
+MIN_REQUEST_BYTES = 8
+# Replies larger than this count against the node's memory until the client has read them.
+WRITE_HIGH_WATER_BYTES = 1 << 18
+# A client that sends more requests than this without reading a reply is made to wait.
+MAX_PENDING_REPLIES = 1000
+
+
+class PendingReply:
+    """A reply that will come: its place in the order of the connection's replies."""
+
+    __slots__ = ("_connection", "buffers")
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+        self.buffers: Reply | None = None
+
+    def complete(self, buffers: Reply) -> None:
+        if self.buffers is None:
+            self.buffers = buffers
+            self._connection.send_ready()
+
+
+class Connection(asyncio.BufferedProtocol):
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+        self._transport: asyncio.Transport | None = None
+        self._partial = b""
+        self._frame: bytearray | None = None
+        self._frame_size = 0
+        self._filled = 0
+        self._wanted = 0
+        self._replies: deque[PendingReply] = deque()
+        self._queued: deque[bytes] = deque()
+        self._blocked = False
+        self._write_paused = False
+        self._reading_paused = False
+        self._unsent_bytes = 0
+        self.closed = False
+        self.peer = ""
+        self.client_id = ""
+        self.last_active = 0.0
+
+    # -- the transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports have the methods but not the base class.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        address = transport.get_extra_info("peername")
+        self.peer = f"{address[0]}:{address[1]}" if address else "unknown"
+        if self.raw_socket is not None:
+            self.raw_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self.last_active = self._server.loop.time()
+        self._server.connected(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed = True
+        self._release_frame()
+        self._server.reply_memory.give_back(self._unsent_bytes)
+        self._unsent_bytes = 0
+        self._replies.clear()
+        self._queued.clear()
+        self._server.disconnected(self)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        self._update_reading()
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self.last_active = self._server.loop.time()
+        owed, self._unsent_bytes = self._unsent_bytes, 0
+        if owed:
+            self._server.reply_memory.give_back(owed)
+        self.send_ready()
+        self._handle_queued()
+        self._update_reading()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._frame is not None:
+            return memoryview(self._frame)[self._filled : self._frame_size]
+        scratch = self._server.scratch
+        kept = len(self._partial)
+        if kept:
+            scratch[:kept] = self._partial
+            return scratch[kept:]
+        return scratch
+
+    def buffer_updated(self, size: int) -> None:
+        self.last_active = self._server.loop.time()
+        if self._frame is None:
+            kept = len(self._partial)
+            self._partial = b""
+            self._cut(self._server.scratch[: kept + size])
+            return
+        self._filled += size
+        if self._filled == self._frame_size:
+            frame = self._frame
+            view = memoryview(frame)[: self._frame_size]
+            self._frame = None
+            self._handle(view)
+            view.release()
+            self._server.buffers.give_back(frame)
+            self._server.memory.give_back(self._frame_size)
+
+    # -- requests
+
+    def _cut(self, data: memoryview) -> None:
+        """Handle every whole request in `data`; keep or make room for the rest."""
+        at, end = 0, len(data)
+        largest = self._server.max_request_bytes
+        while end - at >= 4:
+            size: int = I32.unpack_from(data, at)[0]
+            if size < MIN_REQUEST_BYTES or size > largest:
+                self.refuse(_explain_size(size, largest))
+                return
+            if end - at - 4 < size:
+                self._partial = b""
+                self._begin_frame(size, data[at + 4 :])
+                return
+            self._handle(data[at + 4 : at + 4 + size])
+            if self.closed:
+                return
+            at += 4 + size
+        self._partial = bytes(data[at:])
+
+    def _begin_frame(self, size: int, head: memoryview) -> None:
+        """Go on reading one large request into a buffer of its own, once there is memory for it."""
+        if not self._server.memory.try_take(size):
+            self._wanted = size
+            self._partial = bytes(head)
+            self._update_reading()
+            self._server.memory.when_free(self._retry_frame)
+            return
+        self._frame = self._server.buffers.take(size)
+        self._frame_size = size
+        self._filled = len(head)
+        self._frame[: len(head)] = head
+
+    def _retry_frame(self) -> None:
+        if self.closed:
+            return
+        size, head = self._wanted, self._partial
+        self._wanted, self._partial = 0, b""
+        self._begin_frame(size, memoryview(head))
+        self._update_reading()
+
+    def _handle(self, request: memoryview) -> None:
+        if self._blocked or self._write_paused or self._queued:
+            self._queued.append(bytes(request))
+            return
+        self._server.dispatcher.dispatch(self, request)
+
+    def _handle_queued(self) -> None:
+        while self._queued and not (self._blocked or self._write_paused or self.closed):
+            self._server.dispatcher.dispatch(self, memoryview(bytearray(self._queued.popleft())))
+        self._update_reading()
+
+    def block(self) -> None:
+        """Handle no further request of this connection until `unblock`."""
+        self._blocked = True
+        self._update_reading()
+
+    def unblock(self) -> None:
+        self._blocked = False
+        if not self.closed:
+            self._handle_queued()
+
+    def _update_reading(self) -> None:
+        pause = self._blocked or self._write_paused or bool(self._wanted) or len(self._replies) > MAX_PENDING_REPLIES
+        if pause == self._reading_paused or self._transport is None or self.closed:
+            return
+        self._reading_paused = pause
+        if pause:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    # -- replies
+
+    def send(self, buffers: Reply) -> None:
+        """Write a reply now if it is its turn, else when those before it are written."""
+        if self._replies or self._write_paused:
+            reply = PendingReply(self)
+            reply.buffers = buffers
+            self._replies.append(reply)
+            if not self._write_paused:
+                self.send_ready()
+        else:
+            self._write(buffers)
+
+    def expect_reply(self) -> PendingReply:
+        reply = PendingReply(self)
+        self._replies.append(reply)
+        if len(self._replies) > MAX_PENDING_REPLIES:
+            self._update_reading()
+        return reply
+
+    def send_ready(self) -> None:
+        replies = self._replies
+        while replies and replies[0].buffers is not None and not self._write_paused and not self.closed:
+            buffers = replies.popleft().buffers
+            assert buffers is not None
+            self._write(buffers)
+        if self._reading_paused:
+            self._update_reading()
+
+    def _write(self, buffers: Reply) -> None:
+        transport = self._transport
+        if transport is None or self.closed:
+            return
+        size = sum(map(len, buffers))
+        self._server.metrics.bytes_out.value += size
+        if len(buffers) == 1:
+            transport.write(buffers[0])
+        else:
+            transport.writelines(buffers)
+        if self._write_paused:
+            self._unsent_bytes += size
+            self._server.reply_memory.take(size)
+
+    # -- the end
+
+    def refuse(self, reason: str) -> None:
+        """Close because of what the client sent, with one line in the log."""
+        self._server.refused(self, reason)
+        self.close()
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            if self._transport is not None:
+                self._transport.close()
+
+    def abort(self) -> None:
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def raw_socket(self) -> socket.socket | None:
+        return None if self._transport is None else self._transport.get_extra_info("socket")
+
+    @property
+    def has_unsent(self) -> bool:
+        return self._write_paused
+
+    @property
+    def is_waiting(self) -> bool:
+        """A request of this connection is being worked on."""
+        return bool(self._replies) or self._blocked
+
+    def _release_frame(self) -> None:
+        if self._frame is not None:
+            self._server.buffers.give_back(self._frame)
+            self._server.memory.give_back(self._frame_size)
+            self._frame = None
+
+
+def _explain_size(size: int, largest: int) -> str:
+    head = I32.pack(size)
+    if head in (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC"):
+        return "an HTTP request on the port for Kafka clients; the HTTP port is another one"
+    if head[:2] == b"\x16\x03":
+        return "a TLS handshake on a port that speaks plain text; set security.protocol=PLAINTEXT in the client"
+    return f"a request of {size} bytes; between {MIN_REQUEST_BYTES} and {largest} are taken (socket.request.max.bytes)"

@@ -1,0 +1,185 @@
+"""From a request's bytes to its handler, and from the handler's answer to a reply in its place."""
+
+import asyncio
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from millstream.broker.connection import Connection, PendingReply, Reply
+from millstream.observability.logs import get_logger
+from millstream.observability.metrics import Counter, Histogram
+from millstream.protocol.api import API_VERSIONS, APIS, Api
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.wire import I16, I32, MalformedRequest, Reader
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+log = get_logger("millstream.broker")
+
+_HEADER_FIXED_BYTES = 8
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """One request: who sent it, in which version, and the way back."""
+
+    api: Api
+    version: int
+    correlation_id: int
+    client_id: str | None
+    connection: Connection
+    started: float
+    duration: Histogram
+    clock: Callable[[], float]
+
+    def reply(self, body: Reply) -> None:
+        self.duration.observe(self.clock() - self.started)
+        self.connection.send(self._framed(body))
+
+    def reply_later(self) -> "LaterReply":
+        return LaterReply(self, self.connection.expect_reply())
+
+    def _framed(self, body: Reply) -> Reply:
+        flexible = self.api.key != API_VERSIONS and self.api.is_flexible(self.version)
+        size = 4 + flexible + sum(map(len, body))
+        head = I32.pack(size) + I32.pack(self.correlation_id) + (b"\0" if flexible else b"")
+        if size < 4096:
+            return [b"".join((head, *body))]
+        return [head, *body]
+
+    @property
+    def peer(self) -> str:
+        return self.connection.peer
+
+
+@dataclass(slots=True)
+class LaterReply:
+    """The place of a reply that waits; filled once."""
+
+    context: RequestContext
+    _pending: PendingReply
+
+    def complete(self, body: Reply) -> None:
+        context = self.context
+        context.duration.observe(context.clock() - context.started)
+        self._pending.complete(context._framed(body))
+
+
+class Dispatcher:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._clock = broker.clock.monotonic
+        self._modules: dict[int, ModuleType] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        metrics = broker.metrics
+        self._counts: dict[int, Counter] = {key: metrics.requests.labels(api.name) for key, api in APIS.items()}
+        self._durations: dict[int, Histogram] = {
+            key: metrics.request_duration.labels(api.name) for key, api in APIS.items()
+        }
+
+    def dispatch(self, connection: Connection, request: memoryview) -> None:
+        """Handle one request; whatever goes wrong concerns this connection only."""
+        self._broker.metrics.bytes_in.value += len(request) + 4
+        try:
+            self._dispatch(connection, request)
+        except KafkaError as error:
+            connection.refuse(error.message)
+        except Exception:  # noqa: BLE001 - the node goes on, whatever one request does to its handler
+            log.exception("request failed", peer=connection.peer)
+            connection.close()
+
+    def _dispatch(self, connection: Connection, request: memoryview) -> None:
+        key = I16.unpack_from(request, 0)[0]
+        version = I16.unpack_from(request, 2)[0]
+        correlation_id = I32.unpack_from(request, 4)[0]
+        api = APIS.get(key)
+        if api is None:
+            raise MalformedRequest(f"API key {key} is not served here")
+        reader = Reader(request, _HEADER_FIXED_BYTES)
+        client_id = reader.nullable_string()
+        context = RequestContext(
+            api, version, correlation_id, client_id, connection, self._clock(), self._durations[key], self._clock
+        )
+        self._counts[key].value += 1
+        if not api.min_version <= version <= api.max_version:
+            if key != API_VERSIONS:
+                raise MalformedRequest(
+                    f"{api.name} version {version} is not served; {api.min_version} to {api.max_version} are"
+                )
+            context.version = 0
+            self._module(api).refuse_version(self._broker, context)
+            return
+        if api.is_flexible(version):
+            reader.flexible = True
+            reader.skip_tags()
+        module = self._modules.get(key) or self._module(api)
+        if hasattr(module, "serve"):
+            module.serve(self._broker, context, request, reader.position)
+        else:
+            self._handle(module, context, request[reader.position :])
+
+    def _module(self, api: Api) -> ModuleType:
+        """Handlers are imported on their first request: most nodes see few of the APIs."""
+        module = self._modules[api.key] = importlib.import_module(f"millstream.broker.handlers.{api.name}")
+        return module
+
+    def _handle(self, module: ModuleType, context: RequestContext, body: memoryview) -> None:
+        from millstream.protocol.codec import decode_request
+
+        request = decode_request(context.api, context.version, body)
+        try:
+            answer = module.handle(self._broker, request, context)
+        except KafkaError as error:
+            answer = self._failure(context.api, error)
+        if not inspect.iscoroutine(answer):
+            self._reply(context, answer)
+            return
+        # Kafka handles one request of a connection at a time; a client may rely on the effect of the one before.
+        context.connection.block()
+        task = asyncio.ensure_future(self._finish(context, context.connection.expect_reply(), answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _finish(self, context: RequestContext, pending: PendingReply, answer: Any) -> None:
+        connection = context.connection
+        try:
+            try:
+                response = await answer
+            except KafkaError as error:
+                response = self._failure(context.api, error)
+            LaterReply(context, pending).complete(self._encode(context, response))
+        except KafkaError as error:
+            connection.refuse(error.message)
+        except Exception:  # noqa: BLE001 - as in dispatch
+            log.exception("request failed", peer=connection.peer, api=context.api.name)
+            connection.close()
+        finally:
+            connection.unblock()
+
+    def _reply(self, context: RequestContext, response: Any) -> None:
+        context.reply(self._encode(context, response))
+
+    def _encode(self, context: RequestContext, response: Any) -> Reply:
+        from millstream.protocol.codec import encode_response
+
+        code = getattr(response, "error_code", ErrorCode.NONE)
+        if code != ErrorCode.NONE:
+            self.count_error(context.api, ErrorCode(code))
+        return [encode_response(context.api, context.version, response)]
+
+    def count_error(self, api: Api, code: ErrorCode) -> None:
+        self._broker.metrics.request_errors.labels(api.name, code.name).value += 1
+
+    @staticmethod
+    def _failure(api: Api, error: KafkaError) -> Any:
+        """A reply that only says what went wrong, for the messages that have a place for it."""
+        from millstream.protocol.codec import error_response
+
+        response = error_response(api, error.code, error.message)
+        if response is None:
+            raise error
+        return response

@@ -1,0 +1,132 @@
+"""Incremental fetch sessions (KIP-227): a client names its partitions once and then only what changes.
+
+    id 0, epoch -1   no session          id n, epoch -1   close session n, fetch without one
+    id 0, epoch 0    open a session      id n, epoch 0    replace session n by a new one
+                                         id n, epoch k    go on: k counts from 1, and after 2**31 - 1 from 1 again
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.fetch import FetchedPartition, FetchPartition, FetchRequest
+
+Key = tuple[str | bytes, int]
+
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+_MAX_EPOCH = 2**31 - 1
+
+
+@dataclass(slots=True)
+class _Cached:
+    request: FetchPartition
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    last_stable_offset: int = -1
+    answered: bool = False
+
+
+@dataclass(slots=True)
+class FetchSession:
+    session_id: int
+    by_topic_id: bool
+    next_epoch: int = 1
+    used_at: float = 0.0
+    partitions: OrderedDict[Key, _Cached] = field(default_factory=OrderedDict)
+
+    def wanted(self) -> list[tuple[str | bytes, FetchPartition]]:
+        return [(topic, cached.request) for (topic, _), cached in self.partitions.items()]
+
+    def update(self, request: FetchRequest) -> None:
+        for topic, partitions in request.topics:
+            for partition in partitions:
+                cached = self.partitions.get((topic, partition.index))
+                if cached is None:
+                    self.partitions[topic, partition.index] = _Cached(partition)
+                else:
+                    cached.request = partition
+        for topic, indexes in request.forgotten:
+            for index in indexes:
+                self.partitions.pop((topic, index), None)
+
+    def changed(self, fetched: list[FetchedPartition], *, full: bool) -> list[FetchedPartition]:
+        """What the client must be told: everything at first, afterwards only what differs from last time."""
+        told = []
+        for partition in fetched:
+            key = partition.topic, partition.index
+            cached = self.partitions.get(key)
+            if cached is None:
+                continue
+            if full or not cached.answered or self._differs(cached, partition):
+                told.append(partition)
+            cached.answered = True
+            cached.high_watermark = partition.high_watermark
+            cached.log_start_offset = partition.log_start_offset
+            cached.last_stable_offset = partition.last_stable_offset
+            if len(partition.records):
+                # Who got data goes to the end of the line, so that a small fetch size starves nobody.
+                self.partitions.move_to_end(key)
+            if partition.error:
+                cached.answered = False
+        return told
+
+    @staticmethod
+    def _differs(cached: _Cached, partition: FetchedPartition) -> bool:
+        return (
+            bool(partition.error)
+            or len(partition.records) > 0
+            or partition.diverging_epoch is not None
+            or cached.high_watermark != partition.high_watermark
+            or cached.log_start_offset != partition.log_start_offset
+            or cached.last_stable_offset != partition.last_stable_offset
+        )
+
+
+class FetchSessions:
+    """All sessions of the node; when the slots are full, one unused for two minutes makes room or none is opened."""
+
+    EVICTABLE_AFTER_SECONDS = 120.0
+
+    def __init__(self, slots: int = 1000) -> None:
+        self._slots = slots
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._next_id = 1
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, request: FetchRequest, *, by_topic_id: bool, now: float) -> FetchSession | None:
+        """The session of this request, if it has one; KafkaError when it names one that does not fit."""
+        if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            self._sessions.pop(request.session_id, None)
+            if request.session_epoch == FINAL_EPOCH:
+                return None
+            return self._create(request, by_topic_id, now)
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {request.session_id}")
+        if session.by_topic_id != by_topic_id:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session names topics in another way")
+        if session.next_epoch != request.session_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                f"fetch session {request.session_id} is at epoch {session.next_epoch}, not {request.session_epoch}",
+            )
+        session.next_epoch = 1 if session.next_epoch == _MAX_EPOCH else session.next_epoch + 1
+        session.used_at = now
+        self._sessions.move_to_end(session.session_id)
+        session.update(request)
+        return session
+
+    def _create(self, request: FetchRequest, by_topic_id: bool, now: float) -> FetchSession | None:
+        if len(self._sessions) >= self._slots:
+            oldest = next(iter(self._sessions.values()))
+            if now - oldest.used_at < self.EVICTABLE_AFTER_SECONDS:
+                return None
+            del self._sessions[oldest.session_id]
+        session = FetchSession(self._next_id, by_topic_id, used_at=now)
+        self._next_id = self._next_id % _MAX_EPOCH + 1
+        session.update(request)
+        self._sessions[session.session_id] = session
+        return session

@@ -1,0 +1,84 @@
+"""CreateTopics: each topic is created or refused on its own."""
+
+from typing import Any
+
+from kio.schema.create_topics.v7.response import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
+
+from millstream.broker.admin import (
+    NO_THROTTLE,
+    AdminBroker,
+    AdminContext,
+    code_of,
+    defaults_of,
+    layers_of,
+    message_of,
+    submit_within,
+)
+from millstream.cluster.metadata.topics import CreatedTopic, CreateTopics, NewTopic
+from millstream.config.describe import BrokerLayers, describe_topic
+from millstream.protocol.errors import KafkaError
+
+_CONFIGS_FROM_VERSION = 5
+
+
+async def handle(broker: AdminBroker, request: Any, context: AdminContext) -> CreateTopicsResponse:
+    command = CreateTopics(
+        tuple(map(new_topic, request.topics)),
+        validate_only=request.validate_only,
+        defaults=defaults_of(broker),
+    )
+    try:
+        outcomes = await submit_within(broker, command, request.timeout)
+    except KafkaError as error:
+        names = dict.fromkeys(topic.name for topic in request.topics)
+        outcomes = tuple(CreatedTopic(name, error=error) for name in names)
+    described: dict[tuple[tuple[str, str], ...], tuple[CreatableTopicConfigs, ...]] = {}
+    layers = layers_of(broker, broker.metadata.image)
+    results = []
+    for outcome in outcomes:
+        configs: tuple[CreatableTopicConfigs, ...] = ()
+        if outcome.error is None and context.version >= _CONFIGS_FROM_VERSION:
+            # Topics created together mostly have the same configs: describe each kind once.
+            key = tuple(sorted(outcome.configs.items()))
+            configs = described.get(key) or described.setdefault(key, _configs(outcome, layers))
+        results.append(_result(outcome, configs))
+    return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
+
+
+def new_topic(topic: Any) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        tuple((each.partition_index, tuple(each.broker_ids)) for each in topic.assignments),
+        tuple((each.name, each.value) for each in topic.configs),
+    )
+
+
+def _result(outcome: CreatedTopic, configs: tuple[CreatableTopicConfigs, ...]) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=outcome.name,
+        topic_id=outcome.topic_id,
+        error_code=code_of(outcome.error),
+        error_message=message_of(outcome.error),
+        num_partitions=outcome.partitions,
+        replication_factor=outcome.replication_factor,
+        configs=configs,
+    )
+
+
+def _configs(outcome: CreatedTopic, layers: BrokerLayers) -> tuple[CreatableTopicConfigs, ...]:
+    return tuple(
+        CreatableTopicConfigs(
+            name=config.definition.name,
+            value=None if config.definition.sensitive else config.value,
+            read_only=config.read_only,
+            config_source=config.source,
+            is_sensitive=config.definition.sensitive,
+        )
+        for config in describe_topic(outcome.configs, layers)
+    )

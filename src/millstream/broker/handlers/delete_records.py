@@ -1,0 +1,49 @@
+"""DeleteRecords: move the log's start; answered when the new start is on disk."""
+
+import asyncio
+import datetime
+from typing import TYPE_CHECKING
+
+from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsRequest
+from kio.schema.delete_records.v2.response import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+from millstream.broker.dispatch import RequestContext
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+HIGH_WATERMARK = -1
+
+
+async def handle(broker: "Broker", request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+    topics = []
+    for topic in request.topics:
+        results = await asyncio.gather(*(_delete(broker, topic.name, wanted) for wanted in topic.partitions))
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(results)))
+    return DeleteRecordsResponse(throttle_time=datetime.timedelta(), topics=tuple(topics))
+
+
+async def _delete(broker: "Broker", topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    error, low_watermark = ErrorCode.NONE, -1
+    try:
+        partition = broker.partitions.find(topic, wanted.partition_index)
+        log = partition.log
+        if log.offline is not None:
+            raise log.offline
+        if not log.config.deletes:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "records of a topic that is only compacted are not deleted")
+        offset = partition.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
+        if not 0 <= offset <= partition.high_watermark:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is after the end")
+        await broker.upkeep.delete_records_before(partition, offset)
+        low_watermark = log.log_start_offset
+    except KafkaError as failure:
+        error = failure.code
+    return DeleteRecordsPartitionResult(
+        partition_index=wanted.partition_index, low_watermark=low_watermark, error_code=error
+    )

@@ -1,0 +1,47 @@
+"""DescribeCluster: the cluster's id, its controller and its brokers."""
+
+from typing import Any
+
+from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
+
+from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext
+from millstream.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
+from millstream.cluster.metadata.image import BrokerImage
+from millstream.protocol.errors import ErrorCode
+
+_BROKERS, _CONTROLLERS = 1, 2
+
+
+def handle(broker: AdminBroker, request: Any, _context: AdminContext) -> DescribeClusterResponse:
+    image = broker.metadata.image
+    error, message = _check_endpoint_type(request.endpoint_type)
+    refused = error is not ErrorCode.NONE
+    operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_REQUESTED
+    return DescribeClusterResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=error,
+        error_message=message,
+        endpoint_type=_BROKERS,
+        cluster_id="" if refused else image.cluster_id,
+        controller_id=-1 if refused else broker.node_id,
+        brokers=() if refused else tuple(_broker(image.brokers[number]) for number in sorted(image.brokers)),
+        cluster_authorized_operations=NOT_REQUESTED if refused else operations,
+    )
+
+
+def _check_endpoint_type(endpoint_type: int) -> tuple[ErrorCode, str | None]:
+    if endpoint_type == _BROKERS:
+        return ErrorCode.NONE, None
+    if endpoint_type == _CONTROLLERS:
+        return (
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "this is a broker's endpoint; ask it for endpoint type 1 (brokers)",
+        )
+    return ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"unknown endpoint type {endpoint_type}; use 1 (brokers)"
+
+
+def _broker(broker: BrokerImage) -> DescribeClusterBroker:
+    endpoint = broker.endpoints[0]
+    return DescribeClusterBroker(
+        broker_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack, is_fenced=False
+    )

@@ -1,0 +1,108 @@
+"""DescribeTopicPartitions: topics in the order of their names, a page of partitions at a time."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from kio.schema.describe_topic_partitions.v0.response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext
+from millstream.broker.authorized_operations import NOT_REQUESTED, TOPIC_OPERATIONS
+from millstream.cluster.metadata.image import MetadataImage, PartitionImage, TopicImage
+from millstream.cluster.metadata.names import invalid_name_reason, is_internal
+from millstream.protocol.errors import ErrorCode
+
+# Kafka's max.request.partition.size.limit: a reply of any size would have to be held in memory at once.
+_MAX_PAGE = 2000
+
+
+def handle(broker: AdminBroker, request: Any, _context: AdminContext) -> DescribeTopicPartitionsResponse:
+    image = broker.metadata.image
+    cursor = request.cursor
+    names = {topic.name for topic in request.topics}
+    if cursor is not None and cursor.partition_index < 0:
+        refused = tuple(
+            _failed(name, ErrorCode.INVALID_REQUEST) for name in sorted(names or {cursor.topic_name})
+        )
+        return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=refused)
+    wanted = sorted(names or image.topics)
+    first_index = 0
+    if cursor is not None:
+        wanted = [name for name in wanted if name >= cursor.topic_name]
+        if wanted and wanted[0] == cursor.topic_name:
+            first_index = cursor.partition_index
+    limit = max(1, min(request.response_partition_limit, _MAX_PAGE))
+    topics, next_cursor = page(image, wanted, first_index, limit)
+    return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=topics, next_cursor=next_cursor)
+
+
+def page(
+    image: MetadataImage, names: Iterable[str], first_index: int, limit: int
+) -> tuple[tuple[DescribeTopicPartitionsResponseTopic, ...], Cursor | None]:
+    """Up to `limit` partitions of the named topics from `first_index` of the first, and where to go on."""
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in names:
+        if limit == 0:
+            return tuple(topics), Cursor(topic_name=name, partition_index=0)
+        topic = image.topics.get(name)
+        if topic is None:
+            invalid = invalid_name_reason(name) is not None
+            topics.append(
+                _failed(
+                    name,
+                    ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                )
+            )
+            first_index = 0
+            continue
+        shown = topic.partitions[first_index : first_index + limit]
+        topics.append(_described(image, topic, shown))
+        limit -= len(shown)
+        end = first_index + len(shown)
+        if end < len(topic.partitions):
+            return tuple(topics), Cursor(topic_name=name, partition_index=end)
+        first_index = 0
+    return tuple(topics), None
+
+
+def _described(
+    image: MetadataImage, topic: TopicImage, shown: tuple[PartitionImage, ...]
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=tuple(_partition(image, partition) for partition in shown),
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _failed(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code,
+        name=name,
+        topic_id=None,
+        is_internal=is_internal(name),
+        partitions=(),
+        topic_authorized_operations=NOT_REQUESTED,
+    )
+
+
+def _partition(image: MetadataImage, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE if partition.leader in image.brokers else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=partition.index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        # Kafka's Java client throws on null here.
+        eligible_leader_replicas=(),
+        last_known_elr=(),
+        offline_replicas=tuple(broker for broker in partition.replicas if broker not in image.brokers),
+    )

@@ -1,0 +1,183 @@
+"""Fetch: record batches as they stand in the log, at once or when enough of them have come."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from millstream.broker.dispatch import LaterReply, RequestContext
+from millstream.broker.fetch_sessions import FetchSession
+from millstream.broker.partitions import Partition
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.fetch import (
+    TOPIC_ID_FROM,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    decode_fetch,
+    encode_fetch_reply,
+)
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+READ_COMMITTED = 1
+CONSUMER = -1
+# A reply is held in memory until the client has taken it; no client gets more than this at once, as in Kafka.
+MAX_REPLY_BYTES = 55 << 20
+_MIN_REPLY_BYTES = 1 << 16
+
+Wanted = list[tuple[str | bytes, FetchPartition]]
+
+
+def serve(broker: "Broker", context: RequestContext, request: memoryview, position: int) -> None:
+    fetch = decode_fetch(request, position, context.version)
+    broker.metrics.fetch_requests.value += 1
+    try:
+        session = broker.fetch_sessions.open(
+            fetch, by_topic_id=context.version >= TOPIC_ID_FROM, now=broker.clock.monotonic()
+        )
+    except KafkaError as error:
+        broker.dispatcher.count_error(context.api, error.code)
+        context.reply(encode_fetch_reply(context.version, [], error=error.code))
+        return
+    if session is None:
+        wanted = [(topic, partition) for topic, partitions in fetch.topics for partition in partitions]
+    else:
+        wanted = session.wanted()
+    delayed = DelayedFetch(broker, context, fetch, session, wanted)
+    if broker.server.reply_memory.free_bytes <= 0:
+        delayed.wait_for_memory()
+        return
+    fetched = delayed.read()
+    if delayed.is_satisfied(fetched):
+        context.reply(delayed.encode(fetched))
+    else:
+        delayed.wait(sum(len(partition.records) for partition in fetched))
+
+
+class DelayedFetch:
+    """A fetch, and while it waits for more bytes than there are, its place in the partitions' lists of readers."""
+
+    __slots__ = ("_broker", "_context", "_missing_bytes", "_reply", "_request", "_session", "_timer", "_wanted", "_watched")
+
+    def __init__(
+        self,
+        broker: "Broker",
+        context: RequestContext,
+        request: FetchRequest,
+        session: FetchSession | None,
+        wanted: Wanted,
+    ) -> None:
+        self._broker = broker
+        self._context = context
+        self._request = request
+        self._session = session
+        self._wanted = wanted
+        self._reply: LaterReply | None = None
+        self._missing_bytes = 0
+        self._watched: list[Partition] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def read(self) -> list[FetchedPartition]:
+        left = min(self._request.max_bytes, MAX_REPLY_BYTES, max(self._broker.server.reply_memory.free_bytes, _MIN_REPLY_BYTES))
+        fetched = []
+        empty = True
+        for topic, wanted in self._wanted:
+            partition = self._read_partition(topic, wanted, left, min_one=empty)
+            size = len(partition.records)
+            if size:
+                left -= size
+                empty = False
+            fetched.append(partition)
+        return fetched
+
+    def _read_partition(self, topic: str | bytes, wanted: FetchPartition, left: int, *, min_one: bool) -> FetchedPartition:
+        reply = FetchedPartition(topic, wanted.index)
+        try:
+            if self._request.replica_id >= 0:
+                raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "this node has no replicas of its partitions")
+            partition = self._broker.partitions.find(topic, wanted.index)
+            partition.check_epoch(wanted.current_leader_epoch)
+            log = partition.log
+            reply.log_start_offset = log.log_start_offset
+            reply.high_watermark = partition.high_watermark
+            reply.last_stable_offset = partition.last_stable_offset
+            diverging = self._find_divergence(partition, wanted)
+            if diverging is not None:
+                reply.diverging_epoch = diverging
+                return reply
+            upper = partition.last_stable_offset if self._request.isolation_level == READ_COMMITTED else partition.high_watermark
+            if wanted.fetch_offset > partition.high_watermark:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {wanted.fetch_offset} is after the end")
+            reply.records = log.read(wanted.fetch_offset, min(left, wanted.max_bytes), upper, min_one=min_one).data
+        except KafkaError as error:
+            self._note(error)
+            reply.error = error.code
+        return reply
+
+    @staticmethod
+    def _find_divergence(partition: Partition, wanted: FetchPartition) -> tuple[int, int] | None:
+        """Where the reader's history ends to be ours, if it read something that is not in this log."""
+        if wanted.last_fetched_epoch < 0:
+            return None
+        epoch, end_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)
+        if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+            return epoch, end_offset
+        return None
+
+    def _note(self, error: KafkaError) -> None:
+        self._broker.dispatcher.count_error(self._context.api, error.code)
+        if error.code == ErrorCode.CORRUPT_MESSAGE:
+            self._broker.corruption(error)
+        elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+            self._broker.storage_error("read", error)
+
+    def is_satisfied(self, fetched: list[FetchedPartition]) -> bool:
+        if self._request.max_wait_ms <= 0 or not fetched:
+            return True
+        size = 0
+        for partition in fetched:
+            if partition.error or partition.diverging_epoch is not None:
+                return True
+            size += len(partition.records)
+        return size >= self._request.min_bytes
+
+    def encode(self, fetched: list[FetchedPartition]) -> list[bytes | memoryview]:
+        session = self._session
+        if session is None:
+            return encode_fetch_reply(self._context.version, fetched)
+        told = session.changed(fetched, full=self._request.session_epoch == 0)
+        return encode_fetch_reply(self._context.version, told, session_id=session.session_id)
+
+    # -- waiting
+
+    def wait(self, found_bytes: int) -> None:
+        self._reply = self._context.reply_later()
+        self._missing_bytes = max(self._request.min_bytes - found_bytes, 1)
+        for topic, wanted in self._wanted:
+            partition = self._broker.partitions.find(topic, wanted.index)
+            partition.await_data(self)
+            self._watched.append(partition)
+        self._broker.delayed_fetches += 1
+        self._timer = self._broker.loop.call_later(self._request.max_wait_ms / 1000, self._finish)
+
+    def data_arrived(self, size_bytes: int) -> None:
+        self._missing_bytes -= size_bytes
+        if self._missing_bytes <= 0 or size_bytes == 0:
+            self._finish()
+
+    def wait_for_memory(self) -> None:
+        self._reply = self._context.reply_later()
+        self._broker.delayed_fetches += 1
+        self._broker.server.reply_memory.when_free(self._finish)
+
+    def _finish(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for partition in self._watched:
+            partition.stop_waiting(self)
+        self._watched.clear()
+        self._broker.delayed_fetches -= 1
+        if self._context.connection.closed:
+            return
+        assert self._reply is not None
+        self._reply.complete(self.encode(self.read()))

@@ -1,0 +1,74 @@
+"""ListOffsets: the first and last offset, the offset of a time, of the largest timestamp."""
+
+import datetime
+from typing import TYPE_CHECKING
+
+from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
+from kio.schema.list_offsets.v11.response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+from millstream.broker.dispatch import RequestContext
+from millstream.broker.partitions import Partition
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.storage.lookup import TimestampOffset, offset_for_timestamp, offset_of_max_timestamp
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+READ_COMMITTED = 1
+_NOT_FOUND = TimestampOffset(-1, -1, -1)
+
+
+def handle(broker: "Broker", request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    topics = []
+    for topic in request.topics:
+        answers = [_answer(broker, request, topic.name, wanted, context) for wanted in topic.partitions]
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(answers)))
+    return ListOffsetsResponse(throttle_time=datetime.timedelta(), topics=tuple(topics))
+
+
+def _answer(
+    broker: "Broker", request: ListOffsetsRequest, topic: str, wanted: ListOffsetsPartition, context: RequestContext
+) -> ListOffsetsPartitionResponse:
+    error, found = ErrorCode.NONE, _NOT_FOUND
+    try:
+        partition = broker.partitions.find(topic, wanted.partition_index)
+        partition.check_epoch(wanted.current_leader_epoch)
+        if partition.log.offline is not None:
+            raise partition.log.offline
+        found = _look_up(partition, wanted.timestamp, request.isolation_level)
+    except KafkaError as failure:
+        error = failure.code
+        broker.dispatcher.count_error(context.api, error)
+        if error == ErrorCode.CORRUPT_MESSAGE:
+            broker.corruption(failure)
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index,
+        error_code=error,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch,
+    )
+
+
+def _look_up(partition: Partition, timestamp: int, isolation_level: int) -> TimestampOffset:
+    log = partition.log
+    end = partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.high_watermark
+    if timestamp == LATEST:
+        return TimestampOffset(-1, end, partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = log.log_start_offset
+        return TimestampOffset(-1, start, log.epochs.epoch_of(start) if log.epochs.entries else partition.leader_epoch)
+    if timestamp == MAX_TIMESTAMP:
+        found = offset_of_max_timestamp(log)
+    elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return _NOT_FOUND
+    elif timestamp < 0:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning")
+    else:
+        found = offset_for_timestamp(log, timestamp)
+    return found if found is not None and found.offset < end else _NOT_FOUND

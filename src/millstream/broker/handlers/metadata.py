@@ -1,0 +1,120 @@
+"""Metadata: brokers, topics and their partitions; topics that do not exist are created where that is allowed."""
+
+import asyncio
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from millstream.broker.admin import defaults_of
+from millstream.broker.dispatch import LaterReply, RequestContext
+from millstream.cluster.metadata.image import MetadataImage, TopicImage
+from millstream.cluster.metadata.names import invalid_name_reason, is_internal
+from millstream.cluster.metadata.topics import CreateTopics, NewTopic
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.metadata import (
+    BrokerAddress,
+    ClusterMetadata,
+    MetadataRequest,
+    PartitionMetadata,
+    TopicMetadata,
+    WantedTopic,
+    decode_metadata,
+    encode_metadata_reply,
+)
+from millstream.protocol.wire import NULL_UUID
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+
+def serve(broker: "Broker", context: RequestContext, request: memoryview, position: int) -> None:
+    wanted = decode_metadata(request, position, context.version)
+    missing = _creatable(broker, wanted)
+    if not missing:
+        context.reply([_answer(broker, context, wanted, {})])
+        return
+    context.connection.block()
+    broker.spawn(_create_then_answer(broker, context, context.reply_later(), wanted, missing), "auto-create")
+
+
+async def _create_then_answer(
+    broker: "Broker", context: RequestContext, reply: LaterReply, wanted: MetadataRequest, missing: list[str]
+) -> None:
+    refused: dict[str, ErrorCode] = {}
+    try:
+        command = CreateTopics(tuple(NewTopic(name) for name in missing), defaults=defaults_of(broker))
+        try:
+            for outcome in await broker.metadata.submit(command):
+                if outcome.error is not None and outcome.error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                    refused[outcome.name] = outcome.error.code
+        except KafkaError as error:
+            refused = dict.fromkeys(missing, error.code)
+        reply.complete([_answer(broker, context, wanted, refused)])
+    finally:
+        context.connection.unblock()
+
+
+def _creatable(broker: "Broker", wanted: MetadataRequest) -> list[str]:
+    if not (wanted.topics and wanted.allow_auto_topic_creation and broker.auto_create_topics):
+        return []
+    topics = broker.metadata.image.topics
+    names = dict.fromkeys(topic.name for topic in wanted.topics if topic.name is not None)
+    return [name for name in names if name not in topics and invalid_name_reason(name) is None]
+
+
+def _answer(
+    broker: "Broker", context: RequestContext, wanted: MetadataRequest, refused: dict[str, ErrorCode]
+) -> bytes:
+    image = broker.metadata.image
+    brokers = [
+        BrokerAddress(each.broker_id, each.endpoints[0].host, each.endpoints[0].port, each.rack)
+        for each in image.brokers.values()
+    ]
+    if wanted.topics is None:
+        topics = [_describe(broker, topic) for topic in image.topics.values()]
+    else:
+        topics = [_find(broker, image, topic, refused) for topic in wanted.topics]
+    cluster = ClusterMetadata(image.cluster_id, broker.node_id, brokers, topics)
+    return encode_metadata_reply(context.version, wanted, cluster)
+
+
+def _find(broker: "Broker", image: MetadataImage, wanted: WantedTopic, refused: dict[str, ErrorCode]) -> TopicMetadata:
+    if wanted.name is None or wanted.topic_id != NULL_UUID:
+        topic = image.topic_by_id(UUID(bytes=wanted.topic_id))
+        if topic is None:
+            return TopicMetadata(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id, False, [])
+        return _describe(broker, topic)
+    topic = image.topic(wanted.name)
+    if topic is not None:
+        return _describe(broker, topic)
+    error = refused.get(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if invalid_name_reason(wanted.name) is not None:
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return TopicMetadata(error, wanted.name, NULL_UUID, False, [])
+
+
+def _describe(broker: "Broker", topic: TopicImage) -> TopicMetadata:
+    partitions = []
+    for partition in topic.partitions:
+        served = broker.partitions.get(topic.name, partition.index)
+        if served is not None and served.log.offline is not None:
+            state = PartitionMetadata(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                partition.index,
+                -1,
+                partition.leader_epoch,
+                partition.replicas,
+                partition.isr,
+                partition.replicas,
+            )
+        else:
+            state = PartitionMetadata(
+                ErrorCode.NONE,
+                partition.index,
+                partition.leader,
+                partition.leader_epoch,
+                partition.replicas,
+                partition.isr,
+                (),
+            )
+        partitions.append(state)
+    return TopicMetadata(ErrorCode.NONE, topic.name, topic.topic_id.bytes, is_internal(topic.name), partitions)

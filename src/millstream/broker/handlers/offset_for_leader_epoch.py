@@ -1,0 +1,42 @@
+"""OffsetForLeaderEpoch: where a leader's writing ended, so that a client can find out whether it read lost records."""
+
+import datetime
+from typing import TYPE_CHECKING
+
+from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest, OffsetForLeaderPartition
+from kio.schema.offset_for_leader_epoch.v4.response import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+from millstream.broker.dispatch import RequestContext
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+
+def handle(
+    broker: "Broker", request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
+    topics = tuple(
+        OffsetForLeaderTopicResult(
+            topic=topic.topic, partitions=tuple(_answer(broker, topic.topic, wanted) for wanted in topic.partitions)
+        )
+        for topic in request.topics
+    )
+    return OffsetForLeaderEpochResponse(throttle_time=datetime.timedelta(), topics=topics)
+
+
+def _answer(broker: "Broker", topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    error, epoch, end_offset = ErrorCode.NONE, -1, -1
+    try:
+        partition = broker.partitions.find(topic, wanted.partition)
+        partition.check_epoch(wanted.current_leader_epoch)
+        if partition.log.offline is not None:
+            raise partition.log.offline
+        epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
+    except KafkaError as failure:
+        error = failure.code
+    return EpochEndOffset(error_code=error, partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -1,0 +1,30 @@
+"""The node's HTTP port: metrics and health."""
+
+from typing import TYPE_CHECKING
+
+from millstream import __version__
+from millstream.observability.http import HttpServer
+from millstream.observability.routes import Health, HealthStatus, node_routes
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+
+def node_http(broker: "Broker") -> HttpServer:
+    settings = broker.settings.http
+    assert settings.port is not None
+    started = broker.clock.monotonic()
+
+    def health() -> Health:
+        offline = sum(partition.log.offline is not None for partition in broker.partitions)
+        return Health(
+            status=HealthStatus.DEGRADED if offline else HealthStatus.OK,
+            node_id=broker.node_id,
+            version=__version__,
+            uptime_seconds=round(broker.clock.monotonic() - started, 1),
+            partitions=len(broker.partitions),
+            offline_partitions=offline,
+            details={"connections": int(broker.metrics.connections.value), "disk_free_bytes": broker.disk_free_bytes()},
+        )
+
+    return HttpServer(settings.host, settings.port, node_routes(broker.metrics.registry, health))

@@ -1,0 +1,270 @@
+"""A node: everything of one process put together, its start and its end."""
+
+import asyncio
+import os
+import resource
+import signal
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any
+
+from millstream import __version__
+from millstream.broker.cleaner import Cleaner
+from millstream.broker.dispatch import Dispatcher
+from millstream.broker.fetch_sessions import FetchSessions
+from millstream.broker.flusher import Flusher
+from millstream.broker.partitions import Partition, Partitions
+from millstream.broker.server import Server
+from millstream.broker.topics import TopicChanges, partition_specs
+from millstream.broker.upkeep import Upkeep
+from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
+from millstream.cluster.metadata.records import Endpoint
+from millstream.cluster.metadata.service import MetadataService
+from millstream.config.settings import Settings
+from millstream.observability.broker_metrics import BrokerMetrics, PartitionSample
+from millstream.observability.logs import get_logger
+from millstream.observability.metrics import Counter
+from millstream.protocol.errors import KafkaError
+from millstream.runtime.clock import Clock, SystemClock
+from millstream.runtime.disk import Disk, SystemDisk
+from millstream.runtime.workers import Workers
+from millstream.storage.recovery import RecoveryReport
+from millstream.storage.store import LogStore
+
+log = get_logger("millstream.node")
+
+_FLUSH_THREADS = 4
+_RESERVED_FILES = 512
+_REPEATED_LOG_SECONDS = 10.0
+
+
+class Broker:
+    """What handlers see of the node."""
+
+    def __init__(self, settings: Settings, disk: Disk, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+        self.settings = settings
+        self.disk = disk
+        self.clock = clock
+        self.loop = loop
+        self.node_id = settings.broker.id
+        self.auto_create_topics = settings.broker.auto_create_topics
+        self.metrics = BrokerMetrics.create()
+        self.workers = Workers(loop, _FLUSH_THREADS, "disk")
+        data_dir = os.path.abspath(settings.broker.data_dir)
+        self.store = LogStore(disk, clock, data_dir, _open_files(settings))
+        self.partitions = Partitions()
+        self.flusher = Flusher(loop, self.workers, clock, self.metrics.log_flush_duration, self._flush_failed)
+        self.fetch_sessions = FetchSessions()
+        self.dispatcher = Dispatcher(self)
+        self.server = Server(loop, settings.performance, self.dispatcher, self.metrics)
+        self.upkeep = Upkeep(self)
+        self.cleaner = Cleaner(self)
+        self.metadata: MetadataService
+        self.delayed_produces = 0
+        self.delayed_fetches = 0
+        self.listen = ("", 0)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._logged: dict[tuple[str, str], float] = {}
+        self._messages_in: dict[str, Counter] = {}
+
+    async def start(self) -> None:
+        """Open the data directory, recover what is in it, and listen. Raises with advice when that is impossible."""
+        self.store.lock()
+        self.listen = await self.server.bind(self.settings.broker.host, self.settings.broker.port)
+        broker = self.settings.broker
+        host = broker.advertised_host or _reachable(self.listen[0])
+        endpoint = Endpoint("PLAINTEXT", host, broker.advertised_port or self.listen[1])
+        self.metadata = await MetadataService.open(
+            self.disk, self.store.data_dir, node_id=self.node_id, endpoints=(endpoint,), rack=broker.rack
+        )
+        changes = TopicChanges(self)
+        await self._load(changes)
+        self.metadata.subscribe(changes.apply)
+        await changes.create_declared()
+        self.metrics.watch(self)
+        self.upkeep.start()
+        if self.settings.storage.cleaner_enabled:
+            self.spawn(self.cleaner.run(), "cleaner")
+        await self.server.start()
+
+    async def _load(self, changes: TopicChanges) -> None:
+        started = self.clock.monotonic()
+        specs = list(partition_specs(self.metadata.image, changes.broker_configs()))
+        progress = _RecoveryProgress(len(specs), self)
+        self.store.load((spec for _, spec in specs), progress.report)
+        if specs and not self.store.was_clean:
+            # Records that clients have read may be gone with the page cache: a new epoch lets them find out (KIP-320).
+            await self.metadata.submit(AdvanceLeaderEpochs(self.node_id))
+        for image, spec in partition_specs(self.metadata.image, changes.broker_configs()):
+            target = self.store.logs[spec.topic, spec.index]
+            self.partitions.add(
+                Partition(spec.topic, spec.index, spec.topic_id, target, image.leader_epoch, self.flusher)
+            )
+        log.info(
+            "logs loaded",
+            partitions=len(specs),
+            clean=self.store.was_clean,
+            scanned_bytes=progress.scanned_bytes,
+            cut_bytes=progress.cut_bytes,
+            seconds=round(self.clock.monotonic() - started, 3),
+        )
+
+    async def stop(self) -> None:
+        await self.server.stop()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.cleaner.stop()
+        await self.metadata.close()
+        self.workers.close()
+        self.store.close()
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Run a task of the node's own; if it ends with an error, that is logged."""
+        task = self.loop.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("task failed", task=task.get_name(), exc_info=error)
+
+    # -- what happens to logs
+
+    def count_messages_in(self, topic: str, count: int) -> None:
+        counter = self._messages_in.get(topic)
+        if counter is None:
+            counter = self._messages_in[topic] = self.metrics.messages_in.labels(topic)
+        counter.value += count
+
+    def forget_topic(self, topic: str) -> None:
+        self._messages_in.pop(topic, None)
+        self.metrics.forget_topic(topic)
+
+    def _flush_failed(self, partition: Partition, error: KafkaError) -> None:
+        self.storage_error("fsync", error)
+
+    def storage_error(self, operation: str, error: KafkaError) -> None:
+        self.metrics.storage_errors.labels(operation).value += 1
+        self._log_sometimes("storage error", operation=operation, error=error.message)
+
+    def corruption(self, error: Any) -> None:
+        self.metrics.corrupt_batches.value += 1
+        self._log_sometimes("corrupt record batch, it is not served", error=str(error))
+
+    def _log_sometimes(self, event: str, **fields: str) -> None:
+        """A client that retries would fill the log with the same line."""
+        key = event, fields["error"]
+        now = self.clock.monotonic()
+        if now - self._logged.get(key, -_REPEATED_LOG_SECONDS) >= _REPEATED_LOG_SECONDS:
+            if len(self._logged) > 1000:
+                self._logged.clear()
+            self._logged[key] = now
+            log.error(event, **fields)
+
+    # -- what metrics and health ask
+
+    def partition_samples(self) -> Iterable[PartitionSample]:
+        for partition in self.partitions:
+            each = partition.log
+            yield PartitionSample(
+                partition.topic,
+                partition.index,
+                each.offline is None,
+                each.size_bytes,
+                each.record_count,
+                each.log_start_offset,
+                each.log_end_offset,
+                partition.high_watermark,
+            )
+
+    def purgatory_sizes(self) -> Mapping[str, int]:
+        return {"produce": self.delayed_produces, "fetch": self.delayed_fetches}
+
+    def disk_free_bytes(self) -> int:
+        return self.disk.free_bytes(self.store.data_dir)
+
+
+class _RecoveryProgress:
+    """Says what recovery found, and on long ones how far it is."""
+
+    def __init__(self, total: int, broker: Broker) -> None:
+        self._total = total
+        self._broker = broker
+        self._done = 0
+        self._told = broker.clock.monotonic()
+        self.scanned_bytes = 0
+        self.cut_bytes = 0
+
+    def report(self, report: RecoveryReport) -> None:
+        self._done += 1
+        self.scanned_bytes += report.scanned_bytes
+        self.cut_bytes += report.cut_bytes
+        if report.cut_bytes:
+            log.warning("torn tail cut", directory=report.directory, bytes=report.cut_bytes)
+        for damage in report.damages:
+            self._broker.metrics.corrupt_batches.value += 1
+            log.error("damage found", directory=report.directory, damage=damage)
+        if self._broker.clock.monotonic() - self._told > 2:
+            self._told = self._broker.clock.monotonic()
+            log.info("recovering", partitions=self._done, of=self._total, scanned_bytes=self.scanned_bytes)
+
+
+def _open_files(settings: Settings) -> int:
+    """Raise the process's limit as far as allowed; what connections do not need is for log files."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if settings.performance.max_open_files is not None:
+        return settings.performance.max_open_files
+    limit = 1 << 20 if hard == resource.RLIM_INFINITY else hard
+    return max(64, min(limit // 2, limit - settings.performance.max_connections - _RESERVED_FILES))
+
+
+def _reachable(host: str) -> str:
+    """What to tell clients when the node listens everywhere: this machine's name would need DNS, its loopback never does."""
+    return "127.0.0.1" if host in ("0.0.0.0", "::") else host
+
+
+def run(settings: Settings) -> int:
+    """Run a node until SIGTERM or Ctrl-C; returns the process's exit code."""
+    import uvloop
+
+    from millstream.observability import logs
+
+    logs.configure(settings.log.level, settings.log.format)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_run(settings))
+
+
+async def _run(settings: Settings) -> int:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    broker = Broker(settings, SystemDisk(), SystemClock(), loop)
+    http = None
+    await broker.start()
+    try:
+        http_address = None
+        if settings.http.port is not None:
+            from millstream.broker.http import node_http
+
+            http = node_http(broker)
+            host, port = await http.start()
+            http_address = f"{host}:{port}"
+        log.info(
+            "ready",
+            listen=f"{broker.listen[0]}:{broker.listen[1]}",
+            http=http_address,
+            node_id=broker.node_id,
+            data=broker.store.data_dir,
+            version=__version__,
+        )
+        await stop.wait()
+        log.info("stopping")
+    finally:
+        if http is not None:
+            await http.stop()
+        await broker.stop()
+    log.info("stopped")
+    return 0

@@ -1,0 +1,121 @@
+"""The listener: accepts connections within the limits, closes idle ones, ends them all at shutdown."""
+
+import asyncio
+import socket
+from collections import Counter as Tally
+
+from millstream.broker.connection import Connection
+from millstream.broker.dispatch import Dispatcher
+from millstream.broker.frame_buffers import FrameBuffers
+from millstream.broker.memory import MemoryBudget
+from millstream.config.settings import PerformanceSettings
+from millstream.observability.broker_metrics import BrokerMetrics
+from millstream.observability.logs import get_logger
+
+log = get_logger("millstream.broker")
+
+SCRATCH_BYTES = 1 << 16
+_BACKLOG = 1024
+_IDLE_CHECK_SECONDS = 5.0
+
+
+class Server:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, settings: PerformanceSettings, dispatcher: Dispatcher, metrics: BrokerMetrics
+    ) -> None:
+        self.loop = loop
+        self.dispatcher = dispatcher
+        self.metrics = metrics
+        self.max_request_bytes = settings.max_request_size
+        self.memory = MemoryBudget(settings.max_in_flight_bytes // 2)
+        self.reply_memory = MemoryBudget(settings.max_in_flight_bytes // 2)
+        self.buffers = FrameBuffers()
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._settings = settings
+        self._connections: set[Connection] = set()
+        self._per_ip: Tally[str] = Tally()
+        self._listener: asyncio.Server | None = None
+        self._idle_check: asyncio.TimerHandle | None = None
+
+    async def bind(self, host: str, port: int) -> tuple[str, int]:
+        """Take the address without serving it yet. Raises OSError with advice when it cannot be had."""
+        try:
+            self._listener = await self.loop.create_server(
+                lambda: Connection(self), host, port, backlog=_BACKLOG, reuse_address=True, start_serving=False
+            )
+        except OSError as error:
+            reason = error.strerror or str(error)
+            advice = f"cannot listen on {host}:{port}: {reason}; choose another address with --listen"
+            raise OSError(error.errno, advice) from None
+        bound: tuple[str, int] = self._listener.sockets[0].getsockname()[:2]
+        return bound
+
+    async def start(self) -> None:
+        assert self._listener is not None
+        await self._listener.start_serving()
+        self._idle_check = self.loop.call_later(_IDLE_CHECK_SECONDS, self._close_idle)
+
+    async def stop(self) -> None:
+        """Accept nothing more, let replies under way go out for a moment, close everything."""
+        if self._idle_check is not None:
+            self._idle_check.cancel()
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self._connections):
+            connection.close()
+        for _ in range(20):
+            if not self._connections:
+                return
+            await asyncio.sleep(0.05)
+        for connection in list(self._connections):
+            connection.abort()
+
+    def connected(self, connection: Connection) -> None:
+        self._connections.add(connection)
+        self._tune(connection)
+        ip = connection.peer.rpartition(":")[0]
+        self._per_ip[ip] += 1
+        self.metrics.connections.value = len(self._connections)
+        self.metrics.connections_accepted.value += 1
+        if len(self._connections) > self._settings.max_connections:
+            self._reject(connection, "max_connections", f"{self._settings.max_connections} connections are open (max.connections)")
+        elif self._per_ip[ip] > self._settings.max_connections_per_ip:
+            limit = self._settings.max_connections_per_ip
+            self._reject(connection, "max_connections_per_ip", f"{limit} connections come from {ip} (max.connections.per.ip)")
+
+    def _reject(self, connection: Connection, limit: str, reason: str) -> None:
+        self.metrics.connections_rejected.labels(limit).value += 1
+        log.warning("connection rejected", peer=connection.peer, reason=reason)
+        connection.abort()
+
+    def _tune(self, connection: Connection) -> None:
+        raw = connection.raw_socket
+        if raw is None:
+            return
+        for option, size in (
+            (socket.SO_SNDBUF, self._settings.socket_send_buffer),
+            (socket.SO_RCVBUF, self._settings.socket_receive_buffer),
+        ):
+            if size > 0:
+                raw.setsockopt(socket.SOL_SOCKET, option, size)
+
+    def disconnected(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        ip = connection.peer.rpartition(":")[0]
+        self._per_ip[ip] -= 1
+        if self._per_ip[ip] <= 0:
+            del self._per_ip[ip]
+        self.metrics.connections.value = len(self._connections)
+
+    def refused(self, connection: Connection, reason: str) -> None:
+        log.warning("connection closed", peer=connection.peer, reason=reason)
+
+    def _close_idle(self) -> None:
+        """Idle or half-open, or a reader that takes nothing: the same silence, the same end."""
+        self._idle_check = self.loop.call_later(_IDLE_CHECK_SECONDS, self._close_idle)
+        self.metrics.in_flight_bytes.value = self.memory.used_bytes + self.reply_memory.used_bytes
+        before = self.loop.time() - self._settings.idle_timeout / 1000
+        for connection in [each for each in self._connections if each.last_active < before]:
+            if connection.has_unsent or not connection.is_waiting:
+                log.info("connection closed", peer=connection.peer, reason="idle (connections.max.idle.ms)")
+                connection.abort()

@@ -1,0 +1,110 @@
+"""Follows the metadata: opens logs for new partitions, removes those of deleted topics, applies changed settings."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from millstream.broker.admin import defaults_of
+from millstream.broker.partitions import Partition
+from millstream.cluster.metadata.image import MetadataImage, PartitionImage, TopicImage
+from millstream.cluster.metadata.records import (
+    ConfigChanged,
+    ConfigResource,
+    MetadataRecord,
+    PartitionChanged,
+    PartitionCreated,
+    TopicDeleted,
+)
+from millstream.cluster.metadata.topics import CreateTopics, NewTopic
+from millstream.config.definitions import resolve_topic_config
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import ErrorCode
+from millstream.storage.store import PartitionSpec
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+log = get_logger("millstream.topics")
+
+
+def partition_specs(
+    image: MetadataImage, broker_configs: Mapping[str, str]
+) -> Iterator[tuple[PartitionImage, PartitionSpec]]:
+    for topic in image.topics.values():
+        config = resolve_topic_config(topic.configs, broker_configs)
+        for partition in topic.partitions:
+            yield partition, PartitionSpec(topic.name, partition.index, topic.topic_id.bytes, config)
+
+
+class TopicChanges:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    def broker_configs(self) -> dict[str, str]:
+        """The broker's settings that topics inherit: from its file, overlaid by those changed while it runs."""
+        image = self._broker.metadata.image
+        return {**self._broker.settings.broker_configs(), **image.broker_overrides(self._broker.node_id)}
+
+    async def create_declared(self) -> None:
+        """Create the topics that the settings declare and that do not exist yet."""
+        existing = self._broker.metadata.image.topics
+        declared = tuple(
+            NewTopic(topic.name, topic.partitions, topic.replication_factor, configs=tuple(topic.configs.items()))
+            for topic in self._broker.settings.topics
+            if topic.name not in existing
+        )
+        if not declared:
+            return
+        for outcome in await self._broker.metadata.submit(CreateTopics(declared, defaults=defaults_of(self._broker))):
+            if outcome.error is not None and outcome.error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise outcome.error
+            log.info("topic created from the settings", topic=outcome.name)
+
+    def apply(self, old: MetadataImage, new: MetadataImage, records: tuple[MetadataRecord, ...]) -> None:
+        broker_configs = self.broker_configs()
+        reconfigured: dict[str, TopicImage] = {}
+        for record in records:
+            match record:
+                case TopicDeleted(topic_id):
+                    topic = old.topic_by_id(topic_id)
+                    if topic is not None:
+                        self._remove(topic.name)
+                case PartitionCreated(topic_id, index):
+                    topic = new.topic_by_id(topic_id)
+                    if topic is not None:
+                        self._add(topic, topic.partitions[index], broker_configs)
+                case PartitionChanged(topic_id, index, leader_epoch=leader_epoch):
+                    topic = new.topic_by_id(topic_id)
+                    partition = self._broker.partitions.get(topic.name, index) if topic is not None else None
+                    if partition is not None:
+                        partition.leader_epoch = leader_epoch
+                case ConfigChanged(ConfigResource.TOPIC, name):
+                    topic = new.topic(name)
+                    if topic is not None:
+                        reconfigured[name] = topic
+                case ConfigChanged(ConfigResource.BROKER):
+                    reconfigured.update(new.topics)
+        for topic in reconfigured.values():
+            config = resolve_topic_config(topic.configs, broker_configs)
+            for partition in self._broker.partitions.of_topic(topic.name):
+                partition.update_config(config)
+
+    def _add(self, topic: TopicImage, image: PartitionImage, broker_configs: Mapping[str, str]) -> None:
+        if self._broker.partitions.get(topic.name, image.index) is not None:
+            return
+        config = resolve_topic_config(topic.configs, broker_configs)
+        spec = PartitionSpec(topic.name, image.index, topic.topic_id.bytes, config)
+        target = self._broker.store.create(spec)
+        self._broker.partitions.add(
+            Partition(spec.topic, spec.index, spec.topic_id, target, image.leader_epoch, self._broker.flusher)
+        )
+
+    def _remove(self, topic: str) -> None:
+        for partition in self._broker.partitions.remove_topic(topic):
+            delay_ms = partition.log.config.file_delete_delay_ms
+            path = self._broker.store.remove(topic, partition.index)
+            if partition.log.offline is not None:
+                partition.fail(partition.log.offline)
+            if path is not None:
+                self._broker.upkeep.remove_later(path, delay_ms)
+        self._broker.store.forget_topic_directory(topic)
+        self._broker.forget_topic(topic)

@@ -1,0 +1,112 @@
+"""What a node does for its logs from time to time: checkpoints, retention, removal of files."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from millstream.broker.partitions import Partition
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import KafkaError
+from millstream.storage.checkpoint import write_checkpoint
+from millstream.storage.layout import SEGMENT_SUFFIXES
+from millstream.storage.retention import count_expired
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+log = get_logger("millstream.upkeep")
+
+# Kafka's producer.id.expiration.ms: how long an idempotent producer that writes nothing is remembered.
+PRODUCER_EXPIRATION_MS = 24 * 3600 * 1000
+_DELETED = ".deleted"
+
+
+class Upkeep:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._last_checkpoint: list[object] = []
+
+    def start(self) -> None:
+        storage = self._broker.settings.storage
+        self._broker.spawn(_repeat(storage.checkpoint_interval, self.checkpoint), "checkpoint")
+        self._broker.spawn(_repeat(storage.retention_check_interval, self.enforce_retention), "retention")
+        for path in self._broker.store.left_to_delete():
+            self.remove_later(path, 0)
+
+    async def checkpoint(self) -> None:
+        """Write down what is synced, so that a start after a crash need not scan it."""
+        entries = self._broker.store.checkpoint()
+        if entries == self._last_checkpoint:
+            return
+        disk, data_dir = self._broker.disk, self._broker.store.data_dir
+        await self._broker.workers.run(lambda: write_checkpoint(disk, data_dir, entries))
+        self._last_checkpoint = list(entries)
+
+    async def enforce_retention(self) -> None:
+        now_ms = self._broker.clock.now_ms()
+        for number, partition in enumerate(list(self._broker.partitions)):
+            if partition.log.offline is None and partition.log.segments:
+                self._retain(partition, now_ms)
+            if number % 256 == 255:
+                await asyncio.sleep(0)
+
+    def _retain(self, partition: Partition, now_ms: int) -> None:
+        target = partition.log
+        target.producers.expire(now_ms - PRODUCER_EXPIRATION_MS)
+        if target.cleaning:
+            return
+        summaries = [segment.summary for segment in target.segments]
+        count = count_expired(
+            summaries, target.config, target.log_start_offset, min(partition.high_watermark, target.flushed_offset), now_ms
+        )
+        if count == 0:
+            return
+        try:
+            if count == len(summaries):
+                target.roll(now_ms)
+                self._broker.flusher.flush(partition)
+            self._drop(partition, count)
+        except OSError as error:
+            self._broker.storage_error("retention", target.storage_failed(error))
+
+    def _drop(self, partition: Partition, count: int) -> None:
+        target = partition.log
+        for path in target.drop_segments(count):
+            for suffix in SEGMENT_SUFFIXES:
+                if self._broker.disk.exists(path + suffix):
+                    self._broker.disk.rename(path + suffix, path + suffix + _DELETED)
+                    self.remove_later(path + suffix + _DELETED, target.config.file_delete_delay_ms)
+        log.info(
+            "segments deleted", topic=partition.topic, partition=partition.index, count=count, log_start=target.log_start_offset
+        )
+
+    async def delete_records_before(self, partition: Partition, offset: int) -> None:
+        """Move the log's start, durably; whole segments below it go."""
+        partition.log.advance_start(offset)
+        await self._broker.flusher.sync(partition)
+        self._retain(partition, self._broker.clock.now_ms())
+
+    def remove_later(self, path: str, delay_ms: int) -> None:
+        """Unlinking gigabytes takes long: in a thread, and after the topic's delay."""
+        self._broker.loop.call_later(delay_ms / 1000, self._remove, path)
+
+    def _remove(self, path: str) -> None:
+        disk = self._broker.disk
+        remove = disk.unlink if path.endswith(_DELETED) else disk.remove_tree
+        self._broker.workers.submit(partial(remove, path), _report_removal)
+
+
+def _report_removal(_: object, error: BaseException | None) -> None:
+    if error is not None:
+        log.warning("cannot remove deleted files", error=str(error))
+
+
+async def _repeat(interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+    """Do it for ever; one failure is logged and the next round tries again."""
+    while True:
+        await asyncio.sleep(interval_ms / 1000)
+        try:
+            await work()
+        except (OSError, KafkaError) as error:
+            log.warning("upkeep failed, will be tried again", work=work.__name__, error=str(error))

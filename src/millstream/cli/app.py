@@ -1,0 +1,75 @@
+"""The command tree, put together from the command files; only the branch that was asked for is loaded."""
+
+import importlib
+import platform
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from millstream import __version__
+from millstream.cli.errors import enable_tracebacks
+
+EXIT_CODES = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the cluster cannot be reached, 130 interrupted."
+
+
+@dataclass(frozen=True, slots=True)
+class CommandFile:
+    """Where a command lives: a module with `command` (one command) or `app` (a group of them)."""
+
+    module: str
+    is_group: bool = False
+
+
+COMMANDS = {
+    "serve": CommandFile("millstream.cli.serve"),
+    "topic": CommandFile("millstream.cli.topic", is_group=True),
+    "produce": CommandFile("millstream.cli.produce"),
+    "consume": CommandFile("millstream.cli.consume"),
+    "log": CommandFile("millstream.cli.log", is_group=True),
+    "config": CommandFile("millstream.cli.config", is_group=True),
+}
+
+
+def build_app(command: str | None) -> typer.Typer:
+    """The branch of `command`, or the whole tree when there is no such command (for help and errors)."""
+    app = typer.Typer(
+        help="Run a Millstream node, and work with topics and messages of any Kafka-compatible cluster.",
+        epilog=EXIT_CODES,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(root)
+    names = [command] if command in COMMANDS else list(COMMANDS)
+    for name in names:
+        module = importlib.import_module(COMMANDS[name].module)
+        if COMMANDS[name].is_group:
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(name)(module.command)
+    return app
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"millstream {__version__} (Python {platform.python_version()})")
+        raise typer.Exit
+
+
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug", envvar="MILLSTREAM_DEBUG", help="Show tracebacks and the client library's log."
+        ),
+    ] = False,
+) -> None:
+    del version  # its callback has already answered
+    if debug:
+        enable_tracebacks()

@@ -1,0 +1,131 @@
+"""What a user sees when something fails: one line with what was wrong and what to do, and an exit code."""
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+
+class ExitCode(IntEnum):
+    OK = 0
+    FAILURE = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    INTERRUPTED = 130
+
+
+class CommandError(Exception):
+    """Ends the command with `message` on standard error and `exit_code`."""
+
+    def __init__(self, message: str, exit_code: ExitCode = ExitCode.FAILURE) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class UsageError(CommandError):
+    """The command line itself asks for something that cannot be."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, ExitCode.USAGE)
+
+
+class Unreachable(CommandError):
+    """No broker answered at the bootstrap address."""
+
+    def __init__(self, bootstrap: str, reason: str) -> None:
+        super().__init__(
+            f"cannot reach the cluster at {bootstrap}: {reason}; `millstream serve` starts a node,"
+            " --bootstrap HOST:PORT names another address",
+            ExitCode.UNREACHABLE,
+        )
+
+
+class ReaderGone(Exception):
+    """Whoever read our standard output has closed it, as `head` does; there is nothing left to do."""
+
+
+def enable_tracebacks() -> None:
+    """Show tracebacks from here on, in this process and in those that it starts."""
+    os.environ["MILLSTREAM_DEBUG"] = "1"
+
+
+def debugging() -> bool:
+    return os.environ.get("MILLSTREAM_DEBUG", "") not in {"", "0", "false"}
+
+
+def run_guarded(call: Callable[[], object]) -> int:
+    """Run a command and turn whatever comes out of it into an exit code; nothing escapes."""
+    try:
+        result = call()
+        sys.stdout.flush()
+    except SystemExit as exit_:  # how typer ends: after help, wrong usage and Exit
+        return exit_code_of(exit_)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except (ReaderGone, BrokenPipeError):
+        silence_stdout()
+        return ExitCode.OK
+    except Exception as error:  # noqa: BLE001 - the last line of defence, and --debug shows it
+        return report(error)
+    return result if isinstance(result, int) else ExitCode.OK
+
+
+def exit_code_of(exit_: SystemExit) -> int:
+    if isinstance(exit_.code, str):
+        print_error(exit_.code)
+        return ExitCode.FAILURE
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence_stdout()
+    return exit_.code or ExitCode.OK
+
+
+def report(error: Exception) -> int:
+    if debugging():
+        traceback.print_exception(error)
+    if isinstance(error, CommandError):
+        print_error(str(error))
+        return error.exit_code
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        print_error(f"{where}{error.strerror or error}")
+        return ExitCode.FAILURE
+    hint = "" if debugging() else "; run `millstream --debug ...` for the traceback"
+    print_error(f"{type(error).__name__}: {one_line(str(error))}{hint}")
+    return ExitCode.FAILURE
+
+
+def print_error(message: str) -> None:
+    prefix = "\x1b[1;31merror:\x1b[0m" if sys.stderr.isatty() and "NO_COLOR" not in os.environ else "error:"
+    sys.stderr.write(f"{prefix} {message}\n")
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def silence_stdout() -> None:
+    """Send what is still buffered nowhere, or Python complains about the closed pipe at exit."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)
+
+
+def kafka_failure(action: str, error: "KafkaError", bootstrap: str) -> CommandError:
+    """The command error for what the cluster, or the way to it, answered."""
+    from confluent_kafka import KafkaError as Codes
+
+    code, text = error.code(), one_line(error.str())
+    if code in {Codes._TRANSPORT, Codes._ALL_BROKERS_DOWN, Codes._RESOLVE, Codes._TIMED_OUT}:  # noqa: SLF001
+        return Unreachable(bootstrap, text)
+    return CommandError(f"{action}: {text} ({error.name()})")
+
+
+def unknown_topic(topic: str, bootstrap: str) -> CommandError:
+    return CommandError(f"there is no topic {topic!r} at {bootstrap}; see `millstream topic list`")

@@ -1,0 +1,78 @@
+"""`millstream serve`: start a node and run it until it is told to stop."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from millstream.cli.options import parse_address
+from millstream.cli.settings import settings_for
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    AUTO = "auto"
+    TEXT = "text"
+    JSON = "json"
+
+
+def command(
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", "-d", metavar="DIR", help="Directory for everything the node stores."),
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            "--listen", "-l", metavar="HOST:PORT", help="Address for Kafka clients; port 0 takes a free one."
+        ),
+    ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option("--http", metavar="HOST:PORT", help="Address of /metrics and /health; none without."),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", "-c", metavar="FILE", help="YAML file; `millstream config show` lists its keys."
+        ),
+    ] = None,
+    node_id: Annotated[
+        int | None, typer.Option("--node-id", min=0, help="Number of this node in its cluster.")
+    ] = None,
+    log_level: Annotated[LogLevel | None, typer.Option("--log-level", help="How much to log.")] = None,
+    log_format: Annotated[
+        LogFormat | None,
+        typer.Option("--log-format", help="Log for people, for machines, or by where it goes."),
+    ] = None,
+) -> None:
+    """Start a node. SIGTERM or Ctrl-C stops it cleanly.
+
+    What a flag does not say is taken from MILLSTREAM_<SECTION>_<KEY> in the environment, then from the
+    file, then from the defaults.
+
+    \b
+    Examples:
+      millstream serve --data ./data
+      millstream serve --data ./data --listen 0.0.0.0:9092 --http 0.0.0.0:8080
+      MILLSTREAM_STORAGE_RETENTION_TIME=2d millstream serve --config millstream.yaml
+    """
+    flags: dict[str, object] = {"broker.id": node_id, "log.level": log_level, "log.format": log_format}
+    if data is not None:
+        flags["broker.data_dir"] = str(data)
+    if listen is not None:
+        flags["broker.host"], flags["broker.port"] = parse_address(listen, "--listen")
+    if http is not None:
+        flags["http.host"], flags["http.port"] = parse_address(http, "--http")
+    settings = settings_for(config, flags)
+
+    from millstream.broker.node import run
+
+    raise typer.Exit(run(settings))

@@ -1,0 +1,39 @@
+"""What the deciding node adds to a command from its own settings."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """`static_configs` are Kafka-named broker settings from file, environment and flags.
+
+    The partition limits guard against a mistaken request; they are far above what a broker is meant to hold.
+    """
+
+    broker_id: int = -1
+    partitions: int = 1
+    replication_factor: int = 1
+    static_configs: Mapping[str, str] = field(default_factory=dict)
+    max_partitions_per_request: int = 100_000
+    max_partitions: int = 1_000_000
+
+    def broker_configs(self, image: MetadataImage) -> dict[str, str]:
+        """The broker's settings that topics inherit from: static ones under the dynamic ones."""
+        return {**self.static_configs, **image.broker_overrides(self.broker_id)}
+
+    def check_room(self, image: MetadataImage, pending: int, count: int) -> None:
+        """Raise POLICY_VIOLATION when `count` partitions are too many after `pending` of the same request."""
+        if pending + count > self.max_partitions_per_request:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Too many partitions: one request may create at most {self.max_partitions_per_request}.",
+            )
+        if image.partition_count + pending + count > self.max_partitions:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Too many partitions: {self.max_partitions} are allowed, {image.partition_count} exist.",
+            )

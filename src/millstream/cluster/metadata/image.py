@@ -1,0 +1,264 @@
+"""The cluster's metadata at one moment, as immutable values that readers may keep as long as they like."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from uuid import UUID
+
+from millstream.cluster.metadata.records import (
+    BrokerRegistered,
+    ClusterCreated,
+    ConfigChanged,
+    ConfigResource,
+    Endpoint,
+    MetadataRecord,
+    PartitionChanged,
+    PartitionCreated,
+    ProducerIdsAllocated,
+    TopicCreated,
+    TopicDeleted,
+)
+from millstream.runtime.invariant import InvariantViolation, invariant
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    index: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    name: str
+    topic_id: UUID
+    partitions: tuple[PartitionImage, ...]
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    broker_id: int
+    epoch: int
+    incarnation: UUID
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """Never changed in place: `apply` gives a new image that shares all that stayed the same."""
+
+    cluster_id: str = ""
+    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=dict)
+    # Names with '.' or '_' under their metric name, where the two characters are one; see `metric_name`.
+    names_by_metric_name: Mapping[str, str] = field(default_factory=dict)
+    # By broker id as text; the empty name holds the defaults of all brokers.
+    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    next_producer_id: int = 0
+    partition_count: int = 0
+
+    def apply(self, records: Iterable[MetadataRecord]) -> "MetadataImage":
+        """The image after `records`; each map is copied at most once, whatever their number."""
+        draft = _Draft(self)
+        for record in records:
+            draft.apply(record)
+        return draft.finish()
+
+    def topic(self, name: str) -> TopicImage | None:
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
+        return self.topics_by_id.get(topic_id)
+
+    def partition(self, topic: str, index: int) -> PartitionImage | None:
+        found = self.topics.get(topic)
+        if found is None or not 0 <= index < len(found.partitions):
+            return None
+        return found.partitions[index]
+
+    def broker_overrides(self, broker_id: int) -> dict[str, str]:
+        """The dynamic configuration of one broker, laid over the defaults of all brokers."""
+        return {**self.broker_configs.get("", _NOTHING), **self.broker_configs.get(str(broker_id), _NOTHING)}
+
+    def to_records(self) -> Iterator[MetadataRecord]:
+        """Records that give this very image when applied to an empty one."""
+        if self.cluster_id:
+            yield ClusterCreated(self.cluster_id)
+        for broker in self.brokers.values():
+            yield BrokerRegistered(
+                broker.broker_id, broker.epoch, broker.incarnation, broker.endpoints, broker.rack
+            )
+        for name, configs in self.broker_configs.items():
+            for key, value in configs.items():
+                yield ConfigChanged(ConfigResource.BROKER, name, key, value)
+        for topic in self.topics.values():
+            yield TopicCreated(topic.name, topic.topic_id)
+            for key, value in topic.configs.items():
+                yield ConfigChanged(ConfigResource.TOPIC, topic.name, key, value)
+            for p in topic.partitions:
+                yield PartitionCreated(
+                    topic.topic_id, p.index, p.replicas, p.isr, p.leader, p.leader_epoch, p.partition_epoch
+                )
+        if self.next_producer_id:
+            yield ProducerIdsAllocated(self.next_producer_id)
+
+
+def metric_name(topic: str) -> str:
+    """Where metrics allow no '.', it becomes '_': two topics must not differ in these only."""
+    return topic.replace(".", "_")
+
+
+@dataclass(slots=True)
+class _TopicDraft:
+    name: str
+    topic_id: UUID
+    partitions: list[PartitionImage]
+    configs: dict[str, str]
+
+
+class _Draft:
+    """An image in the making: remembers what changes and builds each map once, at the end."""
+
+    __slots__ = (
+        "_base",
+        "_broker_configs",
+        "_brokers",
+        "_cluster_id",
+        "_ids",
+        "_next_producer_id",
+        "_touched",
+    )
+
+    def __init__(self, base: MetadataImage) -> None:
+        self._base = base
+        self._cluster_id = base.cluster_id
+        self._next_producer_id = base.next_producer_id
+        self._brokers: dict[int, BrokerImage] = {}
+        self._broker_configs: dict[str, dict[str, str]] = {}
+        self._touched: dict[UUID, _TopicDraft | None] = {}
+        self._ids: dict[str, UUID] = {}
+
+    def apply(self, record: MetadataRecord) -> None:
+        match record:
+            case PartitionCreated():
+                self._create_partition(record)
+            case TopicCreated():
+                self._create_topic(record)
+            case PartitionChanged():
+                partitions = self._topic(record.topic_id).partitions
+                invariant(record.index < len(partitions), f"change of unknown partition {record}")
+                partitions[record.index] = _partition(record)
+            case TopicDeleted():
+                self._topic(record.topic_id)
+                self._touched[record.topic_id] = None
+            case ConfigChanged():
+                _change(self._configs(record), record.key, record.value)
+            case ProducerIdsAllocated():
+                invariant(record.next_id >= self._next_producer_id, "producer ids never go back")
+                self._next_producer_id = record.next_id
+            case BrokerRegistered():
+                self._brokers[record.broker_id] = BrokerImage(
+                    record.broker_id, record.epoch, record.incarnation, record.endpoints, record.rack
+                )
+            case ClusterCreated():
+                self._cluster_id = record.cluster_id
+
+    def _create_topic(self, record: TopicCreated) -> None:
+        invariant(self._touched.get(record.topic_id) is None, f"topic created twice: {record}")
+        self._touched[record.topic_id] = _TopicDraft(record.name, record.topic_id, [], {})
+        self._ids[record.name] = record.topic_id
+
+    def _create_partition(self, record: PartitionCreated) -> None:
+        partitions = self._topic(record.topic_id).partitions
+        invariant(record.index == len(partitions), f"partition out of order: {record}")
+        partitions.append(_partition(record))
+
+    def _topic(self, topic_id: UUID) -> _TopicDraft:
+        draft = self._touched.get(topic_id)
+        if draft is not None:
+            return draft
+        topic = None if topic_id in self._touched else self._base.topics_by_id.get(topic_id)
+        if topic is None:
+            raise InvariantViolation(f"metadata record of unknown topic {topic_id}")
+        draft = _TopicDraft(topic.name, topic_id, list(topic.partitions), dict(topic.configs))
+        self._touched[topic_id] = draft
+        return draft
+
+    def _configs(self, record: ConfigChanged) -> dict[str, str]:
+        if record.resource is ConfigResource.TOPIC:
+            topic_id = self._ids.get(record.name)
+            if topic_id is None:
+                invariant(record.name in self._base.topics, f"config of unknown topic {record.name}")
+                topic_id = self._base.topics[record.name].topic_id
+            return self._topic(topic_id).configs
+        configs = self._broker_configs.get(record.name)
+        if configs is None:
+            configs = self._broker_configs[record.name] = dict(self._base.broker_configs.get(record.name, {}))
+        return configs
+
+    def finish(self) -> MetadataImage:
+        base = self._base
+        topics, by_id, names, partition_count = self._finish_topics()
+        broker_configs = base.broker_configs
+        if self._broker_configs:
+            merged = {**base.broker_configs, **self._broker_configs}
+            broker_configs = {name: configs for name, configs in merged.items() if configs}
+        return MetadataImage(
+            cluster_id=self._cluster_id,
+            brokers={**base.brokers, **self._brokers} if self._brokers else base.brokers,
+            topics=topics,
+            topics_by_id=by_id,
+            names_by_metric_name=names,
+            broker_configs=broker_configs,
+            next_producer_id=self._next_producer_id,
+            partition_count=partition_count,
+        )
+
+    def _finish_topics(
+        self,
+    ) -> tuple[Mapping[str, TopicImage], Mapping[UUID, TopicImage], Mapping[str, str], int]:
+        base = self._base
+        if not self._touched:
+            return base.topics, base.topics_by_id, base.names_by_metric_name, base.partition_count
+        topics, by_id, names = dict(base.topics), dict(base.topics_by_id), dict(base.names_by_metric_name)
+        count = base.partition_count
+        # Removals first: a name may have been deleted and created again under another id.
+        for topic_id in self._touched:
+            old = by_id.pop(topic_id, None)
+            if old is not None:
+                count -= len(old.partitions)
+                del topics[old.name]
+                names.pop(metric_name(old.name), None)
+        for draft in self._touched.values():
+            if draft is not None:
+                topic = TopicImage(
+                    draft.name, draft.topic_id, tuple(draft.partitions), draft.configs or _NOTHING
+                )
+                topics[topic.name] = by_id[topic.topic_id] = topic
+                count += len(topic.partitions)
+                if "." in topic.name or "_" in topic.name:
+                    names[metric_name(topic.name)] = topic.name
+        return topics, by_id, names, count
+
+
+def _partition(record: PartitionCreated | PartitionChanged) -> PartitionImage:
+    # One tuple for both where they are equal, which is nearly always: it halves the image's small objects.
+    isr = record.replicas if record.isr == record.replicas else record.isr
+    return PartitionImage(
+        record.index, record.replicas, isr, record.leader, record.leader_epoch, record.partition_epoch
+    )
+
+
+def _change(configs: dict[str, str], key: str, value: str | None) -> None:
+    if value is None:
+        configs.pop(key, None)
+    else:
+        configs[key] = value

@@ -1,0 +1,95 @@
+"""Partitions: adding them to existing topics."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from millstream.cluster.metadata.assignment import (
+    Replicas,
+    check_manual,
+    creation_records,
+    place_replicas,
+)
+from millstream.cluster.metadata.controller import Decision, NewId
+from millstream.cluster.metadata.defaults import Defaults
+from millstream.cluster.metadata.image import MetadataImage, TopicImage
+from millstream.cluster.metadata.names import is_protected
+from millstream.cluster.metadata.records import MetadataRecord
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionIncrease:
+    """`count` is the new total; `assignments`, when given, name the replicas of each added partition."""
+
+    topic: str
+    count: int
+    assignments: tuple[Replicas, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IncreaseOutcome:
+    topic: str
+    error: KafkaError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitions:
+    topics: tuple[PartitionIncrease, ...]
+    validate_only: bool = False
+    defaults: Defaults = field(default_factory=Defaults)
+
+    def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[tuple[IncreaseOutcome, ...]]:
+        times = Counter(increase.topic for increase in self.topics)
+        records: list[MetadataRecord] = []
+        outcomes: dict[str, IncreaseOutcome] = {}
+        for increase in self.topics:
+            if increase.topic in outcomes:
+                continue
+            try:
+                if times[increase.topic] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                topic = _find_growable(image, increase)
+                self.defaults.check_room(image, len(records), increase.count - len(topic.partitions))
+                assignments = _assign(image, topic, increase, len(records))
+                records += creation_records(topic.topic_id, len(topic.partitions), assignments)
+                outcomes[increase.topic] = IncreaseOutcome(increase.topic)
+            except KafkaError as error:
+                outcomes[increase.topic] = IncreaseOutcome(increase.topic, error)
+        return Decision(() if self.validate_only else tuple(records), tuple(outcomes.values()))
+
+
+def _find_growable(image: MetadataImage, increase: PartitionIncrease) -> TopicImage:
+    topic = image.topics.get(increase.topic)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{increase.topic}' does not exist.")
+    if is_protected(topic.name):
+        # Keys are mapped to these partitions by their number: more of them would orphan what is stored.
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"the topic {topic.name} is internal; its partitions are fixed"
+        )
+    current = len(topic.partitions)
+    if increase.count == current:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
+    if increase.count < current:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} has {current} partition(s); {increase.count} is not an increase.",
+        )
+    return topic
+
+
+def _assign(
+    image: MetadataImage, topic: TopicImage, increase: PartitionIncrease, pending: int
+) -> list[Replicas]:
+    added = increase.count - len(topic.partitions)
+    replication_factor = len(topic.partitions[0].replicas)
+    if increase.assignments is None:
+        return place_replicas(image, image.partition_count + pending, added, replication_factor)
+    if len(increase.assignments) != added:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {added} additional partition(s), but {len(increase.assignments)} assignment(s)"
+            " were specified.",
+        )
+    check_manual(image, increase.assignments, replication_factor)
+    return list(increase.assignments)

@@ -1,0 +1,109 @@
+"""Every change of the cluster's metadata, as it is written to the journal.
+
+Tags and field order are the disk format: fields are only ever added at the end, with a default.
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from uuid import UUID
+
+import msgspec
+
+
+class ConfigResource(IntEnum):
+    """Kafka's numbers for the kinds of things that have configurations."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class Endpoint(msgspec.Struct, frozen=True, array_like=True):
+    listener: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+
+class ClusterCreated(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    cluster_id: str
+
+
+class BrokerRegistered(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    broker_id: int
+    epoch: int
+    incarnation: UUID
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+
+
+class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    name: str
+    topic_id: UUID
+
+
+class PartitionCreated(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    topic_id: UUID
+    index: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+
+
+class PartitionChanged(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """The partition's whole new state, so that replaying needs no merge."""
+
+    topic_id: UUID
+    index: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+
+
+class TopicDeleted(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """Takes the topic's partitions and configurations with it."""
+
+    topic_id: UUID
+
+
+class ConfigChanged(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """`name` is a topic, a broker's id, or empty for all brokers; a `value` of None removes the key."""
+
+    resource: ConfigResource
+    name: str
+    key: str
+    value: str | None
+
+
+class ProducerIdsAllocated(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """Every id below `next_id` may already be in use."""
+
+    next_id: int
+
+
+MetadataRecord = (
+    ClusterCreated
+    | BrokerRegistered
+    | TopicCreated
+    | PartitionCreated
+    | PartitionChanged
+    | TopicDeleted
+    | ConfigChanged
+    | ProducerIdsAllocated
+)
+
+# UUIDs as 16 bytes: a topic id is the largest part of most records.
+_encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
+_decoder = msgspec.msgpack.Decoder(list[MetadataRecord])
+
+
+def encode_records(records: Sequence[MetadataRecord]) -> bytes:
+    return _encoder.encode(records)
+
+
+def decode_records(data: bytes | memoryview) -> list[MetadataRecord]:
+    """Raises `msgspec.MsgspecError` for bytes that are not a list of known records."""
+    return _decoder.decode(data)

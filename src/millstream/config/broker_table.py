@@ -1,0 +1,120 @@
+"""Kafka's broker settings that this broker honours: its own, and the defaults of topic settings."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from millstream.config.kinds import ConfigDefinition, ConfigType
+from millstream.config.topic_table import TOPIC_CONFIGS
+
+
+def _own(
+    name: str,
+    kind: ConfigType,
+    default: str | None,
+    documentation: str,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> ConfigDefinition:
+    return ConfigDefinition(
+        name, kind, default, documentation, minimum=minimum, maximum=maximum, choices=choices, dynamic=False
+    )
+
+
+_OWN = (
+    _own("node.id", ConfigType.INT, "1", "This node's number, unique in the cluster.", minimum=0),
+    _own("broker.rack", ConfigType.STRING, None, "The rack or zone of this node, told to clients."),
+    _own("log.dir", ConfigType.STRING, "data", "The directory that holds everything the node stores."),
+    _own(
+        "auto.create.topics.enable", ConfigType.BOOLEAN, "true",
+        "Whether asking for the metadata of a topic that does not exist creates it.",
+    ),
+    _own(
+        "num.partitions", ConfigType.INT, "1",
+        "Partitions of a topic created without a number of them.", minimum=1,
+    ),
+    _own(
+        "default.replication.factor", ConfigType.INT, "1",
+        "Replicas of a topic created without a replication factor; 1 while the node is alone.", minimum=1,
+    ),
+    _own(
+        "delete.topic.enable", ConfigType.BOOLEAN, "true",
+        "Topics can always be deleted.", choices=("true",),
+    ),
+    _own(
+        "max.connections", ConfigType.INT, "10000",
+        "Connections open at once; one more is closed as soon as it is accepted.", minimum=1,
+    ),
+    _own(
+        "max.connections.per.ip", ConfigType.INT, "2147483647",
+        "Connections open at once from one address.", minimum=1,
+    ),
+    _own(
+        "socket.request.max.bytes", ConfigType.INT, "104857600",
+        "The largest request; a connection that announces a larger one is closed.", minimum=1,
+    ),
+    _own(
+        "connections.max.idle.ms", ConfigType.LONG, "600000",
+        "A connection without a request for this long is closed.", minimum=1,
+    ),
+    _own(
+        "socket.send.buffer.bytes", ConfigType.INT, "-1",
+        "The socket's send buffer; -1 leaves it to the system.", minimum=-1,
+    ),
+    _own(
+        "socket.receive.buffer.bytes", ConfigType.INT, "-1",
+        "The socket's receive buffer; -1 leaves it to the system.", minimum=-1,
+    ),
+    _own(
+        "log.flush.offset.checkpoint.interval.ms", ConfigType.INT, "60000",
+        "How often the offsets up to which logs are flushed are written down; recovery starts from them.",
+        minimum=1,
+    ),
+    _own(
+        "log.retention.check.interval.ms", ConfigType.LONG, "300000",
+        "How often segments are checked against retention.", minimum=1,
+    ),
+    _own(
+        "log.cleaner.enable", ConfigType.BOOLEAN, "true",
+        "Whether topics with cleanup.policy=compact are compacted.",
+    ),
+    _own(
+        "log.cleaner.backoff.ms", ConfigType.LONG, "15000",
+        "How long the cleaner waits when there was nothing to compact.", minimum=1,
+    ),
+)  # fmt: skip
+
+
+def _topic_defaults() -> Iterator[ConfigDefinition]:
+    for topic in TOPIC_CONFIGS.values():
+        strongest, *coarser = topic.synonyms
+        yield replace(
+            topic,
+            name=strongest.name,
+            documentation=f"Default of the topic setting {topic.name}: {topic.documentation}",
+            synonyms=(),
+        )
+        for synonym in coarser:
+            yield replace(
+                topic,
+                name=synonym.name,
+                type=ConfigType.INT,
+                default=None,
+                documentation=f"As {strongest.name}, in {synonym.name.rsplit('.', 1)[-1]}; the former wins.",
+                dynamic=False,
+                synonyms=(),
+            )
+
+
+BROKER_CONFIGS = {definition.name: definition for definition in (*_OWN, *_topic_defaults())}
+
+UNSUPPORTED_BROKER_CONFIGS = {
+    "advertised.listeners": "set broker.advertised_host and broker.advertised_port",
+    "broker.id": "set node.id or, in the file, broker.id in the section broker",
+    "listeners": "set broker.host and broker.port",
+    "log.dirs": "a node keeps its data in one directory; set broker.data_dir or log.dir",
+    "port": "set broker.port",
+    "process.roles": "a node is broker and controller at once; leave it out",
+    "zookeeper.connect": "there is no ZooKeeper; leave it out",
+}

@@ -1,0 +1,177 @@
+"""All settings of a node, by the sections of its file.
+
+Sizes are bytes, durations are milliseconds, -1 is "no limit". Many settings are Kafka's under a friendlier
+name; what was set explicitly is also available by Kafka's names through `Settings.broker_configs`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+from millstream.config.kinds import ConfigType, to_text
+from millstream.config.setting import Spelling, kafka_setting, own_setting, setting_of
+
+_INT = ConfigType.INT
+_SIZE = Spelling.SIZE
+_DURATION = Spelling.DURATION
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    id: int = kafka_setting("node.id")
+    host: str = own_setting(
+        "127.0.0.1", "The address to listen on for Kafka clients; 0.0.0.0 is every interface."
+    )
+    port: int = own_setting(
+        9092,
+        "The port to listen on for Kafka clients; 0 takes a free one.",
+        kind=_INT,
+        minimum=0,
+        maximum=65535,
+    )
+    advertised_host: str | None = own_setting(
+        None, "The host name clients are told to connect to; the address listened on when not set."
+    )
+    advertised_port: int | None = own_setting(
+        None,
+        "The port clients are told; the port listened on when not set.",
+        kind=_INT,
+        minimum=1,
+        maximum=65535,
+    )
+    data_dir: str = kafka_setting("log.dir")
+    rack: str | None = kafka_setting("broker.rack")
+    auto_create_topics: bool = kafka_setting("auto.create.topics.enable")
+    default_partitions: int = kafka_setting("num.partitions")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    bootstrap_servers: tuple[str, ...] = own_setting(
+        (),
+        "Addresses (host:port) of the cluster's nodes; a node that is alone lists only itself.",
+        kind=ConfigType.LIST,
+    )
+    max_partitions: int = own_setting(
+        1_000_000, "Partitions the cluster may hold; creating more is refused.", kind=_INT, minimum=1
+    )
+    max_partitions_per_request: int = own_setting(
+        100_000,
+        "Partitions one request may create, a guard against a mistyped number.",
+        kind=_INT,
+        minimum=1,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSettings:
+    segment_size: int = kafka_setting("log.segment.bytes", _SIZE)
+    segment_time: int = kafka_setting("log.roll.ms", _DURATION)
+    retention_time: int = kafka_setting("log.retention.ms", _DURATION)
+    retention_size: int = kafka_setting("log.retention.bytes", _SIZE)
+    fsync_interval: int | None = kafka_setting(
+        "log.flush.interval.ms",
+        _DURATION,
+        unset=True,
+        documentation="How often logs are flushed to disk. When not set, every acknowledgement waits for the "
+        "disk; setting it lets acknowledgements go before, so a power failure loses up to this much.",
+    )
+    checkpoint_interval: int = kafka_setting("log.flush.offset.checkpoint.interval.ms", _DURATION)
+    retention_check_interval: int = kafka_setting("log.retention.check.interval.ms", _DURATION)
+    cleaner_enabled: bool = kafka_setting("log.cleaner.enable")
+    cleaner_interval: int = kafka_setting("log.cleaner.backoff.ms", _DURATION)
+
+
+@dataclass(frozen=True, slots=True)
+class PerformanceSettings:
+    max_connections: int = kafka_setting("max.connections")
+    max_connections_per_ip: int = kafka_setting("max.connections.per.ip")
+    max_request_size: int = kafka_setting("socket.request.max.bytes", _SIZE)
+    max_message_size: int = kafka_setting("message.max.bytes", _SIZE)
+    max_in_flight_bytes: int = own_setting(
+        256 << 20,
+        "Memory for requests and replies under way, over all connections; beyond it sockets are not read.",
+        kind=ConfigType.LONG,
+        spelling=_SIZE,
+        minimum=1,
+    )
+    idle_timeout: int = kafka_setting("connections.max.idle.ms", _DURATION)
+    socket_send_buffer: int = kafka_setting("socket.send.buffer.bytes", _SIZE)
+    socket_receive_buffer: int = kafka_setting("socket.receive.buffer.bytes", _SIZE)
+    max_open_files: int | None = own_setting(
+        None,
+        "Log files kept open at once; derived from the system's limit (ulimit -n) when not set.",
+        kind=_INT,
+        minimum=16,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationSettings:
+    default_replication_factor: int = kafka_setting("default.replication.factor")
+    min_insync_replicas: int = kafka_setting("min.insync.replicas")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    host: str = own_setting("127.0.0.1", "The address to listen on for HTTP: /metrics and /health.")
+    port: int | None = own_setting(
+        None, "The port to listen on for HTTP; 0 takes a free one, not set turns it off.",
+        kind=_INT, minimum=0, maximum=65535,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    level: str = own_setting(
+        "info", "The least severe log lines written.", choices=("debug", "info", "warning", "error")
+    )
+    format: str = own_setting(
+        "auto", "text for people, json for machines, auto for text on a terminal and json elsewhere.",
+        choices=("auto", "text", "json"),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """A topic of the section `topics`, created at start when it does not exist."""
+
+    name: str
+    partitions: int = 1
+    replication_factor: int = 1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    broker: BrokerSettings = BrokerSettings()
+    cluster: ClusterSettings = ClusterSettings()
+    storage: StorageSettings = StorageSettings()
+    performance: PerformanceSettings = PerformanceSettings()
+    replication: ReplicationSettings = ReplicationSettings()
+    http: HttpSettings = HttpSettings()
+    log: LogSettings = LogSettings()
+    topics: tuple[TopicSettings, ...] = ()
+    kafka: Mapping[str, str] = field(default_factory=dict)
+
+    def broker_configs(self) -> dict[str, str]:
+        """The broker's settings by Kafka's names: what was set explicitly or differs from the default."""
+        configs = dict(self.kafka)
+        for section in SECTIONS:
+            values = getattr(self, section)
+            for each in fields(values):
+                kafka_name = setting_of(each).kafka_name
+                value = getattr(values, each.name)
+                if kafka_name is not None and value != each.default:
+                    configs[kafka_name] = to_text(value)
+        return configs
+
+
+SECTIONS: dict[str, type] = {
+    "broker": BrokerSettings,
+    "cluster": ClusterSettings,
+    "storage": StorageSettings,
+    "performance": PerformanceSettings,
+    "replication": ReplicationSettings,
+    "http": HttpSettings,
+    "log": LogSettings,
+}

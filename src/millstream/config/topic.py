@@ -1,0 +1,60 @@
+"""The resolved configuration of one topic, as the log and the broker use it."""
+
+from dataclasses import dataclass
+
+MAX_LONG = 2**63 - 1
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """Kafka's topic settings by their names with underscores; their defaults are written down here only.
+
+    `flush_messages` and `flush_ms` are as they take effect, see `durable`: a topic that only sets `flush.ms`
+    has no limit on unflushed messages.
+    """
+
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    delete_retention_ms: int = _DAY_MS
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = 1
+    flush_ms: int = MAX_LONG
+    index_interval_bytes: int = 4096
+    max_compaction_lag_ms: int = MAX_LONG
+    max_message_bytes: int = 1_048_588
+    message_timestamp_after_max_ms: int = _HOUR_MS
+    message_timestamp_before_max_ms: int = MAX_LONG
+    message_timestamp_type: str = "CreateTime"
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    retention_bytes: int = -1
+    retention_ms: int = 7 * _DAY_MS
+    segment_bytes: int = 1 << 30
+    segment_index_bytes: int = 10 << 20
+    segment_jitter_ms: int = 0
+    segment_ms: int = 7 * _DAY_MS
+    unclean_leader_election_enable: bool = False
+
+    @property
+    def compacts(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    @property
+    def durable(self) -> bool:
+        """Whether an acknowledgement waits for fsync.
+
+        True unless `flush.messages` or `flush.ms` was set, on the topic or the broker, to allow unflushed
+        messages; then the log is flushed after that many messages or milliseconds and nobody waits for it.
+        """
+        return self.flush_messages == 1

@@ -1,0 +1,183 @@
+"""Kafka's topic settings that this broker honours, each with the broker settings that give its default."""
+
+from millstream.config.kinds import ConfigDefinition, ConfigType, Synonym, to_text
+from millstream.config.topic import TopicConfig
+
+_DEFAULTS = TopicConfig()
+_HOUR_MS = 3_600_000
+_MINUTE_MS = 60_000
+
+
+def _define(
+    name: str,
+    kind: ConfigType,
+    documentation: str,
+    *broker_names: str | Synonym,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> ConfigDefinition:
+    return ConfigDefinition(
+        name,
+        kind,
+        to_text(getattr(_DEFAULTS, name.replace(".", "_"))),
+        documentation,
+        minimum=minimum,
+        maximum=maximum,
+        choices=choices,
+        synonyms=tuple(s if isinstance(s, Synonym) else Synonym(s) for s in broker_names),
+    )
+
+
+_DEFINITIONS = (
+    _define(
+        "cleanup.policy", ConfigType.LIST,
+        "Whether old segments are deleted by retention, or compacted to each key's latest value, or both.",
+        "log.cleanup.policy", choices=("delete", "compact"),
+    ),
+    _define(
+        "compression.type", ConfigType.STRING,
+        "The codec batches are stored in; producer keeps every batch as it was sent.",
+        "compression.type", choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+    ),
+    _define(
+        "compression.gzip.level", ConfigType.INT,
+        "The level used when this topic's batches are compressed again with gzip; -1 is zlib's own default.",
+        "compression.gzip.level", minimum=-1, maximum=9,
+    ),
+    _define(
+        "compression.lz4.level", ConfigType.INT,
+        "The level used when this topic's batches are compressed again with lz4.",
+        "compression.lz4.level", minimum=1, maximum=17,
+    ),
+    _define(
+        "compression.zstd.level", ConfigType.INT,
+        "The level used when this topic's batches are compressed again with zstd.",
+        "compression.zstd.level", minimum=-131072, maximum=22,
+    ),
+    _define(
+        "delete.retention.ms", ConfigType.LONG,
+        "How long a compacted topic keeps tombstones, so that a reader from the start sees every deletion.",
+        "log.cleaner.delete.retention.ms", minimum=0,
+    ),
+    _define(
+        "file.delete.delay.ms", ConfigType.LONG,
+        "How long the files of a deleted segment stay on disk for readers that still use them.",
+        "log.segment.delete.delay.ms", minimum=0,
+    ),
+    _define(
+        "flush.messages", ConfigType.LONG,
+        "Flush the log after this many messages. 1 makes every acknowledgement wait for the disk, as when "
+        "neither flush.messages nor flush.ms is set; more lets acknowledgements go before it.",
+        "log.flush.interval.messages", minimum=1,
+    ),
+    _define(
+        "flush.ms", ConfigType.LONG,
+        "Flush the log when its oldest unflushed message is this old. Setting it lets acknowledgements go "
+        "before the disk has the data, unless it is 0 or flush.messages is 1.",
+        "log.flush.interval.ms", minimum=0,
+    ),
+    _define(
+        "index.interval.bytes", ConfigType.INT,
+        "An entry is added to the offset index about every this many bytes of log.",
+        "log.index.interval.bytes", minimum=0,
+    ),
+    _define(
+        "max.compaction.lag.ms", ConfigType.LONG,
+        "The longest a message may stay uncompacted in a compacted topic.",
+        "log.cleaner.max.compaction.lag.ms", minimum=1,
+    ),
+    _define(
+        "max.message.bytes", ConfigType.INT,
+        "The largest record batch accepted, as it arrives (after the producer's compression).",
+        "message.max.bytes", minimum=0,
+    ),
+    _define(
+        "message.timestamp.after.max.ms", ConfigType.LONG,
+        "How far a message's CreateTime may lie ahead of the broker's clock.",
+        "log.message.timestamp.after.max.ms", minimum=0,
+    ),
+    _define(
+        "message.timestamp.before.max.ms", ConfigType.LONG,
+        "How far a message's CreateTime may lie behind the broker's clock.",
+        "log.message.timestamp.before.max.ms", minimum=0,
+    ),
+    _define(
+        "message.timestamp.type", ConfigType.STRING,
+        "Whether a message carries the time its producer gave it or the time the broker appended it.",
+        "log.message.timestamp.type", choices=("CreateTime", "LogAppendTime"),
+    ),
+    _define(
+        "min.cleanable.dirty.ratio", ConfigType.DOUBLE,
+        "The share of uncompacted bytes from which a compacted log is cleaned.",
+        "log.cleaner.min.cleanable.ratio", minimum=0, maximum=1,
+    ),
+    _define(
+        "min.compaction.lag.ms", ConfigType.LONG,
+        "The shortest time a message stays uncompacted in a compacted topic.",
+        "log.cleaner.min.compaction.lag.ms", minimum=0,
+    ),
+    _define(
+        "min.insync.replicas", ConfigType.INT,
+        "In-sync replicas a producer with acks=all needs; with fewer it gets NOT_ENOUGH_REPLICAS.",
+        "min.insync.replicas", minimum=1,
+    ),
+    _define(
+        "preallocate", ConfigType.BOOLEAN,
+        "Whether a new segment's disk blocks are reserved when it is created.",
+        "log.preallocate",
+    ),
+    _define(
+        "retention.bytes", ConfigType.LONG,
+        "The oldest segments of a partition are deleted while it is larger than this; -1 sets no limit.",
+        "log.retention.bytes", minimum=-1,
+    ),
+    _define(
+        "retention.ms", ConfigType.LONG,
+        "Segments whose newest message is older than this are deleted; -1 sets no limit.",
+        "log.retention.ms",
+        Synonym("log.retention.minutes", _MINUTE_MS),
+        Synonym("log.retention.hours", _HOUR_MS),
+        minimum=-1,
+    ),
+    _define(
+        "segment.bytes", ConfigType.INT,
+        "A new segment is started when the current one would grow beyond this.",
+        "log.segment.bytes", minimum=14,
+    ),
+    _define(
+        "segment.index.bytes", ConfigType.INT,
+        "The largest size of a segment's index; a new segment is started when it is full.",
+        "log.index.size.max.bytes", minimum=12,
+    ),
+    _define(
+        "segment.jitter.ms", ConfigType.LONG,
+        "Up to this much, at random, is taken off segment.ms so that partitions do not all roll at once.",
+        "log.roll.jitter.ms", Synonym("log.roll.jitter.hours", _HOUR_MS), minimum=0,
+    ),
+    _define(
+        "segment.ms", ConfigType.LONG,
+        "A new segment is started when the current one is this old.",
+        "log.roll.ms", Synonym("log.roll.hours", _HOUR_MS), minimum=1,
+    ),
+    _define(
+        "unclean.leader.election.enable", ConfigType.BOOLEAN,
+        "Whether a replica that is not in sync may become leader when no other is left, losing messages.",
+        "unclean.leader.election.enable",
+    ),
+)  # fmt: skip
+
+TOPIC_CONFIGS = {definition.name: definition for definition in _DEFINITIONS}
+
+UNSUPPORTED_TOPIC_CONFIGS = {
+    "follower.replication.throttled.replicas": "replication is not throttled here; leave it out",
+    "leader.replication.throttled.replicas": "replication is not throttled here; leave it out",
+    "local.retention.bytes": "there is no tiered storage; use retention.bytes",
+    "local.retention.ms": "there is no tiered storage; use retention.ms",
+    "message.downconversion.enable": "old message formats are never served; leave it out",
+    "message.format.version": "messages are always stored in format v2; leave it out",
+    "message.timestamp.difference.max.ms": "use message.timestamp.before.max.ms and .after.max.ms",
+    "remote.log.copy.disable": "there is no tiered storage; leave it out",
+    "remote.log.delete.on.disable": "there is no tiered storage; leave it out",
+    "remote.storage.enable": "there is no tiered storage; leave it out",
+}

@@ -1,0 +1,109 @@
+"""ListGroups, DescribeGroups, ConsumerGroupDescribe and DeleteGroups."""
+
+from millstream.coordinator.groups.classic_group import ClassicGroup, Phase
+from millstream.coordinator.groups.consumer_group import ConsumerGroup
+from millstream.coordinator.groups.consumer_protocol import PROTOCOL_TYPE
+from millstream.coordinator.groups.offset_expiry import remove_if_empty
+from millstream.coordinator.groups.replies import (
+    Deleted,
+    Described,
+    DescribedConsumer,
+    DescribedConsumerGroup,
+    DescribedMember,
+    Listed,
+    ListedGroup,
+)
+from millstream.coordinator.groups.requests import (
+    DeleteGroup,
+    DescribeConsumerGroup,
+    DescribeGroup,
+    ListGroups,
+)
+from millstream.coordinator.groups.state import Group
+from millstream.coordinator.groups.turn import Turn
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+
+def list_groups(turn: Turn, request: ListGroups, token: int) -> None:
+    states = {state.lower() for state in request.states}
+    types = {kind.lower() for kind in request.types}
+    listed = [
+        group
+        for group in map(_listed, turn.state.groups.values())
+        if (not states or group.state.lower() in states) and (not types or group.type.lower() in types)
+    ]
+    turn.reply(token, Listed(tuple(listed)))
+
+
+def describe_classic(turn: Turn, request: DescribeGroup, token: int) -> None:
+    group = turn.state.groups.get(request.group_id)
+    if not isinstance(group, ClassicGroup):
+        kind = "a consumer group" if group is not None else "not known"
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is {kind}.")
+    members = tuple(
+        DescribedMember(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.metadata(group.protocol_name) if group.phase is Phase.STABLE else b"",
+            member.assignment if group.phase is Phase.STABLE else b"",
+        )
+        for member in group.members.values()
+    )
+    protocol_name = group.protocol_name if group.phase is Phase.STABLE else None
+    turn.reply(token, Described(group.phase.value, group.protocol_type or "", protocol_name or "", members))
+
+
+def describe_consumer(turn: Turn, request: DescribeConsumerGroup, token: int) -> None:
+    group = turn.state.groups.get(request.group_id)
+    if not isinstance(group, ConsumerGroup):
+        kind = "a classic group" if group is not None else "not known"
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is {kind}.")
+    members = tuple(
+        DescribedConsumer(
+            member_id,
+            subscription.instance_id,
+            subscription.rack_id,
+            group.current(member_id).member_epoch,
+            subscription.client_id,
+            subscription.client_host,
+            tuple(sorted(subscription.topic_names)),
+            subscription.topic_regex,
+            group.current(member_id).assigned,
+            group.target(member_id),
+            subscription.classic is not None,
+        )
+        for member_id, subscription in group.subscriptions.items()
+    )
+    turn.reply(
+        token,
+        DescribedConsumerGroup(
+            group.state.value,
+            group.epoch,
+            group.target_epoch,
+            group.assignor(turn.settings.group_consumer_assignors[0]),
+            members,
+        ),
+    )
+
+
+def delete_group(turn: Turn, request: DeleteGroup, token: int) -> None:
+    group = turn.state.groups.get(request.group_id)
+    if group is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}")
+    in_use = (
+        group.subscriptions if isinstance(group, ConsumerGroup) else group.members or group.pending_members
+    )
+    if in_use:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"stop the members of group {request.group_id!r} first")
+    for key in turn.state.offsets.keys(request.group_id):
+        turn.write(key, None)
+    remove_if_empty(turn, group)
+    turn.reply(token, Deleted())
+
+
+def _listed(group: Group) -> ListedGroup:
+    if isinstance(group, ConsumerGroup):
+        return ListedGroup(group.group_id, PROTOCOL_TYPE, group.state.value, "consumer")
+    return ListedGroup(group.group_id, group.protocol_type or "", group.phase.value, "classic")

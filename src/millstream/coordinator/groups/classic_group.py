@@ -1,0 +1,180 @@
+"""A classic group: members that elect a leader, which assigns the work on the clients' side.
+
+Generation, protocol, leader, members and assignments come back from the log. The rest is forgotten in a
+restart and members bring it with them when they join again: replies that wait, the phase of an unfinished
+round, ids handed out.
+"""
+
+import enum
+from collections import Counter
+from dataclasses import dataclass, field
+
+from millstream.coordinator.groups.consumer_protocol import PROTOCOL_TYPE, decode_subscription
+from millstream.coordinator.groups.records import StoredClassicGroup, StoredMember
+from millstream.coordinator.wire import WireError
+
+
+class Phase(enum.Enum):
+    """EMPTY -> PREPARING (waiting for JoinGroup of all) -> COMPLETING (waiting for the leader) -> STABLE."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+
+
+@dataclass(slots=True)
+class ClassicMember:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes = b""
+    # In its first round: it may be dropped although it waits, because its client may be gone for good.
+    is_new: bool = False
+    join_token: int | None = None
+    sync_token: int | None = None
+
+    @property
+    def waits(self) -> bool:
+        """The coordinator owes it an answer, so silence is no sign of death."""
+        return self.join_token is not None or self.sync_token is not None
+
+    def metadata(self, protocol: str | None) -> bytes:
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+
+@dataclass(slots=True)
+class ClassicGroup:
+    group_id: str
+    phase: Phase = Phase.EMPTY
+    # When it became empty or stable, as the log has it; offsets of an empty group expire from here on.
+    state_ms: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    generation: int = 0
+    leader: str | None = None
+    members: dict[str, ClassicMember] = field(default_factory=dict)
+    instances: dict[str, str] = field(default_factory=dict)
+    pending_members: set[str] = field(default_factory=set)
+    unsynced: set[str] = field(default_factory=set)
+    # The first round of an empty group waits for more members even when all have joined.
+    initial_round: bool = False
+    initial_remaining_ms: int = 0
+    initial_grew: bool = False
+
+    def replay(self, value: StoredClassicGroup) -> None:
+        self.protocol_type = value.protocol_type or None
+        self.generation = value.generation
+        self.protocol_name = value.protocol
+        self.leader = value.leader
+        self.state_ms = value.state_ms
+        self.phase = Phase.STABLE if value.members else Phase.EMPTY
+        stored_ids = {stored.member_id for stored in value.members}
+        for member_id in [member_id for member_id in self.members if member_id not in stored_ids]:
+            self.remove(member_id)
+        for stored in value.members:
+            member = self.members.get(stored.member_id)
+            if member is None:
+                self._restore(stored, value.protocol)
+            else:
+                member.assignment = stored.assignment
+
+    def stored(self, now_ms: int, assignments: dict[str, bytes] | None = None) -> StoredClassicGroup:
+        """This group as a record, with new assignments if they are given."""
+        members = tuple(
+            StoredMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.session_timeout_ms,
+                member.metadata(self.protocol_name),
+                member.assignment if assignments is None else assignments.get(member.member_id, b""),
+            )
+            for member in self.members.values()
+        )
+        protocol_type = self.protocol_type or ""
+        return StoredClassicGroup(
+            protocol_type, self.generation, self.protocol_name, self.leader, now_ms, members
+        )
+
+    def add(self, member: ClassicMember, protocol_type: str) -> None:
+        if not self.members:
+            self.protocol_type = protocol_type
+        self.members[member.member_id] = member
+        self.pending_members.discard(member.member_id)
+        if member.instance_id is not None:
+            self.instances[member.instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+
+    def remove(self, member_id: str) -> None:
+        member = self.members.pop(member_id)
+        self.unsynced.discard(member_id)
+        if member.instance_id is not None and self.instances.get(member.instance_id) == member_id:
+            del self.instances[member.instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+
+    @property
+    def all_joined(self) -> bool:
+        return not self.pending_members and all(m.join_token is not None for m in self.members.values())
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def is_simple(self) -> bool:
+        """Only offsets, never a member: consumers that assign themselves."""
+        return self.protocol_type is None and not self.members and not self.pending_members
+
+    def supports(self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]) -> bool:
+        if not self.members:
+            return bool(protocol_type and protocols)
+        common = self._common_protocols()
+        return protocol_type == self.protocol_type and any(name in common for name, _ in protocols)
+
+    def select_protocol(self) -> str:
+        """The protocol all support that most members prefer; ties go to the one voted for first."""
+        common = self._common_protocols()
+        votes: Counter[str] = Counter()
+        for member in self.members.values():
+            votes[next(name for name, _ in member.protocols if name in common)] += 1
+        return votes.most_common(1)[0][0]
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """What the consumers read; None when that cannot be known."""
+        if self.protocol_type != PROTOCOL_TYPE or (self.members and self.protocol_name is None):
+            return None
+        topics: set[str] = set()
+        try:
+            for member in self.members.values():
+                topics |= decode_subscription(member.metadata(self.protocol_name)).topics
+        except WireError:
+            return None
+        return frozenset(topics)
+
+    def _common_protocols(self) -> set[str]:
+        supported = [{name for name, _ in member.protocols} for member in self.members.values()]
+        return set.intersection(*supported) if supported else set()
+
+    def _restore(self, stored: StoredMember, protocol: str | None) -> None:
+        protocols = ((protocol, stored.subscription),) if protocol is not None else ()
+        self.members[stored.member_id] = ClassicMember(
+            stored.member_id,
+            stored.instance_id,
+            stored.client_id,
+            stored.client_host,
+            stored.session_timeout_ms,
+            stored.rebalance_timeout_ms,
+            protocols,
+            stored.assignment,
+        )
+        if stored.instance_id is not None:
+            self.instances[stored.instance_id] = stored.member_id

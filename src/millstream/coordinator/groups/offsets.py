@@ -1,0 +1,59 @@
+"""Committed offsets of all groups in one partition."""
+
+from collections.abc import Iterator
+
+from millstream.coordinator.groups.records import CommittedOffset, OffsetKey
+
+_NONE: dict[str, dict[int, CommittedOffset]] = {}
+
+
+class Offsets:
+    """group -> topic -> partition -> offset; changed by `replay` only."""
+
+    __slots__ = ("_groups",)
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+
+    def replay(self, key: OffsetKey, value: CommittedOffset | None) -> None:
+        if value is not None:
+            self._groups.setdefault(key.group_id, {}).setdefault(key.topic, {})[key.partition] = value
+            return
+        topics = self._groups.get(key.group_id, _NONE)
+        partitions = topics.get(key.topic)
+        if partitions is None or partitions.pop(key.partition, None) is None:
+            return
+        if not partitions:
+            del topics[key.topic]
+            if not topics:
+                del self._groups[key.group_id]
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        return self._groups.get(group_id, _NONE).get(topic, {}).get(partition)
+
+    def has_any(self, group_id: str) -> bool:
+        return group_id in self._groups
+
+    def topics(self, group_id: str) -> tuple[str, ...]:
+        return tuple(self._groups.get(group_id, _NONE))
+
+    def partitions(self, group_id: str, topic: str) -> tuple[int, ...]:
+        return tuple(self._groups.get(group_id, _NONE).get(topic, ()))
+
+    def keys(self, group_id: str) -> list[OffsetKey]:
+        return [OffsetKey(group_id, *place) for place in self._places(group_id)]
+
+    def items(self, group_id: str) -> list[tuple[OffsetKey, CommittedOffset]]:
+        return [
+            (OffsetKey(group_id, topic, partition), value)
+            for topic, partitions in self._groups.get(group_id, _NONE).items()
+            for partition, value in partitions.items()
+        ]
+
+    def groups(self) -> tuple[str, ...]:
+        return tuple(self._groups)
+
+    def _places(self, group_id: str) -> Iterator[tuple[str, int]]:
+        for topic, partitions in self._groups.get(group_id, _NONE).items():
+            for partition in partitions:
+                yield topic, partition

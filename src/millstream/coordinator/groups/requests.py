@@ -1,0 +1,162 @@
+"""What the group coordinator can be asked, free of API versions."""
+
+from dataclasses import dataclass
+
+from millstream.coordinator.groups.records import PartitionSet
+from millstream.coordinator.groups.topics import TopicsView
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup:
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    # From version 4 on a new member first gets its id and joins with it: an abandoned join leaves no ghost.
+    requires_known_member_id: bool = True
+    # From version 9 on a leader can be told that nothing has to be assigned.
+    supports_skip_assignment: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroup:
+    group_id: str
+    member_id: str
+    generation: int
+    instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    group_id: str
+    member_id: str
+    generation: int
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingMember:
+    member_id: str
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup:
+    group_id: str
+    members: tuple[LeavingMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetToCommit:
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOffsets:
+    group_id: str
+    member_id: str
+    # Generation of a classic group or epoch of a KIP-848 member; negative for a consumer outside any group.
+    generation_or_epoch: int
+    offsets: tuple[OffsetToCommit, ...]
+    instance_id: str | None = None
+    # -1: the broker's retention.
+    retention_ms: int = -1
+    # Before version 9 a client cannot know STALE_MEMBER_EPOCH, so KIP-848 members may not use it.
+    knows_member_epochs: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOffsets:
+    group_id: str
+    # None asks for everything the group has committed.
+    topics: tuple[tuple[str, tuple[int, ...]], ...] | None
+    member_id: str | None = None
+    member_epoch: int = -1
+    require_stable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsets:
+    group_id: str
+    partitions: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    states: frozenset[str] = frozenset()
+    types: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroup:
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConsumerGroup:
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeat:
+    group_id: str
+    member_id: str
+    member_epoch: int
+    client_id: str = ""
+    client_host: str = ""
+    instance_id: str | None = None
+    rack_id: str | None = None
+    # None in the fields below means: as in my last heartbeat.
+    rebalance_timeout_ms: int | None = None
+    topic_names: frozenset[str] | None = None
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    owned: PartitionSet | None = None
+    # Version 0 lets the coordinator choose the id of a new member.
+    may_lack_member_id: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeTopics:
+    """The cluster's topics are now these; sent to every shard when the metadata image changes."""
+
+    view: TopicsView
+    deleted: frozenset[str] = frozenset()
+
+
+GroupRequest = (
+    JoinGroup
+    | SyncGroup
+    | Heartbeat
+    | LeaveGroup
+    | CommitOffsets
+    | FetchOffsets
+    | DeleteOffsets
+    | ListGroups
+    | DescribeGroup
+    | DescribeConsumerGroup
+    | DeleteGroup
+    | ConsumerHeartbeat
+    | ChangeTopics
+)
+
+LEAVE_EPOCH = -1
+STATIC_LEAVE_EPOCH = -2
+JOIN_EPOCH = 0

@@ -1,0 +1,47 @@
+"""What an operator may choose about groups; every field is Kafka's setting of that name with its default."""
+
+import enum
+from dataclasses import dataclass
+
+
+class MigrationPolicy(enum.Enum):
+    """`group.consumer.migration.policy`: which way a group with members may change its protocol."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+    @property
+    def upgrades(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+    @property
+    def downgrades(self) -> bool:
+        return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = 2**31 - 1
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_size: int = 2**31 - 1
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    group_consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_minutes: int = 7 * 24 * 60
+    offsets_retention_check_interval_ms: int = 600_000
+    offsets_topic_num_partitions: int = 50
+    # One commit is one batch, so that it is kept whole or not at all. Kafka bounds it by the internal topic's
+    # max.message.bytes.
+    offset_commit_max_bytes: int = 1_048_576
+    # How long a member may stay away between its first JoinGroup and the end of that round; fixed in Kafka.
+    new_member_join_timeout_ms: int = 300_000
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        return self.offsets_retention_minutes * 60_000

@@ -1,0 +1,98 @@
+"""All groups and offsets of one partition of `__consumer_offsets`, as the log tells them."""
+
+from typing import TYPE_CHECKING, cast
+
+from millstream.coordinator.deadlines import Deadlines
+from millstream.coordinator.groups.classic_group import ClassicGroup, Phase
+from millstream.coordinator.groups.consumer_group import ConsumerGroup
+from millstream.coordinator.groups.offsets import Offsets
+from millstream.coordinator.groups.records import (
+    ClassicGroupKey,
+    CommittedOffset,
+    ConsumerGroupEpoch,
+    ConsumerGroupKey,
+    Current,
+    CurrentKey,
+    GroupRecord,
+    MemberKey,
+    MemberSubscription,
+    OffsetKey,
+    RegexKey,
+    ResolvedRegex,
+    StoredClassicGroup,
+    Target,
+    TargetEpoch,
+    TargetEpochKey,
+    TargetKey,
+)
+from millstream.coordinator.groups.topics import NoTopics, TopicsView
+
+if TYPE_CHECKING:
+    from millstream.coordinator.groups.turn import Timer
+
+Group = ClassicGroup | ConsumerGroup
+
+
+class GroupState:
+    def __init__(self, topics: TopicsView | None = None) -> None:
+        self.groups: dict[str, Group] = {}
+        self.offsets = Offsets()
+        self.deadlines: Deadlines[Timer] = Deadlines()
+        self.topics: TopicsView = topics or NoTopics()
+
+    def replay(self, record: GroupRecord) -> None:
+        """Apply one record; a record about something already gone changes nothing."""
+        key, value = record.key, record.value
+        if isinstance(key, OffsetKey):
+            self.offsets.replay(key, cast(CommittedOffset | None, value))
+            if value is not None and key.group_id not in self.groups:
+                self.groups[key.group_id] = ClassicGroup(key.group_id)
+        elif isinstance(key, ClassicGroupKey):
+            self._replay_classic(key, cast(StoredClassicGroup | None, value))
+        else:
+            self._replay_consumer(record)
+
+    def _replay_classic(self, key: ClassicGroupKey, value: StoredClassicGroup | None) -> None:
+        group = self.groups.get(key.group_id)
+        if value is None:
+            if isinstance(group, ClassicGroup):
+                del self.groups[key.group_id]
+            return
+        if not isinstance(group, ClassicGroup):
+            group = self.groups[key.group_id] = ClassicGroup(key.group_id)
+        group.replay(value)
+
+    def _replay_consumer(self, record: GroupRecord) -> None:
+        key, value = record.key, record.value
+        group = self._consumer_group(key.group_id, create=value is not None)
+        if group is None:
+            return
+        if isinstance(key, ConsumerGroupKey):
+            if value is None:
+                del self.groups[key.group_id]
+            else:
+                group.replay_epoch(cast(ConsumerGroupEpoch, value))
+        elif isinstance(key, MemberKey):
+            group.replay_member(key.member_id, cast(MemberSubscription | None, value))
+        elif isinstance(key, TargetEpochKey):
+            group.target_epoch = cast(TargetEpoch, value).epoch if value is not None else 0
+        elif isinstance(key, TargetKey):
+            target = cast(Target | None, value)
+            group.replay_target(key.member_id, None if target is None else target.partitions)
+        elif isinstance(key, CurrentKey):
+            group.replay_current(key.member_id, cast(Current | None, value))
+        elif isinstance(key, RegexKey):
+            if value is None:
+                group.regexes.pop(key.regex, None)
+            else:
+                group.regexes[key.regex] = cast(ResolvedRegex, value)
+
+    def _consumer_group(self, group_id: str, *, create: bool) -> ConsumerGroup | None:
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        # Offsets alone make a classic group without members; the record says what it really is.
+        if create and (group is None or group.phase is Phase.EMPTY):
+            group = self.groups[group_id] = ConsumerGroup(group_id)
+            return group
+        return None

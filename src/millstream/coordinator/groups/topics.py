@@ -1,0 +1,46 @@
+"""The little that groups need to know about topics. The cluster's metadata image fits as it is."""
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import UUID
+
+
+class Topic(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def topic_id(self) -> UUID: ...
+
+    @property
+    def partitions(self) -> Collection[object]: ...
+
+
+class TopicsView(Protocol):
+    @property
+    def topics(self) -> Mapping[str, Topic]: ...
+
+    @property
+    def topics_by_id(self) -> Mapping[UUID, Topic]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoTopics:
+    """Before the first metadata image arrives."""
+
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    topics_by_id: Mapping[UUID, Topic] = field(default_factory=dict)
+
+
+def metadata_hash(view: TopicsView, names: Iterable[str]) -> int:
+    """Changes when a subscribed topic appears, disappears, is made anew or grows. 0 when none exists."""
+    digest = hashlib.blake2b(digest_size=8)
+    seen = False
+    for name in sorted(names):
+        topic = view.topics.get(name)
+        if topic is not None:
+            seen = True
+            digest.update(topic.topic_id.bytes + len(topic.partitions).to_bytes(4, "big"))
+    return int.from_bytes(digest.digest(), "big", signed=True) if seen else 0

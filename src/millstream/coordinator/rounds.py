@@ -1,0 +1,80 @@
+"""Group commit: decisions made while an append is under way share the next one."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from millstream.coordinator.decision import Reply
+
+A = TypeVar("A")
+KeyValue = tuple[bytes, bytes | None]
+
+# What a record costs in a batch beyond its key and value, rounded up.
+_RECORD_OVERHEAD_BYTES = 20
+
+
+def size_of(records: Sequence[KeyValue]) -> int:
+    return sum(len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES for key, value in records)
+
+
+@dataclass(slots=True)
+class Round(Generic[A]):
+    """One batch in the making, and the replies that leave when it is durable."""
+
+    records: list[KeyValue] = field(default_factory=list)
+    replies: list[Reply[A]] = field(default_factory=list)
+    size_bytes: int = 0
+    sealed: bool = False
+
+
+class Rounds(Generic[A]):
+    __slots__ = ("_limit_bytes", "_queue", "pending_bytes")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._queue: deque[Round[A]] = deque()
+        self.pending_bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._queue)
+
+    def add(self, records: list[KeyValue], *, atomic: bool) -> None:
+        if atomic:
+            self._add_together(records)
+            return
+        part: list[KeyValue] = []
+        part_bytes = 0
+        for record in records:
+            size = size_of((record,))
+            if part and part_bytes + size > self._limit_bytes:
+                self._add_together(part)
+                part, part_bytes = [], 0
+            part.append(record)
+            part_bytes += size
+        self._add_together(part)
+
+    def hold(self, replies: Sequence[Reply[A]]) -> None:
+        """Keep the replies until all that was decided so far is durable, for they may rest on it."""
+        self._queue[-1].replies.extend(replies)
+
+    def begin(self) -> Round[A]:
+        """The oldest round, closed to further records because its append starts now."""
+        current = self._queue[0]
+        current.sealed = True
+        return current
+
+    def finish(self) -> None:
+        self.pending_bytes -= self._queue.popleft().size_bytes
+
+    def _add_together(self, records: list[KeyValue]) -> None:
+        if not records:
+            return
+        size = size_of(records)
+        last = self._queue[-1] if self._queue else None
+        if last is None or last.sealed or last.size_bytes + size > self._limit_bytes:
+            last = Round()
+            self._queue.append(last)
+        last.records.extend(records)
+        last.size_bytes += size
+        self.pending_bytes += size

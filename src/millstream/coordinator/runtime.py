@@ -1,0 +1,88 @@
+"""The partitions of one internal topic that this node coordinates."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from millstream.coordinator.decision import CoordinatorLog, StateMachine
+from millstream.coordinator.shard import Shard, ShardLimits, ShardState, SteadyTime
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.runtime.clock import Clock
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+A = TypeVar("A")
+
+_DEFAULT_LIMITS = ShardLimits()
+
+
+class CoordinatorRuntime(Generic[Q, R, A]):
+    """One state machine per led partition: events of a partition are serial, partitions are independent.
+
+    `new_machine(partition)` builds an empty machine, `open_log(partition)` gives the partition's log.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        new_machine: Callable[[int], StateMachine[Q, R, A]],
+        open_log: Callable[[int], CoordinatorLog],
+        clock: Clock,
+        limits: ShardLimits = _DEFAULT_LIMITS,
+    ) -> None:
+        self.topic = topic
+        self._new_machine = new_machine
+        self._open_log = open_log
+        self._time = SteadyTime(clock)
+        self._limits = limits
+        self._shards: dict[int, Shard[Q, R, A]] = {}
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        return tuple(sorted(self._shards))
+
+    @property
+    def loading(self) -> bool:
+        return any(shard.state is ShardState.LOADING for shard in self._shards.values())
+
+    def elect(self, partition: int) -> "asyncio.Task[None] | None":
+        """This node leads the partition now: load it. None when it already coordinates it."""
+        if partition in self._shards:
+            return None
+        shard = Shard(
+            f"{self.topic}-{partition}",
+            self._open_log(partition),
+            lambda: self._new_machine(partition),
+            self._time,
+            self._limits,
+        )
+        self._shards[partition] = shard
+        return shard.load()
+
+    def resign(self, partition: int) -> None:
+        """Leadership moved away: waiting requests end with NOT_COORDINATOR."""
+        shard = self._shards.pop(partition, None)
+        if shard is not None:
+            shard.close(KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{partition} moved elsewhere"))
+
+    async def submit(self, partition: int, request: Q) -> A:
+        shard = self._shards.get(partition)
+        if shard is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{partition} is not coordinated here")
+        return await shard.submit(request)
+
+    async def submit_to_all(self, request: Q) -> list[A | KafkaError]:
+        """The same request to every partition; one that refuses does not spoil the others."""
+        outcomes = await asyncio.gather(
+            *(self.submit(partition, request) for partition in self.partitions), return_exceptions=True
+        )
+        answers: list[A | KafkaError] = []
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, KafkaError):
+                raise outcome
+            answers.append(outcome)
+        return answers
+
+    def close(self) -> None:
+        for partition in self.partitions:
+            self.resign(partition)

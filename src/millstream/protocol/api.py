@@ -1,0 +1,47 @@
+"""The APIs this broker serves: key, name, versions, and from which version on the flexible encoding is used.
+
+The name is that of the handler's module and of kio's schema package. Produce is advertised from version 0, as Kafka 4
+does (librdkafka 2.0 drops gzip, snappy and lz4 otherwise), and served from 3.
+"""
+
+from typing import NamedTuple
+
+
+class Api(NamedTuple):
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    flexible_from: int
+
+    def is_flexible(self, version: int) -> bool:
+        return version >= self.flexible_from
+
+
+NEVER_FLEXIBLE = 32767
+PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
+PRODUCE_SERVED_FROM = 3
+
+APIS: dict[int, Api] = {
+    api.key: api
+    for api in (
+        Api(PRODUCE, "produce", 0, 13, 9),
+        Api(FETCH, "fetch", 4, 18, 12),
+        Api(2, "list_offsets", 1, 11, 6),
+        Api(METADATA, "metadata", 0, 13, 9),
+        Api(API_VERSIONS, "api_versions", 0, 4, 3),
+        Api(19, "create_topics", 2, 7, 5),
+        Api(20, "delete_topics", 1, 6, 4),
+        Api(21, "delete_records", 0, 2, 2),
+        Api(22, "init_producer_id", 0, 5, 2),
+        Api(23, "offset_for_leader_epoch", 2, 4, 4),
+        Api(32, "describe_configs", 1, 4, 4),
+        Api(33, "alter_configs", 0, 2, 2),
+        Api(35, "describe_log_dirs", 1, 4, 2),
+        Api(37, "create_partitions", 0, 3, 2),
+        Api(44, "incremental_alter_configs", 0, 1, 1),
+        Api(60, "describe_cluster", 0, 2, 0),
+        Api(74, "list_config_resources", 0, 1, 0),
+        Api(75, "describe_topic_partitions", 0, 0, 0),
+    )
+}

@@ -1,0 +1,272 @@
+"""The codecs of a record batch, as Kafka's own clients write and read them.
+
+Output is bounded: what unpacks to more than the caller's limit is refused before the memory is used. Each
+library is imported on the first batch that needs it, because most nodes never open a compressed batch.
+"""
+
+import enum
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import zstandard
+
+Buffer = bytes | bytearray | memoryview
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_LENGTH = struct.Struct(">i")
+
+# A snappy element yields at most 64 bytes and takes at least two; a longer claim in the header is a lie.
+_SNAPPY_MAX_RATIO = 32
+
+# Kafka's `compression.lz4.level` says 9 by default and means the fast compressor by it.
+_LZ4_DEFAULT_LEVEL = 9
+_LZ4_LOWEST_HIGH_LEVEL = 3
+_LZ4_FIRST_CHUNK_BYTES = 64 * 1024
+
+_ZSTD_DEFAULT_LEVEL = 3
+_ZSTD_BLOCK_BYTES = 128 * 1024
+_ZSTD_RLE_BLOCK = 1
+_ZSTD_SKIPPABLE_MAGIC = 0x184D2A50
+
+
+class Compression(enum.IntEnum):
+    """The codec in the lowest three bits of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class DecompressionError(Exception):
+    """The bytes are not what the codec writes, or unpack to more than the caller allows."""
+
+
+# A zstd context is costly to make and serves one call at a time: a call takes one from here, or makes one,
+# and puts it back. `pop` and `append` are atomic, so this is safe from several threads.
+_zstd_compressors: dict[int, "list[zstandard.ZstdCompressor]"] = {}
+_zstd_decompressors: "list[zstandard.ZstdDecompressor]" = []
+
+
+def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
+    """`data` packed with `codec`; `level` as in Kafka's `compression.<codec>.level`."""
+    match codec:
+        case Compression.NONE:
+            return bytes(data)
+        case Compression.GZIP:
+            return zlib.compress(data, -1 if level is None else level, wbits=31)
+        case Compression.SNAPPY:
+            return _compress_snappy(data)
+        case Compression.LZ4:
+            return _compress_lz4(data, level)
+        case Compression.ZSTD:
+            return _compress_zstd(data, level)
+
+
+def decompress(codec: Compression, data: Buffer, limit: int) -> bytes:
+    """`data` unpacked; raises `DecompressionError` when it is corrupt or longer than `limit` bytes."""
+    match codec:
+        case Compression.NONE:
+            if len(data) > limit:
+                raise _too_large(limit)
+            return bytes(data)
+        case Compression.GZIP:
+            return _decompress_gzip(data, limit)
+        case Compression.SNAPPY:
+            return _decompress_snappy(data, limit)
+        case Compression.LZ4:
+            return _decompress_lz4(data, limit)
+        case Compression.ZSTD:
+            return _decompress_zstd(data, limit)
+
+
+def _too_large(limit: int) -> DecompressionError:
+    return DecompressionError(f"the records unpack to more than the allowed {limit} bytes")
+
+
+def _decompress_gzip(data: Buffer, limit: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    rest: Buffer = data
+    while True:
+        stream = zlib.decompressobj(wbits=31)
+        try:
+            part = stream.decompress(rest, limit - size + 1)
+        except zlib.error as error:
+            raise DecompressionError(f"corrupt gzip data: {error}") from None
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        if not stream.eof:
+            raise DecompressionError("gzip data ends too early")
+        parts.append(part)
+        # Java's reader accepts several members one after the other, so they are legal in a batch.
+        rest = stream.unused_data
+        if not rest:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _compress_snappy(data: Buffer) -> bytes:
+    import cramjam
+
+    view = memoryview(data)
+    parts: list[bytes] = [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        parts.append(_LENGTH.pack(len(block)))
+        parts.append(block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: Buffer, limit: int) -> bytes:
+    view = memoryview(data)
+    if view[:8] != _XERIAL_MAGIC:
+        return _decompress_snappy_block(view, limit)
+    parts: list[bytes] = []
+    size = 0
+    position = len(_XERIAL_HEADER)
+    if len(view) < position:
+        raise DecompressionError("snappy data ends inside its header")
+    while position < len(view):
+        if len(view) - position < 4:
+            raise DecompressionError("snappy data ends inside a block's length")
+        (length,) = _LENGTH.unpack_from(view, position)
+        position += 4
+        if length < 0 or length > len(view) - position:
+            raise DecompressionError(f"a snappy block claims {length} bytes of {len(view) - position}")
+        parts.append(_decompress_snappy_block(view[position : position + length], limit - size))
+        size += len(parts[-1])
+        position += length
+    return b"".join(parts)
+
+
+def _decompress_snappy_block(block: memoryview, limit: int) -> bytes:
+    import cramjam
+
+    try:
+        claimed = cramjam.snappy.decompress_raw_len(block)
+        if claimed > limit:
+            raise _too_large(limit)
+        if claimed > len(block) * _SNAPPY_MAX_RATIO:
+            raise DecompressionError("a snappy block claims more than it can hold")
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise DecompressionError(f"corrupt snappy data: {error}") from None
+
+
+def _compress_lz4(data: Buffer, level: int | None) -> bytes:
+    import lz4.frame
+
+    level = 0 if level is None or level == _LZ4_DEFAULT_LEVEL else max(level, _LZ4_LOWEST_HIGH_LEVEL)
+    # Java's reader refuses blocks that refer to the block before.
+    packed: bytes = lz4.frame.compress(data, compression_level=level, block_linked=False, store_size=False)
+    return packed
+
+
+def _decompress_lz4(data: Buffer, limit: int) -> bytes:
+    import lz4.frame
+
+    stream: Any = lz4.frame.LZ4FrameDecompressor()
+    parts: list[bytes] = []
+    size = 0
+    pending: Buffer = data
+    # The library reserves the whole `max_length`, so a fixed large one would cost more than the data.
+    chunk_bytes = max(_LZ4_FIRST_CHUNK_BYTES, 4 * len(data))
+    while not stream.eof:
+        try:
+            part = stream.decompress(pending, max_length=min(chunk_bytes, limit - size + 1))
+        except (RuntimeError, EOFError) as error:
+            raise DecompressionError(f"corrupt lz4 data: {error}") from None
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        parts.append(part)
+        pending = b""
+        if not part and not stream.eof:
+            raise DecompressionError("lz4 data ends too early")
+    if stream.unused_data:
+        raise DecompressionError("bytes after the end of the lz4 data")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _compress_zstd(data: Buffer, level: int | None) -> bytes:
+    import zstandard
+
+    level = _ZSTD_DEFAULT_LEVEL if level is None else level
+    spare = _zstd_compressors.setdefault(level, [])
+    try:
+        compressor = spare.pop()
+    except IndexError:
+        compressor = zstandard.ZstdCompressor(level=level)
+    packed = compressor.compress(data)
+    spare.append(compressor)
+    return packed
+
+
+def _decompress_zstd(data: Buffer, limit: int) -> bytes:
+    import zstandard
+
+    try:
+        decompressor = _zstd_decompressors.pop()
+    except IndexError:
+        decompressor = zstandard.ZstdDecompressor()
+    parts: list[bytes] = []
+    size = 0
+    try:
+        for frame, most in _zstd_frames(memoryview(data)):
+            left = limit - size
+            # The library reserves what the header claims, so the claim is checked first.
+            content_size = zstandard.frame_content_size(frame)
+            if content_size > left:
+                raise _too_large(limit)
+            if content_size > most:
+                raise DecompressionError("a zstd frame claims more than it can hold")
+            part = decompressor.decompress(frame, max_output_size=min(most, left + _ZSTD_BLOCK_BYTES) or 1)
+            size += len(part)
+            if size > limit:
+                raise _too_large(limit)
+            parts.append(part)
+    except zstandard.ZstdError as error:
+        raise DecompressionError(f"corrupt zstd data: {error}") from None
+    finally:
+        _zstd_decompressors.append(decompressor)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _zstd_frames(data: memoryview) -> Iterator[tuple[memoryview, int]]:
+    """Each frame, and the most bytes it can unpack to by its block headers.
+
+    Streaming writers (Java's) leave the content size out, and the library's stream reader takes a cut frame
+    for a whole one; walking the block headers answers both questions.
+    """
+    import zstandard
+
+    position = 0
+    while position < len(data):
+        start = position
+        if int.from_bytes(data[start : start + 4], "little") & ~0xF == _ZSTD_SKIPPABLE_MAGIC:
+            position += 8 + int.from_bytes(data[start + 4 : start + 8], "little")
+            continue
+        parameters = zstandard.get_frame_parameters(data[start:])
+        position += zstandard.frame_header_size(data[start:])
+        most = 0
+        last = 0
+        while not last:
+            header = int.from_bytes(data[position : position + 3], "little")
+            last, kind, block_bytes = header & 1, header >> 1 & 3, header >> 3
+            most += block_bytes if kind <= _ZSTD_RLE_BLOCK else _ZSTD_BLOCK_BYTES
+            position += 3 + (1 if kind == _ZSTD_RLE_BLOCK else block_bytes)
+            if position > len(data):
+                raise DecompressionError("zstd data ends too early")
+        position += 4 if parameters.has_checksum else 0
+        if position > len(data):
+            raise DecompressionError("zstd data ends too early")
+        yield data[start:position], most
+    if position > len(data) or not data:
+        raise DecompressionError("zstd data ends too early")

@@ -1,0 +1,172 @@
+"""Fetch requests and replies, versions 4 to 18. Record batches go into the reply as buffers, never copied."""
+
+import struct
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from millstream.protocol.errors import ErrorCode
+from millstream.protocol.wire import I16, I32, I64, Reader, array_length, string, uvarint
+
+FLEXIBLE_FROM = 12
+TOPIC_ID_FROM = 13
+
+_PARTITION_HEAD = struct.Struct(">ihqqq")
+
+
+class FetchPartition(NamedTuple):
+    index: int
+    current_leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    max_bytes: int
+
+
+class FetchTopic(NamedTuple):
+    """`topic` is a name, or the 16 bytes of a topic id from version 13 on."""
+
+    topic: str | bytes
+    partitions: list[FetchPartition]
+
+
+class FetchRequest(NamedTuple):
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: list[FetchTopic]
+    forgotten: list[tuple[str | bytes, list[int]]]
+    rack_id: str
+
+
+@dataclass(slots=True)
+class FetchedPartition:
+    topic: str | bytes
+    index: int
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: memoryview | bytes = b""
+    diverging_epoch: tuple[int, int] | None = None
+    leader_id: int = -1
+    leader_epoch: int = -1
+
+
+def decode_fetch(buffer: memoryview, position: int, version: int) -> FetchRequest:
+    reader = Reader(buffer, position, flexible=version >= FLEXIBLE_FROM)
+    replica_id = reader.i32() if version <= 14 else -1
+    max_wait_ms = reader.i32()
+    min_bytes = reader.i32()
+    max_bytes = reader.i32()
+    isolation_level = reader.i8()
+    session_id, session_epoch = (reader.i32(), reader.i32()) if version >= 7 else (0, -1)
+    topics = [_decode_topic(reader, version) for _ in range(reader.array_length())]
+    forgotten: list[tuple[str | bytes, list[int]]] = []
+    if version >= 7:
+        for _ in range(reader.array_length()):
+            topic = reader.uuid() if version >= TOPIC_ID_FROM else reader.string()
+            forgotten.append((topic, [reader.i32() for _ in range(reader.array_length())]))
+            reader.skip_tags()
+    rack_id = reader.string() if version >= 11 else ""
+    tags = reader.tags()
+    if version >= 15 and 1 in tags:
+        replica_id = Reader(tags[1]).i32()
+    return FetchRequest(
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten, rack_id
+    )
+
+
+def _decode_topic(reader: Reader, version: int) -> FetchTopic:
+    topic = reader.uuid() if version >= TOPIC_ID_FROM else reader.string()
+    partitions = []
+    for _ in range(reader.array_length()):
+        index = reader.i32()
+        current_leader_epoch = reader.i32() if version >= 9 else -1
+        fetch_offset = reader.i64()
+        last_fetched_epoch = reader.i32() if version >= 12 else -1
+        log_start_offset = reader.i64() if version >= 5 else -1
+        max_bytes = reader.i32()
+        reader.skip_tags()
+        partitions.append(
+            FetchPartition(index, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, max_bytes)
+        )
+    reader.skip_tags()
+    return FetchTopic(topic, partitions)
+
+
+def encode_fetch_reply(
+    version: int,
+    partitions: list[FetchedPartition],
+    *,
+    error: ErrorCode = ErrorCode.NONE,
+    session_id: int = 0,
+    throttle_ms: int = 0,
+) -> list[bytes | memoryview]:
+    """The reply's body as buffers to be written one after the other."""
+    flexible = version >= FLEXIBLE_FROM
+    parts: list[bytes | memoryview] = []
+    out = bytearray(I32.pack(throttle_ms))
+    if version >= 7:
+        out += I16.pack(error)
+        out += I32.pack(session_id)
+    groups: list[list[FetchedPartition]] = []
+    for partition in partitions:
+        if not groups or groups[-1][0].topic != partition.topic:
+            groups.append([])
+        groups[-1].append(partition)
+    out += array_length(len(groups), flexible=flexible)
+    for group in groups:
+        topic = group[0].topic
+        out += topic if isinstance(topic, bytes) else string(topic, flexible=flexible)
+        out += array_length(len(group), flexible=flexible)
+        for partition in group:
+            out = _encode_partition(parts, out, partition, version, flexible)
+        if flexible:
+            out += b"\0"
+    if flexible:
+        out += b"\0"
+    parts.append(bytes(out))
+    return parts
+
+
+def _encode_partition(
+    parts: list[bytes | memoryview], out: bytearray, partition: FetchedPartition, version: int, flexible: bool
+) -> bytearray:
+    out += _PARTITION_HEAD.pack(
+        partition.index,
+        partition.error,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        partition.log_start_offset,
+    ) if version >= 5 else _PARTITION_HEAD.pack(
+        partition.index, partition.error, partition.high_watermark, partition.last_stable_offset, 0
+    )[:-8]
+    out += array_length(0, flexible=flexible)
+    if version >= 11:
+        out += I32.pack(-1)
+    size = len(partition.records)
+    out += uvarint(size + 1) if flexible else I32.pack(size)
+    if size:
+        parts.append(bytes(out))
+        parts.append(partition.records)
+        out = bytearray()
+    if flexible:
+        out += _partition_tags(partition)
+    return out
+
+
+def _partition_tags(partition: FetchedPartition) -> bytes:
+    count = 0
+    tags = b""
+    if partition.diverging_epoch is not None:
+        epoch, end_offset = partition.diverging_epoch
+        count += 1
+        tags += b"\x00\x0d" + I32.pack(epoch) + I64.pack(end_offset) + b"\0"
+    if partition.leader_id >= 0:
+        count += 1
+        tags += b"\x01\x09" + I32.pack(partition.leader_id) + I32.pack(partition.leader_epoch) + b"\0"
+    return bytes((count,)) + tags

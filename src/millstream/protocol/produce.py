@@ -1,0 +1,106 @@
+"""Produce requests and replies, versions 3 to 13. Record batches stay views of the request's buffer."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from millstream.protocol.errors import ErrorCode
+from millstream.protocol.wire import I16, I32, I64, Reader, array_length, nullable_string, string
+
+FLEXIBLE_FROM = 9
+TOPIC_ID_FROM = 13
+
+
+class PartitionRecords(NamedTuple):
+    index: int
+    records: memoryview | None
+
+
+class TopicRecords(NamedTuple):
+    """`topic` is a name, or the 16 bytes of a topic id from version 13 on."""
+
+    topic: str | bytes
+    partitions: list[PartitionRecords]
+
+
+class ProduceRequest(NamedTuple):
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topics: list[TopicRecords]
+
+
+@dataclass(slots=True)
+class PartitionOutcome:
+    topic: str | bytes
+    index: int
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    leader_id: int = -1
+    leader_epoch: int = -1
+
+
+def decode_produce(buffer: memoryview, position: int, version: int) -> ProduceRequest:
+    reader = Reader(buffer, position, flexible=version >= FLEXIBLE_FROM)
+    transactional_id = reader.nullable_string()
+    acks = reader.i16()
+    timeout_ms = reader.i32()
+    topics = []
+    for _ in range(reader.array_length()):
+        topic = reader.uuid() if version >= TOPIC_ID_FROM else reader.string()
+        partitions = []
+        for _ in range(reader.array_length()):
+            index = reader.i32()
+            partitions.append(PartitionRecords(index, reader.nullable_bytes()))
+            reader.skip_tags()
+        topics.append(TopicRecords(topic, partitions))
+        reader.skip_tags()
+    reader.skip_tags()
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+def encode_produce_reply(version: int, outcomes: list[PartitionOutcome], throttle_ms: int = 0) -> bytes:
+    """Body of the reply. Outcomes of one topic stand next to each other, as they came."""
+    flexible = version >= FLEXIBLE_FROM
+    groups = _by_topic(outcomes)
+    out = bytearray(array_length(len(groups), flexible=flexible))
+    for topic, partitions in groups:
+        out += topic if isinstance(topic, bytes) else string(topic, flexible=flexible)
+        out += array_length(len(partitions), flexible=flexible)
+        for outcome in partitions:
+            _encode_partition(out, outcome, version, flexible)
+        if flexible:
+            out += b"\0"
+    out += I32.pack(throttle_ms)
+    if flexible:
+        out += b"\0"
+    return bytes(out)
+
+
+def _encode_partition(out: bytearray, outcome: PartitionOutcome, version: int, flexible: bool) -> None:
+    out += I32.pack(outcome.index)
+    out += I16.pack(outcome.error)
+    out += I64.pack(outcome.base_offset)
+    out += I64.pack(outcome.log_append_time_ms)
+    if version >= 5:
+        out += I64.pack(outcome.log_start_offset)
+    if version >= 8:
+        out += array_length(0, flexible=flexible)
+        out += nullable_string(outcome.message, flexible=flexible)
+    if flexible:
+        if version >= 10 and outcome.leader_id >= 0:
+            # One tagged field, the current leader: id, epoch, no tags of its own.
+            out += b"\x01\x00\x09" + I32.pack(outcome.leader_id) + I32.pack(outcome.leader_epoch) + b"\0"
+        else:
+            out += b"\0"
+
+
+def _by_topic(outcomes: list[PartitionOutcome]) -> list[tuple[str | bytes, list[PartitionOutcome]]]:
+    groups: list[tuple[str | bytes, list[PartitionOutcome]]] = []
+    for outcome in outcomes:
+        if not groups or groups[-1][0] != outcome.topic:
+            groups.append((outcome.topic, []))
+        groups[-1][1].append(outcome)
+    return groups

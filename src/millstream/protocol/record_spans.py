@@ -1,0 +1,80 @@
+"""Where each record of an opened batch stands, for those who keep or drop records as they are."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from millstream.protocol.record_batch import BatchHeader
+from millstream.protocol.records import InvalidRecordsError, open_batch
+from millstream.protocol.varint import INT64_BYTES, VarintError, encode_varint, read_varint
+
+
+class RecordSpan(NamedTuple):
+    start: int
+    """Of the record's length field."""
+    body: int
+    """Of its attributes; the timestamp delta follows them."""
+    after_timestamp: int
+    end: int
+    offset_delta: int
+    timestamp_delta: int
+    key: bytes | None
+    has_value: bool
+
+
+def record_spans(header: BatchHeader, data: bytes) -> Iterator[RecordSpan]:
+    """The spans of all records in `data`, a batch's unpacked payload; raises InvalidRecordsError."""
+    try:
+        yield from _spans(header, data)
+    except IndexError:
+        raise InvalidRecordsError("the records end before the count in the batch header is reached") from None
+    except VarintError as error:
+        raise InvalidRecordsError(str(error)) from None
+
+
+def _spans(header: BatchHeader, data: bytes) -> Iterator[RecordSpan]:
+    most_delta = header.last_offset_delta
+    position = 0
+    previous_delta = -1
+    for _ in range(header.record_count):
+        start = position
+        length, body = read_varint(data, position)
+        end = body + length
+        if length < 0 or end > len(data):
+            raise InvalidRecordsError(f"a record at byte {start} claims {length} bytes of {len(data) - body}")
+        timestamp_delta, after_timestamp = read_varint(data, body + 1, INT64_BYTES)
+        offset_delta, position = read_varint(data, after_timestamp)
+        if not previous_delta < offset_delta <= most_delta:
+            raise InvalidRecordsError(
+                f"offset delta {offset_delta} follows {previous_delta} in a batch that ends at {most_delta}"
+            )
+        previous_delta = offset_delta
+        key_length, position = read_varint(data, position)
+        key = None
+        if key_length >= 0:
+            key = data[position : position + key_length]
+            position += key_length
+        value_length, position = read_varint(data, position)
+        if key_length < -1 or value_length < -1 or position + max(value_length, 0) >= end:
+            raise InvalidRecordsError(f"the fields of the record at byte {start} do not fit into its length")
+        yield RecordSpan(
+            start, body, after_timestamp, end, offset_delta, timestamp_delta, key, value_length >= 0
+        )
+        position = end
+    if position != len(data):
+        raise InvalidRecordsError(f"{len(data) - position} bytes follow the last record")
+
+
+def check_keyed(batch: memoryview | bytes | bytearray, limit: int) -> None:
+    """Refuse a batch that a compacted topic cannot hold: broken records, or one without a key."""
+    header, data = open_batch(batch, limit)
+    for span in record_spans(header, data):
+        if span.key is None:
+            raise InvalidRecordsError(f"record {span.offset_delta} has no key, which a compacted topic needs")
+
+
+def with_timestamp_delta(data: bytes, span: RecordSpan, timestamp_delta: int) -> bytes:
+    """The encoded record under another timestamp delta; all else stays as it is."""
+    delta = encode_varint(timestamp_delta)
+    length = 1 + len(delta) + span.end - span.after_timestamp
+    attributes = data[span.body : span.body + 1]
+    return b"".join((encode_varint(length), attributes, delta, data[span.after_timestamp : span.end]))

@@ -1,0 +1,286 @@
+"""The records inside one v2 batch: opening a batch and building one.
+
+    length varint | attributes int8 | timestamp_delta varlong | offset_delta varint
+    key_length varint (-1: null) | key | value_length varint (-1: null) | value
+    header_count varint | (key_length varint | key | value_length varint (-1: null) | value) ...
+
+The broker passes batches on unopened; this is for the other doors (HTTP, MQTT), internal topics and tools.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from crc32c import crc32c
+
+from millstream.protocol.compression import Compression, DecompressionError, compress, decompress
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.record_batch import (
+    CONTROL_BIT,
+    CRC_START,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    HEADER_SIZE,
+    MAGIC,
+    PREFIX_SIZE,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    CorruptBatch,
+    check_stored,
+    read_header,
+)
+from millstream.protocol.varint import INT64_BYTES, VarintError, encode_varint, read_varint
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+_NULL = encode_varint(-1)
+_NULL_BYTE = _NULL[0]
+
+
+class InvalidRecordsError(KafkaError):
+    """A batch whose records cannot be read as its header promises."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD, message)
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One message. A msgspec struct: a frozen dataclass takes longer to make than the record to decode."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+def decode_records(batch: memoryview | bytes | bytearray, limit: int) -> list[Record]:
+    """The records of one whole batch that unpacks to at most `limit` bytes."""
+    header, payload = open_batch(batch, limit)
+    try:
+        return _decode(header, payload)
+    except IndexError:
+        raise InvalidRecordsError("the records end before the count in the batch header is reached") from None
+    except VarintError as error:
+        raise InvalidRecordsError(str(error)) from None
+
+
+def open_batch(batch: memoryview | bytes | bytearray, limit: int) -> tuple[BatchHeader, bytes]:
+    """Check one whole batch and unpack its records, still encoded."""
+    view = memoryview(batch)
+    if len(view) < HEADER_SIZE:
+        raise InvalidRecordsError(f"{len(view)} bytes are too few for a record batch")
+    header = read_header(view)
+    try:
+        check_stored(view, 0, header)
+    except CorruptBatch as error:
+        raise InvalidRecordsError(error.message) from None
+    if header.size_bytes != len(view):
+        raise InvalidRecordsError(f"record batch claims {header.size_bytes} bytes of {len(view)}")
+    if header.record_count < 0 or header.last_offset_delta < 0:
+        raise InvalidRecordsError(
+            f"record batch counts {header.record_count} records up to delta {header.last_offset_delta}"
+        )
+    if header.codec > Compression.ZSTD:
+        raise InvalidRecordsError(f"compression codec {header.codec} is unknown")
+    if header.record_count == 0 and len(view) == HEADER_SIZE:
+        # A batch that compaction emptied has no payload at all, whatever codec its attributes still name.
+        return header, b""
+    try:
+        return header, decompress(Compression(header.codec), view[HEADER_SIZE:], limit)
+    except DecompressionError as error:
+        raise InvalidRecordsError(str(error)) from None
+
+
+def _decode(header: BatchHeader, data: bytes) -> list[Record]:  # noqa: C901
+    # Lengths and deltas of one or two bytes are read in line: a call for each would double the time.
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    most_delta = header.last_offset_delta
+    append_time = header.max_timestamp if header.log_append_time else None
+    end = len(data)
+    records: list[Record] = []
+    position = 0
+    for _ in range(header.record_count):
+        raw = data[position]
+        if raw < 0x80:
+            length = (raw >> 1) ^ -(raw & 1)
+            position += 1
+        elif (high := data[position + 1]) < 0x80:
+            raw = raw & 0x7F | high << 7
+            length = (raw >> 1) ^ -(raw & 1)
+            position += 2
+        else:
+            length, position = read_varint(data, position)
+        record_start = position
+        record_end = position + length
+        if length < 0 or record_end > end:
+            raise InvalidRecordsError(
+                f"a record at byte {position} claims {length} bytes of {end - position}"
+            )
+
+        # The byte before the timestamp holds the record's attributes, of which Kafka uses none.
+        raw = data[position + 1]
+        if raw < 0x80:
+            timestamp = base_timestamp + ((raw >> 1) ^ -(raw & 1))
+            position += 2
+        else:
+            timestamp, position = read_varint(data, position + 1, INT64_BYTES)
+            timestamp += base_timestamp
+
+        raw = data[position]
+        if raw < 0x80:
+            delta = (raw >> 1) ^ -(raw & 1)
+            position += 1
+        elif (high := data[position + 1]) < 0x80:
+            raw = raw & 0x7F | high << 7
+            delta = (raw >> 1) ^ -(raw & 1)
+            position += 2
+        else:
+            delta, position = read_varint(data, position)
+        if not 0 <= delta <= most_delta:
+            raise InvalidRecordsError(f"a record has offset delta {delta}, the batch ends at {most_delta}")
+
+        key: bytes | None
+        raw = data[position]
+        if raw < 0x80 and not raw & 1:
+            key = data[position + 1 : (position := position + 1 + (raw >> 1))]
+        elif raw == _NULL_BYTE:
+            key = None
+            position += 1
+        else:
+            key, position = _read_bytes(data, position)
+
+        value: bytes | None
+        raw = data[position]
+        if raw < 0x80 and not raw & 1:
+            value = data[position + 1 : (position := position + 1 + (raw >> 1))]
+        elif (high := data[position + 1]) < 0x80 and not raw & 1:
+            value = data[position + 2 : (position := position + 2 + ((raw & 0x7F | high << 7) >> 1))]
+        else:
+            value, position = _read_bytes(data, position)
+
+        headers: Headers = ()
+        if data[position]:
+            headers, position = _read_headers(data, position)
+        else:
+            position += 1
+        if position != record_end:
+            raise InvalidRecordsError(
+                f"a record claims {length} bytes but its fields take {position - record_start}"
+            )
+        records.append(
+            Record(
+                base_offset + delta, timestamp if append_time is None else append_time, key, value, headers
+            )
+        )
+    if position != end:
+        raise InvalidRecordsError(f"{end - position} bytes follow the last record")
+    return records
+
+
+def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
+    length, position = read_varint(data, position)
+    if length < 0:
+        if length != -1:
+            raise InvalidRecordsError(f"a record has a field of length {length}")
+        return None, position
+    return data[position : position + length], position + length
+
+
+def _read_headers(data: bytes, position: int) -> tuple[Headers, int]:
+    count, position = read_varint(data, position)
+    if count < 0:
+        raise InvalidRecordsError(f"a record counts {count} headers")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        key, position = _read_bytes(data, position)
+        if key is None:
+            raise InvalidRecordsError("a record header has no key")
+        value, position = _read_bytes(data, position)
+        # Java reads a key that is not UTF-8 with replacement characters; refusing it would lose the message.
+        headers.append((key.decode("utf-8", "replace"), value))
+    return tuple(headers), position
+
+
+def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
+    """One record as it stands in a batch."""
+    key, value = record.key, record.value
+    parts = [
+        b"\x00",
+        encode_varint(timestamp_delta),
+        encode_varint(offset_delta),
+        _NULL if key is None else encode_varint(len(key)) + key,
+        _NULL if value is None else encode_varint(len(value)),
+        value or b"",
+        encode_varint(len(record.headers)),
+    ]
+    for name, content in record.headers:
+        encoded_name = name.encode()
+        parts.append(encode_varint(len(encoded_name)) + encoded_name)
+        parts.append(_NULL if content is None else encode_varint(len(content)) + content)
+    body = b"".join(parts)
+    return encode_varint(len(body)) + body
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    codec: Compression = Compression.NONE,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    timestamp_type: int = 0,
+    transactional: bool = False,
+    control: bool = False,
+    level: int | None = None,
+    delete_horizon_ms: int | None = None,
+) -> bytes:
+    """One batch of records whose offsets grow from `base_offset` on; gaps are allowed."""
+    if not records:
+        raise ValueError("a record batch needs at least one record")
+    last = base_offset - 1
+    for record in records:
+        if record.offset <= last:
+            raise ValueError(
+                f"offset {record.offset} follows {last}: offsets in a batch grow from its base offset"
+            )
+        last = record.offset
+    base_timestamp = records[0].timestamp_ms if delete_horizon_ms is None else delete_horizon_ms
+    payload = b"".join(
+        [
+            encode_record(each, each.offset - base_offset, each.timestamp_ms - base_timestamp)
+            for each in records
+        ]
+    )
+    attributes = codec | (TIMESTAMP_TYPE_BIT if timestamp_type else 0)
+    attributes |= (TRANSACTIONAL_BIT if transactional else 0) | (CONTROL_BIT if control else 0)
+    attributes |= 0 if delete_horizon_ms is None else DELETE_HORIZON_BIT
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=0,
+        leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=last - base_offset,
+        base_timestamp=base_timestamp,
+        max_timestamp=max(record.timestamp_ms for record in records),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(records),
+    )
+    return seal_batch(header, payload, level)
+
+
+def seal_batch(header: BatchHeader, payload: bytes, level: int | None = None) -> bytes:
+    """A batch of encoded records, packed with the header's codec; length and checksum are computed."""
+    packed = compress(Compression(header.codec), payload, level) if payload else b""
+    batch_length = HEADER_SIZE - PREFIX_SIZE + len(packed)
+    batch = bytearray(HEADER.pack(*header._replace(batch_length=batch_length, magic=MAGIC, crc=0)))
+    batch += packed
+    crc = crc32c(memoryview(batch)[CRC_START:])
+    batch[CRC_START - 4 : CRC_START] = crc.to_bytes(4, "big")
+    return bytes(batch)

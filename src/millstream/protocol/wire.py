@@ -1,0 +1,143 @@
+"""Kafka's primitive types, for the few messages that are read and written by hand because they are hot."""
+
+import struct
+import uuid
+
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+I8 = struct.Struct(">b")
+I16 = struct.Struct(">h")
+I32 = struct.Struct(">i")
+I64 = struct.Struct(">q")
+
+NULL_UUID = b"\0" * 16
+
+
+class MalformedRequest(KafkaError):
+    """Bytes that are no request of the kind they claim to be."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, message)
+
+
+class Reader:
+    """Reads a request from a buffer without copying it; anything that does not fit is MalformedRequest."""
+
+    __slots__ = ("_end", "buffer", "flexible", "position")
+
+    def __init__(self, buffer: memoryview, position: int = 0, *, flexible: bool = False) -> None:
+        self.buffer = buffer
+        self.position = position
+        self.flexible = flexible
+        self._end = len(buffer)
+
+    def _take(self, size: int) -> int:
+        at = self.position
+        if size < 0 or at + size > self._end:
+            raise MalformedRequest(f"{size} bytes expected at {at}, the request has {self._end}")
+        self.position = at + size
+        return at
+
+    def i8(self) -> int:
+        value: int = I8.unpack_from(self.buffer, self._take(1))[0]
+        return value
+
+    def i16(self) -> int:
+        value: int = I16.unpack_from(self.buffer, self._take(2))[0]
+        return value
+
+    def i32(self) -> int:
+        value: int = I32.unpack_from(self.buffer, self._take(4))[0]
+        return value
+
+    def i64(self) -> int:
+        value: int = I64.unpack_from(self.buffer, self._take(8))[0]
+        return value
+
+    def uvarint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.buffer[self._take(1)]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+            if shift > 28:
+                raise MalformedRequest("a variable-length number is too long")
+
+    def raw(self, size: int) -> memoryview:
+        at = self._take(size)
+        return self.buffer[at : at + size]
+
+    def uuid(self) -> bytes:
+        return bytes(self.raw(16))
+
+    def nullable_string(self) -> str | None:
+        size = self.uvarint() - 1 if self.flexible else self.i16()
+        if size == -1:
+            return None
+        try:
+            return str(self.raw(size), "utf-8")
+        except UnicodeDecodeError:
+            raise MalformedRequest("a string is not UTF-8") from None
+
+    def string(self) -> str:
+        value = self.nullable_string()
+        if value is None:
+            raise MalformedRequest("a string that must be there is null")
+        return value
+
+    def nullable_bytes(self) -> memoryview | None:
+        size = self.uvarint() - 1 if self.flexible else self.i32()
+        return None if size == -1 else self.raw(size)
+
+    def array_length(self) -> int:
+        """Number of elements, -1 for null. Every element takes at least a byte, so a larger count is a lie."""
+        count = self.uvarint() - 1 if self.flexible else self.i32()
+        if count < -1 or count > self._end - self.position:
+            raise MalformedRequest(f"an array claims {count} elements")
+        return count
+
+    def skip_tags(self) -> None:
+        if self.flexible:
+            for _ in range(self.uvarint()):
+                self.uvarint()
+                self._take(self.uvarint())
+
+    def tags(self) -> dict[int, memoryview]:
+        found: dict[int, memoryview] = {}
+        if self.flexible:
+            for _ in range(self.uvarint()):
+                tag = self.uvarint()
+                found[tag] = self.raw(self.uvarint())
+        return found
+
+
+def uvarint(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def string(value: str, *, flexible: bool) -> bytes:
+    data = value.encode()
+    return (uvarint(len(data) + 1) if flexible else I16.pack(len(data))) + data
+
+
+def nullable_string(value: str | None, *, flexible: bool) -> bytes:
+    if value is None:
+        return b"\0" if flexible else b"\xff\xff"
+    return string(value, flexible=flexible)
+
+
+def array_length(count: int, *, flexible: bool) -> bytes:
+    return uvarint(count + 1) if flexible else I32.pack(count)
+
+
+def format_uuid(data: bytes) -> str:
+    return str(uuid.UUID(bytes=data))

@@ -1,0 +1,240 @@
+"""Files and directories. Calls block: small reads and writes run inline (about 10 us), `sync` belongs in an executor."""
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+_IOV_MAX = 1024
+
+
+class File(Protocol):
+    path: str
+
+    def size(self) -> int: ...
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end of the file."""
+        ...
+
+    def pwrite(self, buffers: Sequence[Buffer], offset: int) -> int:
+        """Write all buffers one after the other at `offset`; an OSError may leave a part of them written."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def allocate(self, offset: int, length: int) -> None:
+        """Reserve blocks without changing the file's size; a file system that cannot is left alone."""
+        ...
+
+    def sync(self) -> None:
+        """Return only when all bytes written so far are on stable storage."""
+        ...
+
+    def drop_cache(self) -> None:
+        """Forget clean cached pages, so that the next read shows what the disk really holds."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int: ...
+
+    def list_dir(self, path: str) -> list[str]:
+        """Names in the directory; empty when it does not exist."""
+        ...
+
+    def make_dirs(self, path: str) -> None: ...
+
+    def rename(self, source: str, target: str) -> None: ...
+
+    def unlink(self, path: str) -> None:
+        """Remove a file; one that is already gone is no error."""
+        ...
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def remove_empty_dir(self, path: str) -> None:
+        """Remove a directory if it is there and has nothing in it."""
+        ...
+
+    def sync_dir(self, path: str) -> None:
+        """Make creations, renames and removals in the directory durable."""
+        ...
+
+    def read(self, path: str) -> bytes: ...
+
+    def write_atomically(self, path: str, data: Buffer, *, durable: bool = True) -> None:
+        """Replace the file so that a reader sees the old or the new content, also after a crash when `durable`."""
+        ...
+
+    def free_bytes(self, path: str) -> int: ...
+
+    def sync_all(self) -> None:
+        """Make everything written so far durable, whichever file it went to."""
+        ...
+
+    def lock(self, path: str) -> bool:
+        """Take the lock file for this process's life; False when another process holds it."""
+        ...
+
+
+class SystemFile:
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def pread(self, size: int, offset: int) -> bytes:
+        data = os.pread(self._fd, size, offset)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < size and (more := os.pread(self._fd, size - got, offset + got)):
+            parts.append(more)
+            got += len(more)
+        return b"".join(parts)
+
+    def pwrite(self, buffers: Sequence[Buffer], offset: int) -> int:
+        if len(buffers) == 1:
+            total = len(buffers[0])
+            written = os.pwrite(self._fd, buffers[0], offset)
+        else:
+            total = sum(map(len, buffers))
+            written = os.pwritev(self._fd, buffers[:_IOV_MAX], offset)
+        if written < total:
+            rest = memoryview(b"".join(buffers))
+            while written < total:
+                written += os.pwrite(self._fd, rest[written:], offset + written)
+        return total
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def allocate(self, offset: int, length: int) -> None:
+        try:
+            _fallocate_keep_size(self._fd, offset, length)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+                raise
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def drop_cache(self) -> None:
+        os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class SystemDisk:
+    __slots__ = ("_locks",)
+
+    def __init__(self) -> None:
+        self._locks: list[int] = []
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> SystemFile:
+        flags = os.O_RDONLY if read_only else os.O_RDWR
+        if create:
+            flags |= os.O_CREAT
+        return SystemFile(path, os.open(path, flags | os.O_CLOEXEC, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def list_dir(self, path: str) -> list[str]:
+        try:
+            return os.listdir(path)
+        except FileNotFoundError:
+            return []
+
+    def make_dirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path, ignore_errors=True)
+
+    def remove_empty_dir(self, path: str) -> None:
+        with suppress(OSError):
+            os.rmdir(path)
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write_atomically(self, path: str, data: Buffer, *, durable: bool = True) -> None:
+        temporary = path + ".tmp"
+        file = self.open(temporary, create=True)
+        try:
+            file.truncate(0)
+            file.pwrite([data], 0)
+            if durable:
+                file.sync()
+        finally:
+            file.close()
+        self.rename(temporary, path)
+        if durable:
+            self.sync_dir(os.path.dirname(path))
+
+    def free_bytes(self, path: str) -> int:
+        stats = os.statvfs(path)
+        return stats.f_bavail * stats.f_frsize
+
+    def sync_all(self) -> None:
+        os.sync()
+
+    def lock(self, path: str) -> bool:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return False
+        self._locks.append(fd)
+        return True
+
+
+def _fallocate_keep_size(fd: int, offset: int, length: int) -> None:
+    # os.posix_fallocate grows the file, which would make the log's end unknowable after a crash.
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    keep_size = 0x01
+    if libc.fallocate(fd, keep_size, ctypes.c_int64(offset), ctypes.c_int64(length)) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))

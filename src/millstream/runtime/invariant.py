@@ -1,0 +1,11 @@
+"""Assertions that stay on in production."""
+
+
+class InvariantViolation(AssertionError):
+    """The program's own rules do not hold; going on would risk data."""
+
+
+def invariant(condition: bool, message: str) -> None:
+    """Raise when `condition` is false; unlike `assert`, also under `python -O`."""
+    if not condition:
+        raise InvariantViolation(message)

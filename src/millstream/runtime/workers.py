@@ -1,0 +1,75 @@
+"""Threads for work that blocks: fsync, deletion, recovery. Results come back on the event loop."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+Job = Callable[[], Any]
+Done = Callable[[Any, BaseException | None], None]
+
+
+class Workers:
+    """A fixed number of threads. Finished jobs are reported in batches: one wake-up of the loop serves many."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, count: int, name: str) -> None:
+        self._loop = loop
+        self._jobs: SimpleQueue[tuple[Job, Done] | None] = SimpleQueue()
+        self._finished: deque[tuple[Done, Any, BaseException | None]] = deque()
+        self._wake_pending = False
+        self._threads = [
+            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, job: Job, done: Done) -> None:
+        """Run `job` in a thread, then `done(result, error)` on the loop."""
+        self._jobs.put((job, done))
+
+    async def run(self, job: Callable[[], Result]) -> Result:
+        future: asyncio.Future[Result] = self._loop.create_future()
+
+        def report(result: Result, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self.submit(job, report)
+        return await future
+
+    def close(self) -> None:
+        """Let the threads finish what is queued and end."""
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while (item := self._jobs.get()) is not None:
+            job, done = item
+            result, error = None, None
+            try:
+                result = job()
+            except BaseException as failure:  # noqa: BLE001 - handed to the submitter, who knows what it means
+                error = failure
+            self._finished.append((done, result, error))
+            if not self._wake_pending:
+                self._wake_pending = True
+                try:
+                    self._loop.call_soon_threadsafe(self._report)
+                except RuntimeError:
+                    return
+
+    def _report(self) -> None:
+        # Cleared first: a job that finishes from here on either is seen below or wakes the loop again.
+        self._wake_pending = False
+        while self._finished:
+            done, result, error = self._finished.popleft()
+            done(result, error)

@@ -1,0 +1,115 @@
+"""What the node knows of all its logs without opening them: one file, replaced as a whole.
+
+After a clean stop (the marker names this very checkpoint) nothing is scanned. After a crash it tells which segments
+were sealed and synced, so that only what came later is scanned.
+"""
+
+import struct
+
+import msgspec
+from crc32c import crc32c
+
+from millstream.runtime.disk import Disk
+from millstream.storage.log import LogState, PartitionLog
+from millstream.storage.leader_epochs import LeaderEpochs
+from millstream.storage.open_files import OpenFiles
+from millstream.storage.producer_state import ProducerStates
+from millstream.storage.segment import Segment, SegmentSummary
+
+CHECKPOINT_FILE = "checkpoint"
+CLEAN_MARKER_FILE = "clean-shutdown"
+_HEAD = struct.Struct(">4sI")
+_MAGIC = b"MSC1"
+
+
+class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
+    topic: str
+    partition: int
+    topic_id: bytes
+    log_start_offset: int
+    flushed_offset: int
+    cleaned_offset: int
+    flushed_position: tuple[int, int]
+    segments: list[tuple[int, int, int, int, int, int, int, int]]
+    epochs: list[tuple[int, int]]
+    producers: bytes
+
+    def state(self, files: OpenFiles, directory: str) -> LogState:
+        """The log as it was; right only after a clean stop."""
+        return LogState(
+            [Segment(files, directory, SegmentSummary(*summary), stored=True) for summary in self.segments],
+            self.log_start_offset,
+            self.flushed_offset,
+            self.flushed_position,
+            self.cleaned_offset,
+            LeaderEpochs(self.epochs),
+            (ProducerStates.decode(self.producers) if self.producers else None) or ProducerStates(),
+        )
+
+
+def describe(topic: str, partition: int, log: PartitionLog) -> LogCheckpoint:
+    return LogCheckpoint(
+        topic,
+        partition,
+        log.topic_id,
+        log.log_start_offset,
+        log.flushed_offset,
+        log.cleaned_offset,
+        log.flushed_position,
+        [
+            (
+                s.base_offset,
+                s.size_bytes,
+                s.end_offset,
+                s.record_count,
+                s.first_timestamp,
+                s.max_timestamp,
+                s.offset_of_max_timestamp,
+                s.created_ms,
+            )
+            for s in (segment.summary for segment in log.segments)
+        ],
+        log.epochs.entries,
+        log.producers.encode() if len(log.producers) else b"",
+    )
+
+
+def write_checkpoint(disk: Disk, data_dir: str, entries: list[LogCheckpoint]) -> int:
+    """Replace the checkpoint; returns its checksum, which the clean-shutdown marker repeats."""
+    body = msgspec.msgpack.encode(entries)
+    crc = crc32c(body)
+    disk.write_atomically(f"{data_dir}/{CHECKPOINT_FILE}", _HEAD.pack(_MAGIC, crc) + body)
+    return crc
+
+
+def read_checkpoint(disk: Disk, data_dir: str) -> tuple[list[LogCheckpoint], int] | None:
+    """None when there is no checkpoint or it is damaged: then every log is scanned, which is slow but safe."""
+    path = f"{data_dir}/{CHECKPOINT_FILE}"
+    if not disk.exists(path):
+        return None
+    data = disk.read(path)
+    if len(data) < _HEAD.size:
+        return None
+    magic, crc = _HEAD.unpack_from(data)
+    body = data[_HEAD.size :]
+    if magic != _MAGIC or crc != crc32c(body):
+        return None
+    try:
+        return msgspec.msgpack.decode(body, type=list[LogCheckpoint]), crc
+    except msgspec.MsgspecError:
+        return None
+
+
+def mark_clean(disk: Disk, data_dir: str, crc: int) -> None:
+    disk.write_atomically(f"{data_dir}/{CLEAN_MARKER_FILE}", b"%d\n" % crc)
+
+
+def take_clean_marker(disk: Disk, data_dir: str, crc: int) -> bool:
+    """Whether the last stop was clean. The marker is gone, durably, before anything new is written."""
+    path = f"{data_dir}/{CLEAN_MARKER_FILE}"
+    if not disk.exists(path):
+        return False
+    marker = disk.read(path).strip()
+    disk.unlink(path)
+    disk.sync_dir(data_dir)
+    return marker == b"%d" % crc

@@ -1,0 +1,128 @@
+"""Decides what of one batch survives, and rewrites it when something does not.
+
+Offsets never change: a batch keeps its base offset, last offset delta, producer id, epoch and sequence
+whatever is taken out of it, so that readers see gaps and idempotent producers find their last sequence
+number.
+
+Tombstones are the memory of a deletion. The first cleaning that sees one gives its batch a delete horizon
+(attribute bit 6, the time in place of the base timestamp); the first cleaning after that time drops it.
+Markers of transactions without records are treated alike.
+"""
+
+from collections.abc import Mapping
+
+from millstream.protocol.record_batch import DELETE_HORIZON_BIT, BatchHeader
+from millstream.protocol.record_spans import RecordSpan, record_spans, with_timestamp_delta
+from millstream.protocol.records import open_batch, seal_batch
+from millstream.storage.compaction.job import CleaningJob
+from millstream.storage.compaction.offset_map import OffsetMap
+from millstream.storage.compaction.transactions import AbortedTransactions, OpenTransactions
+
+Batch = bytes | memoryview
+
+
+class BatchCleaner:
+    """Fed with every batch of the log in order, from the log's first segment."""
+
+    def __init__(self, job: CleaningJob, offsets: OffsetMap, last_batches: Mapping[int, int]) -> None:
+        self._offsets = offsets
+        self._last_batches = last_batches
+        self._aborted = AbortedTransactions(job.aborted)
+        self._open = OpenTransactions()
+        self._now_ms = job.now_ms
+        self._new_horizon_ms = job.now_ms + job.delete_retention_ms
+        self._unpack_limit_bytes = job.unpack_limit_bytes
+        self.next_delete_horizon_ms: int | None = None
+        self.records_read = 0
+        self.records_kept = 0
+
+    def clean(self, header: BatchHeader, data: memoryview) -> Batch | None:
+        """`data` itself when all of it stays, other bytes when it was rewritten, None when nothing stays."""
+        self.records_read += header.record_count
+        if header.base_offset >= self._offsets.end_offset:
+            self.records_kept += header.record_count
+            return data
+        if header.is_control:
+            return self._clean_marker(header, data)
+        if header.record_count == 0 or self._aborted.covers(header):
+            return self._without_records(header, data)
+        _, payload = open_batch(data, self._unpack_limit_bytes)
+        kept, has_tombstones = self._kept_spans(header, payload)
+        if not kept:
+            return self._without_records(header, data)
+        self._open.kept(header)
+        self.records_kept += len(kept)
+        horizon_ms = self._horizon_of(header) if has_tombstones else None
+        sets_horizon = horizon_ms is not None and not header.attributes & DELETE_HORIZON_BIT
+        if len(kept) == header.record_count and not sets_horizon:
+            return data
+        return _rebuilt(header, payload, kept, horizon_ms if sets_horizon else None)
+
+    def _kept_spans(self, header: BatchHeader, payload: bytes) -> tuple[list[RecordSpan], bool]:
+        """The records that stay, and whether tombstones are among them."""
+        drops_tombstones = self._is_past_horizon(header)
+        is_superseded = self._offsets.is_superseded
+        base_offset = header.base_offset
+        kept: list[RecordSpan] = []
+        has_tombstones = False
+        for span in record_spans(header, payload):
+            if span.key is None or is_superseded(span.key, base_offset + span.offset_delta):
+                continue
+            if not span.has_value:
+                if drops_tombstones:
+                    continue
+                has_tombstones = True
+            kept.append(span)
+        return kept, has_tombstones
+
+    def _clean_marker(self, header: BatchHeader, data: memoryview) -> Batch | None:
+        if self._open.ends(header):
+            self.records_kept += header.record_count
+            return data
+        if header.record_count == 0 or self._is_past_horizon(header):
+            return self._without_records(header, data)
+        self.records_kept += header.record_count
+        horizon_ms = self._horizon_of(header)
+        if header.attributes & DELETE_HORIZON_BIT:
+            return data
+        _, payload = open_batch(data, self._unpack_limit_bytes)
+        return _rebuilt(header, payload, list(record_spans(header, payload)), horizon_ms)
+
+    def _is_past_horizon(self, header: BatchHeader) -> bool:
+        return bool(header.attributes & DELETE_HORIZON_BIT) and self._now_ms >= header.base_timestamp
+
+    def _horizon_of(self, header: BatchHeader) -> int:
+        """The batch's delete horizon, a new one if it has none; remembered when it is the next to come."""
+        has_one = header.attributes & DELETE_HORIZON_BIT
+        horizon_ms = header.base_timestamp if has_one else self._new_horizon_ms
+        if self.next_delete_horizon_ms is None or horizon_ms < self.next_delete_horizon_ms:
+            self.next_delete_horizon_ms = horizon_ms
+        return horizon_ms
+
+    def _without_records(self, header: BatchHeader, data: memoryview) -> Batch | None:
+        """Nothing, or an empty batch where the producer's last sequence number would be forgotten."""
+        if header.producer_id < 0 or self._last_batches.get(header.producer_id) != header.last_offset:
+            return None
+        return data if header.record_count == 0 else seal_batch(header._replace(record_count=0), b"")
+
+
+def _rebuilt(header: BatchHeader, payload: bytes, kept: list[RecordSpan], horizon_ms: int | None) -> bytes:
+    base_timestamp = header.base_timestamp
+    max_timestamp = header.max_timestamp
+    if not header.log_append_time:
+        max_timestamp = base_timestamp + max(span.timestamp_delta for span in kept)
+    attributes = header.attributes
+    if horizon_ms is None:
+        parts = [payload[span.start : span.end] for span in kept]
+    else:
+        shift = base_timestamp - horizon_ms
+        parts = [with_timestamp_delta(payload, span, span.timestamp_delta + shift) for span in kept]
+        base_timestamp = horizon_ms
+        attributes |= DELETE_HORIZON_BIT
+    changed = header._replace(
+        attributes=attributes,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        record_count=len(kept),
+    )
+    return seal_batch(changed, b"".join(parts))

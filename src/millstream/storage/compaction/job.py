@@ -1,0 +1,145 @@
+"""What the broker asks the cleaning process to do, and what it hears back; JSON in between."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from millstream.config.topic import TopicConfig
+
+DEDUPE_BUFFER_BYTES = 128 << 20
+UNPACK_LIMIT_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSegment:
+    """A sealed segment."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    max_timestamp: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """Records of `producer_id` in [first_offset, last_offset] were never committed."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningJob:
+    """One partition to clean. Segments come in order, from the log's first; see `cleanable_segments`."""
+
+    directory: str
+    segments: tuple[SourceSegment, ...]
+    first_dirty_offset: int
+    limit_offset: int
+    """High watermark or last stable offset, whichever is lower: nothing at or above it is touched."""
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    last_batches: dict[int, int] | None = None
+    """Last offset of the last batch of each live producer; None: the last one found of every producer."""
+    aborted: tuple[AbortedTransaction, ...] = ()
+    dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES
+    unpack_limit_bytes: int = UNPACK_LIMIT_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedGroup:
+    """`sources` are to be replaced by one segment whose `.cleaned` files are on disk and synced."""
+
+    sources: tuple[int, ...]
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    record_count: int
+    first_timestamp: int
+    max_timestamp: int
+    offset_of_max_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningStats:
+    bytes_read: int
+    bytes_kept: int
+    records_read: int
+    records_kept: int
+    keys: int
+    map_full: bool
+    """The keys did not all fit; the rest of the dirty part is for the next cleaning."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningResult:
+    """Groups are in offset order and must be swapped in that order; a segment in no group stays as it is."""
+
+    groups: tuple[CleanedGroup, ...]
+    first_dirty_offset: int
+    next_delete_horizon_ms: int | None
+    """When the next tombstone or marker may go, so that a log without new writes gets rid of it."""
+    stats: CleaningStats
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningFailure:
+    """Nothing was changed. `position` is -1 when the trouble is not at one place of a file."""
+
+    path: str
+    position: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningOutcome:
+    result: CleaningResult | None = None
+    failure: CleaningFailure | None = None
+
+
+def job_for(
+    config: TopicConfig,
+    *,
+    directory: str,
+    segments: tuple[SourceSegment, ...],
+    first_dirty_offset: int,
+    limit_offset: int,
+    now_ms: int,
+    last_batches: dict[int, int] | None = None,
+    aborted: tuple[AbortedTransaction, ...] = (),
+    dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
+) -> CleaningJob:
+    return CleaningJob(
+        directory=directory,
+        segments=segments,
+        first_dirty_offset=first_dirty_offset,
+        limit_offset=limit_offset,
+        now_ms=now_ms,
+        delete_retention_ms=config.delete_retention_ms,
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        last_batches=last_batches,
+        aborted=aborted,
+        dedupe_buffer_bytes=dedupe_buffer_bytes,
+    )
+
+
+def encode_job(job: CleaningJob) -> bytes:
+    return msgspec.json.encode(job)
+
+
+def decode_job(data: bytes) -> CleaningJob:
+    return msgspec.json.decode(data, type=CleaningJob)
+
+
+def encode_outcome(outcome: CleaningOutcome) -> bytes:
+    return msgspec.json.encode(outcome)
+
+
+def decode_outcome(data: bytes) -> CleaningOutcome:
+    return msgspec.json.decode(data, type=CleaningOutcome)

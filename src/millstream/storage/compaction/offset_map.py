@@ -1,0 +1,79 @@
+"""The latest offset of each key in the dirty part of a log, in bounded memory."""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from millstream.protocol.record_batch import BatchHeader
+from millstream.protocol.record_spans import record_spans
+from millstream.protocol.records import InvalidRecordsError, open_batch
+from millstream.runtime.disk import Disk
+from millstream.storage.compaction.job import CleaningJob, SourceSegment
+from millstream.storage.compaction.source import read_segment, uncleanable
+from millstream.storage.compaction.transactions import AbortedTransactions
+
+# A digest, an offset and their share of the dictionary, with room for its growth.
+BYTES_PER_KEY = 200
+_DIGEST_BYTES = 16
+
+
+class OffsetMap:
+    """Keys are kept as digests of 16 bytes: two keys with one digest are not to be expected."""
+
+    __slots__ = ("_latest", "_most_keys", "end_offset", "full")
+
+    def __init__(self, first_dirty_offset: int, buffer_bytes: int) -> None:
+        self._latest: dict[bytes, int] = {}
+        self._most_keys = buffer_bytes // BYTES_PER_KEY
+        self.end_offset = first_dirty_offset
+        """All keys below it, from the first dirty offset on, are in the map."""
+        self.full = False
+
+    def __len__(self) -> int:
+        return len(self._latest)
+
+    def add(self, found: dict[bytes, int], end_offset: int) -> bool:
+        """Take in one batch's keys; False when they do not fit. The first batch always does, for progress."""
+        latest = self._latest
+        if latest and len(latest) + len(found) > self._most_keys:
+            new = sum(digest not in latest for digest in found)
+            if len(latest) + new > self._most_keys:
+                self.full = True
+                return False
+        latest.update(found)
+        self.end_offset = end_offset
+        return True
+
+    def is_superseded(self, key: bytes, offset: int) -> bool:
+        """Whether a later record of this key is known."""
+        return self._latest.get(blake2b(key, digest_size=_DIGEST_BYTES).digest(), -1) > offset
+
+
+def build_offset_map(disk: Disk, job: CleaningJob, sources: Sequence[SourceSegment]) -> OffsetMap:
+    """Read [first dirty offset, end of the sources), or as far as the keys fit."""
+    offsets = OffsetMap(job.first_dirty_offset, job.dedupe_buffer_bytes)
+    aborted = AbortedTransactions(job.aborted)
+    for segment in sources:
+        if segment.end_offset <= job.first_dirty_offset:
+            continue
+        for position, header, data in read_segment(disk, job.directory, segment):
+            if header.last_offset < job.first_dirty_offset:
+                continue
+            found: dict[bytes, int] = {}
+            if not header.is_control and not aborted.covers(header):
+                try:
+                    found = _latest_in_batch(header, data, job)
+                except InvalidRecordsError as error:
+                    raise uncleanable(job.directory, segment, position, error) from None
+            if not offsets.add(found, header.last_offset + 1):
+                return offsets
+        offsets.end_offset = segment.end_offset
+    return offsets
+
+
+def _latest_in_batch(header: BatchHeader, data: memoryview, job: CleaningJob) -> dict[bytes, int]:
+    _, payload = open_batch(data, job.unpack_limit_bytes)
+    return {
+        blake2b(span.key, digest_size=_DIGEST_BYTES).digest(): header.base_offset + span.offset_delta
+        for span in record_spans(header, payload)
+        if span.key is not None
+    }

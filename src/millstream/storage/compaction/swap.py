@@ -1,0 +1,88 @@
+"""Puts cleaned segments in their sources' place; a crash at any point leaves the old or the new ones.
+
+    commit   <base>.swap, a durable list of the sources, decides that the new segment is the one that counts
+    apply    sources become .deleted, .cleaned files become the segment; renames only, so it may run inline
+    finish   the directory is synced, .swap and .deleted files go
+
+`commit` and `finish` sync and belong in an executor. `apply` belongs on the event loop, in one step with the
+change of the segments in memory: in between, a segment opened by path would be another one than its summary
+says. Groups of one cleaning are swapped one after the other in offset order: a tombstone must not be gone
+while an older record of its key is still there.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.runtime.disk import Disk
+from millstream.storage.compaction.cleaned_segment import CLEANED, FILE_KINDS
+
+SWAP = ".swap"
+DELETED = ".deleted"
+_TEMPORARY = ".tmp"
+
+
+def commit_swap(disk: Disk, directory: str, sources: Sequence[int]) -> None:
+    """From here on the swap will be completed, after a crash by `recover_swap`."""
+    disk.write_atomically(_manifest(directory, sources[0]), msgspec.json.encode(list(sources)), durable=True)
+
+
+def apply_swap(disk: Disk, directory: str, sources: Sequence[int]) -> None:
+    """Rename the files; what was done before a crash is not done again."""
+    base, *merged = (f"{directory}/{source:020d}" for source in sources)
+    for stem in merged:
+        for kind in FILE_KINDS:
+            if disk.exists(stem + kind):
+                disk.rename(stem + kind, stem + kind + DELETED)
+    for kind in FILE_KINDS:
+        path = base + kind
+        # Without its .cleaned file the file in place is the new one already.
+        if disk.exists(path + CLEANED):
+            if disk.exists(path):
+                disk.rename(path, path + DELETED)
+            disk.rename(path + CLEANED, path)
+
+
+def finish_swap(disk: Disk, directory: str, sources: Sequence[int]) -> None:
+    """Make the renames durable, then forget the swap and remove the old files."""
+    disk.sync_dir(directory)
+    disk.unlink(_manifest(directory, sources[0]))
+    disk.sync_dir(directory)
+    for source in sources:
+        for kind in FILE_KINDS:
+            disk.unlink(f"{directory}/{source:020d}{kind}{DELETED}")
+
+
+def swap_segments(disk: Disk, directory: str, sources: Sequence[int]) -> None:
+    """All three steps, for callers without an event loop."""
+    commit_swap(disk, directory, sources)
+    apply_swap(disk, directory, sources)
+    finish_swap(disk, directory, sources)
+
+
+def recover_swap(disk: Disk, directory: str) -> None:
+    """On start, before segments are listed: complete what was committed, remove what was not."""
+    names = sorted(disk.list_dir(directory))
+    for name in names:
+        if name.endswith(SWAP):
+            sources = _read_manifest(disk, f"{directory}/{name}")
+            apply_swap(disk, directory, sources)
+            finish_swap(disk, directory, sources)
+    for name in disk.list_dir(directory) if names else ():
+        if name.endswith((CLEANED, DELETED, CLEANED + _TEMPORARY, SWAP + _TEMPORARY)):
+            disk.unlink(f"{directory}/{name}")
+
+
+def _manifest(directory: str, base_offset: int) -> str:
+    return f"{directory}/{base_offset:020d}{SWAP}"
+
+
+def _read_manifest(disk: Disk, path: str) -> list[int]:
+    try:
+        sources = msgspec.json.decode(disk.read(path), type=list[int])
+    except msgspec.DecodeError as error:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot be read: {error}") from None
+    if not sources or sources != sorted(sources):
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} does not list segments in order")
+    return sources

@@ -1,0 +1,466 @@
+"""One partition's log: append, read, roll, truncate. All calls are made on the event loop; none waits for an fsync."""
+
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from millstream.config.topic import TopicConfig
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.record_batch import (
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    MAGIC,
+    PREFIX_SIZE,
+    BatchHeader,
+    CorruptBatch,
+    stamp,
+    stamp_append_time,
+)
+from millstream.runtime.disk import Buffer
+from millstream.runtime.invariant import invariant
+from millstream.storage.flush import FlushTicket
+from millstream.storage.layout import (
+    EPOCHS_FILE,
+    IDENTITY_FILE,
+    START_OFFSET_FILE,
+    encode_identity,
+    encode_start_offset,
+    parent_directories,
+    snapshot_path,
+)
+from millstream.storage.leader_epochs import LeaderEpochs
+from millstream.storage.open_files import OpenFiles
+from millstream.storage.producer_state import ProducerStates
+from millstream.storage.segment import MAX_RELATIVE_OFFSET, Segment, SegmentSummary, find_segment
+
+_HINTS = 32
+_KEPT_SNAPSHOTS = 2
+
+
+class Appended(NamedTuple):
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    duplicate: bool
+
+
+class LogRead(NamedTuple):
+    data: memoryview
+    next_offset: int
+
+
+NOTHING_READ = memoryview(b"")
+
+
+@dataclass(slots=True)
+class LogState:
+    """What a log is made of when it is opened: empty, from the checkpoint, or from recovery."""
+
+    segments: list[Segment] = field(default_factory=list)
+    log_start_offset: int = 0
+    flushed_offset: int = 0
+    flushed_position: tuple[int, int] = (0, 0)
+    cleaned_offset: int = 0
+    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
+    producers: ProducerStates = field(default_factory=ProducerStates)
+
+
+class PartitionLog:
+    def __init__(
+        self, files: OpenFiles, directory: str, topic_id: bytes, config: TopicConfig, state: LogState | None = None
+    ) -> None:
+        state = state or LogState()
+        self.directory = directory
+        self.topic_id = topic_id
+        self.config = config
+        self.files = files
+        self.disk = files.disk
+        self.segments = state.segments
+        self.epochs = state.epochs
+        self.producers = state.producers
+        self.log_start_offset = state.log_start_offset
+        self.log_end_offset = max(state.log_start_offset, self.segments[-1].summary.end_offset if self.segments else 0)
+        self.flushed_offset = state.flushed_offset
+        self.flushed_position = state.flushed_position
+        self.cleaned_offset = state.cleaned_offset
+        self.offline: KafkaError | None = None
+        self.cleaning = False
+        self.swapping = False
+        self.record_count = sum(segment.summary.record_count for segment in self.segments)
+        self.size_bytes = sum(segment.summary.size_bytes for segment in self.segments)
+        self.unflushed_messages = 0
+        self.appended_bytes = 0
+        self._unsynced: list[Segment] = []
+        self._sealed: list[Segment] = []
+        self._small_files: dict[str, bytes] = {}
+        self._new_directories: set[str] = set()
+        self._snapshots = [snapshot_path(directory, segment.base_offset) for segment in self.segments]
+        self._garbage: list[str] = []
+        self._hints: dict[int, tuple[Segment, int]] = {}
+
+    # -- writing
+
+    def append(self, view: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
+        """Stamp and write one validated batch of a producer."""
+        self._require_online()
+        if header.batch_length + PREFIX_SIZE > self.config.max_message_bytes:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"the batch has {header.size_bytes} bytes, max.message.bytes is {self.config.max_message_bytes}",
+            )
+        if header.producer_id >= 0:
+            written = self.producers.check(header)
+            if written is not None:
+                return Appended(written.base_offset, written.last_offset, -1, duplicate=True)
+        base_offset = self.log_end_offset
+        stamp(view, 0, base_offset, leader_epoch)
+        append_time = -1
+        max_timestamp = header.max_timestamp
+        if self.config.message_timestamp_type == "LogAppendTime":
+            stamp_append_time(view, 0, header, now_ms)
+            append_time = max_timestamp = now_ms
+        elif max_timestamp >= 0:
+            self._check_timestamps(header, now_ms)
+        self._write(view, header, base_offset, leader_epoch, max_timestamp, now_ms)
+        return Appended(base_offset, self.log_end_offset - 1, append_time, duplicate=False)
+
+    def _write(
+        self, data: Buffer, header: BatchHeader, base_offset: int, leader_epoch: int, max_timestamp: int, now_ms: int
+    ) -> None:
+        last_offset = base_offset + header.last_offset_delta
+        try:
+            segment = self._segment_for(header, last_offset, max_timestamp, now_ms)
+            if leader_epoch > self.epochs.latest:
+                self.begin_epoch(leader_epoch, base_offset)
+            segment.append(data, header, base_offset, max_timestamp, self.config.index_interval_bytes)
+        except OSError as error:
+            raise self._write_failed(error) from error
+        if not self._unsynced or self._unsynced[-1] is not segment:
+            self._mark_unsynced(segment)
+        if header.producer_id >= 0:
+            self.producers.update(header, base_offset, now_ms)
+        self.log_end_offset = last_offset + 1
+        self.record_count += header.record_count
+        self.unflushed_messages += header.record_count
+        size = header.batch_length + PREFIX_SIZE
+        self.size_bytes += size
+        self.appended_bytes += size
+
+    def begin_epoch(self, leader_epoch: int, start_offset: int) -> None:
+        """Note where a leader's writing begins; reaches the disk with the next flush, before any acknowledgement."""
+        self.epochs.assign(leader_epoch, start_offset)
+        self._small_files[f"{self.directory}/{EPOCHS_FILE}"] = self.epochs.encode()
+
+    def _check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
+        config = self.config
+        if (
+            header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
+            or now_ms - header.base_timestamp > config.message_timestamp_before_max_ms
+        ):
+            raise KafkaError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamps {header.base_timestamp} to {header.max_timestamp} are out of range at {now_ms}: see "
+                "message.timestamp.before.max.ms and message.timestamp.after.max.ms",
+            )
+
+    def _require_online(self) -> None:
+        if self.offline is not None:
+            raise self.offline
+
+    def _write_failed(self, error: OSError) -> KafkaError:
+        """A full disk refuses this write only; any other failure takes the partition offline."""
+        failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write to {self.directory}: {error.strerror}")
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE):
+            self.offline = failure
+        return failure
+
+    # -- segments
+
+    def _segment_for(self, header: BatchHeader, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
+        if not self.segments:
+            return self.roll(now_ms)
+        active = self.segments[-1]
+        summary = active.summary
+        config = self.config
+        if summary.size_bytes == 0:
+            return active
+        if max_timestamp >= 0 and summary.first_timestamp >= 0:
+            waited = max_timestamp - summary.first_timestamp
+        else:
+            waited = now_ms - summary.created_ms
+        if (
+            summary.size_bytes + header.batch_length + PREFIX_SIZE > config.segment_bytes
+            or waited > config.segment_ms - active.jitter_ms(config.segment_jitter_ms)
+            or last_offset - summary.base_offset > MAX_RELATIVE_OFFSET
+            or active.index.is_full(config.segment_index_bytes)
+        ):
+            return self.roll(now_ms)
+        return active
+
+    def roll(self, now_ms: int) -> Segment:
+        """Seal the active segment and begin a new one at the log's end."""
+        if self.segments and self.segments[-1].summary.size_bytes == 0:
+            return self.segments[-1]
+        started = self._start_segment(now_ms)
+        if self.segments:
+            active = self.segments[-1]
+            active.seal()
+            if self.config.preallocate:
+                active.file.truncate(active.summary.size_bytes)
+            self._sealed.append(active)
+            self._mark_unsynced(active)
+        if len(self.producers):
+            self._keep_snapshot(snapshot_path(self.directory, self.log_end_offset))
+        self.segments.append(started)
+        return started
+
+    def _keep_snapshot(self, path: str) -> None:
+        self._small_files[path] = self.producers.encode()
+        self._snapshots.append(path)
+        self._garbage += self._snapshots[:-_KEPT_SNAPSHOTS]
+        del self._snapshots[:-_KEPT_SNAPSHOTS]
+
+    def _start_segment(self, now_ms: int) -> Segment:
+        self._ensure_directory()
+        summary = SegmentSummary(self.log_end_offset, end_offset=self.log_end_offset, created_ms=now_ms)
+        segment = Segment(self.files, self.directory, summary, stored=False)
+        segment.create()
+        segment.file.truncate(0)
+        if self.config.preallocate:
+            segment.file.allocate(0, self.config.segment_bytes)
+        self._new_directories.add(self.directory)
+        return segment
+
+    def _mark_unsynced(self, segment: Segment) -> None:
+        if segment not in self._unsynced:
+            segment.pins += 1
+            self._unsynced.append(segment)
+
+    def _ensure_directory(self) -> None:
+        if self.segments or self.disk.exists(f"{self.directory}/{IDENTITY_FILE}"):
+            return
+        self.disk.make_dirs(self.directory)
+        identity = f"{self.directory}/{IDENTITY_FILE}"
+        self.disk.write_atomically(identity, encode_identity(self.topic_id), durable=False)
+        self._small_files[identity] = encode_identity(self.topic_id)
+        self._new_directories.update(parent_directories(self.directory))
+
+    # -- flushing
+
+    @property
+    def has_unsynced(self) -> bool:
+        return bool(self._unsynced or self._small_files)
+
+    def begin_flush(self) -> FlushTicket | None:
+        """Everything not yet synced, as work for another thread; None when there is nothing."""
+        if not self.has_unsynced or self.offline is not None:
+            return None
+        active = self.segments[-1].summary if self.segments else None
+        ticket = FlushTicket(
+            self.log_end_offset,
+            (active.base_offset, active.size_bytes) if active else self.flushed_position,
+            self.appended_bytes,
+            directories=sorted(self._new_directories),
+            segments=self._unsynced,
+            files=[segment.file for segment in self._unsynced],
+            sealed=self._sealed,
+            small_files=list(self._small_files.items()),
+            garbage=self._garbage,
+        )
+        self._unsynced, self._sealed, self._small_files, self._new_directories = [], [], {}, set()
+        self._garbage = []
+        self.unflushed_messages = 0
+        return ticket
+
+    def complete_flush(self, ticket: FlushTicket) -> None:
+        self._release(ticket.segments)
+        self.flushed_offset = max(self.flushed_offset, ticket.end_offset)
+        self.flushed_position = max(self.flushed_position, ticket.end_position)
+
+    @property
+    def has_sealed(self) -> bool:
+        """A full segment waits for its indexes and its sync."""
+        return bool(self._sealed)
+
+    def fail_flush(self, ticket: FlushTicket, error: OSError) -> KafkaError:
+        """After a failed fsync the kernel may have dropped the bytes: nothing above the last good flush is trusted."""
+        self._release(ticket.segments)
+        self.offline = KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"fsync of {self.directory} failed ({error.strerror}); the partition is offline, "
+            "restart the node when the disk is sound and it will recover from what is really stored",
+        )
+        return self.offline
+
+    def storage_failed(self, error: OSError) -> KafkaError:
+        """Take the log offline because a file cannot be used."""
+        self.offline = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot use {self.directory}: {error.strerror}")
+        return self.offline
+
+    @staticmethod
+    def _release(segments: list[Segment]) -> None:
+        for segment in segments:
+            segment.pins -= 1
+
+    # -- reading
+
+    def read(self, offset: int, max_bytes: int, upper_offset: int, *, min_one: bool = True) -> LogRead:
+        """Whole, verified batches from the one that holds `offset`, up to `max_bytes` and below `upper_offset`.
+
+        With `min_one` the first batch is returned even when it is larger than `max_bytes`.
+        """
+        self._require_online()
+        if offset < self.log_start_offset or offset > self.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is outside [{self.log_start_offset}, {self.log_end_offset}]",
+            )
+        if offset >= upper_offset or max_bytes <= 0 and not min_one:
+            return LogRead(NOTHING_READ, offset)
+        try:
+            found = self._hints.get(offset) or self._locate(offset)
+            if found is None:
+                return LogRead(NOTHING_READ, offset)
+            return self._read_batches(*found, offset, max_bytes, upper_offset, min_one)
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {self.directory}: {error.strerror}"
+            ) from error
+
+    def _locate(self, offset: int) -> tuple[Segment, int] | None:
+        for segment in self.segments[max(0, find_segment(self.segments, offset)) :]:
+            position = segment.position_of(self.disk, offset)
+            if position is not None:
+                return segment, position
+        return None
+
+    def _read_batches(
+        self, segment: Segment, position: int, offset: int, max_bytes: int, upper_offset: int, min_one: bool
+    ) -> LogRead:
+        file = segment.file
+        end = segment.summary.size_bytes
+        wanted = max_bytes if max_bytes > HEADER_SIZE else HEADER_SIZE
+        view = memoryview(file.pread(min(wanted, end - position), position))
+        size = len(view)
+        at = 0
+        next_offset = offset
+        unpack = HEADER.unpack_from
+        while size - at >= HEADER_SIZE:
+            base, length, _, magic, crc, _, last_delta, *_ = unpack(view, at)
+            if base >= upper_offset:
+                break
+            stop = at + PREFIX_SIZE + length
+            if stop > size:
+                if at > 0 or not min_one:
+                    break
+                if position + stop > end or length < HEADER_SIZE - PREFIX_SIZE:
+                    raise self._corrupt(segment, position, f"record batch claims {stop} bytes")
+                view = memoryview(file.pread(stop, position))
+                size = len(view)
+            if magic != MAGIC or stop <= at or crc != crc32c(view[at + CRC_START : stop]):
+                if at == 0:
+                    raise self._corrupt(segment, position, "record batch fails its checksum")
+                break
+            at = stop
+            next_offset = base + last_delta + 1
+        if at:
+            self._remember(next_offset, segment, position + at)
+        return LogRead(view[:at], next_offset)
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        """The next read of a consumer that follows starts here, without a look-up."""
+        hints = self._hints
+        if position >= segment.summary.size_bytes and segment is not self.segments[-1]:
+            return
+        if len(hints) >= _HINTS:
+            hints.pop(next(iter(hints)))
+        hints[offset] = segment, position
+
+    def _corrupt(self, segment: Segment, position: int, message: str) -> CorruptBatch:
+        return CorruptBatch(f"{segment.log_path} at byte {position}: {message}", position)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        return self.epochs.end_offset(epoch, self.log_end_offset)
+
+    # -- the start of the log
+
+    def advance_start(self, offset: int) -> None:
+        """Hide everything below `offset`; written to disk by the next flush."""
+        if offset <= self.log_start_offset:
+            return
+        invariant(offset <= self.log_end_offset, "the log's start stays at or before its end")
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        self._small_files[f"{self.directory}/{START_OFFSET_FILE}"] = encode_start_offset(offset)
+        self._ensure_directory()
+
+    def drop_segments(self, count: int) -> list[str]:
+        """Take the first `count` segments out of the log; returns their paths for deletion."""
+        dropped = self.segments[:count]
+        invariant(count < len(self.segments), "the active segment stays")
+        del self.segments[:count]
+        self._forget(dropped)
+        start = self.segments[0].base_offset
+        if start > self.log_start_offset:
+            self.log_start_offset = start
+            self.epochs.truncate_from_start(start)
+        return [segment.path for segment in dropped]
+
+    def replace_segments(self, sources: Sequence[int], summary: SegmentSummary) -> None:
+        """Put a compacted segment, whose files are in place, where its sources were."""
+        old = [segment for segment in self.segments if segment.base_offset in sources]
+        first = self.segments.index(old[0])
+        self._forget(old)
+        self.segments[first : first + len(old)] = [Segment(self.files, self.directory, summary, stored=True)]
+        self.record_count += summary.record_count
+        self.size_bytes += summary.size_bytes
+
+    def _forget(self, dropped: list[Segment]) -> None:
+        self._hints.clear()
+        for segment in dropped:
+            self.record_count -= segment.summary.record_count
+            self.size_bytes -= segment.summary.size_bytes
+            if segment in self._unsynced:
+                self._unsynced.remove(segment)
+                segment.pins -= 1
+            if segment in self._sealed:
+                self._sealed.remove(segment)
+            if segment.pins == 0:
+                segment.close()
+
+    def update_config(self, config: TopicConfig) -> None:
+        self.config = config
+
+    def retire(self) -> None:
+        """The log is being deleted: late requests get an error, files are closed."""
+        self.offline = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
+        self._unsynced, self._sealed, self._small_files = [], [], {}
+        for segment in self.segments:
+            if segment.pins <= 1:
+                segment.close()
+
+    def close(self) -> bool:
+        """Sync and write the indexes at the end of the node's life; False when the log is not sound."""
+        if self.offline is not None or self.swapping:
+            return False
+        ticket = self.begin_flush()
+        try:
+            if ticket is not None:
+                ticket.run(self.disk)
+                self.complete_flush(ticket)
+            for segment in self.segments:
+                if segment.index.dirty or segment.time_index.dirty:
+                    segment.seal()
+                    segment.index.write(self.disk, durable=False)
+                    segment.time_index.write(self.disk, durable=False)
+        except OSError as error:
+            if ticket is not None:
+                self.fail_flush(ticket, error)
+            return False
+        for segment in self.segments:
+            segment.close()
+        return True

@@ -1,0 +1,39 @@
+"""Find records by time. A batch is opened only when it is the one that holds the answer."""
+
+from typing import NamedTuple
+
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.records import decode_records
+from millstream.storage.log import PartitionLog
+
+_OPEN_LIMIT_BYTES = 256 << 20
+
+
+class TimestampOffset(NamedTuple):
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset | None:
+    """The first record whose timestamp is `timestamp` or later."""
+    try:
+        for segment in log.segments:
+            if segment.summary.end_offset <= log.log_start_offset or segment.summary.max_timestamp < timestamp:
+                continue
+            start = 0
+            while (found := segment.batch_at_or_after_time(log.disk, timestamp, start)) is not None:
+                position, header, data = found
+                for record in decode_records(data, _OPEN_LIMIT_BYTES):
+                    if record.timestamp_ms >= timestamp and record.offset >= log.log_start_offset:
+                        return TimestampOffset(record.timestamp_ms, record.offset, header.leader_epoch)
+                start = position + header.size_bytes
+    except OSError as error:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {log.directory}: {error.strerror}") from error
+    return None
+
+
+def offset_of_max_timestamp(log: PartitionLog) -> TimestampOffset | None:
+    """The first record that has the largest timestamp of the log."""
+    largest = max((segment.summary.max_timestamp for segment in log.segments), default=-1)
+    return offset_for_timestamp(log, largest) if largest >= 0 else None

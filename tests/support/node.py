@@ -1,0 +1,115 @@
+"""A Millstream node in a process of its own, started and stopped as a user would."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 30.0
+
+
+class NodeFailed(AssertionError):
+    """The node did not start or stop as it should; carries the end of its log."""
+
+
+class NodeProcess:
+    """One node over one data directory. `start` after `stop` or `kill` is a restart on the same addresses."""
+
+    def __init__(
+        self, directory: Path, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.data_dir = directory / "data"
+        self.log_file = directory / "node.log"
+        self.arguments = list(arguments)
+        self.environment = dict(environment or {})
+        self.listen = "127.0.0.1:0"
+        self.http = "127.0.0.1:0"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return self.listen
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    def start(self) -> "NodeProcess":
+        """Start and wait until the node says that it is ready and where it listens."""
+        position = self.log_file.stat().st_size if self.log_file.exists() else 0
+        command = [sys.executable, "-m", "millstream", "serve", "--data", str(self.data_dir)]
+        command += ["--listen", self.listen, "--http", self.http, "--log-format", "json", *self.arguments]
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.environment},
+            )
+        ready = self._wait_for_ready(position)
+        self.listen, self.http = str(ready["listen"]), str(ready["http"])
+        return self
+
+    def stop(self) -> None:
+        """Stop as a service manager does, and insist on a clean exit."""
+        process = self._running()
+        process.send_signal(signal.SIGTERM)
+        try:
+            exit_code = process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise NodeFailed(f"the node did not stop within {STOP_TIMEOUT_S} s\n{self.log_tail()}") from None
+        self.process = None
+        if exit_code != 0:
+            raise NodeFailed(f"the node stopped with exit code {exit_code}\n{self.log_tail()}")
+
+    def kill(self) -> None:
+        """End the process as a crash would."""
+        process = self._running()
+        process.kill()
+        process.wait()
+        self.process = None
+
+    def close(self) -> None:
+        """Leave nothing behind, whatever the test did."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def log_tail(self, lines: int = 30) -> str:
+        return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
+
+    def _running(self) -> "subprocess.Popen[bytes]":
+        assert self.process is not None, "the node is not running"
+        return self.process
+
+    def _wait_for_ready(self, position: int) -> dict[str, object]:
+        process = self._running()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            ready = self._find_ready(position)
+            if ready is not None:
+                return ready
+            if process.poll() is not None:
+                self.process = None
+                raise NodeFailed(f"the node ended with exit code {process.returncode}\n{self.log_tail()}")
+            time.sleep(0.01)
+        self.kill()
+        raise NodeFailed(f"the node was not ready within {START_TIMEOUT_S} s\n{self.log_tail()}")
+
+    def _find_ready(self, position: int) -> dict[str, object] | None:
+        with self.log_file.open("rb") as log:
+            log.seek(position)
+            for line in log:
+                if b'"ready"' in line and line.endswith(b"\n"):
+                    entry = json.loads(line)
+                    if entry.get("event") == "ready":
+                        return dict(entry)
+        return None

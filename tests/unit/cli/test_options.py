@@ -1,0 +1,32 @@
+import pytest
+
+from millstream.cli.errors import UsageError
+from millstream.cli.options import parse_address, parse_pairs
+
+
+def test_pairs_split_at_the_first_equals_sign() -> None:
+    assert parse_pairs(["a=1", "b=x=y", "c="], "--config") == {"a": "1", "b": "x=y", "c": ""}
+
+
+@pytest.mark.parametrize("pair", ["a", "=1", ""])
+def test_a_pair_without_name_or_value_is_wrong_usage(pair: str) -> None:
+    with pytest.raises(UsageError, match="--config"):
+        parse_pairs([pair], "--config")
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("127.0.0.1:9092", ("127.0.0.1", 9092)),
+        ("localhost:0", ("localhost", 0)),
+        ("[::1]:9092", ("::1", 9092)),
+    ],
+)
+def test_an_address_is_host_and_port(address: str, expected: tuple[str, int]) -> None:
+    assert parse_address(address, "--listen") == expected
+
+
+@pytest.mark.parametrize("address", ["localhost", "9092", "host:port", "host:65536", "host:-1"])
+def test_a_wrong_address_is_wrong_usage(address: str) -> None:
+    with pytest.raises(UsageError, match="HOST:PORT"):
+        parse_address(address, "--listen")

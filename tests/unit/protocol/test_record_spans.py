@@ -1,0 +1,78 @@
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.protocol.compression import Compression
+from millstream.protocol.record_batch import HEADER_SIZE, read_header
+from millstream.protocol.record_spans import check_keyed, record_spans, with_timestamp_delta
+from millstream.protocol.records import (
+    InvalidRecordsError,
+    Record,
+    decode_records,
+    encode_batch,
+    open_batch,
+    seal_batch,
+)
+
+LIMIT = 1_000_000
+
+contents = st.lists(
+    st.tuples(st.none() | st.binary(max_size=100), st.none() | st.binary(max_size=100)),
+    min_size=1,
+    max_size=8,
+)
+
+
+def records_of(items: list[tuple[bytes | None, bytes | None]]) -> list[Record]:
+    return [Record(3 * i, 1000 - i, key, value, (("h", b"x"),)) for i, (key, value) in enumerate(items)]
+
+
+@given(items=contents, codec=st.sampled_from(Compression))
+def test_spans_cut_the_payload_into_its_records(
+    items: list[tuple[bytes | None, bytes | None]], codec: Compression
+) -> None:
+    records = records_of(items)
+    header, payload = open_batch(encode_batch(records, codec=codec), LIMIT)
+    spans = list(record_spans(header, payload))
+    assert b"".join(payload[span.start : span.end] for span in spans) == payload
+    assert [(span.offset_delta, span.key, span.has_value) for span in spans] == [
+        (record.offset, record.key, record.value is not None) for record in records
+    ]
+    assert [header.base_timestamp + span.timestamp_delta for span in spans] == [
+        record.timestamp_ms for record in records
+    ]
+
+
+@given(items=contents, base=st.integers(-(2**50), 2**50))
+def test_records_move_to_another_base_timestamp_unchanged(
+    items: list[tuple[bytes | None, bytes | None]], base: int
+) -> None:
+    records = records_of(items)
+    header, payload = open_batch(encode_batch(records), LIMIT)
+    shift = header.base_timestamp - base
+    moved = b"".join(
+        with_timestamp_delta(payload, span, span.timestamp_delta + shift)
+        for span in record_spans(header, payload)
+    )
+    assert decode_records(seal_batch(header._replace(base_timestamp=base), moved), LIMIT) == records
+
+
+@given(items=contents, at=st.integers(0, 10_000), byte=st.integers(0, 255), cut=st.integers(0, 10_000))
+def test_damage_raises_nothing_but_invalid_records(
+    items: list[tuple[bytes | None, bytes | None]], at: int, byte: int, cut: int
+) -> None:
+    batch = encode_batch(records_of(items))
+    payload = bytearray(batch[HEADER_SIZE:])
+    payload[at % len(payload)] = byte
+    with contextlib.suppress(InvalidRecordsError):
+        list(record_spans(read_header(batch), bytes(payload[: cut % len(payload) + 1])))
+
+
+def test_a_compacted_topic_takes_keyed_records_only() -> None:
+    check_keyed(
+        encode_batch([Record(0, 0, b"", b"v"), Record(1, 0, b"k", None)], codec=Compression.LZ4), LIMIT
+    )
+    with pytest.raises(InvalidRecordsError, match="record 1 has no key"):
+        check_keyed(encode_batch([Record(0, 0, b"k", b"v"), Record(1, 0, None, b"v")]), LIMIT)

@@ -1,0 +1,39 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+CHILD = """
+import sys, time
+from millstream.runtime.process import die_with_parent
+die_with_parent()
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+PARENT = """
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", sys.argv[1]])
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel feature is Linux's")
+def test_a_helper_process_is_gone_when_its_parent_was_killed() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, CHILD], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "ready\n"
+    parent.kill()
+    parent.wait()
+    # The child holds the other end of the pipe: it closes when the child is gone.
+    assert parent.stdout.read() == ""
+    parent.stdout.close()
+
+
+def test_lower_priority_is_for_this_process_only() -> None:
+    code = "import os, millstream.runtime.process as p; p.lower_priority(); print(os.nice(0))"
+    before = os.nice(0)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == min(before + 10, 19)
+    assert os.nice(0) == before
