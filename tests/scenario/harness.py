@@ -29,9 +29,9 @@ class KnownTopics:
     def topics_by_id(self) -> Mapping[UUID, KnownTopic]:
         return {topic.topic_id: topic for topic in self.topics.values()}
 
-    def with_topic(self, name: str, partitions: int) -> "KnownTopics":
+    def with_topic(self, name: str, partitions: int, new_id: UUID) -> "KnownTopics":
         former = self.topics.get(name)
-        topic_id = former.topic_id if former else UUID(int=1000 + len(self.topics) + 7 * sum(map(ord, name)))
+        topic_id = former.topic_id if former else new_id
         return KnownTopics({**self.topics, name: KnownTopic(name, topic_id, tuple(range(partitions)))})
 
     def without_topic(self, name: str) -> "KnownTopics":
@@ -49,6 +49,7 @@ class Harness:
         self.log: list[tuple[bytes, bytes | None]] = []
         self.answers: dict[int, Answer] = {}
         self._ids = count(1)
+        self._topic_ids = count(1)
         self._tokens = count(1)
         self.machine = self._build()
         self.last_records: list[GroupRecord] = []
@@ -95,7 +96,7 @@ class Harness:
         ]
 
     def set_topic(self, name: str, partitions: int) -> None:
-        self.topics = self.topics.with_topic(name, partitions)
+        self.topics = self.topics.with_topic(name, partitions, UUID(int=next(self._topic_ids)))
         self.call(ChangeTopics(self.topics))
 
     def delete_topic(self, name: str) -> None:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 from millstream.broker.partitions import Partition
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
-from millstream.storage.compaction.job import CleanedGroup, CleaningOutcome, SourceSegment, decode_outcome, encode_job, job_for
+from millstream.storage.compaction.job import (
+    CleanedGroup,
+    CleaningOutcome,
+    SourceSegment,
+    decode_outcome,
+    encode_job,
+    job_for,
+)
 from millstream.storage.compaction.selection import Candidate, choose, cleanable_segments, dirty_bytes
 from millstream.storage.compaction.swap import apply_swap, commit_swap, finish_swap
 from millstream.storage.segment import SegmentSummary
@@ -32,7 +39,9 @@ class Cleaner:
                 try:
                     await self.clean(partition)
                 except (OSError, KafkaError) as error:
-                    log.warning("cleaning failed", topic=partition.topic, partition=partition.index, error=str(error))
+                    log.warning(
+                        "cleaning failed", topic=partition.topic, partition=partition.index, error=str(error)
+                    )
 
     def stop(self) -> None:
         if self._process is not None and self._process.returncode is None:
@@ -48,7 +57,9 @@ class Cleaner:
             self._roll_if_overdue(partition, now_ms)
             sources = self._sources(partition, now_ms)
             clean, dirty = dirty_bytes(sources, target.cleaned_offset)
-            first_dirty = next((s for s in target.segments if s.summary.end_offset > target.cleaned_offset), None)
+            first_dirty = next(
+                (s for s in target.segments if s.summary.end_offset > target.cleaned_offset), None
+            )
             earliest = first_dirty.summary.first_timestamp if first_dirty is not None else None
             horizon = self._delete_horizons.get(partition)
             candidates.append(Candidate(partition, target.config, clean, dirty, earliest, horizon))
@@ -132,7 +143,10 @@ class Cleaner:
         )
         output, errors = await self._process.communicate(job)
         if self._process.returncode != 0:
-            reason = errors.decode(errors="replace").strip().rpartition("\n")[2] or f"exit code {self._process.returncode}"
+            reason = (
+                errors.decode(errors="replace").strip().rpartition("\n")[2]
+                or f"exit code {self._process.returncode}"
+            )
             raise OSError(f"the cleaning process failed: {reason}")
         return decode_outcome(output)
 

@@ -72,7 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active = self._server.loop.time()
         self._server.connected(self)
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, _error: Exception | None) -> None:
         self.closed = True
         self._release_frame()
         self._server.reply_memory.give_back(self._unsent_bytes)
@@ -98,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         self._handle_queued()
         self._update_reading()
 
-    def get_buffer(self, sizehint: int) -> memoryview:
+    def get_buffer(self, _sizehint: int) -> memoryview:
         if self._frame is not None:
             return memoryview(self._frame)[self._filled : self._frame_size]
         scratch = self._server.scratch
@@ -189,7 +189,12 @@ class Connection(asyncio.BufferedProtocol):
             self._handle_queued()
 
     def _update_reading(self) -> None:
-        pause = self._blocked or self._write_paused or bool(self._wanted) or len(self._replies) > MAX_PENDING_REPLIES
+        pause = (
+            self._blocked
+            or self._write_paused
+            or bool(self._wanted)
+            or len(self._replies) > MAX_PENDING_REPLIES
+        )
         if pause == self._reading_paused or self._transport is None or self.closed:
             return
         self._reading_paused = pause
@@ -284,5 +289,7 @@ def _explain_size(size: int, largest: int) -> str:
     if head in (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC"):
         return "an HTTP request on the port for Kafka clients; the HTTP port is another one"
     if head[:2] == b"\x16\x03":
-        return "a TLS handshake on a port that speaks plain text; set security.protocol=PLAINTEXT in the client"
+        return (
+            "a TLS handshake on a port that speaks plain text; set security.protocol=PLAINTEXT in the client"
+        )
     return f"a request of {size} bytes; between {MIN_REQUEST_BYTES} and {largest} are taken (socket.request.max.bytes)"

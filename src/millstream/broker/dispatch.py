@@ -38,12 +38,12 @@ class RequestContext:
 
     def reply(self, body: Reply) -> None:
         self.duration.observe(self.clock() - self.started)
-        self.connection.send(self._framed(body))
+        self.connection.send(self.framed(body))
 
     def reply_later(self) -> "LaterReply":
         return LaterReply(self, self.connection.expect_reply())
 
-    def _framed(self, body: Reply) -> Reply:
+    def framed(self, body: Reply) -> Reply:
         flexible = self.api.key != API_VERSIONS and self.api.is_flexible(self.version)
         size = 4 + flexible + sum(map(len, body))
         head = I32.pack(size) + I32.pack(self.correlation_id) + (b"\0" if flexible else b"")
@@ -66,7 +66,7 @@ class LaterReply:
     def complete(self, body: Reply) -> None:
         context = self.context
         context.duration.observe(context.clock() - context.started)
-        self._pending.complete(context._framed(body))
+        self._pending.complete(context.framed(body))
 
 
 class Dispatcher:
@@ -76,7 +76,9 @@ class Dispatcher:
         self._modules: dict[int, ModuleType] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         metrics = broker.metrics
-        self._counts: dict[int, Counter] = {key: metrics.requests.labels(api.name) for key, api in APIS.items()}
+        self._counts: dict[int, Counter] = {
+            key: metrics.requests.labels(api.name) for key, api in APIS.items()
+        }
         self._durations: dict[int, Histogram] = {
             key: metrics.request_duration.labels(api.name) for key, api in APIS.items()
         }
@@ -88,7 +90,7 @@ class Dispatcher:
             self._dispatch(connection, request)
         except KafkaError as error:
             connection.refuse(error.message)
-        except Exception:  # noqa: BLE001 - the node goes on, whatever one request does to its handler
+        except Exception:
             log.exception("request failed", peer=connection.peer)
             connection.close()
 
@@ -102,7 +104,14 @@ class Dispatcher:
         reader = Reader(request, _HEADER_FIXED_BYTES)
         client_id = reader.nullable_string()
         context = RequestContext(
-            api, version, correlation_id, client_id, connection, self._clock(), self._durations[key], self._clock
+            api,
+            version,
+            correlation_id,
+            client_id,
+            connection,
+            self._clock(),
+            self._durations[key],
+            self._clock,
         )
         self._counts[key].value += 1
         if not api.min_version <= version <= api.max_version:
@@ -154,7 +163,7 @@ class Dispatcher:
             LaterReply(context, pending).complete(self._encode(context, response))
         except KafkaError as error:
             connection.refuse(error.message)
-        except Exception:  # noqa: BLE001 - as in dispatch
+        except Exception:
             log.exception("request failed", peer=connection.peer, api=context.api.name)
             connection.close()
         finally:

@@ -1,8 +1,8 @@
 """Incremental fetch sessions (KIP-227): a client names its partitions once and then only what changes.
 
-    id 0, epoch -1   no session          id n, epoch -1   close session n, fetch without one
-    id 0, epoch 0    open a session      id n, epoch 0    replace session n by a new one
-                                         id n, epoch k    go on: k counts from 1, and after 2**31 - 1 from 1 again
+id 0, epoch -1   no session          id n, epoch -1   close session n, fetch without one
+id 0, epoch 0    open a session      id n, epoch 0    replace session n by a new one
+                                     id n, epoch k    go on: k counts from 1, and after 2**31 - 1 from 1 again
 """
 
 from collections import OrderedDict
@@ -41,9 +41,9 @@ class FetchSession:
     def update(self, request: FetchRequest) -> None:
         for topic, partitions in request.topics:
             for partition in partitions:
-                cached = self.partitions.get((topic, partition.index))
+                cached = self.partitions.get((topic, partition.partition))
                 if cached is None:
-                    self.partitions[topic, partition.index] = _Cached(partition)
+                    self.partitions[topic, partition.partition] = _Cached(partition)
                 else:
                     cached.request = partition
         for topic, indexes in request.forgotten:
@@ -107,7 +107,9 @@ class FetchSessions:
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {request.session_id}")
         if session.by_topic_id != by_topic_id:
-            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session names topics in another way")
+            raise KafkaError(
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session names topics in another way"
+            )
         if session.next_epoch != request.session_epoch:
             raise KafkaError(
                 ErrorCode.INVALID_FETCH_SESSION_EPOCH,

@@ -24,7 +24,7 @@ class Flusher:
         workers: Workers,
         clock: Clock,
         durations: Histogram,
-        failed: Callable[[Partition, KafkaError], None],
+        failed: Callable[[str, KafkaError], None],
     ) -> None:
         self._loop = loop
         self._workers = workers
@@ -112,7 +112,7 @@ class Flusher:
             _resolve(syncs, log.offline)
 
     def _fail(self, partition: Partition, error: KafkaError) -> None:
-        self._failed(partition, error)
+        self._failed("fsync", error)
         partition.fail(error)
         _resolve(self._syncs.pop(partition, []), error)
 

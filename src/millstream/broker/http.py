@@ -24,7 +24,10 @@ def node_http(broker: "Broker") -> HttpServer:
             uptime_seconds=round(broker.clock.monotonic() - started, 1),
             partitions=len(broker.partitions),
             offline_partitions=offline,
-            details={"connections": int(broker.metrics.connections.value), "disk_free_bytes": broker.disk_free_bytes()},
+            details={
+                "connections": int(broker.metrics.connections.value),
+                "disk_free_bytes": broker.disk_free_bytes(),
+            },
         )
 
     return HttpServer(settings.host, settings.port, node_routes(broker.metrics.registry, health))

@@ -52,7 +52,7 @@ class Broker:
         data_dir = os.path.abspath(settings.broker.data_dir)
         self.store = LogStore(disk, clock, data_dir, _open_files(settings))
         self.partitions = Partitions()
-        self.flusher = Flusher(loop, self.workers, clock, self.metrics.log_flush_duration, self._flush_failed)
+        self.flusher = Flusher(loop, self.workers, clock, self.metrics.log_flush_duration, self.storage_error)
         self.fetch_sessions = FetchSessions()
         self.dispatcher = Dispatcher(self)
         self.server = Server(loop, settings.performance, self.dispatcher, self.metrics)
@@ -95,9 +95,9 @@ class Broker:
             # Records that clients have read may be gone with the page cache: a new epoch lets them find out (KIP-320).
             await self.metadata.submit(AdvanceLeaderEpochs(self.node_id))
         for image, spec in partition_specs(self.metadata.image, changes.broker_configs()):
-            target = self.store.logs[spec.topic, spec.index]
+            target = self.store.logs[spec.topic, spec.partition]
             self.partitions.add(
-                Partition(spec.topic, spec.index, spec.topic_id, target, image.leader_epoch, self.flusher)
+                Partition(spec.topic, spec.partition, spec.topic_id, target, image.leader_epoch, self.flusher)
             )
         log.info(
             "logs loaded",
@@ -140,9 +140,6 @@ class Broker:
     def forget_topic(self, topic: str) -> None:
         self._messages_in.pop(topic, None)
         self.metrics.forget_topic(topic)
-
-    def _flush_failed(self, partition: Partition, error: KafkaError) -> None:
-        self.storage_error("fsync", error)
 
     def storage_error(self, operation: str, error: KafkaError) -> None:
         self.metrics.storage_errors.labels(operation).value += 1
@@ -221,8 +218,8 @@ def _open_files(settings: Settings) -> int:
 
 
 def _reachable(host: str) -> str:
-    """What to tell clients when the node listens everywhere: this machine's name would need DNS, its loopback never does."""
-    return "127.0.0.1" if host in ("0.0.0.0", "::") else host
+    """What to tell clients when the node listens everywhere: a host name would need DNS, loopback never does."""
+    return "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - compared, not bound
 
 
 def run(settings: Settings) -> int:

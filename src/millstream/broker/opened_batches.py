@@ -18,7 +18,9 @@ _MAX_UNPACKED_BYTES = 256 << 20
 
 
 def must_open(config: TopicConfig, header: BatchHeader) -> bool:
-    return config.compacts or (config.compression_type != "producer" and header.codec != _CODECS[config.compression_type])
+    return config.compacts or (
+        config.compression_type != "producer" and header.codec != _CODECS[config.compression_type]
+    )
 
 
 def open_and_convert(config: TopicConfig, batch: bytes) -> bytearray:

@@ -44,7 +44,13 @@ class Partition:
     )
 
     def __init__(
-        self, topic: str, index: int, topic_id: bytes, log: PartitionLog, leader_epoch: int, flushes: FlushScheduler
+        self,
+        topic: str,
+        index: int,
+        topic_id: bytes,
+        log: PartitionLog,
+        leader_epoch: int,
+        flushes: FlushScheduler,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -110,8 +116,12 @@ class Partition:
         if requested < 0 or requested == self.leader_epoch:
             return
         if requested < self.leader_epoch:
-            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"the leader epoch is {self.leader_epoch}, not {requested}")
-        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"the leader epoch is {self.leader_epoch}, not yet {requested}")
+            raise KafkaError(
+                ErrorCode.FENCED_LEADER_EPOCH, f"the leader epoch is {self.leader_epoch}, not {requested}"
+            )
+        raise KafkaError(
+            ErrorCode.UNKNOWN_LEADER_EPOCH, f"the leader epoch is {self.leader_epoch}, not yet {requested}"
+        )
 
     def update_config(self, config: TopicConfig) -> None:
         was_durable = self.log.config.durable

@@ -21,7 +21,11 @@ _IDLE_CHECK_SECONDS = 5.0
 
 class Server:
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, settings: PerformanceSettings, dispatcher: Dispatcher, metrics: BrokerMetrics
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: PerformanceSettings,
+        dispatcher: Dispatcher,
+        metrics: BrokerMetrics,
     ) -> None:
         self.loop = loop
         self.dispatcher = dispatcher
@@ -41,7 +45,12 @@ class Server:
         """Take the address without serving it yet. Raises OSError with advice when it cannot be had."""
         try:
             self._listener = await self.loop.create_server(
-                lambda: Connection(self), host, port, backlog=_BACKLOG, reuse_address=True, start_serving=False
+                lambda: Connection(self),
+                host,
+                port,
+                backlog=_BACKLOG,
+                reuse_address=True,
+                start_serving=False,
             )
         except OSError as error:
             reason = error.strerror or str(error)
@@ -78,10 +87,18 @@ class Server:
         self.metrics.connections.value = len(self._connections)
         self.metrics.connections_accepted.value += 1
         if len(self._connections) > self._settings.max_connections:
-            self._reject(connection, "max_connections", f"{self._settings.max_connections} connections are open (max.connections)")
+            self._reject(
+                connection,
+                "max_connections",
+                f"{self._settings.max_connections} connections are open (max.connections)",
+            )
         elif self._per_ip[ip] > self._settings.max_connections_per_ip:
             limit = self._settings.max_connections_per_ip
-            self._reject(connection, "max_connections_per_ip", f"{limit} connections come from {ip} (max.connections.per.ip)")
+            self._reject(
+                connection,
+                "max_connections_per_ip",
+                f"{limit} connections come from {ip} (max.connections.per.ip)",
+            )
 
     def _reject(self, connection: Connection, limit: str, reason: str) -> None:
         self.metrics.connections_rejected.labels(limit).value += 1

@@ -48,13 +48,17 @@ class TopicChanges:
         """Create the topics that the settings declare and that do not exist yet."""
         existing = self._broker.metadata.image.topics
         declared = tuple(
-            NewTopic(topic.name, topic.partitions, topic.replication_factor, configs=tuple(topic.configs.items()))
+            NewTopic(
+                topic.name, topic.partitions, topic.replication_factor, configs=tuple(topic.configs.items())
+            )
             for topic in self._broker.settings.topics
             if topic.name not in existing
         )
         if not declared:
             return
-        for outcome in await self._broker.metadata.submit(CreateTopics(declared, defaults=defaults_of(self._broker))):
+        for outcome in await self._broker.metadata.submit(
+            CreateTopics(declared, defaults=defaults_of(self._broker))
+        ):
             if outcome.error is not None and outcome.error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise outcome.error
             log.info("topic created from the settings", topic=outcome.name)
@@ -95,7 +99,9 @@ class TopicChanges:
         spec = PartitionSpec(topic.name, image.index, topic.topic_id.bytes, config)
         target = self._broker.store.create(spec)
         self._broker.partitions.add(
-            Partition(spec.topic, spec.index, spec.topic_id, target, image.leader_epoch, self._broker.flusher)
+            Partition(
+                spec.topic, spec.partition, spec.topic_id, target, image.leader_epoch, self._broker.flusher
+            )
         )
 
     def _remove(self, topic: str) -> None:

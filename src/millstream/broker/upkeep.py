@@ -58,7 +58,11 @@ class Upkeep:
             return
         summaries = [segment.summary for segment in target.segments]
         count = count_expired(
-            summaries, target.config, target.log_start_offset, min(partition.high_watermark, target.flushed_offset), now_ms
+            summaries,
+            target.config,
+            target.log_start_offset,
+            min(partition.high_watermark, target.flushed_offset),
+            now_ms,
         )
         if count == 0:
             return
@@ -78,7 +82,11 @@ class Upkeep:
                     self._broker.disk.rename(path + suffix, path + suffix + _DELETED)
                     self.remove_later(path + suffix + _DELETED, target.config.file_delete_delay_ms)
         log.info(
-            "segments deleted", topic=partition.topic, partition=partition.index, count=count, log_start=target.log_start_offset
+            "segments deleted",
+            topic=partition.topic,
+            partition=partition.index,
+            count=count,
+            log_start=target.log_start_offset,
         )
 
     async def delete_records_before(self, partition: Partition, offset: int) -> None:

@@ -1,6 +1,7 @@
 """`millstream log`: look into the files of a partition's log."""
 
 import base64
+import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -105,12 +106,15 @@ def show_table(rows: list[Row]) -> None:
     if not rows:
         return
     cells = [{name: cell(value) for name, value in asdict(row).items()} for row in rows]
-    # A batch has more columns than a terminal; those in which no batch says anything can go.
-    columns = [name for name in cells[0] if any(row[name] not in NOTHING for row in cells)] or list(cells[0])
-    output.table(columns, [[row[name] for name in columns] for row in cells], title=None)
+    columns = list(cells[0])
+    if sys.stdout.isatty():
+        # A batch has more columns than a terminal; those in which no batch says anything can go.
+        columns = [name for name in columns if any(says_something(row[name]) for row in cells)]
+    output.table(columns, [[row[name] for name in columns] for row in cells])
 
 
-NOTHING: tuple[object, ...] = (None, -1, False, ())
+def says_something(value: object) -> bool:
+    return value is not None and value is not False and value not in (-1, ())
 
 
 def cell(value: object) -> object:

@@ -32,7 +32,15 @@ _ZERO: dict[str, Any] = {
     "datetime_i64": datetime.datetime.fromtimestamp(0, datetime.UTC),
     "float64": 0.0,
 }
-_NUMBERS = {"int8": ">b", "int16": ">h", "uint16": ">H", "int32": ">i", "int64": ">q", "error_code": ">h", "float64": ">d"}
+_NUMBERS = {
+    "int8": ">b",
+    "int16": ">h",
+    "uint16": ">H",
+    "int32": ">i",
+    "int64": ">q",
+    "error_code": ">h",
+    "float64": ">d",
+}
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
@@ -42,7 +50,7 @@ def decode_request(api: Api, version: int, payload: memoryview) -> Any:
     body = bytes(payload)
     try:
         request, read = message_reader(api.name, version)(body, 0)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - kio raises what it likes on bytes that are no request
         raise MalformedRequest(f"{api.name} version {version} cannot be decoded: {error}") from None
     if read != len(body):
         raise MalformedRequest(f"{api.name} version {version} leaves {len(body) - read} bytes unread")
@@ -57,12 +65,14 @@ def encode_response(api: Api, version: int, response: Any) -> bytes:
     return bytes(out)
 
 
-def _lift(value: Any, target: type[Any]) -> Any:
+def _lift(value: Any, target: Any) -> Any:
     arguments = {}
     for name, nested, default in _shape(target):
         if name == "topics" and hasattr(value, "topic_names"):
             # DeleteTopics named its topics in a plain list before it knew topic ids.
-            arguments[name] = tuple(nested(name=topic, topic_id=None) for topic in value.topic_names if nested)
+            arguments[name] = tuple(
+                nested(name=topic, topic_id=None) for topic in value.topic_names if nested
+            )
         elif not hasattr(value, name):
             arguments[name] = default
         elif nested is None:
@@ -72,14 +82,14 @@ def _lift(value: Any, target: type[Any]) -> Any:
     return target(**arguments)
 
 
-def _lift_nested(value: Any, target: type[Any]) -> Any:
+def _lift_nested(value: Any, target: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_lift(element, target) for element in value)
     return None if value is None else _lift(value, target)
 
 
 @cache
-def _shape(target: type[Any]) -> list[tuple[str, type[Any] | None, Any]]:
+def _shape(target: Any) -> list[tuple[str, Any, Any]]:
     """Each field's name, the class of its elements if it has fields of its own, and its default."""
     shape = []
     for item in fields(target):
@@ -106,7 +116,7 @@ def _classify(annotation: Any) -> tuple[Any, bool, bool]:
 
 
 @cache
-def _writer(target: type[Any]) -> Write:
+def _writer(target: Any) -> Write:
     flexible: bool = target.__flexible__
     plain: list[tuple[str, Write, Any]] = []
     tagged: list[tuple[int, str, Write, Any]] = []

@@ -14,7 +14,7 @@ _PARTITION_HEAD = struct.Struct(">ihqqq")
 
 
 class FetchPartition(NamedTuple):
-    index: int
+    partition: int
     current_leader_epoch: int
     fetch_offset: int
     last_fetched_epoch: int
@@ -76,7 +76,16 @@ def decode_fetch(buffer: memoryview, position: int, version: int) -> FetchReques
     if version >= 15 and 1 in tags:
         replica_id = Reader(tags[1]).i32()
     return FetchRequest(
-        replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics, forgotten, rack_id
+        replica_id,
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation_level,
+        session_id,
+        session_epoch,
+        topics,
+        forgotten,
+        rack_id,
     )
 
 
@@ -92,7 +101,9 @@ def _decode_topic(reader: Reader, version: int) -> FetchTopic:
         max_bytes = reader.i32()
         reader.skip_tags()
         partitions.append(
-            FetchPartition(index, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, max_bytes)
+            FetchPartition(
+                index, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, max_bytes
+            )
         )
     reader.skip_tags()
     return FetchTopic(topic, partitions)
@@ -136,15 +147,19 @@ def encode_fetch_reply(
 def _encode_partition(
     parts: list[bytes | memoryview], out: bytearray, partition: FetchedPartition, version: int, flexible: bool
 ) -> bytearray:
-    out += _PARTITION_HEAD.pack(
-        partition.index,
-        partition.error,
-        partition.high_watermark,
-        partition.last_stable_offset,
-        partition.log_start_offset,
-    ) if version >= 5 else _PARTITION_HEAD.pack(
-        partition.index, partition.error, partition.high_watermark, partition.last_stable_offset, 0
-    )[:-8]
+    out += (
+        _PARTITION_HEAD.pack(
+            partition.index,
+            partition.error,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log_start_offset,
+        )
+        if version >= 5
+        else _PARTITION_HEAD.pack(
+            partition.index, partition.error, partition.high_watermark, partition.last_stable_offset, 0
+        )[:-8]
+    )
     out += array_length(0, flexible=flexible)
     if version >= 11:
         out += I32.pack(-1)

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def _import_kio() -> Any:
-    """kio registers strategies with hypothesis where that is installed, which costs a test's broker 300 ms; not needed here."""
+    """kio imports hypothesis where that is installed, which costs a broker in somebody's tests 300 ms for nothing."""
     if "kio" in sys.modules or "hypothesis" in sys.modules:
         return importlib.import_module("kio.serial")
     sys.modules["hypothesis"] = None  # type: ignore[assignment]
@@ -18,7 +18,7 @@ def _import_kio() -> Any:
 
 
 @cache
-def message_class(name: str, version: int, kind: str) -> type[Any]:
+def message_class(name: str, version: int, kind: str) -> Any:
     """The dataclass of a message, for example ("create_topics", 7, "request")."""
     _import_kio()
     module = importlib.import_module(f"kio.schema.{name}.v{version}.{kind}")

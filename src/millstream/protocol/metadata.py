@@ -1,4 +1,4 @@
-"""Metadata requests and replies, versions 0 to 13, by hand: with kio a reply of 1,200 partitions takes 30 ms, here 0.4."""
+"""Metadata requests and replies, versions 0 to 13, by hand: kio takes 30 ms for 1,200 partitions, this 0.4 ms."""
 
 import struct
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class BrokerAddress(NamedTuple):
 
 class PartitionMetadata(NamedTuple):
     error: ErrorCode
-    index: int
+    partition: int
     leader: int
     leader_epoch: int
     replicas: Sequence[int]
@@ -109,7 +109,11 @@ def encode_metadata_reply(version: int, request: MetadataRequest, cluster: Clust
 
 def _encode_topic(out: bytearray, topic: TopicMetadata, version: int, flexible: bool) -> None:
     out += I16.pack(topic.error)
-    out += nullable_string(topic.name, flexible=flexible) if version >= 12 else string(topic.name or "", flexible=flexible)
+    out += (
+        nullable_string(topic.name, flexible=flexible)
+        if version >= 12
+        else string(topic.name or "", flexible=flexible)
+    )
     if version >= 10:
         out += topic.topic_id
     if version >= 1:

@@ -11,7 +11,7 @@ TOPIC_ID_FROM = 13
 
 
 class PartitionRecords(NamedTuple):
-    index: int
+    partition: int
     records: memoryview | None
 
 

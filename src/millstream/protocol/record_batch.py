@@ -131,31 +131,39 @@ def check_produced(view: memoryview, produce_version: int) -> BatchHeader:
         raise CorruptBatch(f"{size} bytes are too few for a record batch", 0)
     header = BatchHeader._make(HEADER.unpack_from(view, 0))
     if header.magic != MAGIC:
-        raise _invalid(f"message format v{header.magic} is not supported, only record batches of format v2 are")
+        raise _invalid(
+            f"message format v{header.magic} is not supported, only record batches of format v2 are"
+        )
     if header.batch_length != size - PREFIX_SIZE:
         if HEADER_SIZE <= header.size_bytes < size:
             raise _invalid("a produce request holds exactly one record batch per partition")
         raise CorruptBatch(f"record batch claims {header.size_bytes} bytes of {size}", 0)
     if header.crc != crc32c(view[CRC_START:]):
         raise CorruptBatch("record batch fails its checksum", 0)
+    if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
+        raise _invalid(
+            f"record batch counts {header.record_count} records but ends at delta {header.last_offset_delta}"
+        )
+    _check_attributes(header, produce_version)
+    return header
+
+
+def _check_attributes(header: BatchHeader, produce_version: int) -> None:
     attributes = header.attributes
-    count = header.record_count
-    if count <= 0 or header.last_offset_delta != count - 1:
-        raise _invalid(f"record batch counts {count} records but ends at delta {header.last_offset_delta}")
     if attributes & CONTROL_BIT:
         raise _invalid("clients may not write control records")
     codec = attributes & CODEC_MASK
-    if codec >= ZSTD:
-        if codec > ZSTD:
-            raise _invalid(f"compression codec {codec} is unknown")
-        if produce_version < 7:
-            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs produce requests of version 7 or later")
+    if codec > ZSTD:
+        raise _invalid(f"compression codec {codec} is unknown")
+    if codec == ZSTD and produce_version < 7:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs produce requests of version 7 or later"
+        )
     if header.producer_id >= 0:
         if header.producer_epoch < 0 or header.base_sequence < 0:
             raise _invalid("an idempotent batch needs a producer epoch and a sequence number")
     elif attributes & TRANSACTIONAL_BIT:
         raise _invalid("a transactional batch needs a producer id")
-    return header
 
 
 def stamp(view: memoryview | bytearray, position: int, base_offset: int, leader_epoch: int) -> None:

@@ -1,4 +1,4 @@
-"""Files and directories. Calls block: small reads and writes run inline (about 10 us), `sync` belongs in an executor."""
+"""Files and directories. Calls block: small reads and writes run inline (about 10 us), `sync` belongs in a thread."""
 
 import errno
 import fcntl

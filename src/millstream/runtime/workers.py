@@ -21,7 +21,8 @@ class Workers:
         self._finished: deque[tuple[Done, Any, BaseException | None]] = deque()
         self._wake_pending = False
         self._threads = [
-            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(count)
+            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True)
+            for number in range(count)
         ]
         for thread in self._threads:
             thread.start()

@@ -10,8 +10,8 @@ import msgspec
 from crc32c import crc32c
 
 from millstream.runtime.disk import Disk
-from millstream.storage.log import LogState, PartitionLog
 from millstream.storage.leader_epochs import LeaderEpochs
+from millstream.storage.log import LogState, PartitionLog
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.producer_state import ProducerStates
 from millstream.storage.segment import Segment, SegmentSummary

@@ -1,9 +1,9 @@
 """Which leader wrote which offsets: the leader-epoch-checkpoint file, in Kafka's text format.
 
-    0
-    <number of entries>
-    <epoch> <start offset>
-    ...
+0
+<number of entries>
+<epoch> <start offset>
+...
 """
 
 import bisect

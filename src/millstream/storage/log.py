@@ -71,7 +71,12 @@ class LogState:
 
 class PartitionLog:
     def __init__(
-        self, files: OpenFiles, directory: str, topic_id: bytes, config: TopicConfig, state: LogState | None = None
+        self,
+        files: OpenFiles,
+        directory: str,
+        topic_id: bytes,
+        config: TopicConfig,
+        state: LogState | None = None,
     ) -> None:
         state = state or LogState()
         self.directory = directory
@@ -83,7 +88,9 @@ class PartitionLog:
         self.epochs = state.epochs
         self.producers = state.producers
         self.log_start_offset = state.log_start_offset
-        self.log_end_offset = max(state.log_start_offset, self.segments[-1].summary.end_offset if self.segments else 0)
+        self.log_end_offset = max(
+            state.log_start_offset, self.segments[-1].summary.end_offset if self.segments else 0
+        )
         self.flushed_offset = state.flushed_offset
         self.flushed_position = state.flushed_position
         self.cleaned_offset = state.cleaned_offset
@@ -129,7 +136,13 @@ class PartitionLog:
         return Appended(base_offset, self.log_end_offset - 1, append_time, duplicate=False)
 
     def _write(
-        self, data: Buffer, header: BatchHeader, base_offset: int, leader_epoch: int, max_timestamp: int, now_ms: int
+        self,
+        data: Buffer,
+        header: BatchHeader,
+        base_offset: int,
+        leader_epoch: int,
+        max_timestamp: int,
+        now_ms: int,
     ) -> None:
         last_offset = base_offset + header.last_offset_delta
         try:
@@ -173,7 +186,9 @@ class PartitionLog:
 
     def _write_failed(self, error: OSError) -> KafkaError:
         """A full disk refuses this write only; any other failure takes the partition offline."""
-        failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write to {self.directory}: {error.strerror}")
+        failure = KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write to {self.directory}: {error.strerror}"
+        )
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE):
             self.offline = failure
         return failure
@@ -298,7 +313,9 @@ class PartitionLog:
 
     def storage_failed(self, error: OSError) -> KafkaError:
         """Take the log offline because a file cannot be used."""
-        self.offline = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot use {self.directory}: {error.strerror}")
+        self.offline = KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"cannot use {self.directory}: {error.strerror}"
+        )
         return self.offline
 
     @staticmethod
@@ -319,7 +336,7 @@ class PartitionLog:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is outside [{self.log_start_offset}, {self.log_end_offset}]",
             )
-        if offset >= upper_offset or max_bytes <= 0 and not min_one:
+        if offset >= upper_offset or (max_bytes <= 0 and not min_one):
             return LogRead(NOTHING_READ, offset)
         try:
             found = self._hints.get(offset) or self._locate(offset)
@@ -343,7 +360,7 @@ class PartitionLog:
     ) -> LogRead:
         file = segment.file
         end = segment.summary.size_bytes
-        wanted = max_bytes if max_bytes > HEADER_SIZE else HEADER_SIZE
+        wanted = max(HEADER_SIZE, max_bytes)
         view = memoryview(file.pread(min(wanted, end - position), position))
         size = len(view)
         at = 0

@@ -19,7 +19,10 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset |
     """The first record whose timestamp is `timestamp` or later."""
     try:
         for segment in log.segments:
-            if segment.summary.end_offset <= log.log_start_offset or segment.summary.max_timestamp < timestamp:
+            if (
+                segment.summary.end_offset <= log.log_start_offset
+                or segment.summary.max_timestamp < timestamp
+            ):
                 continue
             start = 0
             while (found := segment.batch_at_or_after_time(log.disk, timestamp, start)) is not None:
@@ -29,7 +32,9 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset |
                         return TimestampOffset(record.timestamp_ms, record.offset, header.leader_epoch)
                 start = position + header.size_bytes
     except OSError as error:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {log.directory}: {error.strerror}") from error
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {log.directory}: {error.strerror}"
+        ) from error
     return None
 
 

@@ -89,7 +89,10 @@ class ProducerStates:
         entry.seen_ms = now_ms
         entry.batches.append(
             WrittenBatch(
-                header.base_sequence, header.last_sequence, base_offset + header.last_offset_delta, header.max_timestamp
+                header.base_sequence,
+                header.last_sequence,
+                base_offset + header.last_offset_delta,
+                header.max_timestamp,
             )
         )
 

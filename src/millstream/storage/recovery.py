@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.record_batch import HEADER_SIZE, MAGIC, BatchHeader, CorruptBatch, check_stored, read_header
+from millstream.protocol.record_batch import (
+    HEADER_SIZE,
+    MAGIC,
+    BatchHeader,
+    CorruptBatch,
+    check_stored,
+    read_header,
+)
 from millstream.runtime.disk import Disk, File
 from millstream.storage.checkpoint import LogCheckpoint
 from millstream.storage.compaction.swap import recover_swap
@@ -63,7 +70,11 @@ def recover_log(
     report = RecoveryReport(directory)
     recover_swap(disk, directory)
     names = disk.list_dir(directory)
-    bases = sorted(int(name.removesuffix(LOG_SUFFIX)) for name in names if name.endswith(LOG_SUFFIX) and name[:20].isdigit())
+    bases = sorted(
+        int(name.removesuffix(LOG_SUFFIX))
+        for name in names
+        if name.endswith(LOG_SUFFIX) and name[:20].isdigit()
+    )
     if known is not None and known.segments and (not bases or bases[-1] < known.flushed_position[0]):
         raise KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR,
@@ -88,7 +99,9 @@ def recover_log(
     start = max(log_start, segments[0].base_offset) if segments else log_start
     position = (segments[-1].base_offset, segments[-1].summary.size_bytes) if segments else (0, 0)
     cleaned = min(known.cleaned_offset, end) if known else 0
-    return LogState(segments, start, max(end, start), position, cleaned, rebuilt.epochs, rebuilt.producers), report
+    return LogState(
+        segments, start, max(end, start), position, cleaned, rebuilt.epochs, rebuilt.producers
+    ), report
 
 
 def _read_start_offset(disk: Disk, directory: str, names: list[str], known: LogCheckpoint | None) -> int:
@@ -108,7 +121,9 @@ def _start_rebuilding(
         path = f"{directory}/{EPOCHS_FILE}"
         epochs = LeaderEpochs.decode(disk.read(path), path)
     scan_from = next((base for base in bases if known is None or base >= known.flushed_position[0]), 0)
-    snapshots = sorted(int(name[:20]) for name in names if name.endswith(SNAPSHOT_SUFFIX) and name[:20].isdigit())
+    snapshots = sorted(
+        int(name[:20]) for name in names if name.endswith(SNAPSHOT_SUFFIX) and name[:20].isdigit()
+    )
     for offset in reversed(snapshots):
         if offset > scan_from:
             continue
@@ -146,7 +161,9 @@ def _recover_segment(
             durable_size = known.flushed_position[1]
         if summary is not None:
             created_ms = summary.created_ms
-    segment = Segment(files, directory, SegmentSummary(base, end_offset=base, created_ms=created_ms), stored=False)
+    segment = Segment(
+        files, directory, SegmentSummary(base, end_offset=base, created_ms=created_ms), stored=False
+    )
     segment.file.drop_cache()
     end = _scan(segment, size, durable_size, config, rebuilt, report)
     segment.index.dirty = True
@@ -157,18 +174,27 @@ def _recover_segment(
 
 
 def _scan(
-    segment: Segment, size: int, durable_size: int, config: TopicConfig, rebuilt: _Rebuilt, report: RecoveryReport
+    segment: Segment,
+    size: int,
+    durable_size: int,
+    config: TopicConfig,
+    rebuilt: _Rebuilt,
+    report: RecoveryReport,
 ) -> int:
     """Count and index every batch; returns where the log ends."""
     position = 0
     summary = segment.summary
     while position < size:
         try:
-            for position, header, _ in scan_batches(segment.file, position, size):
+            for position, header, _ in scan_batches(segment.file, position, size):  # noqa: B020 - read once
                 if header.base_offset < summary.end_offset:
-                    raise CorruptBatch(f"offset {header.base_offset} where {summary.end_offset} was expected", position)
+                    raise CorruptBatch(
+                        f"offset {header.base_offset} where {summary.end_offset} was expected", position
+                    )
                 summary.size_bytes = position
-                segment.note_batch(header, header.base_offset, header.max_timestamp, position, config.index_interval_bytes)
+                segment.note_batch(
+                    header, header.base_offset, header.max_timestamp, position, config.index_interval_bytes
+                )
                 rebuilt.see(header)
             position = size
         except CorruptBatch as error:
@@ -182,7 +208,8 @@ def _scan(
     summary.size_bytes = position
     if position < durable_size:
         raise CorruptBatch(
-            f"{segment.log_path} at byte {position}: bytes that were synced up to {durable_size} cannot be read", position
+            f"{segment.log_path} at byte {position}: bytes that were synced up to {durable_size} cannot be read",
+            position,
         )
     return position
 
@@ -197,7 +224,9 @@ def find_batch(file: File, position: int, end: int) -> int | None:
             start = at - 16
             if len(piece) - start >= HEADER_SIZE:
                 header = read_header(piece, start)
-                if HEADER_SIZE <= header.size_bytes <= end - position - start and _holds(file, position + start, header):
+                if HEADER_SIZE <= header.size_bytes <= end - position - start and _holds(
+                    file, position + start, header
+                ):
                     return position + start
             at = data.find(MAGIC, at + 1)
         if len(piece) < _RESYNC_PIECE_BYTES:
@@ -207,7 +236,12 @@ def find_batch(file: File, position: int, end: int) -> int | None:
 
 
 def _holds(file: File, position: int, header: BatchHeader) -> bool:
-    if header.magic != MAGIC or header.record_count < 0 or header.last_offset_delta < 0 or header.base_offset < 0:
+    if (
+        header.magic != MAGIC
+        or header.record_count < 0
+        or header.last_offset_delta < 0
+        or header.base_offset < 0
+    ):
         return False
     data = memoryview(file.pread(header.size_bytes, position))
     try:

@@ -7,7 +7,11 @@ from millstream.storage.segment import SegmentSummary
 
 
 def count_expired(
-    segments: Sequence[SegmentSummary], config: TopicConfig, log_start_offset: int, high_watermark: int, now_ms: int
+    segments: Sequence[SegmentSummary],
+    config: TopicConfig,
+    log_start_offset: int,
+    high_watermark: int,
+    now_ms: int,
 ) -> int:
     """How many segments from the first on may go; the last one, which is being written, may be among them."""
     excess_bytes = sum(segment.size_bytes for segment in segments) - config.retention_bytes

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from millstream.protocol.record_batch import BatchHeader, CorruptBatch
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.record_batch import BatchHeader, CorruptBatch
 from millstream.runtime.disk import Buffer, Disk, File
 from millstream.runtime.invariant import invariant
 from millstream.storage.index import OffsetIndex, TimeIndex
@@ -33,7 +33,17 @@ class SegmentSummary:
 
 
 class Segment:
-    __slots__ = ("_bytes_since_index", "_file", "_files", "_times_indexed_to", "index", "path", "pins", "summary", "time_index")
+    __slots__ = (
+        "_bytes_since_index",
+        "_file",
+        "_files",
+        "_times_indexed_to",
+        "index",
+        "path",
+        "pins",
+        "summary",
+        "time_index",
+    )
 
     def __init__(self, files: OpenFiles, directory: str, summary: SegmentSummary, *, stored: bool) -> None:
         """`stored`: the indexes are in their files; otherwise they start empty in memory."""
@@ -73,7 +83,7 @@ class Segment:
             file.close()
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{self.log_path} holds {size} bytes, {self.summary.size_bytes} were written: the file was cut or replaced",
+                f"{self.log_path} holds {size} bytes, {self.summary.size_bytes} were written: it was cut or replaced",
             )
         self._file = file
         self._files.opened(self)
@@ -88,7 +98,9 @@ class Segment:
         self.index.unload()
         self.time_index.unload()
 
-    def append(self, data: Buffer, header: BatchHeader, base_offset: int, max_timestamp: int, interval_bytes: int) -> None:
+    def append(
+        self, data: Buffer, header: BatchHeader, base_offset: int, max_timestamp: int, interval_bytes: int
+    ) -> None:
         """Write one stamped batch at the end; on failure the file is cut back and the segment is as before."""
         summary = self.summary
         position = summary.size_bytes
@@ -127,7 +139,9 @@ class Segment:
     def _index_time(self) -> None:
         summary = self.summary
         if summary.max_timestamp > self._times_indexed_to:
-            self.time_index.append(summary.max_timestamp, summary.offset_of_max_timestamp - summary.base_offset)
+            self.time_index.append(
+                summary.max_timestamp, summary.offset_of_max_timestamp - summary.base_offset
+            )
             self._times_indexed_to = summary.max_timestamp
 
     def seal(self) -> None:
@@ -146,7 +160,9 @@ class Segment:
 
     def rebuild_indexes(self, interval_bytes: int = 4096) -> None:
         whole = self.summary
-        self.summary = SegmentSummary(whole.base_offset, end_offset=whole.base_offset, created_ms=whole.created_ms)
+        self.summary = SegmentSummary(
+            whole.base_offset, end_offset=whole.base_offset, created_ms=whole.created_ms
+        )
         self.index = OffsetIndex(self.index.path, bytearray())
         self.time_index = TimeIndex(self.time_index.path, bytearray())
         self._bytes_since_index, self._times_indexed_to = 0, NO_TIMESTAMP
@@ -198,7 +214,9 @@ class Segment:
     ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """Position, header and bytes of the batches from `start` on; CorruptBatch names the file."""
         try:
-            yield from scan_batches(self.file, start, self.summary.size_bytes, verify=verify, piece_bytes=piece_bytes)
+            yield from scan_batches(
+                self.file, start, self.summary.size_bytes, verify=verify, piece_bytes=piece_bytes
+            )
         except CorruptBatch as error:
             raise self._located(error) from None
 

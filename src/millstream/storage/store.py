@@ -28,7 +28,7 @@ STRAY = "stray"
 
 class PartitionSpec(NamedTuple):
     topic: str
-    index: int
+    partition: int
     topic_id: bytes
     config: TopicConfig
 
@@ -62,15 +62,15 @@ class LogStore:
         self.was_clean = take_clean_marker(self.disk, self.data_dir, crc)
         known = {(entry.topic, entry.partition): entry for entry in entries}
         for spec in partitions:
-            entry = known.get((spec.topic, spec.index))
+            entry = known.get((spec.topic, spec.partition))
             if entry is not None and entry.topic_id != spec.topic_id:
                 entry = None
-            self.logs[spec.topic, spec.index] = self._open(spec, entry, progress)
+            self.logs[spec.topic, spec.partition] = self._open(spec, entry, progress)
 
     def _open(
         self, spec: PartitionSpec, entry: LogCheckpoint | None, progress: Callable[[RecoveryReport], None]
     ) -> PartitionLog:
-        directory = partition_directory(self.data_dir, spec.topic, spec.index)
+        directory = partition_directory(self.data_dir, spec.topic, spec.partition)
         if self.was_clean:
             state = entry.state(self.files, directory) if entry is not None else None
             return PartitionLog(self.files, directory, spec.topic_id, spec.config, state)
@@ -96,11 +96,11 @@ class LogStore:
 
     def create(self, spec: PartitionSpec) -> PartitionLog:
         """A new, empty log. Nothing is written until its first append."""
-        directory = partition_directory(self.data_dir, spec.topic, spec.index)
+        directory = partition_directory(self.data_dir, spec.topic, spec.partition)
         if self.disk.exists(directory):
             self._move_away(directory, STRAY)
         log = PartitionLog(self.files, directory, spec.topic_id, spec.config)
-        self.logs[spec.topic, spec.index] = log
+        self.logs[spec.topic, spec.partition] = log
         return log
 
     def remove(self, topic: str, index: int) -> str | None:
@@ -125,10 +125,14 @@ class LogStore:
 
     def left_to_delete(self) -> list[str]:
         """Directories of deleted partitions that an earlier run did not get to remove."""
-        return [f"{self.data_dir}/{DELETED}/{name}" for name in self.disk.list_dir(f"{self.data_dir}/{DELETED}")]
+        return [
+            f"{self.data_dir}/{DELETED}/{name}" for name in self.disk.list_dir(f"{self.data_dir}/{DELETED}")
+        ]
 
     def checkpoint(self) -> list[LogCheckpoint]:
-        return [describe(topic, index, log) for (topic, index), log in self.logs.items() if log.offline is None]
+        return [
+            describe(topic, index, log) for (topic, index), log in self.logs.items() if log.offline is None
+        ]
 
     def close(self) -> None:
         """Flush everything and leave the marker that spares the next start its scan."""

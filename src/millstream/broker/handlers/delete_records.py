@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 HIGH_WATERMARK = -1
 
 
-async def handle(broker: "Broker", request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+async def handle(
+    broker: "Broker", request: DeleteRecordsRequest, context: RequestContext
+) -> DeleteRecordsResponse:
     topics = []
     for topic in request.topics:
         results = await asyncio.gather(*(_delete(broker, topic.name, wanted) for wanted in topic.partitions))
@@ -28,7 +30,9 @@ async def handle(broker: "Broker", request: DeleteRecordsRequest, context: Reque
     return DeleteRecordsResponse(throttle_time=datetime.timedelta(), topics=tuple(topics))
 
 
-async def _delete(broker: "Broker", topic: str, wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+async def _delete(
+    broker: "Broker", topic: str, wanted: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResult:
     error, low_watermark = ErrorCode.NONE, -1
     try:
         partition = broker.partitions.find(topic, wanted.partition_index)
@@ -36,7 +40,9 @@ async def _delete(broker: "Broker", topic: str, wanted: DeleteRecordsPartition) 
         if log.offline is not None:
             raise log.offline
         if not log.config.deletes:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, "records of a topic that is only compacted are not deleted")
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, "records of a topic that is only compacted are not deleted"
+            )
         offset = partition.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
         if not 0 <= offset <= partition.high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is after the end")

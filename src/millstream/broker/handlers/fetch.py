@@ -57,7 +57,17 @@ def serve(broker: "Broker", context: RequestContext, request: memoryview, positi
 class DelayedFetch:
     """A fetch, and while it waits for more bytes than there are, its place in the partitions' lists of readers."""
 
-    __slots__ = ("_broker", "_context", "_missing_bytes", "_reply", "_request", "_session", "_timer", "_wanted", "_watched")
+    __slots__ = (
+        "_broker",
+        "_context",
+        "_missing_bytes",
+        "_reply",
+        "_request",
+        "_session",
+        "_timer",
+        "_wanted",
+        "_watched",
+    )
 
     def __init__(
         self,
@@ -78,7 +88,11 @@ class DelayedFetch:
         self._timer: asyncio.TimerHandle | None = None
 
     def read(self) -> list[FetchedPartition]:
-        left = min(self._request.max_bytes, MAX_REPLY_BYTES, max(self._broker.server.reply_memory.free_bytes, _MIN_REPLY_BYTES))
+        left = min(
+            self._request.max_bytes,
+            MAX_REPLY_BYTES,
+            max(self._broker.server.reply_memory.free_bytes, _MIN_REPLY_BYTES),
+        )
         fetched = []
         empty = True
         for topic, wanted in self._wanted:
@@ -90,12 +104,16 @@ class DelayedFetch:
             fetched.append(partition)
         return fetched
 
-    def _read_partition(self, topic: str | bytes, wanted: FetchPartition, left: int, *, min_one: bool) -> FetchedPartition:
-        reply = FetchedPartition(topic, wanted.index)
+    def _read_partition(
+        self, topic: str | bytes, wanted: FetchPartition, left: int, *, min_one: bool
+    ) -> FetchedPartition:
+        reply = FetchedPartition(topic, wanted.partition)
         try:
             if self._request.replica_id >= 0:
-                raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "this node has no replicas of its partitions")
-            partition = self._broker.partitions.find(topic, wanted.index)
+                raise KafkaError(
+                    ErrorCode.REPLICA_NOT_AVAILABLE, "this node has no replicas of its partitions"
+                )
+            partition = self._broker.partitions.find(topic, wanted.partition)
             partition.check_epoch(wanted.current_leader_epoch)
             log = partition.log
             reply.log_start_offset = log.log_start_offset
@@ -105,10 +123,18 @@ class DelayedFetch:
             if diverging is not None:
                 reply.diverging_epoch = diverging
                 return reply
-            upper = partition.last_stable_offset if self._request.isolation_level == READ_COMMITTED else partition.high_watermark
+            upper = (
+                partition.last_stable_offset
+                if self._request.isolation_level == READ_COMMITTED
+                else partition.high_watermark
+            )
             if wanted.fetch_offset > partition.high_watermark:
-                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {wanted.fetch_offset} is after the end")
-            reply.records = log.read(wanted.fetch_offset, min(left, wanted.max_bytes), upper, min_one=min_one).data
+                raise KafkaError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {wanted.fetch_offset} is after the end"
+                )
+            reply.records = log.read(
+                wanted.fetch_offset, min(left, wanted.max_bytes), upper, min_one=min_one
+            ).data
         except KafkaError as error:
             self._note(error)
             reply.error = error.code
@@ -154,7 +180,7 @@ class DelayedFetch:
         self._reply = self._context.reply_later()
         self._missing_bytes = max(self._request.min_bytes - found_bytes, 1)
         for topic, wanted in self._wanted:
-            partition = self._broker.partitions.find(topic, wanted.index)
+            partition = self._broker.partitions.find(topic, wanted.partition)
             partition.await_data(self)
             self._watched.append(partition)
         self._broker.delayed_fetches += 1

@@ -18,7 +18,14 @@ from millstream.storage.lookup import TimestampOffset, offset_for_timestamp, off
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = (
+    -1,
+    -2,
+    -3,
+    -4,
+    -5,
+    -6,
+)
 READ_COMMITTED = 1
 _NOT_FOUND = TimestampOffset(-1, -1, -1)
 
@@ -32,7 +39,11 @@ def handle(broker: "Broker", request: ListOffsetsRequest, context: RequestContex
 
 
 def _answer(
-    broker: "Broker", request: ListOffsetsRequest, topic: str, wanted: ListOffsetsPartition, context: RequestContext
+    broker: "Broker",
+    request: ListOffsetsRequest,
+    topic: str,
+    wanted: ListOffsetsPartition,
+    context: RequestContext,
 ) -> ListOffsetsPartitionResponse:
     error, found = ErrorCode.NONE, _NOT_FOUND
     try:
@@ -62,7 +73,9 @@ def _look_up(partition: Partition, timestamp: int, isolation_level: int) -> Time
         return TimestampOffset(-1, end, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
-        return TimestampOffset(-1, start, log.epochs.epoch_of(start) if log.epochs.entries else partition.leader_epoch)
+        return TimestampOffset(
+            -1, start, log.epochs.epoch_of(start) if log.epochs.entries else partition.leader_epoch
+        )
     if timestamp == MAX_TIMESTAMP:
         found = offset_of_max_timestamp(log)
     elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):

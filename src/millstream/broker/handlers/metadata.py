@@ -1,6 +1,5 @@
 """Metadata: brokers, topics and their partitions; topics that do not exist are created where that is allowed."""
 
-import asyncio
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -77,7 +76,9 @@ def _answer(
     return encode_metadata_reply(context.version, wanted, cluster)
 
 
-def _find(broker: "Broker", image: MetadataImage, wanted: WantedTopic, refused: dict[str, ErrorCode]) -> TopicMetadata:
+def _find(
+    broker: "Broker", image: MetadataImage, wanted: WantedTopic, refused: dict[str, ErrorCode]
+) -> TopicMetadata:
     if wanted.name is None or wanted.topic_id != NULL_UUID:
         topic = image.topic_by_id(UUID(bytes=wanted.topic_id))
         if topic is None:
@@ -117,4 +118,6 @@ def _describe(broker: "Broker", topic: TopicImage) -> TopicMetadata:
                 (),
             )
         partitions.append(state)
-    return TopicMetadata(ErrorCode.NONE, topic.name, topic.topic_id.bytes, is_internal(topic.name), partitions)
+    return TopicMetadata(
+        ErrorCode.NONE, topic.name, topic.topic_id.bytes, is_internal(topic.name), partitions
+    )

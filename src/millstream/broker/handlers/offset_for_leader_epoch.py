@@ -3,7 +3,10 @@
 import datetime
 from typing import TYPE_CHECKING
 
-from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest, OffsetForLeaderPartition
+from kio.schema.offset_for_leader_epoch.v4.request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+)
 from kio.schema.offset_for_leader_epoch.v4.response import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -22,7 +25,8 @@ def handle(
 ) -> OffsetForLeaderEpochResponse:
     topics = tuple(
         OffsetForLeaderTopicResult(
-            topic=topic.topic, partitions=tuple(_answer(broker, topic.topic, wanted) for wanted in topic.partitions)
+            topic=topic.topic,
+            partitions=tuple(_answer(broker, topic.topic, wanted) for wanted in topic.partitions),
         )
         for topic in request.topics
     )
@@ -39,4 +43,6 @@ def _answer(broker: "Broker", topic: str, wanted: OffsetForLeaderPartition) -> E
         epoch, end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
     except KafkaError as failure:
         error = failure.code
-    return EpochEndOffset(error_code=error, partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)
+    return EpochEndOffset(
+        error_code=error, partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset
+    )

@@ -68,7 +68,7 @@ def _uniform_same_topics(given: AssignmentInput) -> dict[str, list[Place]]:
         claimed.update(places[member_id])
     free = iter([place for place in _all_places(given, topics) if place not in claimed])
     for member_id in members:
-        places[member_id].extend(islice(free, share - len(places[member_id])))
+        places[member_id].extend(islice(free, max(share - len(places[member_id]), 0)))
     for member_id in members:
         if extra > 0 and len(places[member_id]) == share:
             places[member_id].append(next(free))

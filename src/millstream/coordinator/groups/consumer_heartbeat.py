@@ -35,9 +35,11 @@ def heartbeat(turn: Turn, request: ConsumerHeartbeat, token: int) -> None:
     changed |= changes.resolve_regexes(turn, group)
     changes.refresh_epoch(turn, group, changed=changed)
     changes.update_target(turn, group)
+    known_epoch = group.current(request.member_id).member_epoch
     current, reassigned = changes.update_current(turn, group, request.member_id, request.owned)
     changes.keep_session(turn, group, request.member_id)
-    show = reassigned or _is_full(request)
+    # One that comes with an older epoch has missed the answer that told it the newer one.
+    show = reassigned or _is_full(request) or request.member_epoch != known_epoch
     turn.reply(
         token,
         ConsumerAlive(
