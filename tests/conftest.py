@@ -30,13 +30,15 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 @pytest.fixture
 def start_node(tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
-    """Starts nodes of the test's own: `start_node("--log-level", "debug", environment={...})`."""
+    """Starts nodes of the test's own: `start_node("--log-level", "debug", settings={"http.port": "0"})`."""
     nodes: list[NodeProcess] = []
 
-    def start(*arguments: str, environment: dict[str, str] | None = None) -> NodeProcess:
+    def start(
+        *arguments: str, environment: dict[str, str] | None = None, settings: dict[str, str] | None = None
+    ) -> NodeProcess:
         directory = tmp_path / f"node-{len(nodes)}"
         directory.mkdir()
-        node = NodeProcess(directory, arguments, environment)
+        node = NodeProcess(directory, arguments, environment, settings)
         nodes.append(node)
         return node.start()
 

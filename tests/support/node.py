@@ -18,15 +18,25 @@ class NodeFailed(AssertionError):
 
 
 class NodeProcess:
-    """One node over one data directory. `start` after `stop` or `kill` is a restart on the same addresses."""
+    """One node over one data directory. `start` after `stop` or `kill` is a restart on the same addresses.
+
+    `settings` are by the names of the configuration file, `{"storage.segment_size": "1MB"}`, or by Kafka's,
+    `{"kafka.log.retention.ms": "1000"}`.
+    """
 
     def __init__(
-        self, directory: Path, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self.data_dir = directory / "data"
         self.log_file = directory / "node.log"
         self.arguments = list(arguments)
         self.environment = dict(environment or {})
+        for name, value in (settings or {}).items():
+            self.environment[f"MILLSTREAM_{name.replace('.', '_').upper()}"] = value
         self.listen = "127.0.0.1:0"
         self.http = "127.0.0.1:0"
         self.process: subprocess.Popen[bytes] | None = None
@@ -76,12 +86,31 @@ class NodeProcess:
         process.wait()
         self.process = None
 
+    def restart(self) -> "NodeProcess":
+        """Stop cleanly and start again."""
+        self.stop()
+        return self.start()
+
+    def crash_and_restart(self) -> "NodeProcess":
+        """kill -9, then start again."""
+        self.kill()
+        return self.start()
+
     def close(self) -> None:
         """Leave nothing behind, whatever the test did."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
             self.process = None
+
+    def log_entries(self, event: str) -> list[dict[str, object]]:
+        """What the node has logged under this name, since the first start."""
+        lines = self.log_file.read_bytes().splitlines()
+        entries = [json.loads(line) for line in lines if line.startswith(b"{") and line.endswith(b"}")]
+        return [entry for entry in entries if entry.get("event") == event]
+
+    def partition_dir(self, topic: str, partition: int = 0) -> Path:
+        return self.data_dir / "topics" / topic / f"partition-{partition}"
 
     def log_tail(self, lines: int = 30) -> str:
         return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])

@@ -51,6 +51,7 @@ class Connection(asyncio.BufferedProtocol):
         self._replies: deque[PendingReply] = deque()
         self._queued: deque[bytes] = deque()
         self._blocked = False
+        self._stopped = False
         self._write_paused = False
         self._reading_paused = False
         self._unsent_bytes = 0
@@ -168,19 +169,26 @@ class Connection(asyncio.BufferedProtocol):
         self._update_reading()
 
     def _handle(self, request: memoryview) -> None:
-        if self._blocked or self._write_paused or self._queued:
+        if self._blocked or self._stopped or self._write_paused or self._queued:
             self._queued.append(bytes(request))
             return
         self._server.dispatcher.dispatch(self, request)
 
     def _handle_queued(self) -> None:
-        while self._queued and not (self._blocked or self._write_paused or self.closed):
+        while self._queued and not (
+            self._blocked or self._stopped or self._write_paused or self.closed
+        ):
             self._server.dispatcher.dispatch(self, memoryview(bytearray(self._queued.popleft())))
         self._update_reading()
 
     def block(self) -> None:
         """Handle no further request of this connection until `unblock`."""
         self._blocked = True
+        self._update_reading()
+
+    def stop_reading(self) -> None:
+        """Take no further request; replies still go out."""
+        self._stopped = True
         self._update_reading()
 
     def unblock(self) -> None:
@@ -191,6 +199,7 @@ class Connection(asyncio.BufferedProtocol):
     def _update_reading(self) -> None:
         pause = (
             self._blocked
+            or self._stopped
             or self._write_paused
             or bool(self._wanted)
             or len(self._replies) > MAX_PENDING_REPLIES

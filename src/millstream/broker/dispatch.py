@@ -13,6 +13,7 @@ from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Counter, Histogram
 from millstream.protocol.api import API_VERSIONS, APIS, Api
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.kio_loader import import_kio
 from millstream.protocol.wire import I16, I32, MalformedRequest, Reader
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 log = get_logger("millstream.broker")
 
 _HEADER_FIXED_BYTES = 8
+_WITHOUT_KIO = ("produce", "fetch", "metadata", "api_versions")
 
 
 @dataclass(slots=True)
@@ -67,6 +69,12 @@ class LaterReply:
         context = self.context
         context.duration.observe(context.clock() - context.started)
         self._pending.complete(context.framed(body))
+
+
+def load_handler(name: str) -> ModuleType:
+    if name not in _WITHOUT_KIO:
+        import_kio()
+    return importlib.import_module(f"millstream.broker.handlers.{name}")
 
 
 class Dispatcher:
@@ -133,7 +141,7 @@ class Dispatcher:
 
     def _module(self, api: Api) -> ModuleType:
         """Handlers are imported on their first request: most nodes see few of the APIs."""
-        module = self._modules[api.key] = importlib.import_module(f"millstream.broker.handlers.{api.name}")
+        module = self._modules[api.key] = load_handler(api.name)
         return module
 
     def _handle(self, module: ModuleType, context: RequestContext, body: memoryview) -> None:

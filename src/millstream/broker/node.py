@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream import __version__
 from millstream.broker.cleaner import Cleaner
-from millstream.broker.dispatch import Dispatcher
+from millstream.broker.dispatch import Dispatcher, load_handler
 from millstream.broker.fetch_sessions import FetchSessions
 from millstream.broker.flusher import Flusher
 from millstream.broker.partitions import Partition, Partitions
@@ -35,6 +35,8 @@ log = get_logger("millstream.node")
 _FLUSH_THREADS = 4
 _RESERVED_FILES = 512
 _REPEATED_LOG_SECONDS = 10.0
+_DRAIN_SECONDS = 5.0
+_WARM_UP_SECONDS = 1.0
 
 
 class Broker:
@@ -109,6 +111,11 @@ class Broker:
         )
 
     async def stop(self) -> None:
+        """Take no more requests, answer those whose records are on their way to the disk, close everything."""
+        self.server.stop_reading()
+        deadline = self.clock.monotonic() + _DRAIN_SECONDS
+        while self.delayed_produces and self.clock.monotonic() < deadline:  # noqa: ASYNC110 - a plain counter
+            await asyncio.sleep(0.005)
         await self.server.stop()
         for task in list(self._tasks):
             task.cancel()
@@ -117,6 +124,10 @@ class Broker:
         await self.metadata.close()
         self.workers.close()
         self.store.close()
+
+    def warm_up(self) -> None:
+        """Import in a thread what the first request other than produce and fetch would make the loop wait for."""
+        self.workers.submit(lambda: load_handler("list_offsets"), _ignore)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run a task of the node's own; if it ends with an error, that is logged."""
@@ -180,6 +191,10 @@ class Broker:
 
     def disk_free_bytes(self) -> int:
         return self.disk.free_bytes(self.store.data_dir)
+
+
+def _ignore(_result: object, _error: BaseException | None) -> None:
+    """Nothing depends on it: what could not be imported here fails again, with a message, when it is needed."""
 
 
 class _RecoveryProgress:
@@ -257,6 +272,7 @@ async def _run(settings: Settings) -> int:
             data=broker.store.data_dir,
             version=__version__,
         )
+        loop.call_later(_WARM_UP_SECONDS, broker.warm_up)
         await stop.wait()
         log.info("stopping")
     finally:

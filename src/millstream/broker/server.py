@@ -64,12 +64,17 @@ class Server:
         await self._listener.start_serving()
         self._idle_check = self.loop.call_later(_IDLE_CHECK_SECONDS, self._close_idle)
 
-    async def stop(self) -> None:
-        """Accept nothing more, let replies under way go out for a moment, close everything."""
-        if self._idle_check is not None:
-            self._idle_check.cancel()
+    def stop_reading(self) -> None:
+        """Accept no connection and read no request any more."""
         if self._listener is not None:
             self._listener.close()
+        for connection in self._connections:
+            connection.stop_reading()
+
+    async def stop(self) -> None:
+        """Let replies under way go out for a moment, close everything."""
+        if self._idle_check is not None:
+            self._idle_check.cancel()
         for connection in list(self._connections):
             connection.close()
         for _ in range(20):

@@ -1,4 +1,7 @@
-"""Produce requests and replies, versions 3 to 13. Record batches stay views of the request's buffer."""
+"""Produce requests and replies, versions 0 to 13. Record batches stay views of the request's buffer.
+
+Versions 0 to 2 are understood only so that they can be refused by name: what they carry is an older record format.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -44,7 +47,7 @@ class PartitionOutcome:
 
 def decode_produce(buffer: memoryview, position: int, version: int) -> ProduceRequest:
     reader = Reader(buffer, position, flexible=version >= FLEXIBLE_FROM)
-    transactional_id = reader.nullable_string()
+    transactional_id = reader.nullable_string() if version >= 3 else None
     acks = reader.i16()
     timeout_ms = reader.i32()
     topics = []
@@ -73,7 +76,8 @@ def encode_produce_reply(version: int, outcomes: list[PartitionOutcome], throttl
             _encode_partition(out, outcome, version, flexible)
         if flexible:
             out += b"\0"
-    out += I32.pack(throttle_ms)
+    if version >= 1:
+        out += I32.pack(throttle_ms)
     if flexible:
         out += b"\0"
     return bytes(out)
@@ -83,7 +87,8 @@ def _encode_partition(out: bytearray, outcome: PartitionOutcome, version: int, f
     out += I32.pack(outcome.index)
     out += I16.pack(outcome.error)
     out += I64.pack(outcome.base_offset)
-    out += I64.pack(outcome.log_append_time_ms)
+    if version >= 2:
+        out += I64.pack(outcome.log_append_time_ms)
     if version >= 5:
         out += I64.pack(outcome.log_start_offset)
     if version >= 8:

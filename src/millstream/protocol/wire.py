@@ -2,6 +2,7 @@
 
 import struct
 import uuid
+from typing import Any
 
 from millstream.protocol.errors import ErrorCode, KafkaError
 
@@ -9,6 +10,9 @@ I8 = struct.Struct(">b")
 I16 = struct.Struct(">h")
 I32 = struct.Struct(">i")
 I64 = struct.Struct(">q")
+
+# Array elements and tagged fields of one request: each may take two bytes on the wire and two hundred in memory.
+MAX_ELEMENTS = 1_000_000
 
 NULL_UUID = b"\0" * 16
 
@@ -23,13 +27,14 @@ class MalformedRequest(KafkaError):
 class Reader:
     """Reads a request from a buffer without copying it; anything that does not fit is MalformedRequest."""
 
-    __slots__ = ("_end", "buffer", "flexible", "position")
+    __slots__ = ("_elements_left", "_end", "buffer", "flexible", "position")
 
     def __init__(self, buffer: memoryview, position: int = 0, *, flexible: bool = False) -> None:
         self.buffer = buffer
         self.position = position
         self.flexible = flexible
         self._end = len(buffer)
+        self._elements_left = MAX_ELEMENTS
 
     def _take(self, size: int) -> int:
         at = self.position
@@ -53,6 +58,9 @@ class Reader:
     def i64(self) -> int:
         value: int = I64.unpack_from(self.buffer, self._take(8))[0]
         return value
+
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        return layout.unpack_from(self.buffer, self._take(layout.size))
 
     def uvarint(self) -> int:
         value = shift = 0
@@ -96,18 +104,31 @@ class Reader:
         count = self.uvarint() - 1 if self.flexible else self.i32()
         if count < -1 or count > self._end - self.position:
             raise MalformedRequest(f"an array claims {count} elements")
+        if count > 0:
+            self._spend(count)
+        return count
+
+    def _spend(self, count: int) -> None:
+        self._elements_left -= count
+        if self._elements_left < 0:
+            raise MalformedRequest(f"more than {MAX_ELEMENTS} elements in one request")
+
+    def _tag_count(self) -> int:
+        count = self.uvarint()
+        if count:
+            self._spend(count)
         return count
 
     def skip_tags(self) -> None:
         if self.flexible:
-            for _ in range(self.uvarint()):
+            for _ in range(self._tag_count()):
                 self.uvarint()
                 self._take(self.uvarint())
 
     def tags(self) -> dict[int, memoryview]:
         found: dict[int, memoryview] = {}
         if self.flexible:
-            for _ in range(self.uvarint()):
+            for _ in range(self._tag_count()):
                 tag = self.uvarint()
                 found[tag] = self.raw(self.uvarint())
         return found

@@ -221,6 +221,8 @@ class PartitionLog:
         if self.segments and self.segments[-1].summary.size_bytes == 0:
             return self.segments[-1]
         started = self._start_segment(now_ms)
+        # A reader at the end was sent to the end of the segment that is sealed now.
+        self._hints.clear()
         if self.segments:
             active = self.segments[-1]
             active.seal()

@@ -1,0 +1,111 @@
+"""kafka-python."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import BrokerResponseError
+
+from millstream.protocol.errors import ErrorCode
+from support.clients.message import LARGEST_REQUEST_BYTES, PATIENCE_S, Message, ProduceFailed, Stored
+
+LOG_APPEND_TIME = 1
+
+
+class KafkaPythonClient:
+    name = "kafka-python"
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._consumer: Any = None
+
+    def producer(self, **options: Any) -> Any:
+        return KafkaProducer(
+            **{
+                "bootstrap_servers": self.bootstrap,
+                "max_request_size": LARGEST_REQUEST_BYTES,
+                "linger_ms": 5,
+                **options,
+            }
+        )
+
+    def consumer(self, **options: Any) -> Any:
+        return KafkaConsumer(
+            **{
+                "bootstrap_servers": self.bootstrap,
+                "group_id": None,
+                "auto_offset_reset": "none",
+                "fetch_max_wait_ms": 20,
+                **options,
+            }
+        )
+
+    def write(
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        codec: str = "none",
+        acks: str = "all",
+        partition: int = 0,
+        **options: Any,
+    ) -> list[int]:
+        producer = self.producer(
+            compression_type=None if codec == "none" else codec,
+            acks="all" if acks == "all" else int(acks),
+            # An idempotent producer, the default, has no other level.
+            enable_idempotence=acks == "all",
+            **options,
+        )
+        try:
+            futures = [
+                producer.send(
+                    topic, each.value, each.key, list(each.headers), partition, timestamp_ms=each.timestamp_ms
+                )
+                for each in messages
+            ]
+            producer.flush(PATIENCE_S)
+            return [future.get(PATIENCE_S).offset for future in futures]
+        except BrokerResponseError as error:
+            raise ProduceFailed(ErrorCode(error.errno).name) from error
+        finally:
+            producer.close(PATIENCE_S)
+
+    def read(self, topic: str, *, partition: int = 0, start: int | None = None) -> list[Stored]:
+        if self._consumer is None:
+            self._consumer = self.consumer()
+        consumer, place = self._consumer, TopicPartition(topic, partition)
+        consumer.assign([place])
+        if start is None:
+            consumer.seek_to_beginning(place)
+        else:
+            consumer.seek(place, start)
+        return read_to_end(consumer, place)
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+
+
+def read_to_end(consumer: Any, place: TopicPartition) -> list[Stored]:
+    end = consumer.end_offsets([place])[place]
+    stored: list[Stored] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while consumer.position(place) < end:
+        assert time.monotonic() < deadline, f"no end within {PATIENCE_S} s, {len(stored)} messages read"
+        for records in consumer.poll(200).values():
+            stored += map(stored_message, records)
+    return stored
+
+
+def stored_message(record: Any) -> Stored:
+    """The same for aiokafka, whose records have the same fields."""
+    return Stored(
+        record.offset,
+        record.timestamp,
+        record.key,
+        record.value,
+        tuple(record.headers),
+        record.timestamp_type == LOG_APPEND_TIME,
+    )
