@@ -12,7 +12,6 @@ from rich.console import Console
 from bench import machine, render
 from bench.display import Display
 from bench.driver.run import DriverError, open_driver
-from bench.memory import touch_free_memory
 from bench.model import Peer, Report
 from bench.peers import PeerError
 from bench.peers.millstream import is_available
@@ -84,8 +83,6 @@ def _run(options: argparse.Namespace, console: Console) -> int:
         driver = open_driver(OUT)
         report = Report(machine.describe(work_directory, driver.description), options.quick)
         console.print(f"data on {report.environment.file_system}; {driver.description}", highlight=False)
-        if not options.quick:
-            console.print(f"touched {touch_free_memory() >> 30} GB of memory", highlight=False)
         plan = Plan(options.quick, peers, options.rounds, options.seconds)
         began = time.perf_counter()
         with Display(console, len(chosen)) as display:

@@ -10,6 +10,7 @@ from pathlib import Path
 from bench.display import Display
 from bench.driver.run import Driver, DriverError
 from bench.loads import Load, ProduceLoad
+from bench.memory import touch_free_memory
 from bench.model import FigureCell, LoadCell, Peer, Report, Sample, Skipped
 from bench.peers import Durability, RunningPeer, UnsupportedError
 from bench.peers.millstream import Millstream
@@ -132,6 +133,7 @@ class Session:
         topic = self.unique("bench")
         contender.peer.create_topic(topic, contender.load.partitions, contender.durability)
         try:
+            touch_free_memory()
             return self.run_load(contender.peer, contender.load, topic)
         finally:
             contender.peer.delete_topic(topic)
