@@ -1,11 +1,11 @@
 """Runs a story: commands of named clients, and what the coordinator wrote and answered.
 
-    # comment
-    a: join g topics=orders        a client's request; it remembers its member id, generation and epoch
-    after 3s                       time passes
-    ----
-    a <- joined ...                answers, in order
-    log: ...                       records that went to the log
+# comment
+a: join g topics=orders        a client's request; it remembers its member id, generation and epoch
+after 3s                       time passes
+----
+a <- joined ...                answers, in order
+log: ...                       records that went to the log
 """
 
 import re

@@ -58,7 +58,9 @@ def _join(client: Any, words: list[str], options: Options, topics: KnownTopics) 
     if "topics" in options:
         client.topics = tuple(options["topics"].split(","))
     subscription = Subscription(
-        frozenset(client.topics), parse_partitions(options.get("owned", "")), version=int(options.get("version", 1))
+        frozenset(client.topics),
+        parse_partitions(options.get("owned", "")),
+        version=int(options.get("version", 1)),
     )
     metadata = encode_subscription(subscription)
     names = options.get("protocols", "range").split(",")
@@ -173,9 +175,7 @@ def _consume(client: Any, words: list[str], options: Options, topics: KnownTopic
 
 def _list(client: Any, words: list[str], options: Options, topics: KnownTopics) -> ListGroups:
     states, types = options.get("states", ""), options.get("types", "")
-    return ListGroups(
-        frozenset(filter(None, states.split(","))), frozenset(filter(None, types.split(",")))
-    )
+    return ListGroups(frozenset(filter(None, states.split(","))), frozenset(filter(None, types.split(","))))
 
 
 COMMANDS: dict[str, Callable[[Any, list[str], Options, KnownTopics], GroupRequest]] = {

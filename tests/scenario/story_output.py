@@ -40,7 +40,9 @@ def answer_line(client: Any, answer: Answer, topics: KnownTopics) -> str:
         listed = sorted(answer.groups, key=lambda g: g.group_id)
         return "groups " + (" ".join(f"{g.group_id}:{g.type}:{g.state}" for g in listed) or "none")
     if isinstance(answer, a.Described):
-        members = " ".join(f"{m.member_id}={by_name(decode_assignment(m.assignment))}" for m in answer.members)
+        members = " ".join(
+            f"{m.member_id}={by_name(decode_assignment(m.assignment))}" for m in answer.members
+        )
         return f"{answer.state} {answer.protocol_type}/{answer.protocol_name} {members}".rstrip()
     if isinstance(answer, a.DescribedConsumerGroup):
         return _described(answer, topics)

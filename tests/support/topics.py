@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from support.clients.confluent import SILENT
+
 
 def create_topic(
     admin: AdminClient, name: str, partitions: int = 1, configs: Mapping[str, object] | None = None
@@ -15,4 +17,4 @@ def create_topic(
 
 
 def admin_for(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap})
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": SILENT})

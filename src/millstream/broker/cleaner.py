@@ -35,6 +35,7 @@ class Cleaner:
         """Look for work every now and then, for ever."""
         while True:
             await asyncio.sleep(self._broker.settings.storage.cleaner_interval / 1000)
+            await self._let_clean()
             for partition in self._choose():
                 try:
                     await self.clean(partition)
@@ -42,6 +43,15 @@ class Cleaner:
                     log.warning(
                         "cleaning failed", topic=partition.topic, partition=partition.index, error=str(error)
                     )
+
+    async def _let_clean(self) -> None:
+        """Only what a checkpoint covers may be compacted, and the next one may be a while off."""
+        logs = (partition.log for partition in self._broker.partitions)
+        if any(each.config.compacts and each.cleanable_count < each.settled_count for each in logs):
+            try:
+                await self._broker.upkeep.checkpoint()
+            except OSError as error:
+                log.warning("no checkpoint, so nothing more can be cleaned", error=str(error))
 
     def stop(self) -> None:
         if self._process is not None and self._process.returncode is None:
@@ -77,7 +87,7 @@ class Cleaner:
         target = partition.log
         sealed = [
             SourceSegment(s.base_offset, s.end_offset, s.size_bytes, s.max_timestamp)
-            for s in (segment.summary for segment in target.segments[:-1])
+            for s in (segment.summary for segment in target.segments[: target.cleanable_count])
         ]
         return cleanable_segments(
             sealed,

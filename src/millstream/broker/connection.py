@@ -8,8 +8,10 @@ answer at once returns a `PendingReply`; later requests are handled meanwhile, t
 import asyncio
 import socket
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
+from millstream.broker.memory import MemoryWaiter
 from millstream.protocol.wire import I32
 
 if TYPE_CHECKING:
@@ -20,23 +22,28 @@ Reply = list[bytes | memoryview]
 MIN_REQUEST_BYTES = 8
 # Replies larger than this count against the node's memory until the client has read them.
 WRITE_HIGH_WATER_BYTES = 1 << 18
-# A client that sends more requests than this without reading a reply is made to wait.
+# A client that has more replies, or more bytes of them, waiting behind one that is not ready is made to wait.
 MAX_PENDING_REPLIES = 1000
+MAX_HELD_BYTES = 1 << 20
 
 
 class PendingReply:
     """A reply that will come: its place in the order of the connection's replies."""
 
-    __slots__ = ("_connection", "buffers")
+    __slots__ = ("_connection", "abandoned", "buffers", "held_bytes", "hurried")
 
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection
         self.buffers: Reply | None = None
+        self.held_bytes = 0
+        # Called when the connection is gone before the reply was ready, and when too much waits behind it.
+        self.abandoned: Callable[[], object] | None = None
+        self.hurried: Callable[[], object] | None = None
 
     def complete(self, buffers: Reply) -> None:
         if self.buffers is None:
             self.buffers = buffers
-            self._connection.send_ready()
+            self._connection.completed(self)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -48,6 +55,8 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_size = 0
         self._filled = 0
         self._wanted = 0
+        self._waiter: MemoryWaiter | None = None
+        self._held_bytes = 0
         self._replies: deque[PendingReply] = deque()
         self._queued: deque[bytes] = deque()
         self._blocked = False
@@ -76,11 +85,16 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, _error: Exception | None) -> None:
         self.closed = True
         self._release_frame()
-        self._server.reply_memory.give_back(self._unsent_bytes)
-        self._unsent_bytes = 0
-        self._replies.clear()
+        if self._waiter is not None:
+            self._server.memory.cancel(self._waiter)
+        owed, self._unsent_bytes, self._held_bytes = self._unsent_bytes + self._held_bytes, 0, 0
+        replies, self._replies = self._replies, deque()
         self._queued.clear()
         self._server.disconnected(self)
+        for reply in replies:
+            if reply.buffers is None and reply.abandoned is not None:
+                reply.abandoned()
+        self._server.reply_memory.give_back(owed)
 
     def eof_received(self) -> bool:
         return False
@@ -95,9 +109,8 @@ class Connection(asyncio.BufferedProtocol):
         owed, self._unsent_bytes = self._unsent_bytes, 0
         if owed:
             self._server.reply_memory.give_back(owed)
-        self.send_ready()
+        self._send_ready()
         self._handle_queued()
-        self._update_reading()
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         if self._frame is not None:
@@ -124,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
             self._handle(view)
             view.release()
             self._server.buffers.give_back(frame)
-            self._server.memory.give_back(self._frame_size)
+            self._server.memory.give_back(len(frame))
 
     # -- requests
 
@@ -149,35 +162,35 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin_frame(self, size: int, head: memoryview) -> None:
         """Go on reading one large request into a buffer of its own, once there is memory for it."""
-        if not self._server.memory.try_take(size):
-            self._wanted = size
-            self._partial = bytes(head)
-            self._update_reading()
-            self._server.memory.when_free(self._retry_frame)
+        room = self._server.buffers.room_for(size)
+        if self._server.memory.try_take(room):
+            self._read_into_frame(size, head)
             return
+        self._wanted = size
+        self._partial = bytes(head)
+        self._waiter = self._server.memory.when_free(room, self._frame_granted)
+        self._update_reading()
+
+    def _frame_granted(self) -> None:
+        size, head = self._wanted, self._partial
+        self._wanted, self._partial, self._waiter = 0, b"", None
+        self._read_into_frame(size, memoryview(head))
+        self._update_reading()
+
+    def _read_into_frame(self, size: int, head: memoryview) -> None:
         self._frame = self._server.buffers.take(size)
         self._frame_size = size
         self._filled = len(head)
         self._frame[: len(head)] = head
 
-    def _retry_frame(self) -> None:
-        if self.closed:
-            return
-        size, head = self._wanted, self._partial
-        self._wanted, self._partial = 0, b""
-        self._begin_frame(size, memoryview(head))
-        self._update_reading()
-
     def _handle(self, request: memoryview) -> None:
-        if self._blocked or self._stopped or self._write_paused or self._queued:
+        if self._reading_paused or self._queued:
             self._queued.append(bytes(request))
             return
         self._server.dispatcher.dispatch(self, request)
 
     def _handle_queued(self) -> None:
-        while self._queued and not (
-            self._blocked or self._stopped or self._write_paused or self.closed
-        ):
+        while self._queued and not self.closed and not self._must_wait():
             self._server.dispatcher.dispatch(self, memoryview(bytearray(self._queued.popleft())))
         self._update_reading()
 
@@ -196,14 +209,18 @@ class Connection(asyncio.BufferedProtocol):
         if not self.closed:
             self._handle_queued()
 
-    def _update_reading(self) -> None:
-        pause = (
+    def _must_wait(self) -> bool:
+        """No further request is handled: one is being worked on, or the client does not take its replies."""
+        return (
             self._blocked
             or self._stopped
             or self._write_paused
-            or bool(self._wanted)
+            or self._held_bytes > MAX_HELD_BYTES
             or len(self._replies) > MAX_PENDING_REPLIES
         )
+
+    def _update_reading(self) -> None:
+        pause = bool(self._wanted or self._queued) or self._must_wait()
         if pause == self._reading_paused or self._transport is None or self.closed:
             return
         self._reading_paused = pause
@@ -217,11 +234,7 @@ class Connection(asyncio.BufferedProtocol):
     def send(self, buffers: Reply) -> None:
         """Write a reply now if it is its turn, else when those before it are written."""
         if self._replies or self._write_paused:
-            reply = PendingReply(self)
-            reply.buffers = buffers
-            self._replies.append(reply)
-            if not self._write_paused:
-                self.send_ready()
+            self.expect_reply().complete(buffers)
         else:
             self._write(buffers)
 
@@ -232,14 +245,47 @@ class Connection(asyncio.BufferedProtocol):
             self._update_reading()
         return reply
 
-    def send_ready(self) -> None:
-        replies = self._replies
-        while replies and replies[0].buffers is not None and not self._write_paused and not self.closed:
-            buffers = replies.popleft().buffers
-            assert buffers is not None
-            self._write(buffers)
-        if self._reading_paused:
+    def completed(self, reply: PendingReply) -> None:
+        """Called by a reply that is ready."""
+        if self.closed:
+            return
+        if self._replies[0] is reply and not self._write_paused:
+            self._send_ready()
+        else:
+            self._hold(reply)
+
+    def _hold(self, reply: PendingReply) -> None:
+        """Keep a reply until those before it are written; it counts like one that the client has not read."""
+        assert reply.buffers is not None
+        reply.held_bytes = sum(map(len, reply.buffers))
+        self._held_bytes += reply.held_bytes
+        self._server.reply_memory.take(reply.held_bytes)
+        if self._held_bytes > MAX_HELD_BYTES:
+            self._hurry()
             self._update_reading()
+
+    def _hurry(self) -> None:
+        """What is held is memory that others wait for: a fetch at the head is answered with what there is."""
+        first = self._replies[0]
+        if first.buffers is None and first.hurried is not None:
+            self._server.loop.call_soon(first.hurried)
+
+    def _send_ready(self) -> None:
+        replies = self._replies
+        released = 0
+        while replies and replies[0].buffers is not None and not self._write_paused and not self.closed:
+            reply = replies.popleft()
+            assert reply.buffers is not None
+            self._write(reply.buffers)
+            released += reply.held_bytes
+        if released:
+            self._held_bytes -= released
+            self._server.reply_memory.give_back(released)
+        if self._held_bytes > MAX_HELD_BYTES:
+            self._hurry()
+        if self._reading_paused:
+            # Not at once: this may be the answer to a request that is just being taken from the queue.
+            self._server.loop.call_soon(self._handle_queued)
 
     def _write(self, buffers: Reply) -> None:
         transport = self._transport
@@ -259,8 +305,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def refuse(self, reason: str) -> None:
         """Close because of what the client sent, with one line in the log."""
-        self._server.refused(self, reason)
-        self.close()
+        if not self.closed:
+            self._server.refused(self, reason)
+            self.close()
 
     def close(self) -> None:
         if not self.closed:
@@ -283,14 +330,14 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_waiting(self) -> bool:
-        """A request of this connection is being worked on."""
-        return bool(self._replies) or self._blocked
+        """A request of this connection is being worked on, or waits for memory to be read into."""
+        return not self.closed and (bool(self._replies) or self._blocked or bool(self._wanted))
 
     def _release_frame(self) -> None:
         if self._frame is not None:
-            self._server.buffers.give_back(self._frame)
-            self._server.memory.give_back(self._frame_size)
-            self._frame = None
+            frame, self._frame = self._frame, None
+            self._server.buffers.give_back(frame)
+            self._server.memory.give_back(len(frame))
 
 
 def _explain_size(size: int, largest: int) -> str:

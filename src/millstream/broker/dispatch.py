@@ -65,6 +65,11 @@ class LaterReply:
     context: RequestContext
     _pending: PendingReply
 
+    def may_be_cut_short(self, *, abandoned: Callable[[], object], hurried: Callable[[], object]) -> None:
+        """What to call when the client is gone before the reply is ready, and when too much waits behind it."""
+        self._pending.abandoned = abandoned
+        self._pending.hurried = hurried
+
     def complete(self, body: Reply) -> None:
         context = self.context
         context.duration.observe(context.clock() - context.started)

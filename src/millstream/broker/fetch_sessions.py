@@ -5,6 +5,7 @@ id 0, epoch 0    open a session      id n, epoch 0    replace session n by a new
                                      id n, epoch k    go on: k counts from 1, and after 2**31 - 1 from 1 again
 """
 
+import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ Key = tuple[str | bytes, int]
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 _MAX_EPOCH = 2**31 - 1
+_MAX_ID = 2**31 - 1
 
 
 @dataclass(slots=True)
@@ -91,7 +93,6 @@ class FetchSessions:
     def __init__(self, slots: int = 1000) -> None:
         self._slots = slots
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
-        self._next_id = 1
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -127,8 +128,13 @@ class FetchSessions:
             if now - oldest.used_at < self.EVICTABLE_AFTER_SECONDS:
                 return None
             del self._sessions[oldest.session_id]
-        session = FetchSession(self._next_id, by_topic_id, used_at=now)
-        self._next_id = self._next_id % _MAX_EPOCH + 1
+        session = FetchSession(self._new_id(), by_topic_id, used_at=now)
         session.update(request)
         self._sessions[session.session_id] = session
         return session
+
+    def _new_id(self) -> int:
+        """By chance, not by counting: a client that missed a restart must not meet the session of another."""
+        while (session_id := secrets.randbelow(_MAX_ID) + 1) in self._sessions:
+            pass
+        return session_id

@@ -34,6 +34,11 @@ class Flusher:
         self._due: list[Partition] = []
         self._timed: set[Partition] = set()
         self._syncs: dict[Partition, list[asyncio.Future[None]]] = {}
+        self._closed = False
+
+    def close(self) -> None:
+        """Start nothing more: what is not synced by now is for the logs to sync when they are closed."""
+        self._closed = True
 
     def appended(self, partition: Partition) -> None:
         if partition.flushing:
@@ -72,6 +77,9 @@ class Flusher:
             self._start(partition)
 
     def _start(self, partition: Partition) -> None:
+        if self._closed:
+            partition.flushing = False
+            return
         try:
             ticket = partition.log.begin_flush()
         except OSError as error:
@@ -107,9 +115,10 @@ class Flusher:
             elif log.has_unsynced:
                 self.appended(partition)
         else:
-            failure = error if isinstance(error, OSError) else OSError(None, repr(error))
-            self._fail(partition, log.fail_flush(ticket, failure))
-            _resolve(syncs, log.offline)
+            cause = error if isinstance(error, OSError) else OSError(None, repr(error))
+            failure = log.fail_flush(ticket, cause)
+            self._fail(partition, failure)
+            _resolve(syncs, failure)
 
     def _fail(self, partition: Partition, error: KafkaError) -> None:
         self._failed("fsync", error)

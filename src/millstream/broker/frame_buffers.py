@@ -1,6 +1,6 @@
 """Reusable buffers for requests that do not fit into one read: fresh megabytes cost page faults each time."""
 
-_SMALLEST = 1 << 16
+_SMALLEST = 1 << 12
 _LARGEST_KEPT = 1 << 23
 _KEPT_BYTES = 1 << 25
 
@@ -14,10 +14,14 @@ class FrameBuffers:
         self._free: dict[int, list[bytearray]] = {}
         self._kept = 0
 
-    def take(self, size: int) -> bytearray:
+    @staticmethod
+    def room_for(size: int) -> int:
+        """Size of the buffer that `take` returns: what it counts for, however much of it is used."""
         room = max(_SMALLEST, 1 << (size - 1).bit_length())
-        if room > _LARGEST_KEPT:
-            return bytearray(size)
+        return size if room > _LARGEST_KEPT else room
+
+    def take(self, size: int) -> bytearray:
+        room = self.room_for(size)
         free = self._free.get(room)
         if free:
             self._kept -= room

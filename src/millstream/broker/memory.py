@@ -4,23 +4,36 @@ from collections import deque
 from collections.abc import Callable
 
 
+class MemoryWaiter:
+    """A place in the line of those who wait for memory."""
+
+    __slots__ = ("granted", "size_bytes")
+
+    def __init__(self, size_bytes: int, granted: Callable[[], None]) -> None:
+        self.size_bytes = size_bytes
+        self.granted: Callable[[], None] | None = granted
+
+
 class MemoryBudget:
-    """Counts bytes; those who find it exhausted wait in line and are called when bytes come back."""
+    """Counts bytes; those who find it exhausted wait in line, and nobody is served before them."""
 
     __slots__ = ("_waiting", "limit_bytes", "used_bytes")
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[MemoryWaiter] = deque()
 
     @property
     def free_bytes(self) -> int:
         return self.limit_bytes - self.used_bytes
 
-    def try_take(self, size: int) -> bool:
+    def _fits(self, size: int) -> bool:
         """A single request larger than the whole budget is let in when nothing else is under way."""
-        if self.used_bytes and self.used_bytes + size > self.limit_bytes:
+        return self.used_bytes == 0 or self.used_bytes + size <= self.limit_bytes
+
+    def try_take(self, size: int) -> bool:
+        if self._waiting or not self._fits(size):
             return False
         self.used_bytes += size
         return True
@@ -31,10 +44,25 @@ class MemoryBudget:
 
     def give_back(self, size: int) -> None:
         self.used_bytes -= size
-        for _ in range(len(self._waiting)):
-            if self.free_bytes <= 0:
+        waiting = self._waiting
+        while waiting:
+            first = waiting[0]
+            if first.granted is None:
+                waiting.popleft()
+            elif self._fits(max(first.size_bytes, 1)):
+                waiting.popleft()
+                self.used_bytes += first.size_bytes
+                first.granted()
+            else:
                 return
-            self._waiting.popleft()()
 
-    def when_free(self, callback: Callable[[], None]) -> None:
-        self._waiting.append(callback)
+    def when_free(self, size: int, granted: Callable[[], None]) -> MemoryWaiter:
+        """Take `size` bytes as soon as they are there, then call. With size 0: call when there is any memory at all."""
+        waiter = MemoryWaiter(size, granted)
+        self._waiting.append(waiter)
+        return waiter
+
+    def cancel(self, waiter: MemoryWaiter) -> None:
+        """Give up a place in the line; those behind it may go ahead."""
+        waiter.granted = None
+        self.give_back(0)

@@ -17,8 +17,9 @@ from millstream.broker.server import Server
 from millstream.broker.topics import TopicChanges, partition_specs
 from millstream.broker.upkeep import Upkeep
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
+from millstream.cluster.metadata.frames import JournalCorrupt
 from millstream.cluster.metadata.records import Endpoint
-from millstream.cluster.metadata.service import MetadataService
+from millstream.cluster.metadata.service import MetadataService, WrongDataDirectory
 from millstream.config.settings import Settings
 from millstream.observability.broker_metrics import BrokerMetrics, PartitionSample
 from millstream.observability.logs import get_logger
@@ -27,8 +28,8 @@ from millstream.protocol.errors import KafkaError
 from millstream.runtime.clock import Clock, SystemClock
 from millstream.runtime.disk import Disk, SystemDisk
 from millstream.runtime.workers import Workers
-from millstream.storage.recovery import RecoveryReport
-from millstream.storage.store import LogStore
+from millstream.storage.segment_recovery import RecoveryReport
+from millstream.storage.store import DataDirectoryInUse, LogStore
 
 log = get_logger("millstream.node")
 
@@ -37,6 +38,10 @@ _RESERVED_FILES = 512
 _REPEATED_LOG_SECONDS = 10.0
 _DRAIN_SECONDS = 5.0
 _WARM_UP_SECONDS = 1.0
+
+
+class CannotStart(Exception):
+    """The node did not come up; the message says why, and what to do."""
 
 
 class Broker:
@@ -70,7 +75,11 @@ class Broker:
 
     async def start(self) -> None:
         """Open the data directory, recover what is in it, and listen. Raises with advice when that is impossible."""
-        self.store.lock()
+        try:
+            self.store.lock()
+        except OSError as error:
+            advice = f"cannot write to {self.store.data_dir}: {error.strerror}; choose another directory with --data"
+            raise OSError(error.errno, advice) from None
         self.listen = await self.server.bind(self.settings.broker.host, self.settings.broker.port)
         broker = self.settings.broker
         host = broker.advertised_host or _reachable(self.listen[0])
@@ -122,8 +131,11 @@ class Broker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.cleaner.stop()
         await self.metadata.close()
+        self.upkeep.stop()
+        self.flusher.close()
         self.workers.close()
-        self.store.close()
+        if not self.store.close():
+            log.warning("not everything could be closed; the next start will recover the logs")
 
     def warm_up(self) -> None:
         """Import in a thread what the first request other than produce and fetch would make the loop wait for."""
@@ -255,7 +267,10 @@ async def _run(settings: Settings) -> int:
         loop.add_signal_handler(number, stop.set)
     broker = Broker(settings, SystemDisk(), SystemClock(), loop)
     http = None
-    await broker.start()
+    try:
+        await broker.start()
+    except (DataDirectoryInUse, JournalCorrupt, WrongDataDirectory, KafkaError) as error:
+        raise CannotStart(str(error)) from error
     try:
         http_address = None
         if settings.http.port is not None:

@@ -71,9 +71,10 @@ class Partition:
     def append(self, view: memoryview, header: BatchHeader, now_ms: int) -> Appended:
         log = self.log
         appended = log.append(view, header, self.leader_epoch, now_ms)
-        if not appended.duplicate:
-            if not log.config.durable:
-                self._advance(log.log_end_offset, log.appended_bytes)
+        if not appended.duplicate and not log.config.durable:
+            self._advance(log.log_end_offset, log.appended_bytes)
+        # A duplicate may be the retry of a batch whose flush found no room.
+        if not appended.duplicate or log.has_unsynced:
             self._flushes.appended(self)
         return appended
 

@@ -1,6 +1,7 @@
 """The listener: accepts connections within the limits, closes idle ones, ends them all at shutdown."""
 
 import asyncio
+import os
 import socket
 from collections import Counter as Tally
 
@@ -16,7 +17,7 @@ log = get_logger("millstream.broker")
 
 SCRATCH_BYTES = 1 << 16
 _BACKLOG = 1024
-_IDLE_CHECK_SECONDS = 5.0
+_IDLE_CHECK_SECONDS = (0.05, 5.0)
 
 
 class Server:
@@ -33,6 +34,9 @@ class Server:
         self.max_request_bytes = settings.max_request_size
         self.memory = MemoryBudget(settings.max_in_flight_bytes // 2)
         self.reply_memory = MemoryBudget(settings.max_in_flight_bytes // 2)
+        metrics.registry.computed_gauge(
+            "millstream_in_flight_bytes", "Memory of requests and replies under way.", self._in_flight_bytes
+        )
         self.buffers = FrameBuffers()
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._settings = settings
@@ -40,6 +44,11 @@ class Server:
         self._per_ip: Tally[str] = Tally()
         self._listener: asyncio.Server | None = None
         self._idle_check: asyncio.TimerHandle | None = None
+        shortest, longest = _IDLE_CHECK_SECONDS
+        self._idle_check_seconds = max(shortest, min(longest, settings.idle_timeout / 2000))
+
+    def _in_flight_bytes(self) -> int:
+        return self.memory.used_bytes + self.reply_memory.used_bytes
 
     async def bind(self, host: str, port: int) -> tuple[str, int]:
         """Take the address without serving it yet. Raises OSError with advice when it cannot be had."""
@@ -53,7 +62,9 @@ class Server:
                 start_serving=False,
             )
         except OSError as error:
-            reason = error.strerror or str(error)
+            # uvloop wraps the system's words in its own; a name that cannot be looked up has a negative number.
+            number = error.errno or 0
+            reason = os.strerror(number) if number > 0 else error.strerror or str(error)
             advice = f"cannot listen on {host}:{port}: {reason}; choose another address with --listen"
             raise OSError(error.errno, advice) from None
         bound: tuple[str, int] = self._listener.sockets[0].getsockname()[:2]
@@ -62,7 +73,7 @@ class Server:
     async def start(self) -> None:
         assert self._listener is not None
         await self._listener.start_serving()
-        self._idle_check = self.loop.call_later(_IDLE_CHECK_SECONDS, self._close_idle)
+        self._idle_check = self.loop.call_later(self._idle_check_seconds, self._close_idle)
 
     def stop_reading(self) -> None:
         """Accept no connection and read no request any more."""
@@ -134,8 +145,7 @@ class Server:
 
     def _close_idle(self) -> None:
         """Idle or half-open, or a reader that takes nothing: the same silence, the same end."""
-        self._idle_check = self.loop.call_later(_IDLE_CHECK_SECONDS, self._close_idle)
-        self.metrics.in_flight_bytes.value = self.memory.used_bytes + self.reply_memory.used_bytes
+        self._idle_check = self.loop.call_later(self._idle_check_seconds, self._close_idle)
         before = self.loop.time() - self._settings.idle_timeout / 1000
         for connection in [each for each in self._connections if each.last_active < before]:
             if connection.has_unsent or not connection.is_waiting:

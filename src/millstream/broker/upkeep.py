@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ class Upkeep:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._last_checkpoint: list[object] = []
+        self._checkpointing = asyncio.Lock()
+        self._removals: dict[str, asyncio.TimerHandle] = {}
 
     def start(self) -> None:
         storage = self._broker.settings.storage
@@ -34,48 +37,53 @@ class Upkeep:
         for path in self._broker.store.left_to_delete():
             self.remove_later(path, 0)
 
+    def stop(self) -> None:
+        """Files that wait beside those in use go now: a start after a clean stop does not look for them."""
+        for path, timer in list(self._removals.items()):
+            if path.endswith(_DELETED):
+                timer.cancel()
+                self._remove(path)
+
     async def checkpoint(self) -> None:
         """Write down what is synced, so that a start after a crash need not scan it."""
-        entries = self._broker.store.checkpoint()
-        if entries == self._last_checkpoint:
-            return
-        disk, data_dir = self._broker.disk, self._broker.store.data_dir
-        await self._broker.workers.run(lambda: write_checkpoint(disk, data_dir, entries))
-        self._last_checkpoint = list(entries)
+        async with self._checkpointing:
+            entries = self._broker.store.checkpoint()
+            if entries == self._last_checkpoint:
+                return
+            disk, data_dir = self._broker.disk, self._broker.store.data_dir
+            await self._broker.workers.run(lambda: write_checkpoint(disk, data_dir, entries))
+            self._last_checkpoint = list(entries)
+            self._broker.store.checkpoint_written(entries)
 
     async def enforce_retention(self) -> None:
         now_ms = self._broker.clock.now_ms()
         for number, partition in enumerate(list(self._broker.partitions)):
             if partition.log.offline is None and partition.log.segments:
-                self._retain(partition, now_ms)
+                await self._retain(partition, now_ms)
             if number % 256 == 255:
                 await asyncio.sleep(0)
 
-    def _retain(self, partition: Partition, now_ms: int) -> None:
+    async def _retain(self, partition: Partition, now_ms: int) -> None:
         target = partition.log
         target.producers.expire(now_ms - PRODUCER_EXPIRATION_MS)
-        if target.cleaning:
-            return
-        summaries = [segment.summary for segment in target.segments]
-        count = count_expired(
-            summaries,
-            target.config,
-            target.log_start_offset,
-            min(partition.high_watermark, target.flushed_offset),
-            now_ms,
-        )
-        if count == 0:
+        if target.cleaning or not (count := _count_expired(partition, now_ms)):
             return
         try:
-            if count == len(summaries):
+            if count == len(target.segments):
                 target.roll(now_ms)
-                self._broker.flusher.flush(partition)
-            self._drop(partition, count)
+            if count > target.settled_count:
+                # Where the log begins afterwards must be on disk before what is before it goes. Without room for
+                # that, the other segments still go: they make room.
+                with suppress(KafkaError):
+                    await self._broker.flusher.sync(partition)
+            self._drop(partition, min(_count_expired(partition, now_ms), target.settled_count))
         except OSError as error:
             self._broker.storage_error("retention", target.storage_failed(error))
 
     def _drop(self, partition: Partition, count: int) -> None:
         target = partition.log
+        if count == 0 or target.cleaning or target.offline is not None:
+            return
         for path in target.drop_segments(count):
             for suffix in SEGMENT_SUFFIXES:
                 if self._broker.disk.exists(path + suffix):
@@ -93,16 +101,28 @@ class Upkeep:
         """Move the log's start, durably; whole segments below it go."""
         partition.log.advance_start(offset)
         await self._broker.flusher.sync(partition)
-        self._retain(partition, self._broker.clock.now_ms())
+        await self._retain(partition, self._broker.clock.now_ms())
 
     def remove_later(self, path: str, delay_ms: int) -> None:
         """Unlinking gigabytes takes long: in a thread, and after the topic's delay."""
-        self._broker.loop.call_later(delay_ms / 1000, self._remove, path)
+        self._removals[path] = self._broker.loop.call_later(delay_ms / 1000, self._remove, path)
 
     def _remove(self, path: str) -> None:
+        self._removals.pop(path, None)
         disk = self._broker.disk
         remove = disk.unlink if path.endswith(_DELETED) else disk.remove_tree
         self._broker.workers.submit(partial(remove, path), _report_removal)
+
+
+def _count_expired(partition: Partition, now_ms: int) -> int:
+    target = partition.log
+    return count_expired(
+        [segment.summary for segment in target.segments],
+        target.config,
+        target.log_start_offset,
+        min(partition.high_watermark, target.flushed_offset),
+        now_ms,
+    )
 
 
 def _report_removal(_: object, error: BaseException | None) -> None:

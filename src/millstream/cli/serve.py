@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from millstream.cli.errors import CommandError
 from millstream.cli.options import parse_address
 from millstream.cli.settings import settings_for
 
@@ -73,6 +74,9 @@ def command(
         flags["http.host"], flags["http.port"] = parse_address(http, "--http")
     settings = settings_for(config, flags)
 
-    from millstream.broker.node import run
+    from millstream.broker.node import CannotStart, run
 
-    raise typer.Exit(run(settings))
+    try:
+        raise typer.Exit(run(settings))
+    except CannotStart as error:
+        raise CommandError(str(error)) from error

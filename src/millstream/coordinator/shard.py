@@ -139,16 +139,20 @@ class Shard(Generic[Q, R, A]):
             self._answer(decision.replies)
 
     async def _write(self) -> None:
+        rounds = self._rounds
         try:
-            while self._rounds:
-                current = self._rounds.begin()
+            while rounds:
+                current = rounds.begin()
                 now_ms = self._time.now_ms()
                 records = [Record(i, now_ms, key, value) for i, (key, value) in enumerate(current.records)]
                 await self._log.append(encode_batch(records, codec=Compression.NONE, base_offset=0))
-                self._rounds.finish()
+                if rounds is not self._rounds:
+                    return
+                rounds.finish()
                 self._answer(current.replies)
         except Exception as error:  # noqa: BLE001 - whatever it was, no client may be left waiting
-            self._abandon(f"append failed: {error}", append_failure(error))
+            if rounds is self._rounds:
+                self._abandon(f"append failed: {error}", append_failure(error))
         finally:
             self._writer = None
 
@@ -179,6 +183,9 @@ class Shard(Generic[Q, R, A]):
                 future.set_exception(KafkaError(error.code, error.message))
 
     async def _load(self) -> None:
+        if self._writer is not None:
+            # What is on its way into the log belongs to what is read from it.
+            await asyncio.wait({self._writer})
         machine = self._new_machine()
         replayed = 0
         try:

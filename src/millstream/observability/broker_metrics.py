@@ -61,7 +61,6 @@ class BrokerMetrics:
     connections: Gauge
     connections_accepted: Counter
     connections_rejected: Family[Counter]
-    in_flight_bytes: Gauge
     log_flush_duration: Histogram
     corrupt_batches: Counter
     storage_errors: Family[Counter]
@@ -91,9 +90,6 @@ class BrokerMetrics:
             ),
             connections_rejected=new.counters(
                 "millstream_connections_rejected_total", "Connections closed at once, by limit.", "reason"
-            ),
-            in_flight_bytes=new.gauge(
-                "millstream_in_flight_bytes", "Memory of requests and replies under way."
             ),
             log_flush_duration=new.histogram("millstream_log_flush_duration_seconds", "Time of an fsync."),
             corrupt_batches=new.counter(

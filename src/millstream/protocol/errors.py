@@ -137,10 +137,16 @@ class ErrorCode(enum.IntEnum):
     REBOOTSTRAP_REQUIRED = 129
 
 
+# A message may quote what a client sent, which may be long; older versions have room for 32,767 bytes.
+_LONGEST_MESSAGE = 1000
+
+
 class KafkaError(Exception):
     """A failure that a client is told by code; the message is for people."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
+        if len(message) > _LONGEST_MESSAGE:
+            message = f"{message[:_LONGEST_MESSAGE]}..."
         super().__init__(message or code.name)
         self.code = code
         self.message = message or code.name

@@ -8,6 +8,7 @@ from millstream.protocol.errors import ErrorCode
 from millstream.protocol.wire import I16, I32, NULL_UUID, Reader, array_length, nullable_string, string
 
 FLEXIBLE_FROM = 9
+TOPIC_ID_FROM = 10
 NOT_ASKED = -(2**31)
 # Every operation a client may do where there are no access rules, as bits of Kafka's operation codes.
 ALL_TOPIC_OPERATIONS = 3576
@@ -69,8 +70,11 @@ def decode_metadata(buffer: memoryview, position: int, version: int) -> Metadata
     if count >= 0 and not (version == 0 and count == 0):
         topics = []
         for _ in range(count):
-            topic_id = reader.uuid() if version >= 10 else NULL_UUID
-            topics.append(WantedTopic(reader.nullable_string(), topic_id))
+            if version >= TOPIC_ID_FROM:
+                topic_id = reader.uuid()
+                topics.append(WantedTopic(reader.nullable_string(), topic_id))
+            else:
+                topics.append(WantedTopic(reader.string(), NULL_UUID))
             reader.skip_tags()
     create = bool(reader.i8()) if version >= 4 else True
     cluster_operations = bool(reader.i8()) if 8 <= version <= 10 else False
@@ -114,7 +118,7 @@ def _encode_topic(out: bytearray, topic: TopicMetadata, version: int, flexible: 
         if version >= 12
         else string(topic.name or "", flexible=flexible)
     )
-    if version >= 10:
+    if version >= TOPIC_ID_FROM:
         out += topic.topic_id
     if version >= 1:
         out += b"\1" if topic.is_internal else b"\0"

@@ -22,8 +22,8 @@ PREFIX = struct.Struct(">qi")
 PREFIX_SIZE = PREFIX.size
 CRC_START = 21
 MAGIC = 2
+MAGIC_AT = 16
 
-_MAGIC_AT = 16
 _OFFSET = struct.Struct(">q")
 _EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
@@ -125,7 +125,7 @@ def check_produced(view: memoryview, produce_version: int) -> BatchHeader:
     """Validate what a producer sent for one partition: exactly one batch, whole, intact and plausible."""
     size = len(view)
     if size < HEADER_SIZE:
-        magic = view[_MAGIC_AT] if size > _MAGIC_AT else MAGIC
+        magic = view[MAGIC_AT] if size > MAGIC_AT else MAGIC
         if magic < MAGIC:
             raise _invalid(f"message format v{magic} is not supported, only record batches of format v2 are")
         raise CorruptBatch(f"{size} bytes are too few for a record batch", 0)

@@ -198,18 +198,7 @@ class SystemDisk:
             return file.read()
 
     def write_atomically(self, path: str, data: Buffer, *, durable: bool = True) -> None:
-        temporary = path + ".tmp"
-        file = self.open(temporary, create=True)
-        try:
-            file.truncate(0)
-            file.pwrite([data], 0)
-            if durable:
-                file.sync()
-        finally:
-            file.close()
-        self.rename(temporary, path)
-        if durable:
-            self.sync_dir(os.path.dirname(path))
+        replace_file(self, path, data, durable=durable)
 
     def free_bytes(self, path: str) -> int:
         stats = os.statvfs(path)
@@ -227,6 +216,26 @@ class SystemDisk:
             return False
         self._locks.append(fd)
         return True
+
+
+def replace_file(disk: Disk, path: str, data: Buffer, *, durable: bool) -> None:
+    """`Disk.write_atomically` in terms of the other calls; a failure gives back the room it took."""
+    temporary = path + ".tmp"
+    file = disk.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.pwrite([data], 0)
+        if durable:
+            file.sync()
+    except OSError:
+        with suppress(OSError):
+            disk.unlink(temporary)
+        raise
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    if durable:
+        disk.sync_dir(os.path.dirname(path))
 
 
 def _fallocate_keep_size(fd: int, offset: int, length: int) -> None:

@@ -46,11 +46,12 @@ class Workers:
         return await future
 
     def close(self) -> None:
-        """Let the threads finish what is queued and end."""
+        """Let the threads finish what is queued and end; call it on the loop, which hears of the last results."""
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:
             thread.join()
+        self._report()
 
     def _work(self) -> None:
         while (item := self._jobs.get()) is not None:
@@ -73,4 +74,9 @@ class Workers:
         self._wake_pending = False
         while self._finished:
             done, result, error = self._finished.popleft()
-            done(result, error)
+            try:
+                done(result, error)
+            except Exception as failure:  # noqa: BLE001 - the others in line have nothing to do with it
+                self._loop.call_exception_handler(
+                    {"message": "reporting a finished job failed", "exception": failure}
+                )

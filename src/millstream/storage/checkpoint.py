@@ -42,9 +42,15 @@ class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
             self.flushed_offset,
             self.flushed_position,
             self.cleaned_offset,
+            self.flushed_position[0],
             LeaderEpochs(self.epochs),
             (ProducerStates.decode(self.producers) if self.producers else None) or ProducerStates(),
         )
+
+
+def later_log(topic: str, partition: int, topic_id: bytes) -> LogCheckpoint:
+    """A log that was created after the checkpoint: nothing of it is known to be synced."""
+    return LogCheckpoint(topic, partition, topic_id, 0, 0, 0, (0, 0), [], [], b"")
 
 
 def describe(topic: str, partition: int, log: PartitionLog) -> LogCheckpoint:

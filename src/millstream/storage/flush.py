@@ -1,6 +1,7 @@
 """What one fsync of a log has to do. Collected on the event loop, carried out in another thread, reported back."""
 
 from dataclasses import dataclass, field
+from threading import Lock
 
 from millstream.runtime.disk import Disk, File
 from millstream.storage.segment import Segment
@@ -13,24 +14,94 @@ class FlushTicket:
     end_offset: int
     end_position: tuple[int, int]
     end_bytes: int
-    directories: list[str] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     files: list[File] = field(default_factory=list)
     sealed: list[Segment] = field(default_factory=list)
-    small_files: list[tuple[str, bytes]] = field(default_factory=list)
-
+    small_files: dict[str, bytes] = field(default_factory=dict)
+    directories: set[str] = field(default_factory=set)
     garbage: list[str] = field(default_factory=list)
+    synced: bool = False
+    """The records are on disk; whatever fails after that can be done again."""
+    _cancelled: bool = False
+    _naming: Lock = field(default_factory=Lock)
 
     def run(self, disk: Disk) -> None:
         """Blocks until everything is on stable storage; an OSError means that it may not be."""
         for file in self.files:
             file.sync()
+        self.synced = True
+        with self._naming:
+            if not self._cancelled:
+                self._write_small_files(disk)
+
+    def cancel(self) -> None:
+        """Write nothing more by name: the directory is about to become another log's."""
+        with self._naming:
+            self._cancelled = True
+
+    def _write_small_files(self, disk: Disk) -> None:
         for segment in self.sealed:
             segment.index.write(disk, durable=True)
             segment.time_index.write(disk, durable=True)
-        for path, data in self.small_files:
+        for path, data in self.small_files.items():
             disk.write_atomically(path, data)
-        for directory in self.directories:
+        for directory in sorted(self.directories):
             disk.sync_dir(directory)
         for path in self.garbage:
             disk.unlink(path)
+
+
+class Unsynced:
+    """What a log wrote since its last ticket. A segment with unsynced bytes is pinned: its handle stays open."""
+
+    __slots__ = ("directories", "garbage", "sealed", "segments", "small_files")
+
+    def __init__(self) -> None:
+        self.segments: list[Segment] = []
+        self.sealed: list[Segment] = []
+        self.small_files: dict[str, bytes] = {}
+        self.directories: set[str] = set()
+        self.garbage: list[str] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.segments or self.small_files)
+
+    def mark(self, segment: Segment) -> None:
+        if segment not in self.segments:
+            segment.pins += 1
+            self.segments.append(segment)
+
+    def forget(self, segment: Segment) -> None:
+        if segment in self.segments:
+            self.segments.remove(segment)
+            segment.pins -= 1
+        if segment in self.sealed:
+            self.sealed.remove(segment)
+
+    def take(self, end_offset: int, end_position: tuple[int, int], end_bytes: int) -> FlushTicket:
+        """All of it as a ticket; the pins go with it."""
+        ticket = FlushTicket(
+            end_offset,
+            end_position,
+            end_bytes,
+            self.segments,
+            [segment.file for segment in self.segments],
+            self.sealed,
+            self.small_files,
+            self.directories,
+            self.garbage,
+        )
+        self.segments, self.sealed, self.small_files = [], [], {}
+        self.directories, self.garbage = set(), []
+        return ticket
+
+    def put_back(self, ticket: FlushTicket) -> None:
+        """A ticket that could not be carried out is for the next one to do, before what came since."""
+        for segment in ticket.segments:
+            if segment in self.segments:
+                segment.pins -= 1
+        self.segments = [*ticket.segments, *(each for each in self.segments if each not in ticket.segments)]
+        self.sealed = ticket.sealed + self.sealed
+        self.small_files = {**ticket.small_files, **self.small_files}
+        self.directories |= ticket.directories
+        self.garbage = ticket.garbage + self.garbage

@@ -19,6 +19,7 @@ IDENTITY_FILE = "partition.metadata"
 LOG_SUFFIX = ".log"
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex")
 SNAPSHOT_SUFFIX = ".snapshot"
+TEMPORARY_SUFFIX = ".tmp"
 
 
 def partition_directory(data_dir: str, topic: str, index: int) -> str:

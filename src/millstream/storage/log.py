@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,13 +17,12 @@ from millstream.protocol.record_batch import (
     MAGIC,
     PREFIX_SIZE,
     BatchHeader,
-    CorruptBatch,
     stamp,
     stamp_append_time,
 )
 from millstream.runtime.disk import Buffer
 from millstream.runtime.invariant import invariant
-from millstream.storage.flush import FlushTicket
+from millstream.storage.flush import FlushTicket, Unsynced
 from millstream.storage.layout import (
     EPOCHS_FILE,
     IDENTITY_FILE,
@@ -38,7 +38,8 @@ from millstream.storage.producer_state import ProducerStates
 from millstream.storage.segment import MAX_RELATIVE_OFFSET, Segment, SegmentSummary, find_segment
 
 _HINTS = 32
-_KEPT_SNAPSHOTS = 2
+# The process or the machine is short of something that may come back; what was written is sound.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
 
 class Appended(NamedTuple):
@@ -65,6 +66,7 @@ class LogState:
     flushed_offset: int = 0
     flushed_position: tuple[int, int] = (0, 0)
     cleaned_offset: int = 0
+    checkpointed_base: int = 0
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     producers: ProducerStates = field(default_factory=ProducerStates)
 
@@ -101,12 +103,11 @@ class PartitionLog:
         self.size_bytes = sum(segment.summary.size_bytes for segment in self.segments)
         self.unflushed_messages = 0
         self.appended_bytes = 0
-        self._unsynced: list[Segment] = []
-        self._sealed: list[Segment] = []
-        self._small_files: dict[str, bytes] = {}
-        self._new_directories: set[str] = set()
-        self._snapshots = [snapshot_path(directory, segment.base_offset) for segment in self.segments]
-        self._garbage: list[str] = []
+        self._unsynced = Unsynced()
+        self._flushing: FlushTicket | None = None
+        self._retired = False
+        self._checkpointed_base = state.checkpointed_base
+        self._snapshots = [segment.base_offset for segment in self.segments]
         self._hints: dict[int, tuple[Segment, int]] = {}
 
     # -- writing
@@ -152,8 +153,7 @@ class PartitionLog:
             segment.append(data, header, base_offset, max_timestamp, self.config.index_interval_bytes)
         except OSError as error:
             raise self._write_failed(error) from error
-        if not self._unsynced or self._unsynced[-1] is not segment:
-            self._mark_unsynced(segment)
+        self._unsynced.mark(segment)
         if header.producer_id >= 0:
             self.producers.update(header, base_offset, now_ms)
         self.log_end_offset = last_offset + 1
@@ -166,7 +166,7 @@ class PartitionLog:
     def begin_epoch(self, leader_epoch: int, start_offset: int) -> None:
         """Note where a leader's writing begins; reaches the disk with the next flush, before any acknowledgement."""
         self.epochs.assign(leader_epoch, start_offset)
-        self._small_files[f"{self.directory}/{EPOCHS_FILE}"] = self.epochs.encode()
+        self._unsynced.small_files[f"{self.directory}/{EPOCHS_FILE}"] = self.epochs.encode()
 
     def _check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
         config = self.config
@@ -189,7 +189,7 @@ class PartitionLog:
         failure = KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write to {self.directory}: {error.strerror}"
         )
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE):
+        if error.errno not in _NO_ROOM:
             self.offline = failure
         return failure
 
@@ -212,6 +212,7 @@ class PartitionLog:
             or waited > config.segment_ms - active.jitter_ms(config.segment_jitter_ms)
             or last_offset - summary.base_offset > MAX_RELATIVE_OFFSET
             or active.index.is_full(config.segment_index_bytes)
+            or active.time_index.is_full(config.segment_index_bytes)
         ):
             return self.roll(now_ms)
         return active
@@ -228,34 +229,39 @@ class PartitionLog:
             active.seal()
             if self.config.preallocate:
                 active.file.truncate(active.summary.size_bytes)
-            self._sealed.append(active)
-            self._mark_unsynced(active)
+            self._unsynced.sealed.append(active)
+            self._unsynced.mark(active)
         if len(self.producers):
-            self._keep_snapshot(snapshot_path(self.directory, self.log_end_offset))
+            path = snapshot_path(self.directory, self.log_end_offset)
+            self._unsynced.small_files[path] = self.producers.encode()
+            self._snapshots.append(self.log_end_offset)
         self.segments.append(started)
         return started
 
-    def _keep_snapshot(self, path: str) -> None:
-        self._small_files[path] = self.producers.encode()
-        self._snapshots.append(path)
-        self._garbage += self._snapshots[:-_KEPT_SNAPSHOTS]
-        del self._snapshots[:-_KEPT_SNAPSHOTS]
+    def checkpointed(self, base_offset: int) -> None:
+        """A start after a crash will scan from the segment at `base_offset` on: older snapshots have served."""
+        self._checkpointed_base = base_offset
+        old = [offset for offset in self._snapshots if offset < base_offset]
+        del self._snapshots[: len(old)]
+        self._unsynced.garbage += [snapshot_path(self.directory, offset) for offset in old]
 
     def _start_segment(self, now_ms: int) -> Segment:
         self._ensure_directory()
         summary = SegmentSummary(self.log_end_offset, end_offset=self.log_end_offset, created_ms=now_ms)
         segment = Segment(self.files, self.directory, summary, stored=False)
         segment.create()
-        segment.file.truncate(0)
-        if self.config.preallocate:
-            segment.file.allocate(0, self.config.segment_bytes)
-        self._new_directories.add(self.directory)
+        try:
+            segment.file.truncate(0)
+            if self.config.preallocate:
+                segment.file.allocate(0, self.config.segment_bytes)
+        except OSError:
+            # Left behind, it would look like the end of the log while the segment before it goes on growing.
+            segment.close()
+            with suppress(OSError):
+                self.disk.unlink(segment.log_path)
+            raise
+        self._unsynced.directories.add(self.directory)
         return segment
-
-    def _mark_unsynced(self, segment: Segment) -> None:
-        if segment not in self._unsynced:
-            segment.pins += 1
-            self._unsynced.append(segment)
 
     def _ensure_directory(self) -> None:
         if self.segments or self.disk.exists(f"{self.directory}/{IDENTITY_FILE}"):
@@ -263,54 +269,72 @@ class PartitionLog:
         self.disk.make_dirs(self.directory)
         identity = f"{self.directory}/{IDENTITY_FILE}"
         self.disk.write_atomically(identity, encode_identity(self.topic_id), durable=False)
-        self._small_files[identity] = encode_identity(self.topic_id)
-        self._new_directories.update(parent_directories(self.directory))
+        self._unsynced.small_files[identity] = encode_identity(self.topic_id)
+        self._unsynced.directories.update(parent_directories(self.directory))
 
     # -- flushing
 
     @property
     def has_unsynced(self) -> bool:
-        return bool(self._unsynced or self._small_files)
-
-    def begin_flush(self) -> FlushTicket | None:
-        """Everything not yet synced, as work for another thread; None when there is nothing."""
-        if not self.has_unsynced or self.offline is not None:
-            return None
-        active = self.segments[-1].summary if self.segments else None
-        ticket = FlushTicket(
-            self.log_end_offset,
-            (active.base_offset, active.size_bytes) if active else self.flushed_position,
-            self.appended_bytes,
-            directories=sorted(self._new_directories),
-            segments=self._unsynced,
-            files=[segment.file for segment in self._unsynced],
-            sealed=self._sealed,
-            small_files=list(self._small_files.items()),
-            garbage=self._garbage,
-        )
-        self._unsynced, self._sealed, self._small_files, self._new_directories = [], [], {}, set()
-        self._garbage = []
-        self.unflushed_messages = 0
-        return ticket
-
-    def complete_flush(self, ticket: FlushTicket) -> None:
-        self._release(ticket.segments)
-        self.flushed_offset = max(self.flushed_offset, ticket.end_offset)
-        self.flushed_position = max(self.flushed_position, ticket.end_position)
+        return bool(self._unsynced)
 
     @property
     def has_sealed(self) -> bool:
         """A full segment waits for its indexes and its sync."""
-        return bool(self._sealed)
+        return bool(self._unsynced.sealed)
+
+    @property
+    def settled_count(self) -> int:
+        """How many segments from the first on are sealed, synced and indexed: no flush concerns them any more."""
+        return find_segment(self.segments, self.flushed_position[0] - 1) + 1
+
+    @property
+    def cleanable_count(self) -> int:
+        """How many segments from the first on may be compacted: a start after a crash does not scan them.
+
+        Where it scans, recovery takes a gap between offsets for a loss.
+        """
+        return find_segment(self.segments, min(self._checkpointed_base, self.flushed_position[0]) - 1) + 1
+
+    def begin_flush(self) -> FlushTicket | None:
+        """Everything not yet synced, as work for another thread; None when there is nothing."""
+        if not self._unsynced or self.offline is not None:
+            return None
+        invariant(self._flushing is None, "one flush of a log at a time")
+        active = self.segments[-1].summary if self.segments else None
+        self._flushing = self._unsynced.take(
+            self.log_end_offset,
+            (active.base_offset, active.size_bytes) if active else self.flushed_position,
+            self.appended_bytes,
+        )
+        self.unflushed_messages = 0
+        return self._flushing
+
+    def complete_flush(self, ticket: FlushTicket) -> None:
+        self._flushing = None
+        self._release(ticket.segments)
+        self.flushed_offset = max(self.flushed_offset, ticket.end_offset)
+        self.flushed_position = max(self.flushed_position, ticket.end_position)
 
     def fail_flush(self, ticket: FlushTicket, error: OSError) -> KafkaError:
-        """After a failed fsync the kernel may have dropped the bytes: nothing above the last good flush is trusted."""
+        """After a failed fsync the kernel may have dropped the bytes: nothing above the last good flush is trusted.
+
+        When only files beside the records found no room, all is tried again with the next flush.
+        """
+        self._flushing = None
+        if ticket.synced and error.errno in _NO_ROOM and not self._retired:
+            self._unsynced.put_back(ticket)
+            return KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{self.directory} has no room for its indexes and checkpoints: {error.strerror}",
+            )
         self._release(ticket.segments)
-        self.offline = KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR,
-            f"fsync of {self.directory} failed ({error.strerror}); the partition is offline, "
-            "restart the node when the disk is sound and it will recover from what is really stored",
-        )
+        if self.offline is None:
+            self.offline = KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"fsync of {self.directory} failed ({error.strerror}); the partition is offline, "
+                "restart the node when the disk is sound and it will recover from what is really stored",
+            )
         return self.offline
 
     def storage_failed(self, error: OSError) -> KafkaError:
@@ -320,10 +344,11 @@ class PartitionLog:
         )
         return self.offline
 
-    @staticmethod
-    def _release(segments: list[Segment]) -> None:
+    def _release(self, segments: list[Segment]) -> None:
         for segment in segments:
             segment.pins -= 1
+            if self._retired and segment.pins == 0:
+                segment.close()
 
     # -- reading
 
@@ -366,10 +391,21 @@ class PartitionLog:
         view = memoryview(file.pread(min(wanted, end - position), position))
         size = len(view)
         at = 0
-        next_offset = offset
+        next_offset = max(offset, segment.base_offset)
         unpack = HEADER.unpack_from
+        if size < HEADER_SIZE and position < end:
+            raise segment.corrupt(position, f"the file ends after {size} bytes of a record batch")
         while size - at >= HEADER_SIZE:
             base, length, _, magic, crc, _, last_delta, *_ = unpack(view, at)
+            # Offsets are not under the checksum, but they must follow each other.
+            if base != next_offset and (
+                base + last_delta < next_offset
+                or (base < next_offset and at > 0)
+                or (base > next_offset and segment.summary.is_dense)
+            ):
+                if at == 0:
+                    raise segment.corrupt(position, f"record batch claims offset {base}")
+                break
             if base >= upper_offset:
                 break
             stop = at + PREFIX_SIZE + length
@@ -377,12 +413,12 @@ class PartitionLog:
                 if at > 0 or not min_one:
                     break
                 if position + stop > end or length < HEADER_SIZE - PREFIX_SIZE:
-                    raise self._corrupt(segment, position, f"record batch claims {stop} bytes")
+                    raise segment.corrupt(position, f"record batch claims {stop} bytes")
                 view = memoryview(file.pread(stop, position))
                 size = len(view)
             if magic != MAGIC or stop <= at or crc != crc32c(view[at + CRC_START : stop]):
                 if at == 0:
-                    raise self._corrupt(segment, position, "record batch fails its checksum")
+                    raise segment.corrupt(position, "record batch fails its checksum")
                 break
             at = stop
             next_offset = base + last_delta + 1
@@ -399,9 +435,6 @@ class PartitionLog:
             hints.pop(next(iter(hints)))
         hints[offset] = segment, position
 
-    def _corrupt(self, segment: Segment, position: int, message: str) -> CorruptBatch:
-        return CorruptBatch(f"{segment.log_path} at byte {position}: {message}", position)
-
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         return self.epochs.end_offset(epoch, self.log_end_offset)
 
@@ -414,7 +447,7 @@ class PartitionLog:
         invariant(offset <= self.log_end_offset, "the log's start stays at or before its end")
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
-        self._small_files[f"{self.directory}/{START_OFFSET_FILE}"] = encode_start_offset(offset)
+        self._unsynced.small_files[f"{self.directory}/{START_OFFSET_FILE}"] = encode_start_offset(offset)
         self._ensure_directory()
 
     def drop_segments(self, count: int) -> list[str]:
@@ -443,11 +476,7 @@ class PartitionLog:
         for segment in dropped:
             self.record_count -= segment.summary.record_count
             self.size_bytes -= segment.summary.size_bytes
-            if segment in self._unsynced:
-                self._unsynced.remove(segment)
-                segment.pins -= 1
-            if segment in self._sealed:
-                self._sealed.remove(segment)
+            self._unsynced.forget(segment)
             if segment.pins == 0:
                 segment.close()
 
@@ -457,14 +486,18 @@ class PartitionLog:
     def retire(self) -> None:
         """The log is being deleted: late requests get an error, files are closed."""
         self.offline = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
-        self._unsynced, self._sealed, self._small_files = [], [], {}
+        self._retired = True
+        if self._flushing is not None:
+            self._flushing.cancel()
+        unsynced, self._unsynced = self._unsynced, Unsynced()
+        self._release(unsynced.segments)
         for segment in self.segments:
-            if segment.pins <= 1:
+            if segment.pins == 0:
                 segment.close()
 
     def close(self) -> bool:
         """Sync and write the indexes at the end of the node's life; False when the log is not sound."""
-        if self.offline is not None or self.swapping:
+        if self.offline is not None or self.swapping or self._flushing is not None:
             return False
         ticket = self.begin_flush()
         try:

@@ -1,9 +1,11 @@
-"""Walk the batches of a segment file, reading it in large pieces."""
+"""Walk the batches of a segment file, reading it in large pieces; go on after damage."""
 
 from collections.abc import Iterator
 
 from millstream.protocol.record_batch import (
     HEADER_SIZE,
+    MAGIC,
+    MAGIC_AT,
     BatchHeader,
     CorruptBatch,
     check_stored,
@@ -12,6 +14,7 @@ from millstream.protocol.record_batch import (
 from millstream.runtime.disk import File
 
 PIECE_BYTES = 1 << 20
+_RESYNC_PIECE_BYTES = 4 << 20
 
 
 def scan_batches(
@@ -46,6 +49,53 @@ def scan_batches(
                 raise CorruptBatch(error.message, position) from None
         yield position, header, piece[at : at + size]
         position += size
+
+
+def scan_sound(
+    file: File, position: int, end: int, *, piece_bytes: int = PIECE_BYTES
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """As `scan_batches`, but what is no sound batch is passed over: a position that is not where the batch before
+    ended tells that something was."""
+    while position < end:
+        try:
+            for found in scan_batches(file, position, end, piece_bytes=piece_bytes):
+                position, header, _ = found
+                yield found
+                position += header.size_bytes
+        except CorruptBatch as error:
+            following = find_batch(file, error.position + 1, end)
+            if following is None:
+                return
+            position = following
+
+
+def find_batch(file: File, position: int, end: int) -> int | None:
+    """The next place at or after `position` where a whole batch with a good checksum stands."""
+    while position < end:
+        data = file.pread(min(_RESYNC_PIECE_BYTES, end - position), position)
+        at = data.find(MAGIC, MAGIC_AT)
+        while at >= 0:
+            start = at - MAGIC_AT
+            if len(data) - start >= HEADER_SIZE:
+                header = read_header(data, start)
+                fits = HEADER_SIZE <= header.size_bytes <= end - position - start
+                if fits and _holds(file, position + start, header):
+                    return position + start
+            at = data.find(MAGIC, at + 1)
+        if len(data) < _RESYNC_PIECE_BYTES:
+            return None
+        position += len(data) - HEADER_SIZE
+    return None
+
+
+def _holds(file: File, position: int, header: BatchHeader) -> bool:
+    if header.record_count < 0 or header.last_offset_delta < 0 or header.base_offset < 0:
+        return False
+    try:
+        check_stored(memoryview(file.pread(header.size_bytes, position)), 0, header)
+    except CorruptBatch:
+        return False
+    return True
 
 
 def _read(file: File, position: int, end: int, wanted: int) -> memoryview:

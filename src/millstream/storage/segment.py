@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.record_batch import BatchHeader, CorruptBatch
+from millstream.protocol.record_batch import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
 from millstream.runtime.disk import Buffer, Disk, File
 from millstream.runtime.invariant import invariant
 from millstream.storage.index import OffsetIndex, TimeIndex
 from millstream.storage.open_files import OpenFiles
-from millstream.storage.scan import PIECE_BYTES, scan_batches
+from millstream.storage.scan import PIECE_BYTES, scan_sound
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 NO_TIMESTAMP = -1
+# The index brings a look-up within one interval of its batch: little is read at first.
+_LOOKUP_PIECE_BYTES = 16384
 
 
 @dataclass(slots=True)
@@ -30,6 +32,11 @@ class SegmentSummary:
     max_timestamp: int = NO_TIMESTAMP
     offset_of_max_timestamp: int = -1
     created_ms: int = 0
+
+    @property
+    def is_dense(self) -> bool:
+        """Every offset has its record, so each batch begins where the one before ended."""
+        return self.record_count == self.end_offset - self.base_offset
 
 
 class Segment:
@@ -95,8 +102,9 @@ class Segment:
             self._file.close()
             self._file = None
         self._files.closed(self)
-        self.index.unload()
-        self.time_index.unload()
+        if not (self.index.dirty or self.time_index.dirty):
+            self.index.unload()
+            self.time_index.unload()
 
     def append(
         self, data: Buffer, header: BatchHeader, base_offset: int, max_timestamp: int, interval_bytes: int
@@ -105,7 +113,7 @@ class Segment:
         summary = self.summary
         position = summary.size_bytes
         file = self.file
-        if not self.index.loaded:
+        if not (self.index.loaded and self.time_index.loaded):
             self._require_indexes(self._files.disk)
         try:
             file.pwrite([data], position)
@@ -159,19 +167,17 @@ class Segment:
         self.rebuild_indexes()
 
     def rebuild_indexes(self, interval_bytes: int = 4096) -> None:
+        """Index what is sound; damage is left to those who read there."""
         whole = self.summary
-        self.summary = SegmentSummary(
-            whole.base_offset, end_offset=whole.base_offset, created_ms=whole.created_ms
-        )
+        self.summary = SegmentSummary(whole.base_offset)
         self.index = OffsetIndex(self.index.path, bytearray())
         self.time_index = TimeIndex(self.time_index.path, bytearray())
         self._bytes_since_index, self._times_indexed_to = 0, NO_TIMESTAMP
         try:
-            for position, header, _ in scan_batches(self.file, 0, whole.size_bytes):
+            for position, header, _ in _sound_batches(self.file, whole, 0, PIECE_BYTES):
+                self.summary.size_bytes = position
                 self.note_batch(header, header.base_offset, header.max_timestamp, position, interval_bytes)
             self.seal()
-        except CorruptBatch as error:
-            raise self._located(error) from None
         finally:
             self.summary = whole
 
@@ -180,48 +186,89 @@ class Segment:
         return crc32c(self.path.encode()) % spread_ms if spread_ms > 0 else 0
 
     def position_of(self, disk: Disk, offset: int) -> int | None:
-        """Where the first batch that holds `offset` or anything after it begins; None past the end."""
-        summary = self.summary
-        if offset >= summary.end_offset:
+        """Where the first batch that holds `offset` or anything after it begins; None past the end.
+
+        CorruptBatch when what stood there is damaged.
+        """
+        if offset >= self.summary.end_offset:
             return None
-        self._require_indexes(disk)
-        entry = self.index.lookup(disk, offset - summary.base_offset)
-        start = entry[1] if entry else 0
-        # A small first piece: the index brings us within one interval of the batch.
-        for position, header, _ in self.scan(start, verify=False, piece_bytes=16384):
+        expected = self._indexed_position(disk, offset)
+        for position, header, _ in self.scan(expected, piece_bytes=_LOOKUP_PIECE_BYTES):
             if header.last_offset >= offset:
+                if header.base_offset > offset and position != expected:
+                    break
                 return position
+            expected = position + header.size_bytes
+        if expected < self.summary.size_bytes:
+            raise self.corrupt(expected, "the record batch is damaged")
         return None
+
+    def _indexed_position(self, disk: Disk, offset: int) -> int:
+        """Where to begin to look for `offset`; an index that names a place where no such batch stands is made anew."""
+        self._require_indexes(disk)
+        entry = self.index.lookup(disk, offset - self.base_offset)
+        if entry is not None:
+            header = self._header_at(entry[1])
+            if header is None or header.last_offset != self.base_offset + entry[0]:
+                self.rebuild_indexes()
+                entry = self.index.lookup(disk, offset - self.base_offset)
+        return entry[1] if entry else 0
+
+    def _header_at(self, position: int) -> BatchHeader | None:
+        data = self.file.pread(HEADER_SIZE, position)
+        return read_header(data) if len(data) == HEADER_SIZE else None
 
     def batch_at_or_after_time(
         self, disk: Disk, timestamp: int, start: int = 0
     ) -> tuple[int, BatchHeader, memoryview] | None:
-        """The first batch at or after position `start` whose largest timestamp reaches `timestamp`."""
+        """The first sound batch at or after position `start` whose largest timestamp reaches `timestamp`."""
         if self.summary.max_timestamp < timestamp:
             return None
+        for found in self.scan(max(start, self._time_position(disk, timestamp))):
+            if found[1].max_timestamp >= timestamp:
+                return found
+        return None
+
+    def _time_position(self, disk: Disk, timestamp: int) -> int:
+        """A position before which no record is late enough, from an entry that the log confirms."""
         self._require_indexes(disk)
         # An entry below the target says that no record up to its offset is late enough.
         entry = self.time_index.lookup(disk, timestamp - 1)
-        if entry is not None:
-            start = max(start, self.position_of(disk, self.base_offset + entry[1]) or 0)
-        for position, header, data in self.scan(start):
-            if header.max_timestamp >= timestamp:
-                return position, header, data
-        return None
+        if entry is None:
+            return 0
+        try:
+            position = self.position_of(disk, self.base_offset + entry[1])
+        except CorruptBatch:
+            return 0
+        header = self._header_at(position) if position is not None else None
+        if header is None or header.max_timestamp != entry[0]:
+            self.rebuild_indexes()
+            return 0
+        return position or 0
 
     def scan(
-        self, start: int = 0, *, verify: bool = True, piece_bytes: int = PIECE_BYTES
+        self, start: int = 0, *, piece_bytes: int = PIECE_BYTES
     ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Position, header and bytes of the batches from `start` on; CorruptBatch names the file."""
-        try:
-            yield from scan_batches(
-                self.file, start, self.summary.size_bytes, verify=verify, piece_bytes=piece_bytes
-            )
-        except CorruptBatch as error:
-            raise self._located(error) from None
+        """Position, header and bytes of the sound batches from `start` on; damage is passed over."""
+        return _sound_batches(self.file, self.summary, start, piece_bytes)
 
-    def _located(self, error: CorruptBatch) -> CorruptBatch:
-        return CorruptBatch(f"{self.log_path} at byte {error.position}: {error.message}", error.position)
+    def corrupt(self, position: int, message: str) -> CorruptBatch:
+        return CorruptBatch(f"{self.log_path} at byte {position}: {message}", position)
+
+
+def _sound_batches(
+    file: File, summary: SegmentSummary, start: int, piece_bytes: int
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Batches that hold by checksum and by offset: offsets, which no checksum covers, must follow each other."""
+    next_offset, next_position = summary.base_offset, 0
+    for found in scan_sound(file, start, summary.size_bytes, piece_bytes=piece_bytes):
+        position, header, _ = found
+        must_follow = summary.is_dense and position == next_position
+        if must_follow and header.base_offset != next_offset:
+            continue
+        if next_offset <= header.base_offset and header.last_offset < summary.end_offset:
+            yield found
+            next_offset, next_position = header.last_offset + 1, position + header.size_bytes
 
 
 def find_segment(segments: list[Segment], offset: int) -> int:

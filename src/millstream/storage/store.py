@@ -11,19 +11,28 @@ from millstream.runtime.disk import Disk
 from millstream.storage.checkpoint import (
     LogCheckpoint,
     describe,
+    later_log,
     mark_clean,
     read_checkpoint,
     take_clean_marker,
     write_checkpoint,
 )
-from millstream.storage.layout import IDENTITY_FILE, TOPICS, decode_identity, partition_directory
+from millstream.storage.layout import (
+    IDENTITY_FILE,
+    TOPICS,
+    decode_identity,
+    parent_directories,
+    partition_directory,
+)
 from millstream.storage.log import PartitionLog
 from millstream.storage.open_files import OpenFiles
-from millstream.storage.recovery import RecoveryReport, recover_log
+from millstream.storage.recovery import recover_log
+from millstream.storage.segment_recovery import RecoveryReport
 
 LOCK_FILE = ".lock"
 DELETED = "deleted"
 STRAY = "stray"
+_MOVED_NAME_LENGTH = 150
 
 
 class PartitionSpec(NamedTuple):
@@ -45,10 +54,16 @@ class LogStore:
         self.logs: dict[tuple[str, int], PartitionLog] = {}
         self.was_clean = False
         self._clock = clock
-        self._written: int | None = None
+        self._unopened: dict[tuple[str, int], LogCheckpoint] = {}
 
     def lock(self) -> None:
+        missing, changed = self.data_dir, []
+        while missing and not self.disk.exists(missing):
+            missing = missing.rpartition("/")[0]
+            changed.append(missing or "/")
         self.disk.make_dirs(self.data_dir)
+        for directory in changed:
+            self.disk.sync_dir(directory)
         if not self.disk.lock(f"{self.data_dir}/{LOCK_FILE}"):
             raise DataDirectoryInUse(
                 f"{self.data_dir} is in use by another node; stop it or choose another directory with --data"
@@ -60,19 +75,23 @@ class LogStore:
         found = read_checkpoint(self.disk, self.data_dir)
         entries, crc = found if found is not None else ([], -1)
         self.was_clean = take_clean_marker(self.disk, self.data_dir, crc)
-        known = {(entry.topic, entry.partition): entry for entry in entries}
+        known = {(entry.topic, entry.partition, entry.topic_id): entry for entry in entries}
         for spec in partitions:
-            entry = known.get((spec.topic, spec.partition))
-            if entry is not None and entry.topic_id != spec.topic_id:
-                entry = None
+            entry = known.get(spec[:3])
+            if entry is None and found is not None:
+                entry = later_log(*spec[:3])
             self.logs[spec.topic, spec.partition] = self._open(spec, entry, progress)
+        if not self.was_clean:
+            self._sync_parents()
+        if found is None:
+            write_checkpoint(self.disk, self.data_dir, self.checkpoint())
 
     def _open(
         self, spec: PartitionSpec, entry: LogCheckpoint | None, progress: Callable[[RecoveryReport], None]
     ) -> PartitionLog:
         directory = partition_directory(self.data_dir, spec.topic, spec.partition)
-        if self.was_clean:
-            state = entry.state(self.files, directory) if entry is not None else None
+        if self.was_clean and entry is not None:
+            state = entry.state(self.files, directory)
             return PartitionLog(self.files, directory, spec.topic_id, spec.config, state)
         try:
             self._move_if_foreign(directory, spec.topic_id)
@@ -80,19 +99,35 @@ class LogStore:
         except (KafkaError, OSError) as error:
             log = PartitionLog(self.files, directory, spec.topic_id, spec.config)
             log.offline = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} cannot be opened: {error}")
+            if entry is not None:
+                self._unopened[spec.topic, spec.partition] = entry
             progress(RecoveryReport(directory, damages=[str(error)]))
             return log
         progress(report)
         return PartitionLog(self.files, directory, spec.topic_id, spec.config, state)
 
     def _move_if_foreign(self, directory: str, topic_id: bytes) -> None:
-        """A directory of an earlier topic of the same name is not this partition's: move it out of the way."""
-        identity = f"{directory}/{IDENTITY_FILE}"
-        if not self.disk.exists(identity):
+        """A directory of an earlier topic of the same name is not this partition's: move it out of the way.
+
+        One without an identity was never synced, so it holds nothing that must be kept and may be anyone's.
+        """
+        if not self.disk.list_dir(directory):
             return
-        owner = decode_identity(self.disk.read(identity))
+        identity = f"{directory}/{IDENTITY_FILE}"
+        owner = decode_identity(self.disk.read(identity)) if self.disk.exists(identity) else b""
         if owner is not None and owner != topic_id:
             self._move_away(directory, STRAY)
+
+    def _sync_parents(self) -> None:
+        """Names of directories that a killed process left in the page cache: appends rely on them from now on."""
+        parents = {
+            parent
+            for log in self.logs.values()
+            if log.segments
+            for parent in parent_directories(log.directory)[1:]
+        }
+        for directory in sorted(parents):
+            self.disk.sync_dir(directory)
 
     def create(self, spec: PartitionSpec) -> PartitionLog:
         """A new, empty log. Nothing is written until its first append."""
@@ -106,6 +141,7 @@ class LogStore:
     def remove(self, topic: str, index: int) -> str | None:
         """Take a log out of service; returns the path that is left to delete, if any."""
         log = self.logs.pop((topic, index), None)
+        self._unopened.pop((topic, index), None)
         if log is None:
             return None
         log.retire()
@@ -119,7 +155,9 @@ class LogStore:
         target = f"{self.data_dir}/{room}"
         self.disk.make_dirs(target)
         topic, _, partition = directory.rpartition("/")
-        path = f"{target}/{topic.rpartition('/')[2]}-{partition}-{uuid.uuid4().hex}"
+        # A topic's name may be as long as a file name can be: there would be no room for the rest.
+        name = topic.rpartition("/")[2][:_MOVED_NAME_LENGTH]
+        path = f"{target}/{name}-{partition}-{uuid.uuid4().hex}"
         self.disk.rename(directory, path)
         return path
 
@@ -130,16 +168,29 @@ class LogStore:
         ]
 
     def checkpoint(self) -> list[LogCheckpoint]:
+        """What is known of every log. One that is offline is described as it was when it was last sound."""
         return [
-            describe(topic, index, log) for (topic, index), log in self.logs.items() if log.offline is None
+            self._unopened.get((topic, index)) or describe(topic, index, log)
+            for (topic, index), log in self.logs.items()
         ]
 
-    def close(self) -> None:
-        """Flush everything and leave the marker that spares the next start its scan."""
+    def checkpoint_written(self, entries: Iterable[LogCheckpoint]) -> None:
+        """The checkpoint is on disk; logs may let go of what only an older one would need."""
+        for entry in entries:
+            log = self.logs.get((entry.topic, entry.partition))
+            if log is not None and log.topic_id == entry.topic_id:
+                log.checkpointed(entry.flushed_position[0])
+
+    def close(self) -> bool:
+        """Flush everything and leave the marker that spares the next start its scan; False when there is none."""
         sound = True
         for log in self.logs.values():
             sound = log.close() and sound
-        self.disk.sync_all()
-        crc = write_checkpoint(self.disk, self.data_dir, self.checkpoint())
-        if sound:
-            mark_clean(self.disk, self.data_dir, crc)
+        try:
+            self.disk.sync_all()
+            crc = write_checkpoint(self.disk, self.data_dir, self.checkpoint())
+            if sound:
+                mark_clean(self.disk, self.data_dir, crc)
+        except OSError:
+            return False
+        return sound

@@ -15,6 +15,9 @@ from confluent_kafka import (
 
 from millstream.protocol.errors import ErrorCode
 from support.clients.message import LARGEST_REQUEST_BYTES, PATIENCE_S, Message, ProduceFailed, Stored
+# librdkafka writes every lost connection to stderr, and tests stop nodes all the time.
+SILENT = 0
+
 
 class ConfluentClient:
     name = "confluent"
@@ -27,6 +30,7 @@ class ConfluentClient:
         return Producer(
             {
                 "bootstrap.servers": self.bootstrap,
+                "log_level": SILENT,
                 "message.max.bytes": LARGEST_REQUEST_BYTES,
                 "linger.ms": 5,
                 **{name.replace("_", "."): value for name, value in options.items()},
@@ -37,6 +41,7 @@ class ConfluentClient:
         return Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
+                "log_level": SILENT,
                 "group.id": "unused",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,

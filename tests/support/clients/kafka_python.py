@@ -51,13 +51,9 @@ class KafkaPythonClient:
         partition: int = 0,
         **options: Any,
     ) -> list[int]:
-        producer = self.producer(
-            compression_type=None if codec == "none" else codec,
-            acks="all" if acks == "all" else int(acks),
-            # An idempotent producer, the default, has no other level.
-            enable_idempotence=acks == "all",
-            **options,
-        )
+        # An idempotent producer, the default, knows no other level of acks than all.
+        levels = {} if acks == "all" else {"acks": int(acks), "enable_idempotence": False}
+        producer = self.producer(compression_type=None if codec == "none" else codec, **levels, **options)
         try:
             futures = [
                 producer.send(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from millstream.broker.dispatch import LaterReply, RequestContext
 from millstream.broker.fetch_sessions import FetchSession
+from millstream.broker.memory import MemoryWaiter
 from millstream.broker.partitions import Partition
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import (
@@ -24,6 +25,8 @@ CONSUMER = -1
 # A reply is held in memory until the client has taken it; no client gets more than this at once, as in Kafka.
 MAX_REPLY_BYTES = 55 << 20
 _MIN_REPLY_BYTES = 1 << 16
+# How long a fetch waits at least for memory before it is answered without records.
+_MEMORY_PATIENCE_MS = 1000
 
 Wanted = list[tuple[str | bytes, FetchPartition]]
 
@@ -60,6 +63,7 @@ class DelayedFetch:
     __slots__ = (
         "_broker",
         "_context",
+        "_memory",
         "_missing_bytes",
         "_reply",
         "_request",
@@ -84,17 +88,16 @@ class DelayedFetch:
         self._wanted = wanted
         self._reply: LaterReply | None = None
         self._missing_bytes = 0
+        self._memory: MemoryWaiter | None = None
         self._watched: list[Partition] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def read(self) -> list[FetchedPartition]:
-        left = min(
-            self._request.max_bytes,
-            MAX_REPLY_BYTES,
-            max(self._broker.server.reply_memory.free_bytes, _MIN_REPLY_BYTES),
-        )
+        """The state of every partition, and as many records as may be sent; none when there is no memory for them."""
+        free = self._broker.server.reply_memory.free_bytes
+        left = min(self._request.max_bytes, MAX_REPLY_BYTES, max(free, _MIN_REPLY_BYTES)) if free > 0 else 0
         fetched = []
-        empty = True
+        empty = free > 0
         for topic, wanted in self._wanted:
             partition = self._read_partition(topic, wanted, left, min_one=empty)
             size = len(partition.records)
@@ -177,14 +180,12 @@ class DelayedFetch:
     # -- waiting
 
     def wait(self, found_bytes: int) -> None:
-        self._reply = self._context.reply_later()
         self._missing_bytes = max(self._request.min_bytes - found_bytes, 1)
         for topic, wanted in self._wanted:
             partition = self._broker.partitions.find(topic, wanted.partition)
             partition.await_data(self)
             self._watched.append(partition)
-        self._broker.delayed_fetches += 1
-        self._timer = self._broker.loop.call_later(self._request.max_wait_ms / 1000, self._finish)
+        self._begin_waiting(self._request.max_wait_ms)
 
     def data_arrived(self, size_bytes: int) -> None:
         self._missing_bytes -= size_bytes
@@ -192,18 +193,36 @@ class DelayedFetch:
             self._finish()
 
     def wait_for_memory(self) -> None:
-        self._reply = self._context.reply_later()
-        self._broker.delayed_fetches += 1
-        self._broker.server.reply_memory.when_free(self._finish)
+        self._memory = self._broker.server.reply_memory.when_free(0, self._memory_freed)
+        self._begin_waiting(max(self._request.max_wait_ms, _MEMORY_PATIENCE_MS))
 
-    def _finish(self) -> None:
+    def _memory_freed(self) -> None:
+        self._memory = None
+        # In a turn of its own: whoever gave the memory back is in the middle of something.
+        self._broker.loop.call_soon(self._finish)
+
+    def _begin_waiting(self, patience_ms: int) -> None:
+        self._reply = self._context.reply_later()
+        self._reply.may_be_cut_short(abandoned=self._stop_waiting, hurried=self._finish)
+        self._broker.delayed_fetches += 1
+        self._timer = self._broker.loop.call_later(patience_ms / 1000, self._finish)
+
+    def _stop_waiting(self) -> LaterReply | None:
+        """Leave every line this stands in; returns the reply that is still to be made."""
+        reply, self._reply = self._reply, None
+        if reply is None:
+            return None
+        self._broker.delayed_fetches -= 1
         if self._timer is not None:
             self._timer.cancel()
+        if self._memory is not None:
+            self._broker.server.reply_memory.cancel(self._memory)
         for partition in self._watched:
             partition.stop_waiting(self)
         self._watched.clear()
-        self._broker.delayed_fetches -= 1
-        if self._context.connection.closed:
-            return
-        assert self._reply is not None
-        self._reply.complete(self.encode(self.read()))
+        return reply
+
+    def _finish(self) -> None:
+        reply = self._stop_waiting()
+        if reply is not None and not self._context.connection.closed:
+            reply.complete(self.encode(self.read()))

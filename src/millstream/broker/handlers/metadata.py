@@ -48,6 +48,10 @@ async def _create_then_answer(
         except KafkaError as error:
             refused = dict.fromkeys(missing, error.code)
         reply.complete([_answer(broker, context, wanted, refused)])
+    except BaseException:
+        # There will be no reply: without this the client would wait for it for ever.
+        context.connection.close()
+        raise
     finally:
         context.connection.unblock()
 

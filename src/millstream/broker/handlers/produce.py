@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from millstream.broker.dispatch import LaterReply, RequestContext
 from millstream.broker.opened_batches import must_open, open_and_convert
 from millstream.broker.partitions import Partition
+from millstream.observability.logs import get_logger
 from millstream.protocol.api import PRODUCE_SERVED_FROM
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.produce import (
@@ -18,6 +19,8 @@ from millstream.protocol.record_batch import BatchHeader, check_produced
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
+
+log = get_logger("millstream.broker")
 
 NO_ACKS, LEADER_ACK, ALL_ACKS = 0, 1, -1
 _ACKS = (NO_ACKS, LEADER_ACK, ALL_ACKS)
@@ -76,6 +79,8 @@ def _serve_opened(
 ) -> None:
     """Batches that the topic's settings make us open are opened in a thread; the connection waits, so order is kept."""
     owned = [(outcome, partition, bytes(view), header) for outcome, partition, view, header in checked]
+    held_bytes = sum(len(data) for _, _, data, _ in owned)
+    broker.server.memory.take(held_bytes)
     context.connection.block()
 
     def convert() -> list[_Checked | KafkaError]:
@@ -89,19 +94,26 @@ def _serve_opened(
         return converted
 
     def done(converted: list[_Checked | KafkaError], error: BaseException | None) -> None:
+        connection = context.connection
+        broker.server.memory.give_back(held_bytes)
         try:
             if error is not None:
                 raise error
-            ready: list[_Checked] = []
-            for (outcome, *_), result in zip(owned, converted, strict=True):
-                if isinstance(result, KafkaError):
-                    _fail(broker, context, outcome, result)
-                else:
-                    ready.append(result)
-            if not context.connection.closed:
-                _append_all(broker, context, produce, outcomes, ready)
+            append(converted)
+        except Exception:
+            log.exception("request failed", peer=connection.peer, api=context.api.name)
+            connection.close()
         finally:
-            context.connection.unblock()
+            connection.unblock()
+
+    def append(converted: list[_Checked | KafkaError]) -> None:
+        ready: list[_Checked] = []
+        for (outcome, *_), result in zip(owned, converted, strict=True):
+            if isinstance(result, KafkaError):
+                _fail(broker, context, outcome, result)
+            else:
+                ready.append(result)
+        _append_all(broker, context, produce, outcomes, ready)
 
     broker.workers.submit(convert, done)
 

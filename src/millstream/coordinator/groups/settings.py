@@ -1,7 +1,8 @@
 """What an operator may choose about groups; every field is Kafka's setting of that name with its default."""
 
 import enum
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 
 
 class MigrationPolicy(enum.Enum):
@@ -45,3 +46,19 @@ class GroupSettings:
     @property
     def offsets_retention_ms(self) -> int:
         return self.offsets_retention_minutes * 60_000
+
+
+def group_settings(configs: Mapping[str, str]) -> GroupSettings:
+    """From Kafka's names to our fields; what is not set keeps its default."""
+    changes: dict[str, object] = {}
+    for each in fields(GroupSettings):
+        text = configs.get(each.name.replace("_", "."))
+        if text is None:
+            continue
+        if isinstance(each.default, MigrationPolicy):
+            changes[each.name] = MigrationPolicy(text.lower())
+        elif isinstance(each.default, tuple):
+            changes[each.name] = tuple(name.strip() for name in text.split(",") if name.strip())
+        else:
+            changes[each.name] = int(text)
+    return replace(GroupSettings(), **changes)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ Markers of transactions without records are treated alike.
 
 from collections.abc import Mapping
 
-from millstream.protocol.record_batch import DELETE_HORIZON_BIT, BatchHeader
+from millstream.protocol.record_batch import CODEC_MASK, DELETE_HORIZON_BIT, BatchHeader
 from millstream.protocol.record_spans import RecordSpan, record_spans, with_timestamp_delta
 from millstream.protocol.records import open_batch, seal_batch
 from millstream.storage.compaction.job import CleaningJob
@@ -103,7 +103,10 @@ class BatchCleaner:
         """Nothing, or an empty batch where the producer's last sequence number would be forgotten."""
         if header.producer_id < 0 or self._last_batches.get(header.producer_id) != header.last_offset:
             return None
-        return data if header.record_count == 0 else seal_batch(header._replace(record_count=0), b"")
+        if header.record_count == 0:
+            return data
+        # Readers try to unpack what claims a codec, and nothing is no valid compressed data.
+        return seal_batch(header._replace(record_count=0, attributes=header.attributes & ~CODEC_MASK), b"")
 
 
 def _rebuilt(header: BatchHeader, payload: bytes, kept: list[RecordSpan], horizon_ms: int | None) -> bytes:

@@ -60,6 +60,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         self.waiting: dict[int, Client] = {}
         self.committed: dict[int, int] = {}
         self.stable_generation = 0
+        self.stable_assignments: list[bytes] = []
         self.scanned = 0
         self.born = 0
 
@@ -103,7 +104,10 @@ class ClassicGroupMachine(RuleBasedStateMachine):
                 for n, m in enumerate(joined.members)
             )
         self._send(
-            client, SyncGroup(GROUP, client.member_id, client.generation, client.instance_id, None, None, assignments)
+            client,
+            SyncGroup(
+                GROUP, client.member_id, client.generation, client.instance_id, None, None, assignments
+            ),
         )
 
     @rule(client=clients)
@@ -183,12 +187,16 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def stored_generations_grow(self) -> None:
-        """A stored generation never comes back with another assignment, unless a static member took its place."""
+        """A generation stands for one assignment; only the id of a static member may change in it."""
         for key, value in self.harness.log[self.scanned :]:
             record = self.harness.machine.decode(key, value)
             if record and isinstance(record.value, StoredClassicGroup):
+                assignments = sorted(member.assignment for member in record.value.members)
+                if record.value.generation == self.stable_generation:
+                    assert assignments == self.stable_assignments
                 assert record.value.generation >= self.stable_generation
                 self.stable_generation = record.value.generation
+                self.stable_assignments = assignments
         self.scanned = len(self.harness.log)
 
     @invariant()
@@ -204,7 +212,9 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     def acknowledged_commits_are_there(self) -> None:
         fetched = self.harness.call(FetchOffsets(GROUP, None))
         assert isinstance(fetched, Fetched)
-        found = {o.partition: o.committed.offset for _, offsets in fetched.topics for o in offsets if o.committed}
+        found = {
+            o.partition: o.committed.offset for _, offsets in fetched.topics for o in offsets if o.committed
+        }
         assert found == self.committed
 
     def teardown(self) -> None:

@@ -282,7 +282,12 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def acknowledged_commits_are_there(self) -> None:
         fetched = self.harness.call(FetchOffsets(GROUP, None))
         assert isinstance(fetched, Fetched)
-        found = {(topic, o.partition): o.committed.offset for topic, os in fetched.topics for o in os if o.committed}
+        found = {
+            (topic, o.partition): o.committed.offset
+            for topic, os in fetched.topics
+            for o in os
+            if o.committed
+        }
         assert found == self.committed
 
     def teardown(self) -> None:
@@ -324,7 +329,16 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         tokens = [
             self.harness.submit(
                 JoinGroup(
-                    GROUP, "", None, f"old{n}", "", "consumer", (("cooperative-sticky", metadata),), SESSION_MS, NEVER_MS, False
+                    GROUP,
+                    "",
+                    None,
+                    f"old{n}",
+                    "",
+                    "consumer",
+                    (("cooperative-sticky", metadata),),
+                    SESSION_MS,
+                    NEVER_MS,
+                    False,
                 )
             )
             for n in range(count)
@@ -380,7 +394,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             group.metadata_hash,
             group.subscriptions,
             group.currents,
-            {member: target for member, target in group.targets.items()},
+            dict(group.targets),
             group.regexes,
             group._owners,
         )

@@ -1,0 +1,55 @@
+"""A partition of an internal topic as a coordinator sees it: append and be told when it is durable, read it all."""
+
+import asyncio
+from collections.abc import Iterator
+
+from millstream.broker.partitions import Partition
+from millstream.protocol.errors import KafkaError
+from millstream.protocol.record_batch import read_header
+from millstream.runtime.clock import Clock
+
+_READ_BYTES = 1024 * 1024
+
+
+class _Acknowledgement:
+    __slots__ = ("future",)
+
+    def __init__(self, future: "asyncio.Future[int]") -> None:
+        self.future = future
+
+    def acknowledged(self, partition: Partition, error: KafkaError | None) -> None:
+        if self.future.done():
+            return
+        if error is not None:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(partition.high_watermark)
+
+
+class PartitionCoordinatorLog:
+    def __init__(self, partition: Partition, clock: Clock) -> None:
+        self._partition = partition
+        self._clock = clock
+
+    async def append(self, batch: bytes) -> int:
+        # Offset and leader epoch are stamped into the batch, so it must be writable.
+        view = memoryview(bytearray(batch))
+        appended = self._partition.append(view, read_header(view), self._clock.now_ms())
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        if self._partition.await_acknowledged(appended.last_offset, _Acknowledgement(future)):
+            await future
+        return appended.last_offset
+
+    def read_from(self, offset: int) -> Iterator[memoryview]:
+        log = self._partition.log
+        position = max(offset, log.log_start_offset)
+        while position < log.log_end_offset:
+            read = log.read(position, _READ_BYTES, log.log_end_offset)
+            at = 0
+            while at < len(read.data):
+                size = read_header(read.data, at).size_bytes
+                yield read.data[at : at + size]
+                at += size
+            if not at:
+                return
+            position = read.next_offset

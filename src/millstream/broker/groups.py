@@ -1,0 +1,128 @@
+"""Consumer groups on this node: the internal topic, its coordinators, and the topics they must know about.
+
+Imported with the first request about groups, or at start when there are groups to load.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+from uuid import uuid4
+
+from millstream.broker.admin import defaults_of
+from millstream.broker.coordinator_log import PartitionCoordinatorLog
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.records import MetadataRecord, PartitionCreated, TopicDeleted
+from millstream.cluster.metadata.topics import CreateTopics, NewTopic
+from millstream.coordinator.groups.coordinator import GroupCoordinator
+from millstream.coordinator.groups.records import GroupRecord
+from millstream.coordinator.groups.replies import GroupReply
+from millstream.coordinator.groups.requests import ChangeTopics, GroupRequest
+from millstream.coordinator.groups.settings import group_settings
+from millstream.coordinator.placement import partition_for
+from millstream.coordinator.runtime import CoordinatorRuntime
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+Wanted = TypeVar("Wanted", bound=GroupReply)
+
+# Many topics made at once reach the coordinators as one change.
+_TOPIC_CHANGE_DELAY_SECONDS = 0.02
+_TOPIC_CONFIGS = (
+    ("cleanup.policy", "compact"),
+    ("compression.type", "producer"),
+    ("segment.bytes", str(100 * 1024 * 1024)),
+    # A decision is one batch, whatever its size; requests bound it.
+    ("max.message.bytes", str(128 * 1024 * 1024)),
+    # Coordinators count time so that it never jumps; a wall clock that does must not make their appends fail.
+    ("message.timestamp.after.max.ms", str(2**63 - 1)),
+)
+
+
+class Groups:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._settings = group_settings(broker.settings.broker_configs())
+        self._creating = asyncio.Lock()
+        self._deleted: set[str] = set()
+        self._telling: asyncio.TimerHandle | None = None
+        self._runtime: CoordinatorRuntime[GroupRequest, GroupRecord, GroupReply] = CoordinatorRuntime(
+            OFFSETS_TOPIC,
+            lambda _: GroupCoordinator(self._settings, lambda: str(uuid4()), broker.metadata.image),
+            self._open_log,
+            broker.clock,
+        )
+        broker.metadata.subscribe(self._metadata_changed)
+        self._elect()
+
+    async def find_partition(self, group_id: str) -> int:
+        """The partition that keeps the group; the internal topic is created when it is first asked for."""
+        if OFFSETS_TOPIC not in self._broker.metadata.image.topics:
+            async with self._creating:
+                if OFFSETS_TOPIC not in self._broker.metadata.image.topics:
+                    await self._create_topic()
+        return self._partition_of(group_id)
+
+    async def submit(self, group_id: str, request: GroupRequest, wanted: type[Wanted]) -> Wanted:
+        """The coordinator's answer, or the KafkaError with which it refuses."""
+        if OFFSETS_TOPIC not in self._broker.metadata.image.topics:
+            raise KafkaError(
+                ErrorCode.NOT_COORDINATOR, "no group has used this node yet: find the coordinator"
+            )
+        answer = await self._runtime.submit(self._partition_of(group_id), request)
+        if not isinstance(answer, wanted):
+            raise TypeError(f"{type(request).__name__} was answered with {type(answer).__name__}")
+        return answer
+
+    async def submit_to_all(self, request: GroupRequest) -> list[GroupReply | KafkaError]:
+        return await self._runtime.submit_to_all(request)
+
+    def close(self) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+        self._runtime.close()
+
+    def _partition_of(self, group_id: str) -> int:
+        # The number was fixed when the topic was made; the setting counts only then.
+        return partition_for(group_id, len(self._broker.metadata.image.topics[OFFSETS_TOPIC].partitions))
+
+    async def _create_topic(self) -> None:
+        topic = NewTopic(OFFSETS_TOPIC, self._settings.offsets_topic_num_partitions, configs=_TOPIC_CONFIGS)
+        command = CreateTopics((topic,), defaults=defaults_of(self._broker), allow_internal=True)
+        for outcome in await self._broker.metadata.submit(command):
+            if outcome.error is not None and outcome.error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, outcome.error.message)
+        await asyncio.gather(*self._elect())
+
+    def _elect(self) -> list["asyncio.Task[None]"]:
+        elected = [
+            self._runtime.elect(partition.index)
+            for partition in self._broker.partitions.of_topic(OFFSETS_TOPIC)
+        ]
+        return [loading for loading in elected if loading is not None]
+
+    def _open_log(self, index: int) -> PartitionCoordinatorLog:
+        return PartitionCoordinatorLog(self._broker.partitions.find(OFFSETS_TOPIC, index), self._broker.clock)
+
+    def _metadata_changed(
+        self, old: MetadataImage, _new: MetadataImage, records: tuple[MetadataRecord, ...]
+    ) -> None:
+        changed = False
+        for record in records:
+            if isinstance(record, TopicDeleted):
+                topic = old.topic_by_id(record.topic_id)
+                if topic is not None:
+                    self._deleted.add(topic.name)
+            changed |= isinstance(record, TopicDeleted | PartitionCreated)
+        if changed and self._telling is None:
+            self._telling = self._broker.loop.call_later(_TOPIC_CHANGE_DELAY_SECONDS, self._tell_coordinators)
+
+    def _tell_coordinators(self) -> None:
+        self._telling = None
+        deleted, self._deleted = frozenset(self._deleted), set()
+        self._broker.spawn(self._change_topics(deleted), "group topics")
+
+    async def _change_topics(self, deleted: frozenset[str]) -> None:
+        await self.submit_to_all(ChangeTopics(self._broker.metadata.image, deleted))

@@ -1,0 +1,86 @@
+"""ConsumerGroupHeartbeat (KIP-848)."""
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.consumer_group_heartbeat.v1.response import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+from millstream.broker.admin import NO_THROTTLE
+from millstream.broker.dispatch import RequestContext
+from millstream.broker.handlers.join_group import client_host
+from millstream.coordinator.groups.records import PartitionSet
+from millstream.coordinator.groups.replies import ConsumerAlive
+from millstream.coordinator.groups.requests import ConsumerHeartbeat
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+_CLIENT_CHOOSES_ID_FROM = 1
+_MILLISECOND = datetime.timedelta(milliseconds=1)
+
+
+async def handle(broker: "Broker", request: Any, context: RequestContext) -> ConsumerGroupHeartbeatResponse:
+    names = request.subscribed_topic_names
+    timeout_ms = request.rebalance_timeout // _MILLISECOND
+    beat = ConsumerHeartbeat(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        client_id=context.client_id or "",
+        client_host=client_host(context),
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=None if timeout_ms < 0 else timeout_ms,
+        topic_names=None if names is None else frozenset(names),
+        topic_regex=getattr(request, "subscribed_topic_regex", None),
+        server_assignor=request.server_assignor,
+        owned=_owned(request.topic_partitions),
+        may_lack_member_id=context.version < _CLIENT_CHOOSES_ID_FROM,
+    )
+    try:
+        if not request.group_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "GroupId must not be empty")
+        alive = await broker.groups.submit(request.group_id, beat, ConsumerAlive)
+    except KafkaError as error:
+        return ConsumerGroupHeartbeatResponse(
+            throttle_time=NO_THROTTLE,
+            error_code=error.code,
+            error_message=error.message,
+            member_id=None,
+            member_epoch=0,
+            heartbeat_interval=datetime.timedelta(),
+            assignment=None,
+        )
+    return ConsumerGroupHeartbeatResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        member_id=alive.member_id,
+        member_epoch=alive.member_epoch,
+        heartbeat_interval=datetime.timedelta(milliseconds=alive.heartbeat_interval_ms),
+        assignment=None if alive.assigned is None else _assignment(alive.assigned),
+    )
+
+
+def _owned(topics: Any) -> PartitionSet | None:
+    if topics is None:
+        return None
+    owned: dict[Any, frozenset[int]] = {}
+    for topic in topics:
+        if topic.topic_id is not None and topic.partitions:
+            owned[topic.topic_id] = owned.get(topic.topic_id, frozenset()) | frozenset(topic.partitions)
+    return owned
+
+
+def _assignment(assigned: PartitionSet) -> Assignment:
+    return Assignment(
+        topic_partitions=tuple(
+            TopicPartitions(topic_id=topic_id, partitions=tuple(sorted(partitions)))
+            for topic_id, partitions in assigned.items()
+        )
+    )

@@ -1,0 +1,61 @@
+"""DescribeGroups: classic groups."""
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.describe_groups.v6.response import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+
+from millstream.broker.admin import NO_THROTTLE, AdminContext
+from millstream.broker.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
+from millstream.coordinator.groups.replies import Described, DescribedMember
+from millstream.coordinator.groups.requests import DescribeGroup
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+_NOT_FOUND_FROM = 6
+_NO_GROUP = Described("Dead", "", "", ())
+
+
+async def handle(broker: "Broker", request: Any, context: AdminContext) -> DescribeGroupsResponse:
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
+    groups = [await _describe(broker, group_id, operations, context) for group_id in request.groups]
+    return DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
+
+
+async def _describe(
+    broker: "Broker", group_id: str, operations: int, context: AdminContext
+) -> DescribedGroup:
+    code, message = ErrorCode.NONE, None
+    try:
+        described = await broker.groups.submit(group_id, DescribeGroup(group_id), Described)
+    except KafkaError as error:
+        code, message, described = error.code, error.message, _NO_GROUP
+        if code is ErrorCode.GROUP_ID_NOT_FOUND and context.version < _NOT_FOUND_FROM:
+            # Older clients know an unknown group by its state alone.
+            code, message = ErrorCode.NONE, None
+    return DescribedGroup(
+        error_code=code,
+        error_message=message,
+        group_id=group_id,
+        group_state=described.state,
+        protocol_type=described.protocol_type,
+        protocol_data=described.protocol_name,
+        members=tuple(map(_member, described.members)),
+        authorized_operations=operations,
+    )
+
+
+def _member(member: DescribedMember) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata,
+        member_assignment=member.assignment,
+    )

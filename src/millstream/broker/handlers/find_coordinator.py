@@ -1,0 +1,87 @@
+"""FindCoordinator: which node keeps a group, a transaction or a share group's partition."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.find_coordinator.v6.response import Coordinator
+
+from millstream.broker.admin import NO_THROTTLE, AdminContext
+from millstream.broker.groups import OFFSETS_TOPIC
+from millstream.coordinator.placement import partition_for
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+_TOPIC_OF = {_GROUP: OFFSETS_TOPIC, _TRANSACTION: "__transaction_state", _SHARE: "__share_group_state"}
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinatorAnswer:
+    """Also what versions up to 3 show, which answer for one key only."""
+
+    coordinators: tuple[Coordinator, ...]
+    throttle_time: Any = NO_THROTTLE
+
+    @property
+    def error_code(self) -> ErrorCode:
+        return self.coordinators[0].error_code if self.coordinators else ErrorCode.NONE
+
+    @property
+    def error_message(self) -> str | None:
+        return self.coordinators[0].error_message if self.coordinators else None
+
+    @property
+    def node_id(self) -> int:
+        return self.coordinators[0].node_id if self.coordinators else -1
+
+    @property
+    def host(self) -> str:
+        return self.coordinators[0].host if self.coordinators else ""
+
+    @property
+    def port(self) -> int:
+        return self.coordinators[0].port if self.coordinators else -1
+
+
+async def handle(broker: "Broker", request: Any, _context: AdminContext) -> FindCoordinatorAnswer:
+    found = [await _find(broker, request.key_type, key) for key in dict.fromkeys(request.coordinator_keys)]
+    return FindCoordinatorAnswer(tuple(found))
+
+
+async def _find(broker: "Broker", key_type: int, key: str) -> Coordinator:
+    try:
+        leader = await _leader(broker, key_type, key)
+        endpoint = broker.metadata.image.brokers[leader].endpoints[0]
+    except KafkaError as error:
+        return Coordinator(
+            key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
+        )
+    return Coordinator(
+        key=key,
+        node_id=leader,
+        host=endpoint.host,
+        port=endpoint.port,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+    )
+
+
+async def _leader(broker: "Broker", key_type: int, key: str) -> int:
+    topic = _TOPIC_OF.get(key_type)
+    if topic is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is none of 0, 1 and 2")
+    if key_type == _SHARE and key.count(":") < 2:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key!r} is not of the form group:topic id:partition")
+    if key_type == _GROUP:
+        index = await broker.groups.find_partition(key)
+    image = broker.metadata.image.topics.get(topic)
+    if image is None:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the topic {topic} does not exist")
+    if key_type != _GROUP:
+        index = partition_for(key, len(image.partitions))
+    leader = image.partitions[index].leader
+    if leader not in broker.metadata.image.brokers:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no leader")
+    return leader

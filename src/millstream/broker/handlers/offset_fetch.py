@@ -1,0 +1,107 @@
+"""OffsetFetch: of one group up to version 7, of many later; topics by id from version 10 on."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from kio.schema.offset_fetch.v10.response import OffsetFetchResponsePartitions
+
+from millstream.broker.admin import NO_THROTTLE, AdminContext
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.coordinator.groups.replies import Fetched, FetchedOffset
+from millstream.coordinator.groups.requests import FetchOffsets
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+_GROUP_ERRORS_FROM = 2
+_TOPIC_IDS_FROM = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _TopicAnswer:
+    name: str
+    topic_id: UUID | None
+    partitions: tuple[OffsetFetchResponsePartitions, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupAnswer:
+    group_id: str
+    topics: tuple[_TopicAnswer, ...]
+    error_code: ErrorCode = ErrorCode.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchAnswer:
+    """Also what versions up to 7 show, which answer for one group only."""
+
+    groups: tuple[_GroupAnswer, ...]
+    throttle_time: Any = NO_THROTTLE
+
+    @property
+    def topics(self) -> tuple[_TopicAnswer, ...]:
+        return self.groups[0].topics if self.groups else ()
+
+    @property
+    def error_code(self) -> ErrorCode:
+        return self.groups[0].error_code if self.groups else ErrorCode.NONE
+
+
+async def handle(broker: "Broker", request: Any, context: AdminContext) -> OffsetFetchAnswer:
+    groups = [await _fetch(broker, group, request.require_stable, context) for group in request.groups]
+    return OffsetFetchAnswer(tuple(groups))
+
+
+async def _fetch(broker: "Broker", group: Any, require_stable: bool, context: AdminContext) -> _GroupAnswer:
+    image = broker.metadata.image
+    by_id = context.version >= _TOPIC_IDS_FROM
+    named = None if group.topics is None else [(_name(image, topic, by_id), topic) for topic in group.topics]
+    wanted = None
+    if named is not None:
+        wanted = tuple((name, tuple(topic.partition_indexes)) for name, topic in named if name is not None)
+    fetch = FetchOffsets(group.group_id, wanted, group.member_id, group.member_epoch, require_stable)
+    try:
+        fetched = await broker.groups.submit(group.group_id, fetch, Fetched)
+    except KafkaError as error:
+        return _refused(group, error.code, context)
+    answers = [answer for topic in fetched.topics if (answer := _answer(image, *topic)).topic_id or not by_id]
+    unknown = [_failed(topic, ErrorCode.UNKNOWN_TOPIC_ID) for name, topic in named or () if name is None]
+    return _GroupAnswer(group.group_id, (*answers, *unknown))
+
+
+def _name(image: MetadataImage, topic: Any, by_id: bool) -> str | None:
+    if not by_id:
+        return str(topic.name)
+    found = image.topic_by_id(topic.topic_id) if topic.topic_id is not None else None
+    return None if found is None else found.name
+
+
+def _answer(image: MetadataImage, name: str, offsets: tuple[FetchedOffset, ...]) -> _TopicAnswer:
+    topic = image.topic(name)
+    return _TopicAnswer(name, None if topic is None else topic.topic_id, tuple(map(_partition, offsets)))
+
+
+def _partition(fetched: FetchedOffset) -> OffsetFetchResponsePartitions:
+    committed = fetched.committed
+    return OffsetFetchResponsePartitions(
+        partition_index=fetched.partition,
+        committed_offset=-1 if committed is None else committed.offset,
+        committed_leader_epoch=-1 if committed is None else committed.leader_epoch,
+        metadata="" if committed is None else committed.metadata,
+        error_code=fetched.error,
+    )
+
+
+def _refused(group: Any, code: ErrorCode, context: AdminContext) -> _GroupAnswer:
+    """The oldest version has no place for an error but at each partition."""
+    topics: tuple[_TopicAnswer, ...] = ()
+    if context.version < _GROUP_ERRORS_FROM:
+        topics = tuple(_failed(topic, code) for topic in group.topics or ())
+    return _GroupAnswer(group.group_id, topics, code)
+
+
+def _failed(topic: Any, code: ErrorCode) -> _TopicAnswer:
+    partitions = tuple(_partition(FetchedOffset(index, None, code)) for index in topic.partition_indexes)
+    return _TopicAnswer(getattr(topic, "name", ""), topic.topic_id, partitions)

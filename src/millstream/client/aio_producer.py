@@ -1,0 +1,117 @@
+"""Sending messages in asyncio programs."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from millstream.client.delivery import Callback, Headers, ProducerRecord, SendResult
+from millstream.client.errors import ClientError, ClosedError, QueueFull
+from millstream.client.producer import Producer
+from millstream.client.producer_config import ProducerConfig
+
+_FULL_PAUSE_S = 0.005
+
+
+class AsyncProducer:
+    """A `Producer` whose calls are awaited; none of them blocks the event loop.
+
+    async with AsyncProducer(ProducerConfig(bootstrap_servers=["localhost:9092"])) as producer:
+        result = await producer.send("events", key="user-1", value="Hello World")
+        await asyncio.gather(*(producer.send("events", text) for text in texts))
+    """
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self.config = config
+        self._producer = Producer(config)
+        self._reports = _Reports()
+
+    async def start(self) -> Self:
+        await asyncio.to_thread(self._producer.start)
+        return self
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp_ms: int | None = None,
+    ) -> SendResult:
+        """Send one message and wait for the broker's answer. To have many on their way, gather the calls.
+
+        Cancelling the call does not take back a message that is on its way.
+        """
+        record = ProducerRecord(topic, value, key, partition, headers, timestamp_ms)
+        if not self._producer.is_ready_for(topic):
+            await asyncio.to_thread(self._producer.make_ready_for, topic)
+        future: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+        report = self._reports.callback(future)
+        deadline = time.monotonic() + self.config.max_block_ms / 1000
+        while not self._producer.try_send(record, report):
+            if time.monotonic() > deadline:
+                raise QueueFull(f"sending to {topic}: the queue was full for {self.config.max_block_ms} ms")
+            await asyncio.sleep(_FULL_PAUSE_S)
+        return await future
+
+    async def send_batch(self, messages: Iterable[ProducerRecord | Mapping[str, Any]]) -> list[SendResult]:
+        """As `Producer.send_batch`, on a thread."""
+        return await asyncio.to_thread(self._producer.send_batch, list(messages))
+
+    async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - it ends librdkafka's wait too
+        """Wait until no message is on its way any more."""
+        await asyncio.to_thread(self._producer.flush, timeout)
+
+    async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as flush
+        """Flush, then disconnect."""
+        await asyncio.to_thread(self._producer.close, timeout)
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        except ClientError:
+            # The block's own error says more than what it left behind.
+            if error is None:
+                raise
+
+
+class _Reports:
+    """Delivery reports on their way from the producer's thread to the futures of a loop.
+
+    Waking a loop is a system call; however many reports arrive together, it is woken once.
+    """
+
+    def __init__(self) -> None:
+        self._arrived: deque[tuple[asyncio.Future[SendResult], SendResult | None, ClientError | None]] = (
+            deque()
+        )
+
+    def callback(self, future: "asyncio.Future[SendResult]") -> Callback:
+        loop = future.get_loop()
+
+        def report(result: SendResult | None, error: ClientError | None) -> None:
+            first = not self._arrived
+            self._arrived.append((future, result, error))
+            if first and not loop.is_closed():
+                loop.call_soon_threadsafe(self._settle)
+
+        return report
+
+    def _settle(self) -> None:
+        while self._arrived:
+            future, result, error = self._arrived.popleft()
+            if future.cancelled():
+                continue
+            if result is not None:
+                future.set_result(result)
+            else:
+                future.set_exception(error or ClosedError("the producer gave no reason"))

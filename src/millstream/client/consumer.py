@@ -1,0 +1,273 @@
+"""Reading messages."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from millstream.client.choices import OffsetResetPolicy
+from millstream.client.connect import kafka_errors, log, open_consumer
+from millstream.client.consumer_config import ConsumerConfig
+from millstream.client.errors import ClientError, ClosedError, ConfigurationError
+from millstream.client.incoming import Incoming
+from millstream.client.message import Message
+from millstream.client.positions import (
+    COMMITTED,
+    LOGICAL,
+    Offsets,
+    Place,
+    at,
+    first_of_each,
+    known,
+    partitions,
+    places,
+    raise_failed,
+    with_offsets,
+)
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer as RawConsumer
+    from confluent_kafka import TopicPartition
+
+Listener = Callable[[list[Place]], object]
+
+_STORE_EVERY_S = 0.1
+_IDLE_S = 0.5
+_REQUEST_TIMEOUT_S = 15.0
+_LEADERS_TIMEOUT_S = 2.0
+
+
+class Consumer:
+    """Reads messages: as a member of a group (`subscribe`), or partitions of its own choice (`assign`).
+
+        with Consumer(ConsumerConfig(bootstrap_servers=["localhost:9092"], group_id="my-group")) as consumer:
+            consumer.subscribe(["events"])
+            for message in consumer:
+                print(message.topic, message.partition, message.offset, message.value)
+
+    With `enable_auto_commit` a message counts as processed when the next `poll` begins (or the next turn of the
+    loop), and at `close`; never before, so a crash loses nothing. A `with` block that ends by an exception does not
+    count what the last `poll` returned. One thread uses a consumer at a time.
+    """
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self.config = config
+        self._incoming = Incoming(config)
+        self._auto_commit = config.enable_auto_commit and config.group_id is not None
+        self._store_at = 0.0
+        self._paused: set[Place] = set()
+        self._raw: RawConsumer | None = None
+        self._closed = False
+
+    def start(self) -> Self:
+        """Create the connection now rather than with the first call."""
+        if self._closed:
+            raise ClosedError("the consumer is closed; create a new one")
+        if self._raw is None:
+            self._raw = open_consumer(self.config.properties())
+        return self
+
+    def subscribe(
+        self, topics: Sequence[str], *, on_assign: Listener | None = None, on_revoke: Listener | None = None
+    ) -> None:
+        """Join the group and read the partitions it gives to this member. A name that starts with ^ is a pattern.
+
+        The listeners are called from within `poll`, with lists of (topic, partition).
+        """
+        if self.config.group_id is None:
+            raise ConfigurationError("subscribe needs a group: set group_id, or use assign")
+        if isinstance(topics, str):
+            raise ConfigurationError(f"subscribe takes a list of topics; write [{topics!r}]")
+
+        def assigned(_: "RawConsumer", given: "list[TopicPartition]") -> None:
+            if on_assign is not None:
+                on_assign(places(given))
+
+        def revoked(_: "RawConsumer", taken: "list[TopicPartition]") -> None:
+            # The poll that this runs in says that everything handed out before is processed.
+            self._store_processed()
+            self._paused.difference_update(places(taken))
+            if on_revoke is not None:
+                on_revoke(places(taken))
+
+        def lost(_: "RawConsumer", taken: "list[TopicPartition]") -> None:
+            self._paused.difference_update(places(taken))
+            if on_revoke is not None:
+                on_revoke(places(taken))
+
+        with kafka_errors("subscribing"):
+            self._started().subscribe(list(topics), on_assign=assigned, on_revoke=revoked, on_lost=lost)
+
+    def unsubscribe(self) -> None:
+        """Leave the group, or give up the assigned partitions."""
+        with kafka_errors("unsubscribing"):
+            self._started().unsubscribe()
+            self._started().unassign()
+
+    def assign(self, given: Iterable[Place] | Mapping[Place, int]) -> None:
+        """Read these partitions, from these offsets where the argument is a mapping.
+
+        Without an offset reading starts at the group's committed offset, or where `auto_offset_reset` says.
+        """
+        if isinstance(given, Mapping):
+            chosen = with_offsets(given)
+        else:
+            start = (
+                COMMITTED if self.config.group_id else LOGICAL.get(self.config.auto_offset_reset, COMMITTED)
+            )
+            chosen = [at(place, start) for place in given]
+        raw = self._started()
+        with kafka_errors("assigning partitions"):
+            self._learn_leaders(raw, {each.topic for each in chosen})
+            self._paused.clear()
+            raw.assign(chosen)
+
+    def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[Message]:
+        """The messages that have arrived, at most `max_records` (`max_poll_records`); an empty list when there are
+        none within `timeout` seconds. Call it often enough for `max_poll_interval_ms`, also when all is paused."""
+        raw = self._started()
+        if self._auto_commit and time.monotonic() >= self._store_at:
+            self._store_processed()
+        return self._incoming.read(raw, timeout, max_records or self.config.max_poll_records)
+
+    def __iter__(self) -> Iterator[Message]:
+        """Messages one by one, for ever or until the consumer is closed."""
+        while not self._closed:
+            yield from self.poll(_IDLE_S, 1)
+
+    def commit(self, offsets: Message | Offsets | None = None, *, asynchronous: bool = False) -> None:
+        """Remember in the group how far it has got; waits for the broker unless `asynchronous`.
+
+        Without an argument: everything that `poll` has returned so far. With a message: this message and all before
+        it in its partition. With a mapping: the offsets of the next messages to read, `message.next_offset`.
+        """
+        raw = self._started()
+        if isinstance(offsets, Message):
+            chosen = [at((offsets.topic, offsets.partition), offsets.next_offset)]
+        elif offsets is None:
+            chosen = self._processed(raw)
+        else:
+            chosen = with_offsets(offsets)
+        if not chosen:
+            return
+        with kafka_errors("committing"):
+            if asynchronous:
+                raw.commit(offsets=chosen, asynchronous=True)
+            else:
+                raise_failed("committing", raw.commit(offsets=chosen, asynchronous=False))
+
+    def committed(self, topic: str, partition: int) -> int | None:
+        """The offset the group has committed, or None."""
+        with kafka_errors("asking for the committed offset"):
+            found = self._started().committed(partitions([(topic, partition)]), _REQUEST_TIMEOUT_S)
+        raise_failed("asking for the committed offset", found)
+        return found[0].offset if found[0].offset >= 0 else None
+
+    def position(self, topic: str, partition: int) -> int | None:
+        """The offset after the last message that `poll` has returned, or None before the first."""
+        with kafka_errors("asking for the position"):
+            found = self._started().position(partitions([(topic, partition)]))
+        return found[0].offset if found[0].offset >= 0 else None
+
+    def seek(self, topic: str, partition: int, offset: int | OffsetResetPolicy) -> None:
+        """Continue at another offset of an assigned partition, or at its beginning or end."""
+        target = at((topic, partition), LOGICAL[offset] if isinstance(offset, OffsetResetPolicy) else offset)
+        raw = self._started()
+        with kafka_errors(f"seeking in {topic}, partition {partition}"):
+            raw.seek(target)
+            if self._auto_commit and target.offset >= 0:
+                raw.store_offsets(offsets=[target])
+
+    def rewind(self, messages: Iterable[Message]) -> None:
+        """Give messages back: what `poll` returned but was not processed will be returned again.
+
+        Where the partition has gone to another member meanwhile, it is returned there.
+        """
+        assigned = self.assignment()
+        for (topic, partition), offset in first_of_each(messages).items():
+            if (topic, partition) in assigned:
+                self.seek(topic, partition, offset)
+
+    def pause(self, paused: Iterable[Place]) -> None:
+        """Return no messages of these partitions until `resume`; the consumer stays a member of its group."""
+        paused = list(paused)
+        with kafka_errors("pausing"):
+            self._started().pause(partitions(paused))
+        self._paused.update(paused)
+
+    def resume(self, paused: Iterable[Place]) -> None:
+        paused = list(paused)
+        with kafka_errors("resuming"):
+            self._started().resume(partitions(paused))
+        self._paused.difference_update(paused)
+
+    def paused(self) -> set[Place]:
+        return set(self._paused)
+
+    def assignment(self) -> set[Place]:
+        """The partitions this consumer reads now."""
+        with kafka_errors("asking for the assignment"):
+            return set(places(self._started().assignment()))
+
+    def close(self, *, processed: bool = True) -> None:
+        """Commit what is processed (with `enable_auto_commit`), leave the group and disconnect.
+
+        `processed=False` leaves out what the last `poll` returned.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        raw, self._raw = self._raw, None
+        if raw is None:
+            return
+        if processed:
+            self._store(raw)
+        with kafka_errors("closing"):
+            raw.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(processed=error is None)
+
+    def _learn_leaders(self, raw: "RawConsumer", topics: set[str]) -> None:
+        """librdkafka looks for the leaders of assigned partitions every half second; asking first saves that time."""
+        for topic in topics:
+            try:
+                with kafka_errors(f"asking for the leaders of {topic}"):
+                    raw.list_topics(topic, _LEADERS_TIMEOUT_S)
+            except ClientError as error:
+                log.warning("%s", error)
+                return
+
+    def _started(self) -> "RawConsumer":
+        if self._raw is None:
+            self.start()
+        assert self._raw is not None
+        return self._raw
+
+    def _processed(self, raw: "RawConsumer") -> "list[TopicPartition]":
+        with kafka_errors("asking for the positions"):
+            return known(raw.position(raw.assignment()))
+
+    def _store_processed(self) -> None:
+        # There is none while closing: leaving the group revokes partitions, and that must not count as processing.
+        if self._raw is not None:
+            self._store_at = time.monotonic() + _STORE_EVERY_S
+            self._store(self._raw)
+
+    def _store(self, raw: "RawConsumer") -> None:
+        """Tell librdkafka, which commits in the background, how far we are."""
+        if not self._auto_commit:
+            return
+        try:
+            positions = self._processed(raw)
+            if positions:
+                with kafka_errors("storing offsets"):
+                    raw.store_offsets(offsets=positions)
+        except ClientError as error:
+            # A partition that was taken away meanwhile: its next owner reads these messages again.
+            log.debug("%s", error)

@@ -1,0 +1,100 @@
+"""The settings of a consumer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.client.choices import OffsetResetPolicy
+from millstream.client.errors import ConfigurationError
+from millstream.client.serde import Deserializer, Serde
+from millstream.client.settings import at_least, names_checked, one_of, servers, to_properties
+
+_PROPERTIES = {
+    "group_instance_id": "group.instance.id",
+    "group_protocol": "group.protocol",
+    "client_id": "client.id",
+    "auto_commit_interval_ms": "auto.commit.interval.ms",
+    "session_timeout_ms": "session.timeout.ms",
+    "heartbeat_interval_ms": "heartbeat.interval.ms",
+    "max_poll_interval_ms": "max.poll.interval.ms",
+    "fetch_min_bytes": "fetch.min.bytes",
+    "fetch_max_wait_ms": "fetch.wait.max.ms",
+    "metadata_max_age_ms": "topic.metadata.refresh.interval.ms",
+    "assignment_strategy": "partition.assignment.strategy",
+    "isolation_level": "isolation.level",
+}
+# What the client decides by itself, or takes from a field in another form.
+_OWN = {
+    "bootstrap.servers": "bootstrap_servers",
+    "group.id": "group_id",
+    "auto.offset.reset": "auto_offset_reset",
+    "enable.auto.commit": "enable_auto_commit",
+    "enable.auto.offset.store": "enable_auto_commit",
+}
+# librdkafka wants a name even from a consumer that joins no group and commits nothing.
+_NO_GROUP = "millstream-no-group"
+
+
+@names_checked
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig:
+    """Settings of a `Consumer`. None leaves a setting to librdkafka's default."""
+
+    bootstrap_servers: Sequence[str] | str
+    """Addresses (host:port) of one or more brokers; the others are found through them."""
+    group_id: str | None = None
+    """The consumer group; needed to subscribe and to commit, not to read partitions given to `assign`."""
+    group_instance_id: str | None = None
+    """Makes a static member: a restart within the session timeout gets its partitions back without a rebalance."""
+    group_protocol: str | None = None
+    """"classic", or "consumer" for assignment by the broker (KIP-848)."""
+    client_id: str = "millstream"
+    auto_offset_reset: OffsetResetPolicy = OffsetResetPolicy.LATEST
+    enable_auto_commit: bool = True
+    """Commit in the background what was handed out before the latest `poll`, so that a crash loses nothing."""
+    auto_commit_interval_ms: int = 5_000
+    session_timeout_ms: int | None = None
+    heartbeat_interval_ms: int | None = None
+    max_poll_interval_ms: int | None = None
+    """A member that does not poll for so long loses its partitions (300,000)."""
+    max_poll_records: int = 500
+    """Messages that one `poll` returns at most."""
+    fetch_min_bytes: int | None = None
+    fetch_max_wait_ms: int | None = None
+    assignment_strategy: str | None = None
+    """range, roundrobin or cooperative-sticky; only with the classic protocol."""
+    isolation_level: str | None = None
+    """read_committed (the default) or read_uncommitted."""
+    metadata_max_age_ms: int = 5_000
+    """How soon topics and partitions that were created later are found."""
+    key_deserializer: Serde | Deserializer | None = None
+    """None gives bytes; so does `value_deserializer`."""
+    value_deserializer: Serde | Deserializer | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Further properties by librdkafka's names: `{"security.protocol": "SSL", "ssl.ca.location": "ca.pem"}`."""
+
+    def __post_init__(self) -> None:
+        servers(self.bootstrap_servers)
+        if self.auto_offset_reset not in tuple(OffsetResetPolicy):
+            raise ConfigurationError(
+                f"auto_offset_reset is {self.auto_offset_reset!r}; choose an OffsetResetPolicy"
+            )
+        one_of(self, "group_protocol", ("classic", "consumer"))
+        one_of(self, "isolation_level", ("read_committed", "read_uncommitted"))
+        at_least(self, 1, "max_poll_records", "auto_commit_interval_ms", "metadata_max_age_ms")
+        to_properties(self, _PROPERTIES, _OWN)
+
+    def properties(self) -> dict[str, Any]:
+        """What librdkafka is given."""
+        reset = "error" if self.auto_offset_reset == OffsetResetPolicy.NONE else str(self.auto_offset_reset)
+        return {
+            "bootstrap.servers": servers(self.bootstrap_servers),
+            "group.id": self.group_id or _NO_GROUP,
+            "auto.offset.reset": reset,
+            "enable.auto.commit": self.enable_auto_commit and self.group_id is not None,
+            # The consumer says itself what has been processed: see Consumer.poll.
+            "enable.auto.offset.store": False,
+            # A consumer that empties librdkafka's queue within the default of a second would stand still.
+            "fetch.queue.backoff.ms": 20,
+            **to_properties(self, _PROPERTIES, _OWN),
+        }

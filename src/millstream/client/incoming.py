@@ -1,0 +1,64 @@
+"""A message's way from librdkafka to the caller."""
+
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+from millstream.client.connect import kafka_errors, log
+from millstream.client.consumer_config import ConsumerConfig
+from millstream.client.errors import ClientError, UnknownTopic, from_kafka
+from millstream.client.message import BytesMessage, DecodedMessage, Message
+from millstream.client.serde import deserializer_of
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer as RawConsumer
+    from confluent_kafka import Message as RawMessage
+
+_END_OF_PARTITION = "_PARTITION_EOF"
+
+
+class Incoming:
+    """Takes batches from librdkafka. Whatever is done for each message is done by C code."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self._deserialize_key = deserializer_of(config.key_deserializer)
+        self._deserialize_value = deserializer_of(config.value_deserializer)
+        self._decodes = self._deserialize_key is not None or self._deserialize_value is not None
+        self._failure: ClientError | None = None
+
+    def read(self, raw: "RawConsumer", timeout: float, limit: int) -> list[Message]:
+        from confluent_kafka import Message as RawMessage
+
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        with kafka_errors("polling"):
+            # `consume` alone would wait for the whole number of messages; this waits for the first only.
+            first = raw.poll(timeout)
+            if first is None:
+                return []
+            batch = [first, *raw.consume(limit - 1, 0)] if limit > 1 else [first]
+        if any(map(RawMessage.error, batch)):
+            batch = self._without_errors(batch)
+        if self._decodes:
+            keys, values = repeat(self._deserialize_key), repeat(self._deserialize_value)
+            return list(map(DecodedMessage, batch, keys, values))
+        return list(map(BytesMessage, batch, map(RawMessage.value, batch)))
+
+    def _without_errors(self, batch: "list[RawMessage]") -> "list[RawMessage]":
+        """The messages; what went wrong is raised, but not before they are handed out."""
+        messages = []
+        for each in batch:
+            error = each.error()
+            if error is None:
+                messages.append(each)
+            elif error.name() != _END_OF_PARTITION:
+                failure = from_kafka(f"reading from {each.topic() or 'the cluster'}", error)
+                # librdkafka goes on by itself, also when a topic is created later.
+                if failure.retriable or isinstance(failure, UnknownTopic):
+                    log.warning("%s", failure)
+                else:
+                    self._failure = failure
+        if self._failure is not None and not messages:
+            failure, self._failure = self._failure, None
+            raise failure
+        return messages

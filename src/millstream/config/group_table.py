@@ -1,0 +1,73 @@
+"""Kafka's broker settings about consumer groups."""
+
+from millstream.config.kinds import ConfigDefinition, ConfigType
+
+
+def _group(
+    name: str,
+    kind: ConfigType,
+    default: str,
+    documentation: str,
+    *,
+    minimum: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> ConfigDefinition:
+    return ConfigDefinition(
+        name, kind, default, documentation, minimum=minimum, choices=choices, dynamic=False
+    )
+
+
+GROUP_CONFIGS = (
+    _group(
+        "group.initial.rebalance.delay.ms", ConfigType.INT, "3000",
+        "How long an empty classic group waits for more members before its first assignment.", minimum=0,
+    ),
+    _group(
+        "group.min.session.timeout.ms", ConfigType.INT, "6000",
+        "The shortest session timeout a member of a classic group may ask for.", minimum=1,
+    ),
+    _group(
+        "group.max.session.timeout.ms", ConfigType.INT, "1800000",
+        "The longest session timeout a member of a classic group may ask for.", minimum=1,
+    ),
+    _group(
+        "group.max.size", ConfigType.INT, "2147483647", "The most members of a classic group.", minimum=1,
+    ),
+    _group(
+        "group.consumer.session.timeout.ms", ConfigType.INT, "45000",
+        "How long a member of a consumer group (KIP-848) may be silent.", minimum=1,
+    ),
+    _group(
+        "group.consumer.heartbeat.interval.ms", ConfigType.INT, "5000",
+        "How often members of a consumer group (KIP-848) are told to send a heartbeat.", minimum=1,
+    ),
+    _group(
+        "group.consumer.max.size", ConfigType.INT, "2147483647",
+        "The most members of a consumer group (KIP-848).", minimum=1,
+    ),
+    _group(
+        "group.consumer.assignors", ConfigType.LIST, "uniform,range",
+        "The assignors that members may choose from; the first is the default.", choices=("uniform", "range"),
+    ),
+    _group(
+        "group.consumer.migration.policy", ConfigType.STRING, "bidirectional",
+        "Which way a group with members may change between the classic and the KIP-848 protocol.",
+        choices=("bidirectional", "upgrade", "downgrade", "disabled"),
+    ),
+    _group(
+        "offset.metadata.max.bytes", ConfigType.INT, "4096",
+        "The largest metadata a client may commit with an offset.", minimum=0,
+    ),
+    _group(
+        "offsets.retention.minutes", ConfigType.INT, "10080",
+        "How long offsets are kept after their group became empty or stopped reading their topic.", minimum=1,
+    ),
+    _group(
+        "offsets.retention.check.interval.ms", ConfigType.LONG, "600000",
+        "How often offsets are checked against their retention.", minimum=1,
+    ),
+    _group(
+        "offsets.topic.num.partitions", ConfigType.INT, "50",
+        "Partitions of __consumer_offsets; counts when the topic is made, with the first group.", minimum=1,
+    ),
+)  # fmt: skip

@@ -1,0 +1,68 @@
+"""What recovery learns beside the records: idempotent producers and leader epochs."""
+
+from dataclasses import dataclass
+
+from millstream.protocol.record_batch import BatchHeader
+from millstream.runtime.disk import Disk
+from millstream.storage.layout import EPOCHS_FILE, SNAPSHOT_SUFFIX, snapshot_path
+from millstream.storage.leader_epochs import LeaderEpochs
+from millstream.storage.producer_state import ProducerStates
+
+
+@dataclass(slots=True)
+class RebuiltState:
+    """Producers as of the newest snapshot that is not ahead of the scan, and what the scan adds to them.
+
+    No snapshot means no producers: one is written whenever a segment is begun while there are some, and kept until a
+    checkpoint lets the scan begin behind it.
+    """
+
+    epochs: LeaderEpochs
+    producers: ProducerStates
+    producers_from: int
+    now_ms: int
+    _at_segment_start: bytes = b""
+
+    @classmethod
+    def begin(
+        cls, disk: Disk, directory: str, names: list[str], scan_from: int, now_ms: int
+    ) -> "RebuiltState":
+        epochs = LeaderEpochs()
+        if EPOCHS_FILE in names:
+            path = f"{directory}/{EPOCHS_FILE}"
+            epochs = LeaderEpochs.decode(disk.read(path), path)
+        for offset in reversed(_snapshots(names)):
+            if offset > scan_from:
+                continue
+            producers = ProducerStates.decode(disk.read(snapshot_path(directory, offset)))
+            if producers is not None:
+                return cls(epochs, producers, offset, now_ms)
+        return cls(epochs, ProducerStates(), scan_from, now_ms)
+
+    def begin_segment(self) -> None:
+        self._at_segment_start = self.producers.encode() if len(self.producers) else b""
+
+    def see(self, header: BatchHeader) -> None:
+        if header.leader_epoch > self.epochs.latest:
+            self.epochs.assign(header.leader_epoch, header.base_offset)
+        if header.producer_id >= 0 and header.base_offset >= self.producers_from and not header.is_control:
+            self.producers.update(header, header.base_offset, self.now_ms)
+
+    def finish(
+        self, disk: Disk, directory: str, names: list[str], start: int, end: int, last_base: int
+    ) -> None:
+        """Fit to the log that was found, and write down what a later recovery, which scans less, would not learn."""
+        self.epochs.truncate_from_end(end)
+        if self.epochs.dirty:
+            disk.write_atomically(f"{directory}/{EPOCHS_FILE}", self.epochs.encode())
+        self.epochs.truncate_from_start(start)
+        snapshots = _snapshots(names)
+        for offset in snapshots:
+            if offset > end:
+                disk.unlink(snapshot_path(directory, offset))
+        if self._at_segment_start and last_base not in snapshots:
+            disk.write_atomically(snapshot_path(directory, last_base), self._at_segment_start)
+
+
+def _snapshots(names: list[str]) -> list[int]:
+    return sorted(int(name[:20]) for name in names if name.endswith(SNAPSHOT_SUFFIX) and name[:20].isdigit())

@@ -1,0 +1,180 @@
+"""Open one segment after a crash.
+
+Two kinds of damage are told apart. Bytes that were never known to be synced may be torn: the log ends before them,
+and if anything readable follows, the cut bytes are kept in a `.cut` file. Bytes that were synced must be whole: a
+batch that fails its checksum there is left in place, reported with file and position, and refused when it is read.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from millstream.config.topic import TopicConfig
+from millstream.protocol.record_batch import CorruptBatch
+from millstream.storage.checkpoint import LogCheckpoint
+from millstream.storage.layout import LOG_SUFFIX
+from millstream.storage.open_files import OpenFiles
+from millstream.storage.rebuilt_state import RebuiltState
+from millstream.storage.scan import find_batch, scan_batches
+from millstream.storage.segment import Segment, SegmentSummary
+
+
+class Outcome(Enum):
+    WHOLE = auto()
+    CUT = auto()
+    """Bytes that need not have been synced were unreadable and are gone."""
+    DAMAGED_END = auto()
+    """The last bytes that were synced cannot be read."""
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    directory: str
+    scanned_bytes: int = 0
+    cut_bytes: int = 0
+    damages: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Synced:
+    """What the checkpoint says was on disk of a segment."""
+
+    size_bytes: int
+    end_offset: int
+
+
+@dataclass(slots=True)
+class SegmentRecovery:
+    files: OpenFiles
+    directory: str
+    config: TopicConfig
+    known: LogCheckpoint | None
+    rebuilt: RebuiltState
+    report: RecoveryReport
+
+    def recover(self, base: int) -> tuple[Segment, Outcome]:
+        size = self.files.disk.size(f"{self.directory}/{base:020d}{LOG_SUFFIX}")
+        summary = self._known_summary(base)
+        is_sealed = self.known is not None and base < self.known.flushed_position[0]
+        if is_sealed and summary is not None and summary.size_bytes == size:
+            return self._trust(summary), Outcome.WHOLE
+        self.rebuilt.begin_segment()
+        created_ms = summary.created_ms if summary is not None else self.rebuilt.now_ms
+        segment = Segment(
+            self.files,
+            self.directory,
+            SegmentSummary(base, end_offset=base, created_ms=created_ms),
+            stored=False,
+        )
+        # After a failed fsync the page cache may hold what the disk does not.
+        segment.file.drop_cache()
+        segment.index.dirty = True
+        if is_sealed and summary is not None and not self.config.compacts:
+            self.report.damages.append(
+                f"{segment.log_path} holds {size} bytes, {summary.size_bytes} were written"
+            )
+        synced = self._synced(base, size, summary, is_sealed=is_sealed)
+        end = self._scan(segment, size, synced.size_bytes)
+        if end < synced.size_bytes:
+            self._keep_damaged_end(segment, size, synced)
+            return segment, Outcome.DAMAGED_END
+        if end < size:
+            self._cut(segment, end, size)
+            return segment, Outcome.CUT
+        return segment, Outcome.WHOLE
+
+    def begin_segment(self, offset: int) -> Segment:
+        """A new last segment: nothing is appended behind damage, where a scan might not find it."""
+        self.rebuilt.begin_segment()
+        summary = SegmentSummary(offset, end_offset=offset, created_ms=self.rebuilt.now_ms)
+        segment = Segment(self.files, self.directory, summary, stored=False)
+        segment.create()
+        segment.index.dirty = True
+        return segment
+
+    def is_scanned(self, base: int) -> bool:
+        """Came after the segment that was last at the checkpoint; never compacted, so that no offset is missing."""
+        return self.known is not None and base > self.known.flushed_position[0]
+
+    def _is_dense(self, base: int) -> bool:
+        """Offsets follow each other without a gap: nothing of the segment was compacted."""
+        if self.known is None:
+            return False
+        is_sealed = base < self.known.flushed_position[0]
+        return not is_sealed or (self.known.cleaned_offset == 0 and not self.config.compacts)
+
+    def _known_summary(self, base: int) -> SegmentSummary | None:
+        entries = self.known.segments if self.known is not None else []
+        return next((SegmentSummary(*entry) for entry in entries if entry[0] == base), None)
+
+    def _trust(self, summary: SegmentSummary) -> Segment:
+        segment = Segment(self.files, self.directory, summary, stored=True)
+        if self.rebuilt.producers_from < summary.end_offset:
+            for _, header, _ in segment.scan():
+                self.rebuilt.see(header)
+        return segment
+
+    def _synced(self, base: int, size: int, summary: SegmentSummary | None, *, is_sealed: bool) -> _Synced:
+        if is_sealed:
+            if summary is None or self.config.compacts:
+                # Compacted since then, and synced before it was put in place.
+                return _Synced(size, base)
+            return _Synced(max(size, summary.size_bytes), summary.end_offset)
+        if self.known is not None and base == self.known.flushed_position[0]:
+            return _Synced(self.known.flushed_position[1], self.known.flushed_offset)
+        return _Synced(0, base)
+
+    def _scan(self, segment: Segment, size: int, synced_bytes: int) -> int:
+        """Count and index every batch; returns where the log ends."""
+        position = next_position = 0
+        summary = segment.summary
+        is_dense = self._is_dense(segment.base_offset)
+        while position < size:
+            try:
+                for position, header, _ in scan_batches(segment.file, position, size):  # noqa: B020
+                    # Offsets are not under the checksum, but they must follow each other.
+                    must_follow = is_dense and position == next_position
+                    if header.base_offset < summary.end_offset or (
+                        must_follow and header.base_offset > summary.end_offset
+                    ):
+                        raise CorruptBatch(
+                            f"offset {header.base_offset} where {summary.end_offset} was expected", position
+                        )
+                    summary.size_bytes = position
+                    next_position = position + header.size_bytes
+                    segment.note_batch(
+                        header,
+                        header.base_offset,
+                        header.max_timestamp,
+                        position,
+                        self.config.index_interval_bytes,
+                    )
+                    self.rebuilt.see(header)
+                position = size
+            except CorruptBatch as error:
+                position = error.position
+                following = find_batch(segment.file, position + 1, size)
+                if position < synced_bytes:
+                    self.report.damages.append(f"{segment.log_path} at byte {position}: {error.message}")
+                if position >= synced_bytes or following is None:
+                    break
+                position = following
+        self.report.scanned_bytes += position
+        summary.size_bytes = position
+        return position
+
+    def _keep_damaged_end(self, segment: Segment, size: int, synced: _Synced) -> None:
+        """The bytes stay, or zeros in their place, so that a read of their offsets is refused and not passed over."""
+        if size < synced.size_bytes:
+            self.report.damages.append(
+                f"{segment.log_path} ends at byte {size}: it was synced up to {synced.size_bytes}"
+            )
+        segment.file.truncate(synced.size_bytes)
+        segment.summary.size_bytes = synced.size_bytes
+        segment.summary.end_offset = max(segment.summary.end_offset, synced.end_offset)
+
+    def _cut(self, segment: Segment, end: int, size: int) -> None:
+        if find_batch(segment.file, end + 1, size) is not None:
+            cut_bytes = segment.file.pread(size - end, end)
+            self.files.disk.write_atomically(f"{segment.log_path}.{end}.cut", cut_bytes)
+        segment.file.truncate(end)
+        self.report.cut_bytes += size - end

@@ -1,0 +1,23 @@
+"""Tools to test programs that use Millstream, and Millstream itself; shipped to users.
+
+Here live stand-ins for what `runtime` is the door to: a disk that fails and loses power on command (`disk`), a
+clock that stands still until it is moved (`clock`). Everything is deterministic: the same seed gives the same run.
+For programs there is a real broker in a process of its own (`EmbeddedBroker`), and a pytest plug-in that starts it.
+Any part of the project may come in; nothing but tests may depend on this room.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from millstream.testing.broker import BrokerFailed, EmbeddedBroker
+
+__all__ = ["BrokerFailed", "EmbeddedBroker"]
+
+
+def __getattr__(name: str) -> Any:
+    """pytest imports this package in every run of its users: what they do not use must not cost them."""
+    if name in __all__:
+        from millstream.testing import broker
+
+        return getattr(broker, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,89 @@
+"""Handles and results, given delivery reports as librdkafka gives them."""
+
+import threading
+
+import pytest
+from confluent_kafka import KafkaError
+from confluent_kafka import Message as RawMessage
+
+from millstream.client import BatchFailed, ClientError, MessageTooLarge, SendHandle, SendResult, TimedOut
+from millstream.client.delivery import Deliveries
+
+STORED = RawMessage(topic="events", partition=1, offset=7)
+TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+LATE = KafkaError(KafkaError._MSG_TIMED_OUT)
+
+
+def test_result_tells_where_the_message_is() -> None:
+    handle = SendHandle(Deliveries(), "events")
+    assert not handle.done()
+
+    handle(None, STORED)
+
+    assert handle.done()
+    assert handle.result() == SendResult("events", 1, 7)
+
+
+def test_result_waits_for_the_report_of_another_thread() -> None:
+    handle = SendHandle(Deliveries(), "events")
+    timer = threading.Timer(0.05, handle, (None, STORED))
+    timer.start()
+
+    assert handle.result(10).offset == 7
+    timer.join()
+
+
+def test_waiting_ends_after_the_timeout() -> None:
+    handle = SendHandle(Deliveries(), "events")
+
+    with pytest.raises(TimedOut, match=r"no answer within 0\.01 s"):
+        handle.result(0.01)
+
+
+def test_failure_is_raised_by_the_result_and_then_seen() -> None:
+    deliveries = Deliveries()
+    handle = SendHandle(deliveries, "events")
+
+    handle(TOO_LARGE, STORED)
+
+    assert len(deliveries.unseen) == 1
+    with pytest.raises(MessageTooLarge, match=r"sending to events: .* too large"):
+        handle.result()
+    assert not deliveries.unseen
+
+
+def test_callback_gets_either_a_result_or_an_error() -> None:
+    calls: list[tuple[SendResult | None, ClientError | None]] = []
+    deliveries = Deliveries()
+
+    SendHandle(deliveries, "events", lambda result, error: calls.append((result, error)))(None, STORED)
+    SendHandle(deliveries, "events", lambda result, error: calls.append((result, error)))(TOO_LARGE, STORED)
+
+    (stored, no_error), (nothing, error) = calls
+    assert (stored, no_error, nothing) == (SendResult("events", 1, 7), None, None)
+    assert isinstance(error, MessageTooLarge)
+    assert not deliveries.unseen
+
+
+def test_unknown_offset_is_minus_one() -> None:
+    result = SendResult("events")
+
+    result(None, RawMessage(topic="events", partition=1))
+
+    assert (result.partition, result.offset, result.error) == (1, -1, None)
+
+
+@pytest.mark.parametrize(("errors", "retriable"), [((LATE, LATE), True), ((LATE, TOO_LARGE), False)])
+def test_failed_batch_names_the_first_error_and_can_be_retried_when_all_can(
+    errors: tuple[KafkaError, ...], retriable: bool
+) -> None:
+    results = [SendResult("events") for _ in range(3)]
+    results[0](None, STORED)
+    for result, error in zip(results[1:], errors, strict=True):
+        result(error, STORED)
+
+    failure = BatchFailed(results)
+
+    assert "2 of 3 messages were not stored" in str(failure)
+    assert failure.retriable is retriable
+    assert [result.error is None for result in failure.results] == [True, False, False]

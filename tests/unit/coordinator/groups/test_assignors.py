@@ -1,0 +1,109 @@
+"""Server-side assignors."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.coordinator.groups.assignors import AssignmentInput, assign_range, assign_uniform
+from millstream.coordinator.groups.partition_sets import pairs
+from millstream.coordinator.groups.records import PartitionSet
+
+TOPICS = [UUID(int=n) for n in range(1, 5)]
+Assignor = Callable[[AssignmentInput], dict[str, PartitionSet]]
+
+
+def an_input(
+    subscribed: dict[str, frozenset[UUID]],
+    counts: dict[UUID, int],
+    previous: dict[str, PartitionSet] | None = None,
+) -> AssignmentInput:
+    return AssignmentInput(subscribed, {m: m for m in subscribed}, counts, previous or {})
+
+
+subscriptions = st.dictionaries(
+    st.sampled_from([f"m{n}" for n in range(8)]),
+    st.frozensets(st.sampled_from(TOPICS), min_size=1),
+    min_size=1,
+)
+counts = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 12))
+
+
+@pytest.mark.parametrize("assignor", [assign_range, assign_uniform])
+@given(subscribed=subscriptions, counts=counts)
+def test_every_partition_goes_to_one_subscriber(
+    assignor: Assignor, subscribed: dict[str, frozenset[UUID]], counts: dict[UUID, int]
+) -> None:
+    assigned = assignor(an_input(subscribed, counts))
+    places = [place for partitions in assigned.values() for place in pairs(partitions)]
+    wanted = {
+        (topic, p)
+        for topic, n in counts.items()
+        if any(topic in topics for topics in subscribed.values())
+        for p in range(n)
+    }
+    assert len(places) == len(set(places))
+    assert set(places) == wanted
+    for member, partitions in assigned.items():
+        assert set(partitions) <= subscribed[member]
+
+
+@given(members=st.integers(1, 9), counts=counts)
+def test_uniform_is_equal_to_one_partition_when_all_read_the_same(
+    members: int, counts: dict[UUID, int]
+) -> None:
+    topics = frozenset(TOPICS)
+    assigned = assign_uniform(an_input({f"m{n}": topics for n in range(members)}, counts))
+    loads = [len(list(pairs(partitions))) for partitions in assigned.values()]
+    assert max(loads) - min(loads) <= 1
+
+
+@given(subscribed=subscriptions, counts=counts, data=st.data())
+def test_uniform_moves_nothing_when_nothing_changed(
+    subscribed: dict[str, frozenset[UUID]], counts: dict[UUID, int], data: st.DataObject
+) -> None:
+    first = assign_uniform(an_input(subscribed, counts))
+    assert assign_uniform(an_input(subscribed, counts, first)) == first
+
+
+@given(members=st.integers(2, 8), partitions=st.integers(1, 40))
+def test_uniform_moves_only_what_a_newcomer_gets(members: int, partitions: int) -> None:
+    topics = frozenset(TOPICS[:1])
+    before = assign_uniform(an_input({f"m{n}": topics for n in range(members)}, {TOPICS[0]: partitions}))
+    grown = {f"m{n}": topics for n in range(members + 1)}
+    after = assign_uniform(an_input(grown, {TOPICS[0]: partitions}, before))
+    for member, kept in before.items():
+        assert set(pairs(after[member])) <= set(pairs(kept))
+
+
+@given(subscribed=subscriptions, counts=counts)
+def test_uniform_leaves_no_reader_two_behind_another_of_the_same_topic(
+    subscribed: dict[str, frozenset[UUID]], counts: dict[UUID, int]
+) -> None:
+    assigned = assign_uniform(an_input(subscribed, counts))
+    loads = {member: len(list(pairs(partitions))) for member, partitions in assigned.items()}
+    for member, partitions in assigned.items():
+        for topic in partitions:
+            for other, topics in subscribed.items():
+                if topic in topics:
+                    assert loads[member] - loads[other] <= 1
+
+
+def test_range_gives_equal_numbers_of_two_topics_to_one_member() -> None:
+    topics = frozenset(TOPICS[:2])
+    assigned = assign_range(an_input({"a": topics, "b": topics}, {TOPICS[0]: 4, TOPICS[1]: 4}))
+    assert assigned["a"] == {TOPICS[0]: frozenset({0, 1}), TOPICS[1]: frozenset({0, 1})}
+
+
+def test_range_orders_static_members_by_their_instance_id() -> None:
+    topics = frozenset(TOPICS[:1])
+    given = AssignmentInput({"zz": topics, "aa": topics}, {"zz": "1", "aa": "2"}, {TOPICS[0]: 2}, {})
+    assert assign_range(given)["zz"] == {TOPICS[0]: frozenset({0})}
+
+
+def test_a_hundred_members_and_a_thousand_partitions_are_assigned_at_once() -> None:
+    topics = frozenset(TOPICS[:1])
+    assigned = assign_uniform(an_input({f"m{n:03}": topics for n in range(100)}, {TOPICS[0]: 1000}))
+    assert {len(list(pairs(partitions))) for partitions in assigned.values()} == {10}

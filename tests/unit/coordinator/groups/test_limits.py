@@ -1,0 +1,106 @@
+"""Input that is too long, too large or too much."""
+
+import pytest
+
+from millstream.coordinator.groups.replies import Committed, Deleted, Fetched
+from millstream.coordinator.groups.requests import (
+    ChangeTopics,
+    CommitOffsets,
+    ConsumerHeartbeat,
+    DeleteGroup,
+    FetchOffsets,
+    JoinGroup,
+    OffsetToCommit,
+)
+from millstream.protocol.errors import ErrorCode, KafkaError
+from scenario.harness import Harness
+
+
+def commit(count: int, metadata: str = "") -> CommitOffsets:
+    return CommitOffsets("g", "", -1, tuple(OffsetToCommit("t", p, 1, -1, metadata) for p in range(count)))
+
+
+def test_a_commit_of_a_million_offsets_is_refused_and_changes_nothing() -> None:
+    harness = Harness()
+    request = commit(1_000_000)
+    answer = harness.call(request)
+    assert isinstance(answer, Committed)
+    assert len(answer.errors) == 1_000_000
+    assert set(answer.errors) == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+    assert harness.log == []
+
+
+def test_a_commit_of_ten_thousand_offsets_is_taken_whole() -> None:
+    harness = Harness()
+    answer = harness.call(commit(10_000))
+    assert isinstance(answer, Committed)
+    assert set(answer.errors) == {ErrorCode.NONE}
+    assert len(harness.log) == 10_000
+
+
+def test_metadata_counts_against_the_size_of_a_commit() -> None:
+    answer = Harness().call(commit(1_000, "m" * 4_000))
+    assert isinstance(answer, Committed)
+    assert set(answer.errors) == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+
+
+def test_metadata_is_measured_in_bytes_and_spoils_only_its_own_partition() -> None:
+    harness = Harness()
+    offsets = (OffsetToCommit("t", 0, 1, -1, "ü" * 2_049), OffsetToCommit("t", 1, 1, -1, "ü" * 2_048))
+    answer = harness.call(CommitOffsets("g", "", -1, offsets))
+    assert answer == Committed((ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE))
+    assert len(harness.log) == 1
+
+
+def test_deleting_a_group_with_many_offsets_removes_them_all() -> None:
+    harness = Harness()
+    harness.call(commit(10_000))
+    assert harness.call(DeleteGroup("g")) == Deleted()
+    assert harness.call(FetchOffsets("g", None)) == Fetched(())
+    harness.compact()
+    assert harness.log == []
+
+
+@pytest.mark.parametrize("group_id", ["g" * 32_768, "ü" * 20_000])
+def test_a_group_id_too_long_for_the_log_is_refused(group_id: str) -> None:
+    answer = Harness().call(CommitOffsets(group_id, "", -1, (OffsetToCommit("t", 0, 1),)))
+    assert isinstance(answer, KafkaError)
+    assert answer.code is ErrorCode.INVALID_GROUP_ID
+
+
+def test_a_client_id_too_long_for_the_log_is_refused() -> None:
+    protocols = (("range", b""),)
+    request = JoinGroup("g", "", None, "c" * 40_000, "", "consumer", protocols, 10_000, 10_000)
+    answer = Harness().call(request)
+    assert isinstance(answer, KafkaError)
+    assert answer.code is ErrorCode.INVALID_REQUEST
+
+
+def test_a_hundred_members_come_to_rest_in_few_heartbeats() -> None:
+    harness = Harness()
+    harness.set_topic("t", 1_000)
+    epochs: dict[str, int] = {}
+    owned: dict[str, object] = {}
+    for number in range(100):
+        name = f"m{number}"
+        answer = harness.call(
+            ConsumerHeartbeat(
+                "g", name, 0, rebalance_timeout_ms=60_000, topic_names=frozenset({"t"}), owned={}
+            )
+        )
+        epochs[name], owned[name] = answer.member_epoch, answer.assigned  # type: ignore[union-attr]
+    for _ in range(3):
+        for name, epoch in epochs.items():
+            answer = harness.call(ConsumerHeartbeat("g", name, epoch, owned=owned[name]))  # type: ignore[arg-type]
+            epochs[name] = answer.member_epoch  # type: ignore[union-attr]
+            if answer.assigned is not None:  # type: ignore[union-attr]
+                owned[name] = answer.assigned  # type: ignore[union-attr]
+    assert harness.machine.state.groups["g"].state.value == "Stable"  # type: ignore[union-attr]
+
+
+def test_a_hostile_expression_does_not_stop_the_coordinator() -> None:
+    # Backtracking over this name would take longer than the universe is old.
+    harness = Harness()
+    harness.set_topic("a" * 249, 1)
+    harness.call(ConsumerHeartbeat("g", "m", 0, rebalance_timeout_ms=1, topic_regex="(a+)+b", owned={}))
+    harness.call(ChangeTopics(harness.topics))

@@ -1,0 +1,34 @@
+"""A coordinator's log in memory whose appends end when and how the test says."""
+
+import asyncio
+from collections.abc import Iterator
+
+
+class MemoryLog:
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self.failures: list[BaseException] = []
+        self.gate: asyncio.Event | None = None
+        self.unreadable = False
+
+    def hold(self) -> None:
+        """Appends wait from now on, as for a slow disk."""
+        self.gate = asyncio.Event()
+
+    def release(self) -> None:
+        assert self.gate is not None
+        self.gate.set()
+        self.gate = None
+
+    async def append(self, batch: bytes) -> int:
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.failures:
+            raise self.failures.pop(0)
+        self.batches.append(batch)
+        return len(self.batches)
+
+    def read_from(self, offset: int) -> Iterator[bytes]:
+        if self.unreadable:
+            raise OSError("the disk is gone")
+        yield from self.batches

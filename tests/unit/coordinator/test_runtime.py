@@ -1,0 +1,262 @@
+"""The runtime: nothing leaves before it is durable, and a failed append leaves no trace."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from millstream.coordinator.runtime import CoordinatorRuntime
+from millstream.coordinator.shard import ShardLimits
+from millstream.protocol.compression import Compression
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.records import Record, encode_batch
+from millstream.runtime.clock import SystemClock
+from unit.coordinator.counting_machine import Add, Break, CountingMachine, Fill, Get, Request, Wait
+from unit.coordinator.memory_log import MemoryLog
+
+Runtime = CoordinatorRuntime[Request, Add, int]
+
+
+def run(story: Callable[[Runtime, MemoryLog], Awaitable[None]], limits: ShardLimits | None = None) -> None:
+    async def main() -> None:
+        log = MemoryLog()
+        runtime: Runtime = CoordinatorRuntime(
+            "__t", lambda _: CountingMachine(), lambda _: log, SystemClock(), limits or ShardLimits()
+        )
+        loading = runtime.elect(0)
+        assert loading is not None
+        await loading
+        await story(runtime, log)
+        runtime.close()
+
+    asyncio.run(main())
+
+
+async def refusal(answer: Awaitable[int]) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        await answer
+    return caught.value.code
+
+
+async def settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_a_reply_waits_for_its_record_to_be_durable() -> None:
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        log.hold()
+        adding = asyncio.create_task(runtime.submit(0, Add("a", 1)))
+        await settled()
+        assert not adding.done()
+        log.release()
+        assert await adding == 1
+
+    run(story)
+
+
+def test_decisions_made_during_an_append_share_the_next_one() -> None:
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        log.hold()
+        first = asyncio.create_task(runtime.submit(0, Add("a", 1)))
+        await settled()
+        others = [asyncio.create_task(runtime.submit(0, Add("a", 1))) for _ in range(500)]
+        await settled()
+        log.release()
+        assert await first == 1
+        assert await asyncio.gather(*others) == list(range(2, 502))
+        assert len(log.batches) == 2
+
+    run(story)
+
+
+def test_a_read_does_not_show_what_is_not_durable_yet() -> None:
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        log.hold()
+        adding = asyncio.create_task(runtime.submit(0, Add("a", 1)))
+        reading = asyncio.create_task(runtime.submit(0, Get("a")))
+        await settled()
+        assert not reading.done()
+        log.release()
+        assert (await adding, await reading) == (1, 1)
+
+    run(story)
+
+
+def test_a_refusal_waits_as_well_for_it_may_rest_on_what_is_not_durable() -> None:
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        log.hold()
+        adding = asyncio.create_task(runtime.submit(0, Add("a", 1)))
+        refused = asyncio.create_task(runtime.submit(0, Add("a", -1)))
+        await settled()
+        assert not refused.done()
+        log.release()
+        await adding
+        assert await refusal(refused) is ErrorCode.INVALID_REQUEST
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (KafkaError(ErrorCode.KAFKA_STORAGE_ERROR), ErrorCode.NOT_COORDINATOR),
+        (KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER), ErrorCode.NOT_COORDINATOR),
+        (KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (KafkaError(ErrorCode.REQUEST_TIMED_OUT), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (KafkaError(ErrorCode.MESSAGE_TOO_LARGE), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (OSError(28, "No space left on device"), ErrorCode.NOT_COORDINATOR),
+        (ValueError("a bug"), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_a_failed_append_is_told_to_all_who_wait_and_undone(failure: BaseException, told: ErrorCode) -> None:
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        assert await runtime.submit(0, Add("a", 1)) == 1
+        log.hold()
+        log.failures.append(failure)
+        waiting = [
+            asyncio.create_task(runtime.submit(0, request))
+            for request in (Wait(), Add("a", 10), Add("b", 10), Get("a"))
+        ]
+        await settled()
+        log.release()
+        assert {await refusal(task) for task in waiting} == {told}
+        await settled()
+        assert await runtime.submit(0, Get("a")) == 1
+        assert await runtime.submit(0, Get("b")) == 0
+        assert await runtime.submit(0, Add("a", 1)) == 2
+
+    run(story)
+
+
+def test_a_bug_in_the_machine_costs_its_request_and_nothing_else() -> None:
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        await runtime.submit(0, Add("a", 1))
+        assert await refusal(runtime.submit(0, Break())) is ErrorCode.UNKNOWN_SERVER_ERROR
+        await settled()
+        assert await runtime.submit(0, Get("half")) == 0
+        assert await runtime.submit(0, Get("a")) == 1
+
+    run(story)
+
+
+def test_an_append_under_way_when_the_machine_breaks_is_part_of_what_is_read() -> None:
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        log.hold()
+        adding = asyncio.create_task(runtime.submit(0, Add("a", 1)))
+        await settled()
+        assert await refusal(runtime.submit(0, Break())) is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await refusal(adding) is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await refusal(runtime.submit(0, Get("a"))) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        log.release()
+        await settled()
+        assert await runtime.submit(0, Get("a")) == 1
+
+    run(story)
+
+
+def test_a_deferred_reply_comes_with_a_later_decision() -> None:
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        waiting = asyncio.create_task(runtime.submit(0, Wait()))
+        await settled()
+        assert not waiting.done()
+        await runtime.submit(0, Add("a", 7))
+        assert await waiting == 7
+
+    run(story)
+
+
+def test_a_deadline_answers_without_any_request() -> None:
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        assert await runtime.submit(0, Wait(timeout_ms=10)) == -1
+
+    run(story)
+
+
+def test_a_client_that_gave_up_waiting_does_no_harm() -> None:
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        waiting = asyncio.create_task(runtime.submit(0, Wait()))
+        await settled()
+        waiting.cancel()
+        assert await runtime.submit(0, Add("a", 1)) == 1
+
+    run(story)
+
+
+def test_a_restart_reads_the_log_and_skips_control_batches_and_unknown_records() -> None:
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        await runtime.submit(0, Add("a", 5))
+        unknown = Record(0, 0, b"a", None)
+        log.batches.append(encode_batch([unknown], codec=Compression.NONE))
+        log.batches.append(encode_batch([Record(0, 0, b"a", b"9")], codec=Compression.NONE, control=True))
+        runtime.resign(0)
+        assert await refusal(runtime.submit(0, Get("a"))) is ErrorCode.NOT_COORDINATOR
+        loading = runtime.elect(0)
+        assert await refusal(runtime.submit(0, Get("a"))) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert loading is not None
+        await loading
+        assert await runtime.submit(0, Get("a")) == 5
+
+    run(story)
+
+
+def test_whoever_waits_when_the_partition_moves_is_told_so() -> None:
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        waiting = asyncio.create_task(runtime.submit(0, Wait()))
+        await settled()
+        runtime.resign(0)
+        assert await refusal(waiting) is ErrorCode.NOT_COORDINATOR
+
+    run(story)
+
+
+def test_an_unreadable_log_is_tried_again() -> None:
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        await runtime.submit(0, Add("a", 5))
+        runtime.resign(0)
+        log.unreadable = True
+        loading = runtime.elect(0)
+        assert loading is not None
+        await loading
+        assert await refusal(runtime.submit(0, Get("a"))) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await settled()
+        log.unreadable = False
+        assert await refusal(runtime.submit(0, Get("a"))) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await settled()
+        assert await runtime.submit(0, Get("a")) == 5
+
+    run(story, ShardLimits(reload_pause_ms=0))
+
+
+def test_work_that_may_be_split_is_written_in_batches_of_bounded_size() -> None:
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        assert await runtime.submit(0, Fill(1_000)) == 1_000
+        assert len(log.batches) > 10
+        assert max(map(len, log.batches)) < 2_200
+
+    run(story, ShardLimits(batch_bytes=2_000))
+
+
+def test_too_much_unwritten_work_is_refused_instead_of_kept() -> None:
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        log.hold()
+        filling = asyncio.create_task(runtime.submit(0, Fill(1_000)))
+        await settled()
+        assert await refusal(runtime.submit(0, Get("a"))) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        log.release()
+        assert await filling == 1_000
+        assert await runtime.submit(0, Get("n1")) == 1
+
+    run(story, ShardLimits(pending_bytes=1_000))
+
+
+def test_a_request_to_all_partitions_survives_one_that_refuses() -> None:
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        await runtime.submit(0, Add("a", 1))
+        log.unreadable = True
+        runtime.elect(1)
+        first, second = await runtime.submit_to_all(Get("a"))
+        assert first == 1
+        assert isinstance(second, KafkaError)
+
+    run(story)
