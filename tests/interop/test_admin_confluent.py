@@ -41,7 +41,9 @@ def configs_of(admin: AdminClient, kind: ResourceType, name: str) -> dict[str, C
     return described
 
 
-def alter(admin: AdminClient, topic: str, *changes: tuple[AlterConfigOpType, str, str | None]) -> "Future[None]":
+def alter(
+    admin: AdminClient, topic: str, *changes: tuple[AlterConfigOpType, str, str | None]
+) -> "Future[None]":
     entries = [ConfigEntry(key, value, incremental_operation=operation) for operation, key, value in changes]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     future: Future[None] = admin.incremental_alter_configs([resource])[resource]

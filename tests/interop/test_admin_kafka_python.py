@@ -107,7 +107,11 @@ def test_validate_only_changes_nothing(kp_admin: Any, topic: str, new_topic: Cal
 def test_partitions_are_added(kp_admin: Any, topic: str, new_topic: Callable[[], str]) -> None:
     kp_admin.create_partitions({topic: {"count": 3, "assignments": [[1], [1]]}})
     (described,) = kp_admin.describe_topics([topic])
-    assert [(p["partition_index"], p["leader_id"]) for p in described["partitions"]] == [(0, 1), (1, 1), (2, 1)]
+    assert [(p["partition_index"], p["leader_id"]) for p in described["partitions"]] == [
+        (0, 1),
+        (1, 1),
+        (2, 1),
+    ]
     with pytest.raises(InvalidPartitionsError):
         kp_admin.create_partitions({topic: 1})
     with pytest.raises(UnknownTopicOrPartitionError):

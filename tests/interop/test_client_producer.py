@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.reading import read_topic
 
 from millstream.client import (
     JSON,
@@ -28,10 +27,9 @@ from millstream.client import (
     partition_of,
 )
 from millstream.testing import EmbeddedBroker
+from support.reading import read_topic
 
 pytestmark = pytest.mark.millstream(scope="session")
-
-Open = Callable[..., Producer]
 
 
 @pytest.fixture
@@ -205,9 +203,13 @@ def test_closing_raises_what_flush_would_have_raised(
 def test_error_of_the_block_is_not_hidden_by_a_failed_send(
     config: Callable[..., ProducerConfig], topic: str
 ) -> None:
-    with pytest.raises(KeyError), Producer(config(max_message_size=5_000_000)) as producer:
-        producer.send(topic, b"x" * 2_000_000)
-        raise KeyError
+    def fail_after_sending() -> None:
+        with Producer(config(max_message_size=5_000_000)) as producer:
+            producer.send(topic, b"x" * 2_000_000)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail_after_sending()
 
 
 def test_value_that_is_no_bytes_names_the_serializer(

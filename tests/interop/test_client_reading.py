@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from support.reading import read, read_topic
 
 from millstream.client import (
     JSON,
@@ -20,6 +19,7 @@ from millstream.client import (
     ProducerRecord,
 )
 from millstream.testing import EmbeddedBroker
+from support.reading import read, read_topic
 
 pytestmark = pytest.mark.millstream(scope="session")
 

@@ -83,7 +83,9 @@ def test_messages_past_their_time_go_even_from_the_last_segment(
     assert [each.offset for each in clients.kafka_python.read(topic)] == [3]
 
 
-def test_time_is_that_of_the_messages(clients: Clients, admin: AdminClient, new_topic: Callable[[], str]) -> None:
+def test_time_is_that_of_the_messages(
+    clients: Clients, admin: AdminClient, new_topic: Callable[[], str]
+) -> None:
     topic = create_topic(admin, new_topic(), configs={"segment.bytes": 100, "retention.ms": 3_600_000})
     clients.confluent.write(topic, [Message(b"from 1970", timestamp_ms=1000)])
     clients.confluent.write(topic, [Message(b"from today")])

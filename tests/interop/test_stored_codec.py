@@ -11,7 +11,8 @@ from support.node import NodeProcess
 from support.stored_batches import stored_batches, stored_codecs
 
 MESSAGES = [
-    Message(b"some value %d " % number * 10, b"key", (("header", b"1"), ("header", b"2"))) for number in range(100)
+    Message(b"some value %d " % number * 10, b"key", (("header", b"1"), ("header", b"2")))
+    for number in range(100)
 ]
 
 

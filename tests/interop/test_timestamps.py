@@ -108,7 +108,9 @@ def test_producers_learn_the_log_append_time(broker: NodeProcess, topic_with: Ca
     times: list[tuple[int, int]] = []
     before = now_ms()
     producer = ConfluentClient(broker.bootstrap).producer()
-    producer.produce(topic, b"v", timestamp=1234, on_delivery=lambda _, message: times.append(message.timestamp()))
+    producer.produce(
+        topic, b"v", timestamp=1234, on_delivery=lambda _, message: times.append(message.timestamp())
+    )
     assert producer.flush(PATIENCE_S) == 0
     ((kind, timestamp_ms),) = times
     assert kind == TIMESTAMP_LOG_APPEND_TIME
@@ -119,7 +121,9 @@ def test_the_type_of_timestamps_changes_while_a_topic_is_used(
     clients: Clients, admin: AdminClient, topic: str
 ) -> None:
     clients.confluent.write(topic, [Message(b"first", timestamp_ms=1234)])
-    entry = ConfigEntry("message.timestamp.type", "LogAppendTime", incremental_operation=AlterConfigOpType.SET)
+    entry = ConfigEntry(
+        "message.timestamp.type", "LogAppendTime", incremental_operation=AlterConfigOpType.SET
+    )
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(30)
     clients.confluent.write(topic, [Message(b"second", timestamp_ms=1234)])

@@ -5,7 +5,8 @@ import os
 import resource
 import signal
 from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from millstream import __version__
 from millstream.broker.cleaner import Cleaner
@@ -30,6 +31,9 @@ from millstream.runtime.disk import Disk, SystemDisk
 from millstream.runtime.workers import Workers
 from millstream.storage.segment_recovery import RecoveryReport
 from millstream.storage.store import DataDirectoryInUse, LogStore
+
+if TYPE_CHECKING:
+    from millstream.broker.groups import Groups
 
 log = get_logger("millstream.node")
 
@@ -96,6 +100,15 @@ class Broker:
         if self.settings.storage.cleaner_enabled:
             self.spawn(self.cleaner.run(), "cleaner")
         await self.server.start()
+        if "__consumer_offsets" in self.metadata.image.topics:
+            self.loop.call_soon(lambda: self.groups)
+
+    @cached_property
+    def groups(self) -> "Groups":
+        """Imported and made when groups are first needed: a node without them starts faster."""
+        from millstream.broker.groups import Groups
+
+        return Groups(self)
 
     async def _load(self, changes: TopicChanges) -> None:
         started = self.clock.monotonic()
@@ -126,6 +139,8 @@ class Broker:
         while self.delayed_produces and self.clock.monotonic() < deadline:  # noqa: ASYNC110 - a plain counter
             await asyncio.sleep(0.005)
         await self.server.stop()
+        if "groups" in self.__dict__:
+            self.groups.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

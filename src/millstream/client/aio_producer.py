@@ -1,14 +1,15 @@
 """Sending messages in asyncio programs."""
 
 import asyncio
+import contextlib
+import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from millstream.client.delivery import Callback, Headers, ProducerRecord, SendResult
-from millstream.client.errors import ClientError, ClosedError, QueueFull
+from millstream.client.errors import ClientError, QueueFull
 from millstream.client.producer import Producer
 from millstream.client.producer_config import ProducerConfig
 
@@ -85,33 +86,36 @@ class AsyncProducer:
 
 
 class _Reports:
-    """Delivery reports on their way from the producer's thread to the futures of a loop.
+    """Delivery reports on their way from the producer's threads to the futures of a loop.
 
     Waking a loop is a system call; however many reports arrive together, it is woken once.
     """
 
     def __init__(self) -> None:
-        self._arrived: deque[tuple[asyncio.Future[SendResult], SendResult | None, ClientError | None]] = (
-            deque()
-        )
+        self._lock = threading.Lock()
+        self._arrived: list[tuple[asyncio.Future[SendResult], SendResult | None, ClientError | None]] = []
 
     def callback(self, future: "asyncio.Future[SendResult]") -> Callback:
         loop = future.get_loop()
 
         def report(result: SendResult | None, error: ClientError | None) -> None:
-            first = not self._arrived
-            self._arrived.append((future, result, error))
-            if first and not loop.is_closed():
-                loop.call_soon_threadsafe(self._settle)
+            with self._lock:
+                first = not self._arrived
+                self._arrived.append((future, result, error))
+            if first:
+                # A loop that is closed has nobody left to tell.
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(self._settle)
 
         return report
 
     def _settle(self) -> None:
-        while self._arrived:
-            future, result, error = self._arrived.popleft()
+        with self._lock:
+            arrived, self._arrived = self._arrived, []
+        for future, result, error in arrived:
             if future.cancelled():
                 continue
-            if result is not None:
+            if error is not None:
+                future.set_exception(error)
+            elif result is not None:
                 future.set_result(result)
-            else:
-                future.set_exception(error or ClosedError("the producer gave no reason"))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from millstream.config.group_table import GROUP_CONFIGS
 from millstream.config.kinds import ConfigDefinition, ConfigType
 from millstream.config.topic_table import TOPIC_CONFIGS
 
@@ -107,7 +108,7 @@ def _topic_defaults() -> Iterator[ConfigDefinition]:
             )
 
 
-BROKER_CONFIGS = {definition.name: definition for definition in (*_OWN, *_topic_defaults())}
+BROKER_CONFIGS = {definition.name: definition for definition in (*_OWN, *GROUP_CONFIGS, *_topic_defaults())}
 
 UNSUPPORTED_BROKER_CONFIGS = {
     "advertised.listeners": "set broker.advertised_host and broker.advertised_port",

@@ -15,6 +15,7 @@ from confluent_kafka import (
 
 from millstream.protocol.errors import ErrorCode
 from support.clients.message import LARGEST_REQUEST_BYTES, PATIENCE_S, Message, ProduceFailed, Stored
+
 # librdkafka writes every lost connection to stderr, and tests stop nodes all the time.
 SILENT = 0
 

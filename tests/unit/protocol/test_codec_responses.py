@@ -28,6 +28,8 @@ def lowered(value: Any, target: Any) -> Any:
             content = lowered(content, field.entity)
         elif content is None and not field.nullable:
             content = () if field.is_array else field.default
+        elif field.kafka_type == "error_code" and type(content) is int:
+            content = ErrorCode(content)
         arguments[field.name] = content
     return target(**arguments)
 

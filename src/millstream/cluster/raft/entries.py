@@ -1,0 +1,63 @@
+"""What the log is made of, and what a replica must never forget."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from millstream.cluster.raft.membership import Membership, ReplicaKey
+
+_OVERHEAD_BYTES = 32
+
+
+class EntryKind(IntEnum):
+    """The numbers are part of the disk format."""
+
+    NOOP = 0
+    DATA = 1
+    MEMBERSHIP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    index: int
+    term: int
+    kind: EntryKind
+    data: bytes = b""
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data) + _OVERHEAD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class HardState:
+    """Lost, it would let a replica vote twice in one term."""
+
+    term: int = 0
+    vote: ReplicaKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The state machine after the entry at `index`, in place of all entries up to it."""
+
+    index: int = 0
+    term: int = 0
+    membership: Membership = Membership()
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """All that a replica has on disk; a new one, nothing."""
+
+    hard_state: HardState = HardState()
+    snapshot: Snapshot = Snapshot()
+    entries: tuple[Entry, ...] = ()
+
+
+def first_snapshot(membership: Membership, data: bytes = b"") -> Snapshot:
+    """What a new quorum starts from, the same on each of its first voters.
+
+    It stands at index 1, not 0, so that whoever joins later with an empty log is sent it before any entry.
+    """
+    return Snapshot(1, 1, membership, data)

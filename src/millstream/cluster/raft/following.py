@@ -1,0 +1,66 @@
+"""A follower's side of the log: take what the leader sends, refuse what does not fit."""
+
+from millstream.cluster.raft.entries import Snapshot
+from millstream.cluster.raft.messages import (
+    AppendRejected,
+    AppendReply,
+    AppendRequest,
+    FromLeader,
+    Heartbeat,
+    HeartbeatReply,
+    InstallSnapshot,
+)
+from millstream.cluster.raft.state import RaftState, Role
+from millstream.runtime.invariant import invariant
+
+
+def on_message_from_leader(raft: RaftState, message: FromLeader) -> None:
+    invariant(raft.role is not Role.LEADER, f"two leaders in term {message.term}")
+    if raft.role is not Role.FOLLOWER:
+        raft.become_follower(message.term, message.sender)
+    raft.leader = message.sender
+    raft.elapsed = 0
+    match message:
+        case AppendRequest():
+            _on_append(raft, message)
+        case Heartbeat():
+            raft.log.commit_to(min(message.commit_index, raft.log.last_index))
+            raft.send(HeartbeatReply(raft.key, message.sender, raft.term, message.read_round))
+        case InstallSnapshot():
+            match_index = _take_snapshot(raft, message.snapshot)
+            raft.send(AppendReply(raft.key, message.sender, raft.term, match_index))
+
+
+def _on_append(raft: RaftState, request: AppendRequest) -> None:
+    log = raft.log
+    if request.prev_index < log.commit_index:
+        # All of what is committed here is the leader's, so nothing before it needs to be compared.
+        raft.send(AppendReply(raft.key, request.sender, raft.term, log.commit_index))
+        return
+    match_index = log.merge(request.prev_index, request.prev_term, request.entries)
+    if match_index is None:
+        hint_index, hint_term = log.last_not_above(min(request.prev_index, log.last_index), request.prev_term)
+        raft.send(
+            AppendRejected(raft.key, request.sender, raft.term, request.prev_index, hint_index, hint_term)
+        )
+        return
+    log.commit_to(min(request.commit_index, match_index))
+    raft.send(AppendReply(raft.key, request.sender, raft.term, match_index))
+
+
+def _take_snapshot(raft: RaftState, snapshot: Snapshot) -> int:
+    """How far the log is the leader's afterwards."""
+    log = raft.log
+    if snapshot.index <= log.commit_index:
+        return log.commit_index
+    if log.term_at(snapshot.index) == snapshot.term:
+        # The entries are here; only the news that they are committed was missing.
+        log.commit_to(snapshot.index)
+        return snapshot.index
+    log.restore(snapshot)
+    return snapshot.index
+
+
+def on_stale_leader(raft: RaftState, message: FromLeader) -> None:
+    """Tell a leader of an earlier term so, or it would go on to believe that it leads."""
+    raft.send(HeartbeatReply(raft.key, message.sender, raft.term, 0))

@@ -1,0 +1,84 @@
+"""Who takes part: voters that decide, learners that follow. Changed by one replica at a time."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+
+
+class ReplicaKey(NamedTuple):
+    """A node together with its data directory: a node that lost its disk has also lost its vote."""
+
+    node_id: int
+    directory_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Both tuples are sorted, so that equal memberships have equal bytes."""
+
+    voters: tuple[ReplicaKey, ...] = ()
+    learners: tuple[ReplicaKey, ...] = ()
+
+    @property
+    def replicas(self) -> tuple[ReplicaKey, ...]:
+        return self.voters + self.learners
+
+
+class ChangeKind(Enum):
+    ADD_LEARNER = "add learner"
+    PROMOTE = "promote"
+    REMOVE = "remove"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    kind: ChangeKind
+    replica: ReplicaKey
+
+
+class ChangeImpossible(ValueError):
+    """The change makes no sense for the membership it is applied to."""
+
+
+def changed(membership: Membership, change: Change) -> Membership:
+    """The membership after the change: at most one voter more or fewer, so that majorities before and after meet."""
+    voters, learners, replica = set(membership.voters), set(membership.learners), change.replica
+    match change.kind:
+        case ChangeKind.ADD_LEARNER:
+            _require_new(membership, replica)
+            learners.add(replica)
+        case ChangeKind.PROMOTE:
+            if replica not in learners:
+                raise ChangeImpossible(f"node {replica.node_id} is not a learner; add it as one first")
+            learners.remove(replica)
+            voters.add(replica)
+        case ChangeKind.REMOVE:
+            if replica not in voters | learners:
+                raise ChangeImpossible(f"node {replica.node_id} with that directory is not a member")
+            voters.discard(replica)
+            learners.discard(replica)
+            if not voters:
+                raise ChangeImpossible(f"node {replica.node_id} is the last voter; add another one first")
+    return Membership(tuple(sorted(voters)), tuple(sorted(learners)))
+
+
+def _require_new(membership: Membership, replica: ReplicaKey) -> None:
+    for member in membership.replicas:
+        if member == replica:
+            raise ChangeImpossible(f"node {replica.node_id} is a member already")
+        if member.node_id == replica.node_id:
+            raise ChangeImpossible(
+                f"node {replica.node_id} is a member with another data directory, {member.directory_id};"
+                " remove that one first"
+            )
+
+
+def encode_membership(membership: Membership) -> bytes:
+    return msgspec.msgpack.encode(membership)
+
+
+def decode_membership(data: bytes) -> Membership:
+    return msgspec.msgpack.decode(data, type=Membership)

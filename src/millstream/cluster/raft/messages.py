@@ -1,0 +1,152 @@
+"""Everything replicas say to each other. Any of it may be lost, repeated, delayed or come out of order."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from millstream.cluster.raft.entries import Entry, Snapshot
+from millstream.cluster.raft.membership import ReplicaKey
+
+
+@dataclass(frozen=True, slots=True)
+class PreVoteRequest:
+    """Would you vote for me in `term`, which I have not begun?"""
+
+    sender: ReplicaKey
+    to: ReplicaKey
+    term: int
+    last_index: int
+    last_term: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreVoteReply:
+    """`term` is the asked one when granted, the voter's own otherwise."""
+
+    sender: ReplicaKey
+    to: ReplicaKey
+    term: int
+    granted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VoteRequest:
+    sender: ReplicaKey
+    to: ReplicaKey
+    term: int
+    last_index: int
+    last_term: int
+    transfer: bool = False
+    """The leader itself asked for this election: voters need not wait until it has been silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class VoteReply:
+    sender: ReplicaKey
+    to: ReplicaKey
+    term: int
+    granted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRequest:
+    sender: ReplicaKey
+    to: ReplicaKey
+    term: int
+    prev_index: int
+    prev_term: int
+    entries: tuple[Entry, ...]
+    commit_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendReply:
+    """My log is the leader's up to `match_index`, and that much of it is on my disk."""
+
+    sender: ReplicaKey
+    to: ReplicaKey
+    term: int
+    match_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRejected:
+    """I do not have the entry before yours; the last place where we may agree is the hint."""
+
+    sender: ReplicaKey
+    to: ReplicaKey
+    term: int
+    rejected_index: int
+    hint_index: int
+    hint_term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    sender: ReplicaKey
+    to: ReplicaKey
+    term: int
+    commit_index: int
+    read_round: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply:
+    sender: ReplicaKey
+    to: ReplicaKey
+    term: int
+    read_round: int
+
+
+@dataclass(frozen=True, slots=True)
+class InstallSnapshot:
+    sender: ReplicaKey
+    to: ReplicaKey
+    term: int
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutNow:
+    """Stand for election at once; the leader makes way for you."""
+
+    sender: ReplicaKey
+    to: ReplicaKey
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    sender: ReplicaKey
+    to: ReplicaKey
+    term: int
+    token: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReply:
+    sender: ReplicaKey
+    to: ReplicaKey
+    term: int
+    token: UUID
+    index: int
+
+
+FromLeader = AppendRequest | Heartbeat | InstallSnapshot
+Message = (
+    PreVoteRequest
+    | PreVoteReply
+    | VoteRequest
+    | VoteReply
+    | AppendRequest
+    | AppendReply
+    | AppendRejected
+    | Heartbeat
+    | HeartbeatReply
+    | InstallSnapshot
+    | TimeoutNow
+    | ReadRequest
+    | ReadReply
+)
+
+# These promise something about the sender's disk, so they wait for it.
+PROMISES = (VoteRequest, VoteReply, AppendReply, AppendRejected)

@@ -1,0 +1,26 @@
+"""Timing and bounds of the core; time is counted in ticks."""
+
+from dataclasses import dataclass
+
+TICK_MS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RaftSettings:
+    """The defaults are for ticks of 10 ms: a heartbeat every 50 ms, an election after 300 to 600 ms of silence."""
+
+    heartbeat_ticks: int = 5
+    election_ticks: int = 30
+    """A voter that heard its leader within this time refuses to vote; a timeout is drawn from once to twice it."""
+    snapshot_retry_ticks: int = 1000
+    """A snapshot whose arrival nobody reported is sent again."""
+    max_append_bytes: int = 1 << 20
+    max_inflight_bytes: int = 8 << 20
+    """Sent to one follower and not acknowledged."""
+    max_inflight_messages: int = 128
+    max_uncommitted_bytes: int = 16 << 20
+    """Proposed and not committed; one proposal is always let in."""
+    max_apply_bytes: int = 1 << 20
+    """Handed out for applying in one Ready."""
+    trailing_entries: int = 1000
+    """Kept in memory behind a snapshot, for followers that are only a little behind."""

@@ -1,0 +1,159 @@
+"""All that a replica knows. The rules that change it are in the files of their subjects."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from uuid import UUID
+
+from millstream.cluster.raft.entries import HardState, Restored
+from millstream.cluster.raft.log import RaftLog
+from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.messages import PROMISES, Message
+from millstream.cluster.raft.progress import Progress
+from millstream.cluster.raft.ready import ReadState
+from millstream.cluster.raft.settings import RaftSettings
+from millstream.runtime.invariant import invariant
+
+Jitter = Callable[[int], int]
+"""A number from 0 up to, not including, the argument; the only randomness of the core."""
+
+
+class Role(Enum):
+    FOLLOWER = "follower"
+    PRE_CANDIDATE = "pre-candidate"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRead:
+    token: UUID
+    requester: ReplicaKey | None
+    """The follower that asked; None for a read of this replica's own."""
+
+
+@dataclass(slots=True)
+class Leadership:
+    """What only a leader has, for as long as it leads."""
+
+    first_index: int
+    """The no-op that began the term; nothing is known to be committed before it is."""
+    progress: dict[ReplicaKey, Progress] = field(default_factory=dict)
+    """Of all replicas but the leader itself."""
+    uncommitted_bytes: int = 0
+    heartbeat_elapsed: int = 0
+    transfer_to: ReplicaKey | None = None
+    transfer_elapsed: int = 0
+    read_round: int = 0
+    reads_waiting: list[PendingRead] = field(default_factory=list)
+    reads_asking: list[PendingRead] = field(default_factory=list)
+    """Served when a majority has answered the heartbeats of `read_round`."""
+    reads_index: int = 0
+
+
+class RaftState:
+    __slots__ = (
+        "_jitter",
+        "aborted_reads",
+        "durable",
+        "elapsed",
+        "held",
+        "key",
+        "leader",
+        "leadership",
+        "log",
+        "outbox",
+        "read_states",
+        "role",
+        "settings",
+        "term",
+        "timeout",
+        "vote",
+        "votes",
+        "writing",
+    )
+
+    def __init__(self, key: ReplicaKey, settings: RaftSettings, jitter: Jitter, restored: Restored) -> None:
+        self.key = key
+        self.settings = settings
+        self._jitter = jitter
+        self.log = RaftLog(restored.snapshot, restored.entries)
+        self.durable = restored.hard_state
+        self.term, self.vote = restored.hard_state.term, restored.hard_state.vote
+        # A new replica that starts from a snapshot has voted in no term at all.
+        if self.term < self.log.last_term:
+            self.term, self.vote = self.log.last_term, None
+        self.role = Role.FOLLOWER
+        self.leader: ReplicaKey | None = None
+        self.leadership: Leadership | None = None
+        self.votes: dict[ReplicaKey, bool] = {}
+        self.elapsed = 0
+        self.timeout = 0
+        self.reset_timer()
+        self.outbox: list[Message] = []
+        self.held: list[Message] = []
+        """Messages that promise what is not on disk yet."""
+        self.writing: HardState | None = None
+        """Set while a Ready is being made durable."""
+        self.read_states: list[ReadState] = []
+        self.aborted_reads: list[UUID] = []
+
+    @property
+    def hard_state(self) -> HardState:
+        return HardState(self.term, self.vote)
+
+    @property
+    def is_voter(self) -> bool:
+        return self.key in self.log.membership.voters
+
+    @property
+    def leading(self) -> Leadership:
+        invariant(self.leadership is not None, f"node {self.key.node_id} does not lead")
+        assert self.leadership is not None
+        return self.leadership
+
+    @property
+    def hears_leader(self) -> bool:
+        return self.leader is not None and self.elapsed < self.settings.election_ticks
+
+    def reset_timer(self) -> None:
+        self.elapsed = 0
+        self.timeout = self.settings.election_ticks + self._jitter(self.settings.election_ticks)
+
+    def send(self, message: Message) -> None:
+        (self.held if isinstance(message, PROMISES) else self.outbox).append(message)
+
+    def enter_term(self, term: int) -> None:
+        invariant(term >= self.term, f"term {term} after {self.term}")
+        if term > self.term:
+            self.term, self.vote = term, None
+
+    def become_follower(self, term: int, leader: ReplicaKey | None) -> None:
+        self.enter_term(term)
+        self._leave_role(Role.FOLLOWER)
+        self.leader = leader
+
+    def become_pre_candidate(self) -> None:
+        """Term and vote stay: a pre-vote binds nobody."""
+        self._leave_role(Role.PRE_CANDIDATE)
+
+    def become_candidate(self) -> None:
+        self.enter_term(self.term + 1)
+        self._leave_role(Role.CANDIDATE)
+        self.vote = self.key
+
+    def become_leader(self, leadership: Leadership) -> None:
+        invariant(self.role is Role.CANDIDATE, f"{self.role.value} cannot lead")
+        self._leave_role(Role.LEADER)
+        self.leader = self.key
+        self.leadership = leadership
+
+    def _leave_role(self, role: Role) -> None:
+        if self.leadership is not None:
+            reads = self.leadership.reads_waiting + self.leadership.reads_asking
+            self.aborted_reads += [read.token for read in reads if read.requester is None]
+        self.leadership = None
+        self.votes = {}
+        self.leader = None
+        self.role = role
+        self.reset_timer()

@@ -1,0 +1,51 @@
+"""The quorum as one replica sees it, for operators and metrics."""
+
+from dataclasses import dataclass
+
+from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.progress import Pace
+from millstream.cluster.raft.state import RaftState, Role
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerStatus:
+    replica: ReplicaKey
+    match_index: int
+    pace: Pace
+    is_active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    key: ReplicaKey
+    role: Role
+    term: int
+    leader: ReplicaKey | None
+    membership: Membership
+    first_index: int
+    last_index: int
+    commit_index: int
+    applied_index: int
+    followers: tuple[FollowerStatus, ...]
+    """Known to the leader alone."""
+
+
+def status_of(raft: RaftState) -> Status:
+    progress = raft.leadership.progress if raft.leadership is not None else {}
+    followers = tuple(
+        FollowerStatus(replica, each.match_index, each.pace, each.is_active)
+        for replica, each in sorted(progress.items())
+    )
+    log = raft.log
+    return Status(
+        raft.key,
+        raft.role,
+        raft.term,
+        raft.leader,
+        log.membership,
+        log.first_index,
+        log.last_index,
+        log.commit_index,
+        log.applied_index,
+        followers,
+    )
