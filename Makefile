@@ -10,7 +10,7 @@ WORKERS ?= 2
 # Further arguments for pytest, such as ARGS="-k retention"
 ARGS ?=
 
-.PHONY: help demo test check unit fmt bench clean
+.PHONY: help demo test check unit java fmt bench clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -24,6 +24,13 @@ test: check ## Everything that proves the project: checks, then all tests
 
 unit: .stamps/dev ## The unit tests alone
 	$(PYTEST) -n $(WORKERS) tests/unit $(ARGS)
+
+java: .stamps/dev .stamps/kafka-jars ## Apache Kafka's Java clients and tools (needs Maven and Java 17)
+	MILLSTREAM_TEST_KAFKA_JARS=$(CURDIR)/.stamps/kafka-jars $(PYTEST) tests/java $(ARGS)
+
+.stamps/kafka-jars: tests/java/pom.xml
+	mvn -q -f tests/java/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.stamps/kafka-jars
+	@touch $@
 
 check: .stamps/dev ## Lint, format, types, and the import contracts between the rooms
 	$(BIN)/ruff check .

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from millstream.broker.admin import defaults_of
 from millstream.broker.coordinator_log import PartitionCoordinatorLog
+from millstream.broker.group_samples import samples_of
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import MetadataRecord, PartitionCreated, TopicDeleted
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic
@@ -19,6 +20,7 @@ from millstream.coordinator.groups.requests import ChangeTopics, GroupRequest
 from millstream.coordinator.groups.settings import group_settings
 from millstream.coordinator.placement import partition_for
 from millstream.coordinator.runtime import CoordinatorRuntime
+from millstream.observability.group_metrics import GroupSamples, watch_groups
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ class Groups:
             broker.clock,
         )
         broker.metadata.subscribe(self._metadata_changed)
+        watch_groups(broker.metrics.registry, self)
         self._elect()
 
     async def find_partition(self, group_id: str) -> int:
@@ -78,6 +81,11 @@ class Groups:
 
     async def submit_to_all(self, request: GroupRequest) -> list[GroupReply | KafkaError]:
         return await self._runtime.submit_to_all(request)
+
+    def samples(self, max_groups: int, max_offsets: int) -> GroupSamples:
+        machines = self._runtime.machines()
+        states = [machine.state for machine in machines if isinstance(machine, GroupCoordinator)]
+        return samples_of(states, self._broker.partitions, max_groups, max_offsets)
 
     def close(self) -> None:
         if self._telling is not None:

@@ -45,6 +45,10 @@ class CoordinatorRuntime(Generic[Q, R, A]):
     def loading(self) -> bool:
         return any(shard.state is ShardState.LOADING for shard in self._shards.values())
 
+    def machines(self) -> list[StateMachine[Q, R, A]]:
+        """Those that are loaded, to look at."""
+        return [shard.machine for shard in self._shards.values() if shard.state is ShardState.ACTIVE]
+
     def elect(self, partition: int) -> "asyncio.Task[None] | None":
         """This node leads the partition now: load it. None when it already coordinates it."""
         if partition in self._shards:

@@ -72,7 +72,7 @@ class Shard(Generic[Q, R, A]):
         self._new_machine = new_machine
         self._time = time
         self._limits = limits
-        self._machine = new_machine()
+        self.machine = new_machine()
         self._rounds: Rounds[A] = Rounds(limits.batch_bytes)
         self._waiting: dict[int, asyncio.Future[A]] = {}
         self._next_token = 0
@@ -97,7 +97,7 @@ class Shard(Generic[Q, R, A]):
         self._waiting[token] = future
         now_ms = self._time.now_ms()
         try:
-            self._accept(self._machine.handle(request, token, now_ms))
+            self._accept(self.machine.handle(request, token, now_ms))
             self._arm_timer(now_ms)
         except KafkaError as error:
             self._accept(Decision(replies=(Reply(token, error),)))
@@ -129,7 +129,7 @@ class Shard(Generic[Q, R, A]):
 
     def _accept(self, decision: Decision[R, A]) -> None:
         if decision.records:
-            encoded = [self._machine.encode(record) for record in decision.records]
+            encoded = [self.machine.encode(record) for record in decision.records]
             self._rounds.add(encoded, atomic=decision.atomic)
             if self._writer is None:
                 self._writer = asyncio.get_running_loop().create_task(self._write())
@@ -204,14 +204,14 @@ class Shard(Generic[Q, R, A]):
             self.state = ShardState.FAILED
             self._failed_at_ms = self._time.now_ms()
             return
-        self._machine = machine
+        self.machine = machine
         self.state = ShardState.ACTIVE
         now_ms = self._time.now_ms()
         self._accept(machine.loaded(now_ms))
         self._arm_timer(now_ms)
 
     def _arm_timer(self, now_ms: int) -> None:
-        deadline_ms = self._machine.next_deadline()
+        deadline_ms = self.machine.next_deadline()
         if self._timer is not None:
             if deadline_ms is not None and self._timer_ms <= deadline_ms:
                 # It fires early and is armed anew: cheaper than moving it with every heartbeat.
@@ -229,7 +229,7 @@ class Shard(Generic[Q, R, A]):
             return
         now_ms = self._time.now_ms()
         try:
-            self._accept(self._machine.on_time(now_ms))
+            self._accept(self.machine.on_time(now_ms))
             self._arm_timer(now_ms)
         except Exception as error:  # noqa: BLE001 - whatever it was, no client may be left waiting
             self._abandon(

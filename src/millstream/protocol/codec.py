@@ -57,16 +57,20 @@ def error_response(api: Api, code: int, message: str) -> Any:
     return target(**arguments)
 
 
-def _element(newest: Any, name: str, values: Values) -> Any:
-    """An element of the newest version's array `name`, with defaults for what `values` does not say."""
-    entity = next(field.entity for field in shape_of(newest) if field.name == name)
+def _entity(message: Any, name: str) -> Any:
+    return next(field.entity for field in shape_of(message) if field.name == name)
+
+
+def _made(entity: Any, values: Values) -> Any:
+    """With defaults for what `values` does not say."""
     return entity(**{**{field.name: field.default for field in shape_of(entity)}, **values})
 
 
 def _lift_delete_topics(values: Values, newest: Any) -> None:
     """Up to version 5 topics were named in a plain list; topic ids came later."""
     if "topic_names" in values:
-        values["topics"] = tuple(_element(newest, "topics", {"name": name}) for name in values["topic_names"])
+        topic = _entity(newest, "topics")
+        values["topics"] = tuple(_made(topic, {"name": name}) for name in values["topic_names"])
 
 
 def _lift_find_coordinator(values: Values, _: Any) -> None:
@@ -77,16 +81,25 @@ def _lift_find_coordinator(values: Values, _: Any) -> None:
 
 def _lift_offset_fetch(values: Values, newest: Any) -> None:
     """Up to version 7 a request asked for one group."""
-    if "group_id" in values:
-        values["groups"] = (
-            _element(newest, "groups", {name: values[name] for name in ("group_id", "topics")}),
+    if "group_id" not in values:
+        return
+    group = _entity(newest, "groups")
+    topic = _entity(group, "topics")
+    topics = values["topics"]
+    if topics is not None:
+        topics = tuple(
+            presented_class(type(each), topic)(
+                **{field.name: getattr(each, field.name) for field in shape_of(type(each))}
+            )
+            for each in topics
         )
+    values["groups"] = (_made(group, {"group_id": values["group_id"], "topics": topics}),)
 
 
 def _lift_leave_group(values: Values, newest: Any) -> None:
     """Up to version 2 one member left at a time."""
     if "member_id" in values:
-        values["members"] = (_element(newest, "members", {"member_id": values["member_id"]}),)
+        values["members"] = (_made(_entity(newest, "members"), {"member_id": values["member_id"]}),)
 
 
 _LIFTS: dict[str, Callable[[Values, Any], None]] = {

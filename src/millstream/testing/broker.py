@@ -21,7 +21,7 @@ _STOP_TIMEOUT_S = 30.0
 _LOOK_EVERY_S = 0.005
 _SECTIONS = ("broker", "cluster", "storage", "performance", "replication", "http", "log")
 # Without it a group's first member waits three seconds for company.
-_DEFAULTS: dict[str, object] = {}
+_DEFAULTS: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
 
 
 class BrokerFailed(RuntimeError):

@@ -109,7 +109,9 @@ def test_one_group_of_an_old_offset_fetch_becomes_a_list_of_one(version: int) ->
     read = decode_request(api_named("offset_fetch"), version, request)
     (group,) = read.groups
     assert (group.group_id, group.member_id, group.member_epoch) == ("g", None, -1)
-    assert [(topic.name, topic.partition_indexes) for topic in group.topics] == [("t", (0, 7))]
+    assert [(each.name, each.topic_id, each.partition_indexes) for each in group.topics] == [
+        ("t", None, (0, 7))
+    ]
 
 
 @pytest.mark.parametrize("version", range(2, 8))

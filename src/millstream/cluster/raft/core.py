@@ -5,6 +5,7 @@ from uuid import UUID
 from millstream.cluster.raft import changes, election, following, reading, replication
 from millstream.cluster.raft.entries import Entry, EntryKind, HardState, Restored, Snapshot
 from millstream.cluster.raft.errors import TooMuchUncommitted
+from millstream.cluster.raft.heartbeats import send_heartbeats
 from millstream.cluster.raft.membership import Change, ReplicaKey
 from millstream.cluster.raft.messages import (
     AppendRejected,
@@ -22,6 +23,7 @@ from millstream.cluster.raft.messages import (
     VoteReply,
     VoteRequest,
 )
+from millstream.cluster.raft.progress import Pace
 from millstream.cluster.raft.ready import Ready
 from millstream.cluster.raft.settings import RaftSettings
 from millstream.cluster.raft.state import Jitter, RaftState, Role
@@ -62,14 +64,13 @@ class Raft:
             return
         if raft.elapsed >= raft.settings.election_ticks:
             raft.elapsed = 0
-            election.check_quorum(raft)
-            if raft.leadership is None:
+            if not election.check_quorum(raft):
                 return
         changes.tick_transfer(raft)
         replication.retry_snapshots(raft)
         raft.leading.heartbeat_elapsed += 1
         if raft.leading.heartbeat_elapsed >= raft.settings.heartbeat_ticks:
-            replication.send_heartbeats(raft)
+            send_heartbeats(raft)
 
     def campaign(self) -> None:
         """Stand for election now instead of at the next timeout; how a single node starts without a wait."""
@@ -169,7 +170,7 @@ class Raft:
         """The transport could not deliver a snapshot; offer it again at the next sign of life."""
         leadership = self._state.leadership
         progress = leadership.progress.get(to) if leadership is not None else None
-        if progress is not None and progress.pace is replication.Pace.SNAPSHOT:
+        if progress is not None and progress.pace is Pace.SNAPSHOT:
             progress.probe()
             progress.is_paused = True
 

@@ -87,16 +87,17 @@ def count_vote(raft: RaftState, voter: ReplicaKey, *, granted: bool) -> None:
             pass
 
 
-def check_quorum(raft: RaftState) -> None:
-    """Step down when a majority has been silent for an election timeout: another leader may be at work."""
+def check_quorum(raft: RaftState) -> bool:
+    """Whether this leader may go on: when a majority was silent for an election timeout, another may be at work."""
     progress = raft.leading.progress
     voters = raft.log.membership.voters
     heard = sum(voter == raft.key or progress[voter].is_active for voter in voters)
     if heard < majority(len(voters)):
         raft.become_follower(raft.term, None)
-        return
+        return False
     for each in progress.values():
         each.is_active = False
+    return True
 
 
 def _others(raft: RaftState) -> list[ReplicaKey]:

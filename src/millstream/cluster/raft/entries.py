@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
-from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.membership import NOBODY, Membership, ReplicaKey
 
 _OVERHEAD_BYTES = 32
 
@@ -42,7 +42,7 @@ class Snapshot:
 
     index: int = 0
     term: int = 0
-    membership: Membership = Membership()
+    membership: Membership = NOBODY
     data: bytes = b""
 
 

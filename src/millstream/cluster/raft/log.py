@@ -134,15 +134,12 @@ class RaftLog:
     def _truncate_from(self, index: int) -> None:
         if index > self.last_index:
             return
-        self._check_truncation(index)
+        invariant(index > self.commit_index, f"conflict at {index}, committed up to {self.commit_index}")
         del self._entries[index - self.first_index :]
         while self._memberships[-1][0] >= index:
             self._memberships.pop()
         self.stable_index = min(self.stable_index, index - 1)
         self._writing_to = min(self._writing_to, index - 1)
-
-    def _check_truncation(self, index: int) -> None:
-        invariant(index > self.commit_index, f"conflict at {index}, committed up to {self.commit_index}")
 
     def commit_to(self, index: int) -> bool:
         """Whether that moved the commit index; it never goes back."""

@@ -27,6 +27,9 @@ class Membership:
         return self.voters + self.learners
 
 
+NOBODY = Membership()
+
+
 class ChangeKind(Enum):
     ADD_LEARNER = "add learner"
     PROMOTE = "promote"

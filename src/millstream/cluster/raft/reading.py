@@ -7,7 +7,8 @@ that come while heartbeats are under way share the next round: what was answered
 from uuid import UUID
 
 from millstream.cluster.raft.errors import NotLeader
-from millstream.cluster.raft.messages import Heartbeat, ReadReply, ReadRequest
+from millstream.cluster.raft.heartbeats import send_heartbeats
+from millstream.cluster.raft.messages import ReadReply, ReadRequest
 from millstream.cluster.raft.quorum import reached_by_majority
 from millstream.cluster.raft.ready import ReadState
 from millstream.cluster.raft.state import PendingRead, RaftState
@@ -40,9 +41,7 @@ def start_round(raft: RaftState) -> None:
     leading.reads_asking, leading.reads_waiting = leading.reads_waiting, []
     leading.reads_index = raft.log.commit_index
     leading.read_round += 1
-    for replica, progress in leading.progress.items():
-        commit = min(progress.match_index, raft.log.commit_index)
-        raft.send(Heartbeat(raft.key, replica, raft.term, commit, leading.read_round))
+    send_heartbeats(raft)
     finish_round(raft)
 
 

@@ -10,7 +10,6 @@ from millstream.cluster.raft.messages import (
     AppendRejected,
     AppendReply,
     AppendRequest,
-    Heartbeat,
     HeartbeatReply,
     InstallSnapshot,
     TimeoutNow,
@@ -84,15 +83,6 @@ def _send_snapshot(raft: RaftState, to: ReplicaKey, progress: Progress) -> bool:
     return True
 
 
-def send_heartbeats(raft: RaftState) -> None:
-    leading = raft.leading
-    leading.heartbeat_elapsed = 0
-    for replica, progress in leading.progress.items():
-        # A follower may hold other entries beyond the match, so it must not commit there.
-        commit = min(progress.match_index, raft.log.commit_index)
-        raft.send(Heartbeat(raft.key, replica, raft.term, commit, leading.read_round))
-
-
 def on_append_reply(raft: RaftState, reply: AppendReply) -> None:
     progress = raft.leading.progress.get(reply.sender)
     if progress is None:
@@ -106,11 +96,11 @@ def on_append_reply(raft: RaftState, reply: AppendReply) -> None:
     _pick_up_pace(raft, progress)
     if commit_what_majority_has(raft):
         broadcast(raft)
-    elif was_paused:
-        send_append(raft, reply.sender)
-    # Both steps above may have ended this leadership, or this replica's part in it.
-    if raft.leadership is None or reply.sender not in raft.leadership.progress:
+    # The commit may have been that of this leader's own removal.
+    if raft.leadership is None:
         return
+    if was_paused:
+        send_append(raft, reply.sender)
     while send_append(raft, reply.sender, even_empty=False):
         pass
     hand_over_if_caught_up(raft, reply.sender)

@@ -10,20 +10,33 @@ _NONE: dict[str, dict[int, CommittedOffset]] = {}
 class Offsets:
     """group -> topic -> partition -> offset; changed by `replay` only."""
 
-    __slots__ = ("_groups",)
+    __slots__ = ("_count", "_groups")
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[tuple[str, str, int, CommittedOffset]]:
+        for group_id, topics in self._groups.items():
+            for topic, partitions in topics.items():
+                for partition, value in partitions.items():
+                    yield group_id, topic, partition, value
 
     def replay(self, key: OffsetKey, value: CommittedOffset | None) -> None:
         if value is not None:
-            self._groups.setdefault(key.group_id, {}).setdefault(key.topic, {})[key.partition] = value
+            partitions = self._groups.setdefault(key.group_id, {}).setdefault(key.topic, {})
+            self._count += key.partition not in partitions
+            partitions[key.partition] = value
             return
         topics = self._groups.get(key.group_id, _NONE)
-        partitions = topics.get(key.topic)
-        if partitions is None or partitions.pop(key.partition, None) is None:
+        found = topics.get(key.topic)
+        if found is None or found.pop(key.partition, None) is None:
             return
-        if not partitions:
+        self._count -= 1
+        if not found:
             del topics[key.topic]
             if not topics:
                 del self._groups[key.group_id]

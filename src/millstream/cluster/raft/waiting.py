@@ -1,0 +1,97 @@
+"""Callers that wait: proposals for their place in the log, reads for the state machine to get far enough."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from millstream.cluster.raft.entries import Entry
+from millstream.cluster.raft.errors import OutcomeUnknown, ProposalLost
+
+Done = Callable[[Any, BaseException | None], None]
+
+
+class WaitingProposals:
+    """By index; who waits is told when another entry, or a snapshot, takes the place."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, list[tuple[int, Done]]] = {}
+
+    def add(self, entry: Entry, done: Done) -> None:
+        self._waiting.setdefault(entry.index, []).append((entry.term, done))
+
+    def applied(self, entry: Entry, result: Any) -> None:
+        for term, done in self._waiting.pop(entry.index, ()):
+            if term == entry.term:
+                done(result, None)
+            else:
+                done(None, ProposalLost(f"another leader's entry was committed at {entry.index}; try again"))
+
+    def passed_by(self, index: int) -> None:
+        """A snapshot came in place of all entries up to `index`."""
+        for each in [waiting for waiting in self._waiting if waiting <= index]:
+            for _, done in self._waiting.pop(each):
+                done(None, OutcomeUnknown(f"entry {each} came as part of a snapshot; look before you try again"))
+
+    def fail_all(self, error: BaseException) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for proposals in waiting.values():
+            for _, done in proposals:
+                done(None, error)
+
+
+@dataclass(slots=True)
+class _Read:
+    done: Done
+    asked_at: int
+    index: int | None = None
+
+
+class WaitingReads:
+    """By token. A read that nobody answered is to be asked again, under the same token."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: dict[UUID, _Read] = {}
+
+    def add(self, token: UUID, done: Done, now: int) -> None:
+        self._waiting[token] = _Read(done, now)
+
+    def forget(self, token: UUID) -> None:
+        self._waiting.pop(token, None)
+
+    def answered(self, token: UUID, index: int) -> None:
+        read = self._waiting.get(token)
+        if read is not None and read.index is None:
+            read.index = index
+
+    def due(self, asked_before: int, now: int) -> list[UUID]:
+        """Reads without an answer since then; asked again now."""
+        due = [
+            token
+            for token, read in self._waiting.items()
+            if read.index is None and read.asked_at <= asked_before
+        ]
+        for token in due:
+            self._waiting[token].asked_at = now
+        return due
+
+    def ask_again(self, token: UUID) -> None:
+        """At the next opportunity: the leader that was asked stepped down."""
+        if token in self._waiting:
+            self._waiting[token].asked_at = 0
+
+    def applied_to(self, index: int) -> None:
+        served = [
+            token for token, read in self._waiting.items() if read.index is not None and read.index <= index
+        ]
+        for token in served:
+            self._waiting.pop(token).done(index, None)
+
+    def fail_all(self, error: BaseException) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for read in waiting.values():
+            read.done(None, error)

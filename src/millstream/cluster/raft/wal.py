@@ -1,0 +1,153 @@
+"""Term, vote, entries and snapshots on disk. Every method that writes blocks and belongs in a thread, one at a time."""
+
+import os.path
+from contextlib import suppress
+
+from millstream.cluster.raft.entries import Entry, HardState, Restored, Snapshot
+from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.wal_files import Found, files_of, find, snapshot_path, wal_path
+from millstream.cluster.raft.wal_frames import encode_frame
+from millstream.cluster.raft.wal_records import encode_snapshot, encode_start, encode_write
+from millstream.runtime.disk import Disk, File
+
+
+class WriteRefused(Exception):
+    """Nothing was written, for example because the disk is full; it can be tried again."""
+
+
+class WalBroken(Exception):
+    """An fsync failed: what is on disk is known only after a restart, so this replica must fall silent."""
+
+
+class Wal:
+    __slots__ = ("_directory", "_disk", "_end", "_file", "_is_broken", "_replica", "_sequence")
+
+    def __init__(self, disk: Disk, directory: str, file: File, found: Found) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._file = file
+        self._replica = found.replica
+        self._end = found.end
+        self._sequence = found.next_sequence
+        self._is_broken = False
+
+    @classmethod
+    def open(cls, disk: Disk, directory: str) -> "tuple[Wal, ReplicaKey, Restored] | None":
+        """The log ready for writes, whose it is, and all that is in it; None where none was ever created.
+
+        WalCorrupt when what is there cannot be trusted.
+        """
+        found = find(disk, directory)
+        if found is None:
+            return None
+        file = disk.open(found.path)
+        try:
+            # A torn tail goes, and what was read becomes durable before anyone acts on it.
+            if file.size() > found.end:
+                file.truncate(found.end)
+            file.sync()
+            disk.sync_dir(directory)
+        except BaseException:
+            file.close()
+            raise
+        wal = cls(disk, directory, file, found)
+        wal._remove_others(found.state.snapshot)
+        return wal, found.replica, found.state
+
+    @classmethod
+    def create(cls, disk: Disk, directory: str, replica: ReplicaKey, snapshot: Snapshot) -> "Wal":
+        """Begin a log in an unused directory, durably, from the snapshot that a new quorum starts with.
+
+        The empty snapshot is for a replica that joins a quorum: it waits to be sent everything.
+        """
+        disk.make_dirs(directory)
+        disk.sync_dir(os.path.dirname(directory))
+        state = Restored(HardState(), snapshot)
+        path = _write_start(disk, directory, replica, state, 1)
+        return cls(disk, directory, disk.open(path), Found(replica, state, path, disk.size(path), 2))
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the file that grows with every write, until `start_from` begins another."""
+        return self._end
+
+    def write(self, hard_state: HardState, entries: tuple[Entry, ...]) -> None:
+        """Return when both are on stable storage; WriteRefused leaves everything as it was."""
+        self._require_sound()
+        frame = encode_frame(self._sequence, encode_write(hard_state, entries))
+        try:
+            # Longer than expected only when the cut after an earlier refused write failed as well.
+            if self._file.size() > self._end:
+                self._file.truncate(self._end)
+            self._file.pwrite([frame], self._end)
+        except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(self._end)
+            raise WriteRefused(f"cannot write {self._file.path}: {error.strerror or error}") from error
+        try:
+            self._file.sync()
+        except OSError as error:
+            self._is_broken = True
+            raise WalBroken(
+                f"fsync of {self._file.path} failed: {error.strerror or error}; check the disk and restart the node"
+            ) from error
+        self._end += len(frame)
+        self._sequence += 1
+
+    def start_from(self, state: Restored) -> None:
+        """Begin a new file from a snapshot; `state` is everything, also what is on disk already.
+
+        WriteRefused leaves the log as it was, to go on with.
+        """
+        self._require_sound()
+        try:
+            path = _write_start(self._disk, self._directory, self._replica, state, self._sequence)
+            file = self._disk.open(path)
+        except OSError as error:
+            self._give_up_start(state)
+            raise WriteRefused(
+                f"cannot write a snapshot to {self._directory}: {error.strerror or error}"
+            ) from error
+        self._file.close()
+        self._file = file
+        self._end = file.size()
+        self._sequence += 1
+        self._remove_others(state.snapshot)
+
+    def _give_up_start(self, state: Restored) -> None:
+        """A file that may be there by name would be taken for the newest at the next start."""
+        started = wal_path(self._directory, self._sequence)
+        try:
+            self._disk.unlink(started + ".tmp")
+            self._disk.unlink(snapshot_path(self._directory, state.snapshot.index) + ".tmp")
+            self._disk.unlink(started)
+            self._disk.sync_dir(self._directory)
+        except OSError as error:
+            self._is_broken = True
+            raise WalBroken(
+                f"cannot remove {started}: {error.strerror or error}; check the disk and restart the node"
+            ) from error
+
+    def _require_sound(self) -> None:
+        if self._is_broken:
+            raise WalBroken(f"{self._directory} had a failed fsync; check the disk and restart the node")
+
+    def _remove_others(self, snapshot: Snapshot) -> None:
+        keep = {self._file.path, snapshot_path(self._directory, snapshot.index)}
+        with suppress(OSError):
+            for path in files_of(self._disk, self._directory):
+                if path not in keep:
+                    self._disk.unlink(path)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _write_start(disk: Disk, directory: str, replica: ReplicaKey, state: Restored, sequence: int) -> str:
+    snapshot = state.snapshot
+    if snapshot.index > 0:
+        data = encode_frame(snapshot.index, encode_snapshot(snapshot))
+        disk.write_atomically(snapshot_path(directory, snapshot.index), data)
+    path = wal_path(directory, sequence)
+    disk.write_atomically(path, encode_frame(sequence, encode_start(replica, state)))
+    return path

@@ -1,0 +1,73 @@
+"""The write-ahead log's bytes: checksummed frames, one for each write that became durable at once.
+
+A frame is magic, payload length, CRC-32C of all that follows it, sequence number, payload. As one write is one frame,
+a crash can tear at most the last frame of a file; everything before it was synced.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+
+from crc32c import crc32c
+
+MAGIC = b"MSw1"
+_HEADER = Struct(">4sIIQ")
+_CHECKED_FROM = 12
+
+
+class WalCorrupt(Exception):
+    """Bytes that were durable once are not what was written; the node must not start from them."""
+
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        super().__init__(
+            f"{path}: corrupt at byte {position}: {reason}; restore the file from a backup, or remove this node"
+            " from the quorum and add it again with an empty directory"
+        )
+        self.path = path
+        self.position = position
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    sequence: int
+    position: int
+    end: int
+    payload: memoryview
+
+
+def encode_frame(sequence: int, payload: bytes) -> bytes:
+    header = _HEADER.pack(MAGIC, len(payload), 0, sequence)
+    checksum = crc32c(payload, crc32c(header[_CHECKED_FROM:]))
+    return b"".join((_HEADER.pack(MAGIC, len(payload), checksum, sequence), payload))
+
+
+def read_frames(path: str, data: bytes) -> Iterator[Frame]:
+    """Every frame up to the end or a torn tail; WalCorrupt for damage that no torn write explains."""
+    view = memoryview(data)
+    position = 0
+    sequence: int | None = None
+    while (frame := _read_frame(view, position)) is not None:
+        if sequence is not None and frame.sequence != sequence + 1:
+            raise WalCorrupt(path, position, f"frame {frame.sequence} follows frame {sequence}")
+        yield frame
+        position, sequence = frame.end, frame.sequence
+    _require_torn(path, data, view, position)
+
+
+def _read_frame(data: memoryview, position: int) -> Frame | None:
+    """The whole and undamaged frame at `position`, or None."""
+    if position + _HEADER.size > len(data):
+        return None
+    magic, length, checksum, sequence = _HEADER.unpack_from(data, position)
+    end = position + _HEADER.size + length
+    if magic != MAGIC or end > len(data) or crc32c(data[position + _CHECKED_FROM : end]) != checksum:
+        return None
+    return Frame(sequence, position, end, data[position + _HEADER.size : end])
+
+
+def _require_torn(path: str, data: bytes, view: memoryview, position: int) -> None:
+    later = data.find(MAGIC, position + 1)
+    while later != -1:
+        if _read_frame(view, later) is not None:
+            raise WalCorrupt(path, position, f"a valid frame follows at byte {later}")
+        later = data.find(MAGIC, later + 1)

@@ -1,0 +1,79 @@
+"""How far consumer groups are behind, read from the coordinator's state when somebody asks."""
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from millstream.observability.metrics import FamilySnapshot, Kind, Registry, Sample
+
+# A scrape reads this many on the loop, a few milliseconds; a cluster with more still answers, and says so.
+MAX_GROUPS = 10_000
+MAX_OFFSETS = 10_000
+
+_PLACE_LABELS = ("group", "topic", "partition")
+
+
+class GroupSample(NamedTuple):
+    group: str
+    state: str
+    members: int
+
+
+class OffsetSample(NamedTuple):
+    """A committed offset, and the next offset readable in its partition."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    high_watermark: int
+
+
+class GroupSamples(NamedTuple):
+    groups: list[GroupSample]
+    offsets: list[OffsetSample]
+    left_out: int
+
+
+class GroupsState(Protocol):
+    def samples(self, max_groups: int, max_offsets: int) -> GroupSamples:
+        """What there is, up to these numbers, and how much was left out."""
+        ...
+
+
+def watch_groups(registry: Registry, state: GroupsState) -> None:
+    registry.collector(lambda: _families(state.samples(MAX_GROUPS, MAX_OFFSETS)))
+
+
+def _families(samples: GroupSamples) -> Iterable[FamilySnapshot]:
+    yield FamilySnapshot(
+        Kind.GAUGE,
+        "millstream_group_members",
+        "Members of a group, by its state.",
+        ("group", "state"),
+        [Sample((each.group, each.state), each.members) for each in samples.groups],
+    )
+    places = [(each.group, each.topic, str(each.partition)) for each in samples.offsets]
+    yield FamilySnapshot(
+        Kind.GAUGE,
+        "millstream_group_offset",
+        "Committed offset: the next one to read.",
+        _PLACE_LABELS,
+        [Sample(place, each.offset) for place, each in zip(places, samples.offsets, strict=True)],
+    )
+    yield FamilySnapshot(
+        Kind.GAUGE,
+        "millstream_group_lag",
+        "Offsets between the committed one and the end of what is readable.",
+        _PLACE_LABELS,
+        [
+            Sample(place, max(each.high_watermark - each.offset, 0))
+            for place, each in zip(places, samples.offsets, strict=True)
+        ],
+    )
+    yield FamilySnapshot(
+        Kind.GAUGE,
+        "millstream_group_samples_left_out",
+        "Groups and committed offsets beyond what one scrape shows.",
+        (),
+        [Sample((), samples.left_out)],
+    )
