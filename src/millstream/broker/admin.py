@@ -4,6 +4,7 @@ import asyncio
 import datetime
 from typing import Protocol, TypeVar
 
+from millstream.broker.addresses import Caller
 from millstream.cluster.metadata.controller import Command
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage
@@ -28,7 +29,7 @@ class AdminBroker(Protocol):
     def metadata(self) -> MetadataService: ...
 
 
-class AdminContext(Protocol):
+class AdminContext(Caller, Protocol):
     @property
     def version(self) -> int: ...
 

@@ -321,6 +321,12 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     @property
+    def local_host(self) -> str:
+        """This node's address as the client reached it."""
+        address = None if self._transport is None else self._transport.get_extra_info("sockname")
+        return str(address[0]) if address else "127.0.0.1"
+
+    @property
     def raw_socket(self) -> socket.socket | None:
         return None if self._transport is None else self._transport.get_extra_info("socket")
 

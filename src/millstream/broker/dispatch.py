@@ -54,6 +54,10 @@ class RequestContext:
         return [head, *body]
 
     @property
+    def local_host(self) -> str:
+        return self.connection.local_host
+
+    @property
     def peer(self) -> str:
         return self.connection.peer
 

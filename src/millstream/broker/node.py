@@ -86,7 +86,7 @@ class Broker:
             raise OSError(error.errno, advice) from None
         self.listen = await self.server.bind(self.settings.broker.host, self.settings.broker.port)
         broker = self.settings.broker
-        host = broker.advertised_host or _reachable(self.listen[0])
+        host = broker.advertised_host or self.listen[0]
         endpoint = Endpoint("PLAINTEXT", host, broker.advertised_port or self.listen[1])
         self.metadata = await MetadataService.open(
             self.disk, self.store.data_dir, node_id=self.node_id, endpoints=(endpoint,), rack=broker.rack
@@ -257,11 +257,6 @@ def _open_files(settings: Settings) -> int:
         return settings.performance.max_open_files
     limit = 1 << 20 if hard == resource.RLIM_INFINITY else hard
     return max(64, min(limit // 2, limit - settings.performance.max_connections - _RESERVED_FILES))
-
-
-def _reachable(host: str) -> str:
-    """What to tell clients when the node listens everywhere: a host name would need DNS, loopback never does."""
-    return "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - compared, not bound
 
 
 def run(settings: Settings) -> int:

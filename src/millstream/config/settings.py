@@ -29,7 +29,7 @@ class BrokerSettings:
         maximum=65535,
     )
     advertised_host: str | None = own_setting(
-        None, "The host name clients are told to connect to; the address listened on when not set."
+        None, "The host name clients are told to connect to; when not set, the address they came by."
     )
     advertised_port: int | None = own_setting(
         None,

@@ -4,6 +4,7 @@ from typing import Any
 
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
 
+from millstream.broker.addresses import host_for
 from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext
 from millstream.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
 from millstream.cluster.metadata.image import BrokerImage
@@ -12,7 +13,7 @@ from millstream.protocol.errors import ErrorCode
 _BROKERS, _CONTROLLERS = 1, 2
 
 
-def handle(broker: AdminBroker, request: Any, _context: AdminContext) -> DescribeClusterResponse:
+def handle(broker: AdminBroker, request: Any, context: AdminContext) -> DescribeClusterResponse:
     image = broker.metadata.image
     error, message = _check_endpoint_type(request.endpoint_type)
     refused = error is not ErrorCode.NONE
@@ -24,7 +25,9 @@ def handle(broker: AdminBroker, request: Any, _context: AdminContext) -> Describ
         endpoint_type=_BROKERS,
         cluster_id="" if refused else image.cluster_id,
         controller_id=-1 if refused else broker.node_id,
-        brokers=() if refused else tuple(_broker(image.brokers[number]) for number in sorted(image.brokers)),
+        brokers=()
+        if refused
+        else tuple(_broker(image.brokers[number], context) for number in sorted(image.brokers)),
         cluster_authorized_operations=NOT_REQUESTED if refused else operations,
     )
 
@@ -40,8 +43,12 @@ def _check_endpoint_type(endpoint_type: int) -> tuple[ErrorCode, str | None]:
     return ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"unknown endpoint type {endpoint_type}; use 1 (brokers)"
 
 
-def _broker(broker: BrokerImage) -> DescribeClusterBroker:
+def _broker(broker: BrokerImage, context: AdminContext) -> DescribeClusterBroker:
     endpoint = broker.endpoints[0]
     return DescribeClusterBroker(
-        broker_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack, is_fenced=False
+        broker_id=broker.broker_id,
+        host=host_for(endpoint, context),
+        port=endpoint.port,
+        rack=broker.rack,
+        is_fenced=False,
     )

@@ -131,10 +131,6 @@ class DelayedFetch:
                 if self._request.isolation_level == READ_COMMITTED
                 else partition.high_watermark
             )
-            if wanted.fetch_offset > partition.high_watermark:
-                raise KafkaError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {wanted.fetch_offset} is after the end"
-                )
             reply.records = log.read(
                 wanted.fetch_offset, min(left, wanted.max_bytes), upper, min_one=min_one
             ).data

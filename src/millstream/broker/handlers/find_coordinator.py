@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.find_coordinator.v6.response import Coordinator
 
+from millstream.broker.addresses import host_for
 from millstream.broker.admin import NO_THROTTLE, AdminContext
 from millstream.broker.groups import OFFSETS_TOPIC
 from millstream.coordinator.placement import partition_for
@@ -45,12 +46,13 @@ class FindCoordinatorAnswer:
         return self.coordinators[0].port if self.coordinators else -1
 
 
-async def handle(broker: "Broker", request: Any, _context: AdminContext) -> FindCoordinatorAnswer:
-    found = [await _find(broker, request.key_type, key) for key in dict.fromkeys(request.coordinator_keys)]
+async def handle(broker: "Broker", request: Any, context: AdminContext) -> FindCoordinatorAnswer:
+    keys = dict.fromkeys(request.coordinator_keys)
+    found = [await _find(broker, request.key_type, key, context) for key in keys]
     return FindCoordinatorAnswer(tuple(found))
 
 
-async def _find(broker: "Broker", key_type: int, key: str) -> Coordinator:
+async def _find(broker: "Broker", key_type: int, key: str, context: AdminContext) -> Coordinator:
     try:
         leader = await _leader(broker, key_type, key)
         endpoint = broker.metadata.image.brokers[leader].endpoints[0]
@@ -61,7 +63,7 @@ async def _find(broker: "Broker", key_type: int, key: str) -> Coordinator:
     return Coordinator(
         key=key,
         node_id=leader,
-        host=endpoint.host,
+        host=host_for(endpoint, context),
         port=endpoint.port,
         error_code=ErrorCode.NONE,
         error_message=None,

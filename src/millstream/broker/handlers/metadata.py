@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from millstream.broker.addresses import host_for
 from millstream.broker.admin import defaults_of
 from millstream.broker.dispatch import LaterReply, RequestContext
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
@@ -69,7 +70,7 @@ def _answer(
 ) -> bytes:
     image = broker.metadata.image
     brokers = [
-        BrokerAddress(each.broker_id, each.endpoints[0].host, each.endpoints[0].port, each.rack)
+        BrokerAddress(each.broker_id, host_for(each.endpoints[0], context), each.endpoints[0].port, each.rack)
         for each in image.brokers.values()
     ]
     if wanted.topics is None:

@@ -170,12 +170,12 @@ class DelayedProduce:
         self._broker = broker
         self._reply = reply
         self._outcomes = outcomes
-        self._waiting: dict[Partition, PartitionOutcome] = {}
+        self._waiting: dict[Partition, list[PartitionOutcome]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def wait_for(self, partition: Partition, last_offset: int, outcome: PartitionOutcome) -> None:
         if partition.await_acknowledged(last_offset, self):
-            self._waiting[partition] = outcome
+            self._waiting.setdefault(partition, []).append(outcome)
 
     def start_timer(self, timeout_ms: int) -> None:
         if not self._waiting:
@@ -185,11 +185,11 @@ class DelayedProduce:
         self._timer = self._broker.loop.call_later(max(timeout_ms, 0) / 1000, self._timed_out)
 
     def acknowledged(self, partition: Partition, error: KafkaError | None) -> None:
-        outcome = self._waiting.pop(partition, None)
-        if outcome is None:
+        outcomes = self._waiting.pop(partition, None)
+        if outcomes is None:
             return
         if error is not None:
-            _fail(self._broker, self._reply.context, outcome, error)
+            self._fail_all(outcomes, error)
         if not self._waiting and self._timer is not None:
             self._timer.cancel()
             self._broker.delayed_produces -= 1
@@ -199,11 +199,15 @@ class DelayedProduce:
         late = KafkaError(
             ErrorCode.REQUEST_TIMED_OUT, "the records were not on disk within the request's timeout"
         )
-        for outcome in self._waiting.values():
-            _fail(self._broker, self._reply.context, outcome, late)
+        for outcomes in self._waiting.values():
+            self._fail_all(outcomes, late)
         self._waiting.clear()
         self._broker.delayed_produces -= 1
         self._finish()
+
+    def _fail_all(self, outcomes: list[PartitionOutcome], error: KafkaError) -> None:
+        for outcome in outcomes:
+            _fail(self._broker, self._reply.context, outcome, error)
 
     def _finish(self) -> None:
         self._reply.complete([encode_produce_reply(self._reply.context.version, self._outcomes)])

@@ -1,0 +1,19 @@
+"""Where a client is told to connect to."""
+
+from typing import Protocol
+
+from millstream.cluster.metadata.records import Endpoint
+
+WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+
+
+class Caller(Protocol):
+    @property
+    def local_host(self) -> str:
+        """The address of this node that the client used."""
+        ...
+
+
+def host_for(endpoint: Endpoint, caller: Caller) -> str:
+    """A node that listens everywhere and advertises no name tells each client the address it came by."""
+    return caller.local_host if endpoint.host in WILDCARDS else endpoint.host
