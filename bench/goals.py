@@ -71,6 +71,10 @@ def _goals() -> Iterator[_Goal]:
     relaxed = names.latency_name("relaxed")
     yield _Goal("latency at 1,000 msg/s, acks=1, relaxed, p50", 1, False, "ms", _latency(relaxed, "p50"))
     yield _Goal("latency at 1,000 msg/s, acks=1, relaxed, p99", 5, False, "ms", _latency(relaxed, "p99"))
+    for what in (names.CLIENT_SEND_BATCH, names.CLIENT_POLL):
+        figure = f"{what}, millstream.client: time over confluent-kafka"
+        yield _Goal(figure, 10, False, "%", _figure(names.client_overhead(what)))
+    yield _Goal("fixture start to first message", 1, False, "s", _figure(names.FIXTURE_TO_FIRST_MESSAGE))
     restart = names.restart_to_first_ack(10_000)
     yield _Goal(
         "restart with 10,000 partitions to first acknowledged message", 5, False, "s", _figure(restart)

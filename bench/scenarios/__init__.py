@@ -15,6 +15,19 @@ class Scenario:
     needs_millstream: bool = False
 
 
+# These two use Millstream's Python code itself, which a run of the mock cluster alone does not need.
+def _run_client(session: Session) -> None:
+    from bench.scenarios import client
+
+    client.run(session)
+
+
+def _run_fixture(session: Session) -> None:
+    from bench.scenarios import fixture
+
+    fixture.run(session)
+
+
 SCENARIOS = (
     Scenario(ratio.NAME, "produce on 4 partitions against the reference, round by round", ratio.run),
     Scenario(produce.NAME, "produce: 100 B, 1 KB, 10 KB; 1 and 12 partitions; acks; durability", produce.run),
@@ -24,4 +37,6 @@ SCENARIOS = (
     Scenario(start.NAME, "process start to the first acknowledged message", start.run, needs_millstream=True),
     Scenario(memory.NAME, "resident memory when idle and after load", memory.run, needs_millstream=True),
     Scenario(restart.NAME, "restart with 1,000 and 10,000 partitions", restart.run, needs_millstream=True),
+    Scenario("client", "millstream.client against raw confluent-kafka", _run_client, needs_millstream=True),
+    Scenario("fixture", "EmbeddedBroker: start to the first message", _run_fixture, needs_millstream=True),
 )

@@ -32,6 +32,25 @@ def latency_name(durability: str) -> str:
     return f"latency at 1,000 msg/s, 100 B, acks=1, {durability}"
 
 
+CLIENT_SEND_BATCH = "client: send_batch of 100 B"
+CLIENT_POLL = "client: poll of 100 B"
+
+
+def client_name(what: str, side: str) -> str:
+    return f"{what}, {side}"
+
+
+def client_overhead(what: str) -> str:
+    return f"{what}, time over raw confluent-kafka"
+
+
+def client_cpu_overhead(what: str) -> str:
+    return f"{what}, CPU of the calling thread over raw confluent-kafka"
+
+
+FIXTURE_TO_READY = "fixture: start to ready"
+FIXTURE_TO_FIRST_MESSAGE = "fixture: start to first message"
+FIXTURE_STOP = "fixture: stop"
 START_TO_FIRST_ACK = "start: spawn to first acknowledged message"
 START_TO_READY = "start: spawn to ready"
 IDLE_MEMORY_AT_START = "memory: idle, just started"

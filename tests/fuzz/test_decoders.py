@@ -1,4 +1,4 @@
-"""Broken requests in front of the decoders: a request comes out or MalformedRequest, nothing else, and never much memory."""
+"""Broken requests in front of the decoders: a request comes out or MalformedRequest, and it never takes much memory."""
 
 import tracemalloc
 
@@ -12,7 +12,7 @@ from millstream.protocol.metadata import decode_metadata
 from millstream.protocol.produce import decode_produce
 from support.fuzzing import ROUNDS, chance_for, every_version, mutated, valid_body
 
-CASES = 120
+CASES = 60
 BY_HAND = {PRODUCE: decode_produce, FETCH: decode_fetch, METADATA: decode_metadata}
 # A request of a few hundred bytes must not cost more than this, whatever it claims.
 MOST_MEMORY = 4 << 20
@@ -31,7 +31,9 @@ def decode(api: Api, version: int, body: bytes) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("api", "version"), list(every_version()), ids=lambda each: getattr(each, "name", f"v{each}"))
+@pytest.mark.parametrize(
+    ("api", "version"), list(every_version()), ids=lambda each: getattr(each, "name", f"v{each}")
+)
 def test_only_requests_and_malformed_ones_come_out(api: Api, version: int) -> None:
     chance = chance_for(api, version)
     assert decode(api, version, valid_body(chance, api, version)), "what is mutated is valid to begin with"
@@ -46,11 +48,13 @@ def test_claims_cost_no_memory() -> None:
     try:
         for api, version in every_version():
             chance = chance_for(api, version)
-            bodies = [mutated(chance, valid_body(chance, api, version)) for _ in range(20)]
+            bodies = [mutated(chance, valid_body(chance, api, version)) for _ in range(6)]
             for body in [*bodies, b"\x7f\xff\xff\xff" * 10, b"\xff\xff\xff\xff\x07" * 10]:
                 tracemalloc.reset_peak()
                 before = tracemalloc.get_traced_memory()[0]
                 decode(api, version, body)
-                assert tracemalloc.get_traced_memory()[1] - before < MOST_MEMORY, f"{api.name} v{version}: {body.hex()}"
+                assert tracemalloc.get_traced_memory()[1] - before < MOST_MEMORY, (
+                    f"{api.name} v{version}: {body.hex()}"
+                )
     finally:
         tracemalloc.stop()

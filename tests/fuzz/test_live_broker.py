@@ -4,7 +4,6 @@ import random
 import select
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 import pytest
 
@@ -80,17 +79,21 @@ class Fuzzer:
                 if not self._client.socket.recv(1 << 16):
                     self.hang_up()
                     return
-        except ConnectionError:
+        except OSError:
             self.hang_up()
 
     def finish(self) -> None:
         """Send nothing more and wait until the node has read everything and closed its side too."""
         if self._client is None:
             return
-        with suppress(ConnectionError):
+        try:
             self._client.socket.shutdown(socket.SHUT_WR)
             while self._client.socket.recv(1 << 16):
                 pass
+        except TimeoutError:
+            raise AssertionError("the node neither answers nor closes the connection") from None
+        except OSError:
+            pass
         self.hang_up()
 
     def hang_up(self) -> None:
@@ -99,7 +102,9 @@ class Fuzzer:
             self._client = None
 
 
-@pytest.mark.parametrize(("api", "version"), list(every_version()), ids=lambda each: getattr(each, "name", f"v{each}"))
+@pytest.mark.parametrize(
+    ("api", "version"), list(every_version()), ids=lambda each: getattr(each, "name", f"v{each}")
+)
 def test_mutated_requests_of_every_version(
     node: NodeProcess, witness: Callable[[], None], api: Api, version: int
 ) -> None:

@@ -111,6 +111,22 @@ def test_each_topic_of_a_request_succeeds_or_fails_by_itself(
     assert not existing.keys() & {partitions, replicas, unknown, wrong, "no spaces"}
 
 
+def test_a_name_may_have_249_letters_and_dots_collide_with_underscores(
+    admin: AdminClient, clients: Clients, new_topic: Callable[[], str]
+) -> None:
+    longest = new_topic().ljust(249, "x")
+    dotted = f"{new_topic()}.a"
+    for name in (longest, dotted):
+        admin.create_topics([NewTopic(name, 1, 1)])[name].result(PATIENCE_S)
+    for name in (longest + "x", dotted.replace(".", "_")):
+        assert refusal(admin.create_topics([NewTopic(name, 1, 1)])[name])[0] == "INVALID_TOPIC_EXCEPTION"
+    for text in (b"first", b"second"):
+        clients.aiokafka.write(longest, [Message(text)])
+        assert [each.value for each in clients.aiokafka.read(longest)] == [text]
+        admin.delete_topics([longest])[longest].result(PATIENCE_S)
+        admin.create_topics([NewTopic(longest, 1, 1)])[longest].result(PATIENCE_S)
+
+
 @OLD_CALL
 def test_validate_only_changes_nothing(admin: AdminClient, topic: str, new_topic: Callable[[], str]) -> None:
     name = new_topic()
@@ -171,7 +187,7 @@ def test_single_configs_are_changed(admin: AdminClient, topic: str) -> None:
     ).result(PATIENCE_S)
     configs = configs_of(admin, ResourceType.TOPIC, topic)
     assert configs["retention.ms"].value == "1000000"
-    assert configs["retention.ms"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    assert ConfigSource(configs["retention.ms"].source) is ConfigSource.DYNAMIC_TOPIC_CONFIG
     assert not configs["retention.ms"].is_default
     assert configs["cleanup.policy"].value == "delete,compact"
     assert configs["segment.bytes"].is_default
@@ -183,7 +199,7 @@ def test_single_configs_are_changed(admin: AdminClient, topic: str) -> None:
     ).result(PATIENCE_S)
     configs = configs_of(admin, ResourceType.TOPIC, topic)
     assert configs["retention.ms"].value == "604800000"
-    assert configs["retention.ms"].source == ConfigSource.DEFAULT_CONFIG.value
+    assert ConfigSource(configs["retention.ms"].source) is ConfigSource.DEFAULT_CONFIG
     assert configs["cleanup.policy"].value == "compact"
 
 
@@ -225,7 +241,7 @@ def test_configs_of_a_missing_topic_and_broker_are_refused(
 def test_the_brokers_configs_are_described(admin: AdminClient, broker: NodeProcess) -> None:
     configs = configs_of(admin, ResourceType.BROKER, "1")
     assert configs["log.dir"].value == str(broker.data_dir)
-    assert configs["log.dir"].source == ConfigSource.STATIC_BROKER_CONFIG.value
+    assert ConfigSource(configs["log.dir"].source) is ConfigSource.STATIC_BROKER_CONFIG
     assert configs["log.dir"].is_read_only
     assert configs["log.retention.ms"].value == "604800000"
     assert not configs["log.retention.ms"].is_read_only

@@ -153,7 +153,7 @@ def test_a_wrong_config_is_refused_with_its_name(kp_admin: Any, topic: str) -> N
     resource = ConfigResource(ConfigResourceType.TOPIC, topic, {"segment.bytes": "-3"})
     answer = kp_admin.alter_configs([resource])["topic"][topic]
     assert "segment.bytes" in answer
-    with pytest.raises(ValueError, match="no.such.config"):
+    with pytest.raises(ValueError, match=r"no\.such\.config"):
         kp_admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"no.such.config": "1"})])
 
 

@@ -1,10 +1,7 @@
 """The `millstream` command against a running node, as a user runs it: a process of its own each time."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,53 +9,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from support.cli import Cli
 from support.node import NodeProcess
 
 NewTopic = Callable[[], str]
-
-
-class Cli:
-    def __init__(self, bootstrap: str) -> None:
-        self.environment = {**os.environ, "MILLSTREAM_BOOTSTRAP": bootstrap}
-
-    def run(self, *arguments: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-        return subprocess.run(
-            [sys.executable, "-m", "millstream", *arguments],
-            input=stdin,
-            capture_output=True,
-            env=self.environment,
-            timeout=60,
-            check=False,
-        )
-
-    def ok(self, *arguments: str, stdin: bytes = b"") -> bytes:
-        result = self.run(*arguments, stdin=stdin)
-        assert result.returncode == 0, result.stderr.decode()
-        return result.stdout
-
-    def json(self, *arguments: str, stdin: bytes = b"") -> Any:
-        return json.loads(self.ok(*arguments, "--json", stdin=stdin))
-
-    def json_lines(self, *arguments: str) -> list[Any]:
-        return [json.loads(line) for line in self.ok(*arguments, "--json").splitlines()]
-
-    def fails(self, *arguments: str, stdin: bytes = b"") -> str:
-        """Run what must end with exit code 1 and say why in text without a traceback."""
-        result = self.run(*arguments, stdin=stdin)
-        error = result.stderr.decode()
-        assert result.returncode == 1, error
-        assert error.startswith("error: ")
-        assert "Traceback" not in error
-        return error
-
-    def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen(
-            [sys.executable, "-m", "millstream", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=self.environment,
-        )
 
 
 @pytest.fixture

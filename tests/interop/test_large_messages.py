@@ -6,9 +6,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from support.clients.kinds import EVERY_CLIENT, LIBRARIES, Clients
-from support.clients.message import Message, ProduceFailed
+from support.clients.message import PATIENCE_S, Message, ProduceFailed
 from support.node import NodeProcess
 from support.stored_batches import stored_batches
+from support.waiting import wait_for
 
 DEFAULT_LIMIT = 1_048_588
 # A batch of one record without key and headers: 61 bytes of batch header, then lengths and deltas of the record.
@@ -58,6 +59,40 @@ def test_one_message_too_large_leaves_those_around_it_alone(
     assert refused.value.code == "MESSAGE_TOO_LARGE"
     clients[writer].write(topic, [Message(b"after")])
     assert [each.value for each in clients[writer].read(topic)] == [b"before", b"after"]
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_a_producer_with_batches_under_way_loses_only_those_too_large(
+    clients: Clients, topic_with: Callable[..., str], idempotent: bool
+) -> None:
+    """A refused batch leaves a gap in the sequence of an idempotent producer; librdkafka starts a new one."""
+    topic = topic_with(max_message_bytes=2000)
+    producer = clients.confluent.producer(enable_idempotence=idempotent, linger_ms=0, batch_num_messages=1)
+    too_large = {5, 6, 12}
+    outcomes: list[tuple[int, bool]] = []
+    for number in range(20):
+        producer.produce(
+            topic,
+            b"x" * 3000 if number in too_large else b"%d" % number,
+            b"%d" % number,
+            on_delivery=lambda error, message: outcomes.append((int(message.key()), error is None)),
+        )
+    assert producer.flush(PATIENCE_S) == 0
+    assert sorted(outcomes) == [(number, number not in too_large) for number in range(20)]
+    stored = clients.confluent.read(topic)
+    assert [each.value for each in stored] == [b"%d" % n for n in range(20) if n not in too_large]
+
+
+@pytest.mark.parametrize("writer", LIBRARIES)
+def test_without_acks_a_refused_message_costs_a_connection_and_nothing_else(
+    clients: Clients, topic_with: Callable[..., str], writer: str
+) -> None:
+    """A closed connection is all that Kafka, too, can tell such a producer."""
+    topic = topic_with(max_message_bytes=2000)
+    clients[writer].write(topic, [Message(b"x" * 3000)], acks="0")
+    clients[writer].write(topic, [Message(b"after")], acks="0")
+    stored = wait_for(lambda: clients[writer].read(topic), bool, "the message that is not too large")
+    assert [each.value for each in stored] == [b"after"]
 
 
 @pytest.mark.parametrize("writer", EVERY_CLIENT)

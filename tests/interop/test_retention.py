@@ -103,3 +103,18 @@ def test_a_shortened_retention_takes_effect(
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
     assert wait_for(lambda: watermarks(clients, topic), lambda marks: marks[0] > 0, "old go") == (6, 10)
+
+
+def test_deleted_records_stay_deleted_over_restarts(start_node: Callable[..., NodeProcess]) -> None:
+    node = start_node()
+    admin = admin_for(node.bootstrap)
+    create_topic(admin, "topic", configs={"segment.bytes": 2200})
+    with Clients(node.bootstrap) as clients:
+        write_one_by_one(clients, "topic", 10)
+    place = TopicPartition("topic", 0, 5)
+    admin.delete_records([place])[place].result(PATIENCE_S)
+    for restart in (node.crash_and_restart, node.restart):
+        restart()
+        with Clients(node.bootstrap) as clients:
+            assert watermarks(clients, "topic") == (5, 10)
+            assert [each.offset for each in clients.kafka_python.read("topic")] == [5, 6, 7, 8, 9]

@@ -23,6 +23,7 @@ from support.clients.confluent import ConfluentClient
 from support.clients.kinds import EVERY_CLIENT, LIBRARIES, Clients
 from support.clients.message import PATIENCE_S, Message, ProduceFailed
 from support.node import NodeProcess
+from support.topics import admin_for, create_topic
 
 HOUR_MS = 3_600_000
 
@@ -167,6 +168,21 @@ def test_out_of_order_times_give_the_first_message_that_is_late_enough(clients: 
     wanted = {1000: 0, 5000: 0, 5001: 2, 7000: 2, 7001: None}
     for look_up in LOOKUPS.values():
         assert {timestamp_ms: look_up(clients, topic, timestamp_ms) for timestamp_ms in wanted} == wanted
+
+
+def test_offsets_are_found_by_time_after_restarts(start_node: Callable[..., NodeProcess]) -> None:
+    node = start_node()
+    create_topic(
+        admin_for(node.bootstrap), "topic", configs={"segment.bytes": 300, "index.interval.bytes": 100}
+    )
+    with Clients(node.bootstrap) as clients:
+        for number in range(30):
+            clients.confluent.write("topic", [Message(b"v" * 50, timestamp_ms=1_000_000 + 10 * number)])
+    for restart in (node.restart, node.crash_and_restart):
+        restart()
+        with Clients(node.bootstrap) as clients:
+            found = [kafka_python_lookup(clients, "topic", 999_995 + 50 * step) for step in range(7)]
+        assert found == [0, 5, 10, 15, 20, 25, None]
 
 
 def test_the_largest_timestamp_is_found(clients: Clients, admin: AdminClient, topic: str) -> None:

@@ -78,7 +78,9 @@ def test_writes_are_refused_while_reads_go_on_and_recover_when_there_is_room(
             assert produce(client, topic, batch).error_code == KAFKA_STORAGE_ERROR
         assert offsets(client, topic) == acknowledged
         listed = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}]
-        assert client.call("list_offsets", 7, topics=listed).topics[0].partitions[0].offset == len(acknowledged)
+        assert client.call("list_offsets", 7, topics=listed).topics[0].partitions[0].offset == len(
+            acknowledged
+        )
         with urllib.request.urlopen(f"http://{node.http}/health", timeout=10) as reply:
             assert json.load(reply)["partitions"] == 1
         disk.make_room()
@@ -167,7 +169,9 @@ def test_a_node_on_a_full_disk_stops_cleanly_and_comes_back(
         assert produce(client, topic, batch_of(b"y")).base_offset == len(acknowledged)
 
 
-def test_records_can_be_deleted_to_make_room(node: NodeProcess, disk: SmallDisk, new_topic: Callable[[], str]) -> None:
+def test_records_can_be_deleted_to_make_room(
+    node: NodeProcess, disk: SmallDisk, new_topic: Callable[[], str]
+) -> None:
     with RawClient(node.listen) as client:
         topic = create_topic(client, new_topic(), segment_bytes=300_000, file_delete_delay_ms=0)
         batch = batch_of(b"x" * 100_000)
@@ -182,5 +186,7 @@ def test_records_can_be_deleted_to_make_room(node: NodeProcess, disk: SmallDisk,
         disk.make_room()
         wait_for(delete, lambda error: error == 0, "records are deleted")
         assert wait_for(
-            lambda: produce(client, topic, batch), lambda outcome: outcome.error_code == 0, "there is room again"
+            lambda: produce(client, topic, batch),
+            lambda outcome: outcome.error_code == 0,
+            "there is room again",
         )

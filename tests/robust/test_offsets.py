@@ -59,6 +59,7 @@ def written(client: RawClient, topic: str) -> str:
         (NOW + 1001, 3, NOW + 1001),
         (NOW + 1002, -1, -1),
     ],
+    ids=["latest", "earliest", "before", "exact", "between", "last", "after"],
 )
 def test_offsets_by_time_at_every_version(
     client: RawClient, written: str, version: int, timestamp: int, offset: int, at: int
@@ -84,7 +85,9 @@ def test_questions_about_tiers_are_answered_as_without_tiers(
     assert (found.error_code, found.offset) == (0, offset)
 
 
-@pytest.mark.parametrize("timestamp", [LATEST, EARLIEST, MAX_TIMESTAMP, NOW])
+@pytest.mark.parametrize(
+    "timestamp", [LATEST, EARLIEST, MAX_TIMESTAMP, NOW], ids=["latest", "earliest", "largest", "by time"]
+)
 def test_offsets_of_an_empty_partition(client: RawClient, topic: str, timestamp: int) -> None:
     found = list_offsets(client, topic, timestamp)
     assert (found.error_code, found.offset) == (0, 0 if timestamp in (LATEST, EARLIEST) else -1)

@@ -18,9 +18,12 @@ from support.raw_client import (
     batch_of,
     create_topic,
     fetch_fields,
+    milliseconds,
     produce,
     produce_fields,
 )
+
+COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR = 15, 16
 
 
 def failing_start(data: Path, *arguments: str) -> str:
@@ -157,6 +160,34 @@ def test_a_stop_ends_fetches_that_wait_and_idle_clients(
     node.stop()
     assert node.log_entries("stopped")
     assert not node.log_entries("task failed")
+
+
+def test_a_stop_ends_a_member_that_waits_for_its_group(
+    start_node: Callable[..., NodeProcess], new_topic: Callable[[], str]
+) -> None:
+    node = start_node()
+    with RawClient(node.listen) as member:
+        minute = milliseconds(60_000)
+        protocols = [{"name": "range", "metadata": b""}]
+        member.send(
+            "join_group",
+            3,
+            group_id=new_topic(),
+            session_timeout=minute,
+            rebalance_timeout=minute,
+            protocol_type="consumer",
+            protocols=protocols,
+        )
+        with RawClient(node.listen) as other:
+            assert other.call("api_versions", 0).error_code == 0
+        os.kill(node.pid, signal.SIGTERM)
+        with suppress(ConnectionEnded):
+            assert member.receive().error_code in (COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR)
+        assert member.is_closed_by_broker()
+    node.stop()
+    assert not node.log_entries("task failed")
+    assert not node.log_entries("request failed")
+    assert "Traceback" not in node.log_tail(100)
 
 
 def test_a_stop_under_load_acknowledges_or_closes_and_loses_nothing_acknowledged(

@@ -1,4 +1,4 @@
-"""A client of our own for what real clients never do: any request, any version, any bytes, and no patience of its own."""
+"""A client of our own for what real clients never do: any request at any version, any bytes, in any order."""
 
 import datetime
 import socket

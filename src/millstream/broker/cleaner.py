@@ -80,7 +80,11 @@ class Cleaner:
         target = partition.log
         active = target.segments[-1].summary
         if active.size_bytes and 0 <= active.first_timestamp < now_ms - target.config.max_compaction_lag_ms:
-            target.roll(now_ms)
+            try:
+                target.roll(now_ms)
+            except OSError as error:
+                self._broker.storage_error("cleaning", target.write_failed(error))
+                return
             self._broker.flusher.flush(partition)
 
     def _sources(self, partition: Partition, now_ms: int) -> tuple[SourceSegment, ...]:

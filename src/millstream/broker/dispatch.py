@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = get_logger("millstream.broker")
 
 _HEADER_FIXED_BYTES = 8
-_WITHOUT_KIO = ("produce", "fetch", "metadata", "api_versions")
+_WITHOUT_KIO = ("produce", "fetch", "metadata", "api_versions", "offset_commit")
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import MetadataRecord, PartitionCreated, TopicDeleted
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic
 from millstream.coordinator.groups.coordinator import GroupCoordinator
+from millstream.coordinator.groups.offset_commits import most_offsets
 from millstream.coordinator.groups.records import GroupRecord
 from millstream.coordinator.groups.replies import GroupReply
 from millstream.coordinator.groups.requests import ChangeTopics, GroupRequest
@@ -70,14 +71,22 @@ class Groups:
 
     async def submit(self, group_id: str, request: GroupRequest, wanted: type[Wanted]) -> Wanted:
         """The coordinator's answer, or the KafkaError with which it refuses."""
+        answer = await self.decide(group_id, request)
+        if not isinstance(answer, wanted):
+            raise TypeError(f"{type(request).__name__} was answered with {type(answer).__name__}")
+        return answer
+
+    def decide(self, group_id: str, request: GroupRequest) -> "asyncio.Future[GroupReply]":
+        """Decide now, in the order of calls; the answer comes when it is durable."""
         if OFFSETS_TOPIC not in self._broker.metadata.image.topics:
             raise KafkaError(
                 ErrorCode.NOT_COORDINATOR, "no group has used this node yet: find the coordinator"
             )
-        answer = await self._runtime.submit(self._partition_of(group_id), request)
-        if not isinstance(answer, wanted):
-            raise TypeError(f"{type(request).__name__} was answered with {type(answer).__name__}")
-        return answer
+        return self._runtime.decide(self._partition_of(group_id), request)
+
+    @property
+    def most_offsets_in_a_commit(self) -> int:
+        return most_offsets(self._settings)
 
     async def submit_to_all(self, request: GroupRequest) -> list[GroupReply | KafkaError]:
         return await self._runtime.submit_to_all(request)

@@ -2,9 +2,9 @@
 
 import asyncio
 import os
-import resource
 import signal
 from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from millstream import __version__
 from millstream.broker.cleaner import Cleaner
 from millstream.broker.dispatch import Dispatcher, load_handler
 from millstream.broker.fetch_sessions import FetchSessions
+from millstream.broker.file_limits import raise_and_share
 from millstream.broker.flusher import Flusher
 from millstream.broker.partitions import Partition, Partitions
 from millstream.broker.server import Server
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 log = get_logger("millstream.node")
 
 _FLUSH_THREADS = 4
-_RESERVED_FILES = 512
 _REPEATED_LOG_SECONDS = 10.0
 _DRAIN_SECONDS = 5.0
 _WARM_UP_SECONDS = 1.0
@@ -61,12 +61,14 @@ class Broker:
         self.metrics = BrokerMetrics.create()
         self.workers = Workers(loop, _FLUSH_THREADS, "disk")
         data_dir = os.path.abspath(settings.broker.data_dir)
-        self.store = LogStore(disk, clock, data_dir, _open_files(settings))
+        files = raise_and_share(settings.performance)
+        self.store = LogStore(disk, clock, data_dir, files.log_files)
         self.partitions = Partitions()
         self.flusher = Flusher(loop, self.workers, clock, self.metrics.log_flush_duration, self.storage_error)
         self.fetch_sessions = FetchSessions()
         self.dispatcher = Dispatcher(self)
-        self.server = Server(loop, settings.performance, self.dispatcher, self.metrics)
+        performance = replace(settings.performance, max_connections=files.connections)
+        self.server = Server(loop, performance, self.dispatcher, self.metrics)
         self.upkeep = Upkeep(self)
         self.cleaner = Cleaner(self)
         self.metadata: MetadataService
@@ -96,6 +98,7 @@ class Broker:
         self.metadata.subscribe(changes.apply)
         await changes.create_declared()
         self.metrics.watch(self)
+        self._warn_of_few_files()
         self.upkeep.start()
         if self.settings.storage.cleaner_enabled:
             self.spawn(self.cleaner.run(), "cleaner")
@@ -109,6 +112,15 @@ class Broker:
         from millstream.broker.groups import Groups
 
         return Groups(self)
+
+    def _warn_of_few_files(self) -> None:
+        allowed, wanted = self.server.max_connections, self.settings.performance.max_connections
+        if allowed < wanted:
+            log.warning(
+                "fewer connections than max.connections: raise the limit of open files",
+                allowed=allowed,
+                wanted=wanted,
+            )
 
     async def _load(self, changes: TopicChanges) -> None:
         started = self.clock.monotonic()
@@ -247,16 +259,6 @@ class _RecoveryProgress:
         if self._broker.clock.monotonic() - self._told > 2:
             self._told = self._broker.clock.monotonic()
             log.info("recovering", partitions=self._done, of=self._total, scanned_bytes=self.scanned_bytes)
-
-
-def _open_files(settings: Settings) -> int:
-    """Raise the process's limit as far as allowed; what connections do not need is for log files."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    if settings.performance.max_open_files is not None:
-        return settings.performance.max_open_files
-    limit = 1 << 20 if hard == resource.RLIM_INFINITY else hard
-    return max(64, min(limit // 2, limit - settings.performance.max_connections - _RESERVED_FILES))
 
 
 def run(settings: Settings) -> int:

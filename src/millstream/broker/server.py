@@ -31,6 +31,7 @@ class Server:
         self.loop = loop
         self.dispatcher = dispatcher
         self.metrics = metrics
+        self.max_connections = settings.max_connections
         self.max_request_bytes = settings.max_request_size
         self.memory = MemoryBudget(settings.max_in_flight_bytes // 2)
         self.reply_memory = MemoryBudget(settings.max_in_flight_bytes // 2)
@@ -102,11 +103,11 @@ class Server:
         self._per_ip[ip] += 1
         self.metrics.connections.value = len(self._connections)
         self.metrics.connections_accepted.value += 1
-        if len(self._connections) > self._settings.max_connections:
+        if len(self._connections) > self.max_connections:
             self._reject(
                 connection,
                 "max_connections",
-                f"{self._settings.max_connections} connections are open (max.connections)",
+                f"{self.max_connections} connections are open (max.connections)",
             )
         elif self._per_ip[ip] > self._settings.max_connections_per_ip:
             limit = self._settings.max_connections_per_ip

@@ -68,17 +68,25 @@ class Upkeep:
         target.producers.expire(now_ms - PRODUCER_EXPIRATION_MS)
         if target.cleaning or not (count := _count_expired(partition, now_ms)):
             return
+        # Where the log begins afterwards is on disk before what is before it goes. Without room for that, segments
+        # still go: they make room.
+        with suppress(KafkaError):
+            await self._move_start(partition, count, now_ms)
         try:
-            if count == len(target.segments):
-                target.roll(now_ms)
-            if count > target.settled_count:
-                # Where the log begins afterwards must be on disk before what is before it goes. Without room for
-                # that, the other segments still go: they make room.
-                with suppress(KafkaError):
-                    await self._broker.flusher.sync(partition)
             self._drop(partition, min(_count_expired(partition, now_ms), target.settled_count))
         except OSError as error:
             self._broker.storage_error("retention", target.storage_failed(error))
+
+    async def _move_start(self, partition: Partition, count: int, now_ms: int) -> None:
+        target = partition.log
+        try:
+            if count == len(target.segments):
+                target.roll(now_ms)
+            target.advance_start(target.segments[count].base_offset)
+        except OSError as error:
+            self._broker.storage_error("retention", failure := target.write_failed(error))
+            raise failure from error
+        await self._broker.flusher.sync(partition)
 
     def _drop(self, partition: Partition, count: int) -> None:
         target = partition.log

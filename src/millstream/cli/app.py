@@ -24,6 +24,7 @@ class CommandFile:
 COMMANDS = {
     "serve": CommandFile("millstream.cli.serve"),
     "topic": CommandFile("millstream.cli.topic", is_group=True),
+    "group": CommandFile("millstream.cli.group", is_group=True),
     "produce": CommandFile("millstream.cli.produce"),
     "consume": CommandFile("millstream.cli.consume"),
     "log": CommandFile("millstream.cli.log", is_group=True),
@@ -34,7 +35,7 @@ COMMANDS = {
 def build_app(command: str | None) -> typer.Typer:
     """The branch of `command`, or the whole tree when there is no such command (for help and errors)."""
     app = typer.Typer(
-        help="Run a Millstream node, and work with topics and messages of any Kafka-compatible cluster.",
+        help="Run a Millstream node, and work with topics, groups and messages of any Kafka-compatible cluster.",
         epilog=EXIT_CODES,
         no_args_is_help=True,
         add_completion=False,

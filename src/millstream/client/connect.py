@@ -32,14 +32,19 @@ def open_consumer(properties: Mapping[str, Any]) -> "RawConsumer":
 @contextmanager
 def kafka_errors(action: str) -> Iterator[None]:
     """Errors of librdkafka as ours; `action` says what was tried."""
-    from confluent_kafka import KafkaException
-
     try:
         yield
-    except KafkaException as error:
+    except Exception as error:
+        raise_ours(action, error)
+        raise
+
+
+def raise_ours(action: str, error: Exception) -> None:
+    """Raise our exception for one of the binding's; others, such as those of the caller's callbacks, are not ours."""
+    from confluent_kafka import KafkaException
+
+    if isinstance(error, KafkaException):
         raise from_kafka(action, error.args[0]) from error
-    except RuntimeError as error:
-        # The binding says so of a client that was closed.
-        if "closed" not in str(error).lower():
-            raise
+    # The binding says so of a client that was closed.
+    if isinstance(error, RuntimeError) and "closed" in str(error).lower():
         raise ClosedError(f"{action}: it is closed") from error

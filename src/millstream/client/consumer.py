@@ -52,11 +52,11 @@ class Consumer:
 
     def __init__(self, config: ConsumerConfig) -> None:
         self.config = config
-        self._incoming = Incoming(config)
         self._auto_commit = config.enable_auto_commit and config.group_id is not None
         self._store_at = 0.0
         self._paused: set[Place] = set()
         self._raw: RawConsumer | None = None
+        self._incoming: Incoming | None = None
         self._closed = False
 
     def start(self) -> Self:
@@ -65,6 +65,7 @@ class Consumer:
             raise ClosedError("the consumer is closed; create a new one")
         if self._raw is None:
             self._raw = open_consumer(self.config.properties())
+            self._incoming = Incoming(self.config, self._raw)
         return self
 
     def subscribe(
@@ -125,15 +126,14 @@ class Consumer:
     def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[Message]:
         """The messages that have arrived, at most `max_records` (`max_poll_records`); an empty list when there are
         none within `timeout` seconds. Call it often enough for `max_poll_interval_ms`, also when all is paused."""
-        raw = self._started()
-        if self._auto_commit and time.monotonic() >= self._store_at:
-            self._store_processed()
-        return self._incoming.read(raw, timeout, max_records or self.config.max_poll_records)
+        return self._ready().read(timeout, max_records or self.config.max_poll_records)
 
     def __iter__(self) -> Iterator[Message]:
         """Messages one by one, for ever or until the consumer is closed."""
         while not self._closed:
-            yield from self.poll(_IDLE_S, 1)
+            message = self._ready().read_one(_IDLE_S)
+            if message is not None:
+                yield message
 
     def commit(self, offsets: Message | Offsets | None = None, *, asynchronous: bool = False) -> None:
         """Remember in the group how far it has got; waits for the broker unless `asynchronous`.
@@ -217,7 +217,7 @@ class Consumer:
         if self._closed:
             return
         self._closed = True
-        raw, self._raw = self._raw, None
+        raw, self._raw, self._incoming = self._raw, None, None
         if raw is None:
             return
         if processed:
@@ -248,6 +248,15 @@ class Consumer:
             self.start()
         assert self._raw is not None
         return self._raw
+
+    def _ready(self) -> Incoming:
+        """Where messages come from. Asking for more says that those handed out before are processed."""
+        if self._incoming is None:
+            self.start()
+            assert self._incoming is not None
+        if self._auto_commit and time.monotonic() >= self._store_at:
+            self._store_processed()
+        return self._incoming
 
     def _processed(self, raw: "RawConsumer") -> "list[TopicPartition]":
         with kafka_errors("asking for the positions"):

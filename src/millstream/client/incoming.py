@@ -3,7 +3,7 @@
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from millstream.client.connect import kafka_errors, log
+from millstream.client.connect import log, raise_ours
 from millstream.client.consumer_config import ConsumerConfig
 from millstream.client.errors import ClientError, UnknownTopic, from_kafka
 from millstream.client.message import BytesMessage, DecodedMessage, Message
@@ -17,32 +17,54 @@ _END_OF_PARTITION = "_PARTITION_EOF"
 
 
 class Incoming:
-    """Takes batches from librdkafka. Whatever is done for each message is done by C code."""
+    """Takes batches from librdkafka. What is done for each message is done by C code."""
 
-    def __init__(self, config: ConsumerConfig) -> None:
+    def __init__(self, config: ConsumerConfig, raw: "RawConsumer") -> None:
+        from confluent_kafka import Message as RawMessage
+
+        self._raw = raw
+        self._error_of, self._value_of = RawMessage.error, RawMessage.value
         self._deserialize_key = deserializer_of(config.key_deserializer)
         self._deserialize_value = deserializer_of(config.value_deserializer)
         self._decodes = self._deserialize_key is not None or self._deserialize_value is not None
         self._failure: ClientError | None = None
 
-    def read(self, raw: "RawConsumer", timeout: float, limit: int) -> list[Message]:
-        from confluent_kafka import Message as RawMessage
-
+    def read(self, timeout: float, limit: int) -> list[Message]:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-        with kafka_errors("polling"):
+        try:
             # `consume` alone would wait for the whole number of messages; this waits for the first only.
-            first = raw.poll(timeout)
+            first = self._raw.poll(timeout)
             if first is None:
                 return []
-            batch = [first, *raw.consume(limit - 1, 0)] if limit > 1 else [first]
-        if any(map(RawMessage.error, batch)):
+            batch = self._raw.consume(limit - 1, 0) if limit > 1 else []
+            batch.insert(0, first)
+        except Exception as error:
+            raise_ours("polling", error)
+            raise
+        if any(map(self._error_of, batch)):
             batch = self._without_errors(batch)
+        return self._messages(batch)
+
+    def read_one(self, timeout: float) -> Message | None:
+        """As `read` with a limit of one, without what only a batch needs."""
+        if self._failure is not None or self._decodes:
+            return next(iter(self.read(timeout, 1)), None)
+        try:
+            message = self._raw.poll(timeout)
+        except Exception as error:
+            raise_ours("polling", error)
+            raise
+        if message is None or (message.error() is not None and not self._without_errors([message])):
+            return None
+        return BytesMessage(message, message.value())
+
+    def _messages(self, batch: "list[RawMessage]") -> list[Message]:
         if self._decodes:
             keys, values = repeat(self._deserialize_key), repeat(self._deserialize_value)
             return list(map(DecodedMessage, batch, keys, values))
-        return list(map(BytesMessage, batch, map(RawMessage.value, batch)))
+        return list(map(BytesMessage, batch, map(self._value_of, batch)))
 
     def _without_errors(self, batch: "list[RawMessage]") -> "list[RawMessage]":
         """The messages; what went wrong is raised, but not before they are handed out."""

@@ -45,8 +45,12 @@ class Outgoing:
     def connect(self, raw: "RawProducer") -> None:
         self._raw = raw
 
-    def records(self, records: Iterable[ProducerRecord]) -> Iterable[ProducerRecord]:
-        return map(self.record, records) if self.prepares else records
+    def records(self, messages: Iterable[ProducerRecord | Mapping[str, Any]]) -> list[ProducerRecord]:
+        records: list[Any] = list(messages)
+        # Asked of all at once, because a call for each is a tenth of what sending it costs.
+        if set(map(type, records)) - {ProducerRecord}:
+            records = list(map(as_record, records))
+        return list(map(self.record, records)) if self.prepares else records
 
     def record(self, record: ProducerRecord) -> ProducerRecord:
         if not self.prepares:

@@ -18,7 +18,7 @@ from millstream.client.delivery import (
     SendResult,
 )
 from millstream.client.errors import BatchFailed, ClientError, ClosedError, QueueFull, TimedOut
-from millstream.client.outgoing import Outgoing, as_record, refusal
+from millstream.client.outgoing import Outgoing, refusal
 from millstream.client.producer_config import ProducerConfig
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Producer:
         """
         raw = self._started()
         # All of them first: when one cannot be serialized, none is sent.
-        records = list(self._outgoing.records(map(as_record, messages)))
+        records = self._outgoing.records(messages)
         produce = raw.produce
         results: list[SendResult] = []
         add = results.append
@@ -124,10 +124,13 @@ class Producer:
                 self._enqueue_patiently(raw, record, result)
             except Exception as error:  # noqa: BLE001 - told in the message's result
                 result.fail(refusal(record, error))
+        failed = False
         for result in results:
             while result.offset == PENDING:
                 raw.poll(_POLL_S)
-        if any(result.error is not None for result in results):
+            if result.error is not None:
+                failed = True
+        if failed:
             raise BatchFailed(results)
         return results
 

@@ -70,10 +70,14 @@ class CoordinatorRuntime(Generic[Q, R, A]):
             shard.close(KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{partition} moved elsewhere"))
 
     async def submit(self, partition: int, request: Q) -> A:
+        return await self.decide(partition, request)
+
+    def decide(self, partition: int, request: Q) -> "asyncio.Future[A]":
+        """Decide now, in the order of calls; the answer comes when it may leave."""
         shard = self._shards.get(partition)
         if shard is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{partition} is not coordinated here")
-        return await shard.submit(request)
+        return shard.decide(request)
 
     async def submit_to_all(self, request: Q) -> list[A | KafkaError]:
         """The same request to every partition; one that refuses does not spoil the others."""

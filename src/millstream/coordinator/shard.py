@@ -90,6 +90,10 @@ class Shard(Generic[Q, R, A]):
         return self._loader
 
     async def submit(self, request: Q) -> A:
+        return await self.decide(request)
+
+    def decide(self, request: Q) -> asyncio.Future[A]:
+        """Decide now; the answer comes when it may leave."""
         self._require_active()
         future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         token = self._next_token
@@ -103,7 +107,7 @@ class Shard(Generic[Q, R, A]):
             self._accept(Decision(replies=(Reply(token, error),)))
         except Exception as error:  # noqa: BLE001 - whatever it was, no client may be left waiting
             self._abandon(f"deciding a request failed: {error!r}", KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
-        return await future
+        return future
 
     def close(self, error: KafkaError) -> None:
         """Give the partition up: whoever waits is told to look for the new coordinator."""

@@ -66,6 +66,14 @@ def _made(entity: Any, values: Values) -> Any:
     return entity(**{**{field.name: field.default for field in shape_of(entity)}, **values})
 
 
+def _presented(value: Any, newer: Any) -> Any:
+    """An entity of an older version in the shape of a newer one."""
+    older: Any = type(value)
+    return presented_class(older, newer)(
+        **{field.name: getattr(value, field.name) for field in shape_of(older)}
+    )
+
+
 def _lift_delete_topics(values: Values, newest: Any) -> None:
     """Up to version 5 topics were named in a plain list; topic ids came later."""
     if "topic_names" in values:
@@ -87,12 +95,7 @@ def _lift_offset_fetch(values: Values, newest: Any) -> None:
     topic = _entity(group, "topics")
     topics = values["topics"]
     if topics is not None:
-        topics = tuple(
-            presented_class(type(each), topic)(
-                **{field.name: getattr(each, field.name) for field in shape_of(type(each))}
-            )
-            for each in topics
-        )
+        topics = tuple(_presented(each, topic) for each in topics)
     values["groups"] = (_made(group, {"group_id": values["group_id"], "topics": topics}),)
 
 

@@ -10,6 +10,8 @@ from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
 
+# The disk or the process is short of something that may come back; what was written before is sound.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 _IOV_MAX = 1024
 
 

@@ -30,7 +30,7 @@ class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
     flushed_offset: int
     cleaned_offset: int
     flushed_position: tuple[int, int]
-    segments: list[tuple[int, int, int, int, int, int, int, int]]
+    segments: list[tuple[int, int, int, int, int, int, int, int, bool]]
     epochs: list[tuple[int, int]]
     producers: bytes
 
@@ -72,6 +72,7 @@ def describe(topic: str, partition: int, log: PartitionLog) -> LogCheckpoint:
                 s.max_timestamp,
                 s.offset_of_max_timestamp,
                 s.created_ms,
+                s.compacted,
             )
             for s in (segment.summary for segment in log.segments)
         ],

@@ -4,7 +4,7 @@
     <20-digit base offset>.log, .index, .timeindex      the segments
     <20-digit offset>.snapshot                          producers as of that offset
     leader-epoch-checkpoint                             which leader wrote what
-    log-start-offset-checkpoint                         present once records were deleted inside a segment
+    log-start-offset-checkpoint                         present once records were deleted
     partition.metadata                                  the topic's id: a topic made anew under an old name is another
 """
 

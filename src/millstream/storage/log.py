@@ -1,6 +1,5 @@
 """One partition's log: append, read, roll, truncate. All calls are made on the event loop; none waits for an fsync."""
 
-import errno
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from millstream.protocol.record_batch import (
     stamp,
     stamp_append_time,
 )
-from millstream.runtime.disk import Buffer
+from millstream.runtime.disk import NO_ROOM, Buffer
 from millstream.runtime.invariant import invariant
 from millstream.storage.flush import FlushTicket, Unsynced
 from millstream.storage.layout import (
@@ -38,8 +37,6 @@ from millstream.storage.producer_state import ProducerStates
 from millstream.storage.segment import MAX_RELATIVE_OFFSET, Segment, SegmentSummary, find_segment
 
 _HINTS = 32
-# The process or the machine is short of something that may come back; what was written is sound.
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
 
 class Appended(NamedTuple):
@@ -69,6 +66,8 @@ class LogState:
     checkpointed_base: int = 0
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     producers: ProducerStates = field(default_factory=ProducerStates)
+    unwritten: dict[str, bytes] = field(default_factory=dict)
+    """Small files that the next flush is to write."""
 
 
 class PartitionLog:
@@ -104,6 +103,7 @@ class PartitionLog:
         self.unflushed_messages = 0
         self.appended_bytes = 0
         self._unsynced = Unsynced()
+        self._unsynced.small_files.update(state.unwritten)
         self._flushing: FlushTicket | None = None
         self._retired = False
         self._checkpointed_base = state.checkpointed_base
@@ -152,7 +152,7 @@ class PartitionLog:
                 self.begin_epoch(leader_epoch, base_offset)
             segment.append(data, header, base_offset, max_timestamp, self.config.index_interval_bytes)
         except OSError as error:
-            raise self._write_failed(error) from error
+            raise self.write_failed(error) from error
         self._unsynced.mark(segment)
         if header.producer_id >= 0:
             self.producers.update(header, base_offset, now_ms)
@@ -184,12 +184,12 @@ class PartitionLog:
         if self.offline is not None:
             raise self.offline
 
-    def _write_failed(self, error: OSError) -> KafkaError:
+    def write_failed(self, error: OSError) -> KafkaError:
         """A full disk refuses this write only; any other failure takes the partition offline."""
         failure = KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write to {self.directory}: {error.strerror}"
         )
-        if error.errno not in _NO_ROOM:
+        if error.errno not in NO_ROOM:
             self.offline = failure
         return failure
 
@@ -322,7 +322,7 @@ class PartitionLog:
         When only files beside the records found no room, all is tried again with the next flush.
         """
         self._flushing = None
-        if ticket.synced and error.errno in _NO_ROOM and not self._retired:
+        if ticket.synced and error.errno in NO_ROOM and not self._retired:
             self._unsynced.put_back(ticket)
             return KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -349,6 +349,7 @@ class PartitionLog:
             segment.pins -= 1
             if self._retired and segment.pins == 0:
                 segment.close()
+        self.files.trim()
 
     # -- reading
 
@@ -401,7 +402,8 @@ class PartitionLog:
             if base != next_offset and (
                 base + last_delta < next_offset
                 or (base < next_offset and at > 0)
-                or (base > next_offset and segment.summary.is_dense)
+                or (base > next_offset and not segment.summary.compacted)
+                or base + last_delta >= segment.summary.end_offset
             ):
                 if at == 0:
                     raise segment.corrupt(position, f"record batch claims offset {base}")
@@ -464,6 +466,7 @@ class PartitionLog:
 
     def replace_segments(self, sources: Sequence[int], summary: SegmentSummary) -> None:
         """Put a compacted segment, whose files are in place, where its sources were."""
+        summary.compacted = True
         old = [segment for segment in self.segments if segment.base_offset in sources]
         first = self.segments.index(old[0])
         self._forget(old)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.records import decode_records
 from millstream.storage.log import PartitionLog
+from millstream.storage.segment import NO_TIMESTAMP, Segment
 
 _OPEN_LIMIT_BYTES = 256 << 20
 
@@ -32,13 +33,35 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset |
                         return TimestampOffset(record.timestamp_ms, record.offset, header.leader_epoch)
                 start = position + header.size_bytes
     except OSError as error:
-        raise KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {log.directory}: {error.strerror}"
-        ) from error
+        raise _unreadable(log, error) from error
     return None
 
 
 def offset_of_max_timestamp(log: PartitionLog) -> TimestampOffset | None:
     """The first record that has the largest timestamp of the log."""
-    largest = max((segment.summary.max_timestamp for segment in log.segments), default=-1)
+    try:
+        largest = max((_largest_visible(log, segment) for segment in log.segments), default=-1)
+    except OSError as error:
+        raise _unreadable(log, error) from error
     return offset_for_timestamp(log, largest) if largest >= 0 else None
+
+
+def _largest_visible(log: PartitionLog, segment: Segment) -> int:
+    """The segment's largest timestamp; where the log begins inside it, records before do not count."""
+    start, summary = log.log_start_offset, segment.summary
+    if summary.end_offset <= start:
+        return NO_TIMESTAMP
+    if start <= summary.base_offset:
+        return summary.max_timestamp
+    largest = NO_TIMESTAMP
+    for _, header, data in segment.scan(segment.position_of(log.disk, start) or 0):
+        if header.base_offset >= start:
+            largest = max(largest, header.max_timestamp)
+        elif header.last_offset >= start:
+            visible = [each for each in decode_records(data, _OPEN_LIMIT_BYTES) if each.offset >= start]
+            largest = max([largest, *(record.timestamp_ms for record in visible)])
+    return largest
+
+
+def _unreadable(log: PartitionLog, error: OSError) -> KafkaError:
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {log.directory}: {error.strerror}")

@@ -34,6 +34,10 @@ class OpenFiles:
 
     def opened(self, segment: Openable) -> None:
         self._open[segment] = None
+        self.trim()
+
+    def trim(self) -> None:
+        """Keep to the bound again, after a pin was released."""
         if len(self._open) > self._limit:
             self._evict()
 

@@ -48,20 +48,22 @@ class RebuiltState:
         if header.producer_id >= 0 and header.base_offset >= self.producers_from and not header.is_control:
             self.producers.update(header, header.base_offset, self.now_ms)
 
-    def finish(
-        self, disk: Disk, directory: str, names: list[str], start: int, end: int, last_base: int
-    ) -> None:
-        """Fit to the log that was found, and write down what a later recovery, which scans less, would not learn."""
+    def fit(self, disk: Disk, directory: str, names: list[str], start: int, end: int) -> None:
+        """Forget what is outside of the log that was found."""
         self.epochs.truncate_from_end(end)
-        if self.epochs.dirty:
-            disk.write_atomically(f"{directory}/{EPOCHS_FILE}", self.epochs.encode())
         self.epochs.truncate_from_start(start)
-        snapshots = _snapshots(names)
-        for offset in snapshots:
+        for offset in _snapshots(names):
             if offset > end:
                 disk.unlink(snapshot_path(directory, offset))
-        if self._at_segment_start and last_base not in snapshots:
-            disk.write_atomically(snapshot_path(directory, last_base), self._at_segment_start)
+
+    def new_files(self, directory: str, names: list[str], last_base: int) -> dict[str, bytes]:
+        """What a later recovery, which will scan from `last_base` on, would not learn otherwise."""
+        files: dict[str, bytes] = {}
+        if self.epochs.dirty:
+            files[f"{directory}/{EPOCHS_FILE}"] = self.epochs.encode()
+        if self._at_segment_start and last_base not in _snapshots(names):
+            files[snapshot_path(directory, last_base)] = self._at_segment_start
+        return files
 
 
 def _snapshots(names: list[str]) -> list[int]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.runtime.disk import Disk
+from millstream.runtime.disk import NO_ROOM, Disk
 from millstream.storage.checkpoint import LogCheckpoint
 from millstream.storage.compaction.swap import recover_swap
 from millstream.storage.layout import (
@@ -30,38 +30,28 @@ from millstream.storage.segment_recovery import Outcome, RecoveryReport, Segment
 def recover_log(
     files: OpenFiles, directory: str, config: TopicConfig, known: LogCheckpoint | None, now_ms: int
 ) -> tuple[LogState, RecoveryReport]:
+    """The log as it is on disk. `known` is its entry in the checkpoint; None when there is no checkpoint at all."""
     disk = files.disk
     report = RecoveryReport(directory)
     recover_swap(disk, directory)
     names = _names_without_litter(disk, directory)
-    bases = sorted(
-        int(name.removesuffix(LOG_SUFFIX))
-        for name in names
-        if name.endswith(LOG_SUFFIX) and name[:20].isdigit()
-    )
-    _require_synced_files(directory, bases, known)
     log_start = _read_start_offset(disk, directory, names, known)
-    while len(bases) > 1 and bases[1] <= log_start:
-        # It was deleted, but the disk forgot.
-        _remove_segment(disk, f"{directory}/{bases.pop(0):020d}")
-    if bases and bases[0] > log_start and EPOCHS_FILE not in names:
-        # Every flush leaves that file, so there was none: the first segment is not deleted but lost.
-        _set_aside(disk, directory, bases, report)
-        bases = []
+    bases = _segments_to_recover(disk, directory, names, known, log_start, report)
     rebuilt = RebuiltState.begin(disk, directory, names, _scan_from(bases, known), now_ms)
     recovery = SegmentRecovery(files, directory, config, known, rebuilt, report)
     segments = _recover_segments(disk, directory, bases, recovery)
     if segments and segments[-1].summary.end_offset < log_start:
         segments = _begin_at(log_start, segments, recovery)
-    if not config.compacts and (known is None or known.cleaned_offset == 0):
-        _report_holes(segments, report)
+    _report_holes(segments, report)
     end = segments[-1].summary.end_offset if segments else 0
     start = max(log_start, segments[0].base_offset) if segments else log_start
-    rebuilt.finish(
-        disk, directory, names, start, max(end, start), segments[-1].base_offset if segments else 0
-    )
-    _make_durable(disk, directory, names, segments)
     position = (segments[-1].base_offset, segments[-1].summary.size_bytes) if segments else (0, 0)
+    rebuilt.fit(disk, directory, names, start, max(end, start))
+    unwritten = _write_new_files(disk, rebuilt.new_files(directory, names, position[0]))
+    _make_durable(disk, directory, names, segments)
+    if unwritten:
+        # Until they are written, another recovery has to learn it all again.
+        position = known.flushed_position if known else (0, 0)
     state = LogState(
         segments,
         log_start_offset=start,
@@ -71,8 +61,34 @@ def recover_log(
         checkpointed_base=known.flushed_position[0] if known else 0,
         epochs=rebuilt.epochs,
         producers=rebuilt.producers,
+        unwritten=unwritten,
     )
     return state, report
+
+
+def _segments_to_recover(
+    disk: Disk,
+    directory: str,
+    names: list[str],
+    known: LogCheckpoint | None,
+    log_start: int,
+    report: RecoveryReport,
+) -> list[int]:
+    """Base offsets of the segments that belong to the log."""
+    bases = sorted(
+        int(name.removesuffix(LOG_SUFFIX))
+        for name in names
+        if name.endswith(LOG_SUFFIX) and name[:20].isdigit()
+    )
+    _require_synced_files(directory, bases, known)
+    while len(bases) > 1 and bases[1] <= log_start:
+        # It was deleted, but the disk forgot.
+        _remove_segment(disk, f"{directory}/{bases.pop(0):020d}")
+    if bases and bases[0] > log_start and EPOCHS_FILE not in names:
+        # Every flush leaves that file, so there was none: the first segment is not deleted but lost.
+        _set_aside(disk, directory, bases, report)
+        return []
+    return bases
 
 
 def _names_without_litter(disk: Disk, directory: str) -> list[str]:
@@ -152,7 +168,7 @@ def _set_aside(disk: Disk, directory: str, bases: list[int], report: RecoveryRep
 
 def _report_holes(segments: list[Segment], report: RecoveryReport) -> None:
     for before, after in pairwise(segments):
-        if before.summary.end_offset < after.base_offset:
+        if before.summary.end_offset < after.base_offset and not before.summary.compacted:
             report.damages.append(
                 f"{before.log_path} ends at offset {before.summary.end_offset}, "
                 f"the next segment begins at {after.base_offset}: what was between them is gone"
@@ -165,6 +181,19 @@ def _read_start_offset(disk: Disk, directory: str, names: list[str], known: LogC
         path = f"{directory}/{START_OFFSET_FILE}"
         start = max(start, decode_start_offset(disk.read(path), path))
     return start
+
+
+def _write_new_files(disk: Disk, files: dict[str, bytes]) -> dict[str, bytes]:
+    """Returns those for which there is no room: reads need none of them, so a full disk does not end them."""
+    unwritten: dict[str, bytes] = {}
+    for path, data in files.items():
+        try:
+            disk.write_atomically(path, data)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            unwritten[path] = data
+    return unwritten
 
 
 def _make_durable(disk: Disk, directory: str, names: list[str], segments: list[Segment]) -> None:

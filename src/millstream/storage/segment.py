@@ -32,11 +32,8 @@ class SegmentSummary:
     max_timestamp: int = NO_TIMESTAMP
     offset_of_max_timestamp: int = -1
     created_ms: int = 0
-
-    @property
-    def is_dense(self) -> bool:
-        """Every offset has its record, so each batch begins where the one before ended."""
-        return self.record_count == self.end_offset - self.base_offset
+    compacted: bool = False
+    """Offsets may be missing; otherwise each batch begins where the one before ended."""
 
 
 class Segment:
@@ -263,7 +260,7 @@ def _sound_batches(
     next_offset, next_position = summary.base_offset, 0
     for found in scan_sound(file, start, summary.size_bytes, piece_bytes=piece_bytes):
         position, header, _ = found
-        must_follow = summary.is_dense and position == next_position
+        must_follow = position == next_position and not summary.compacted
         if must_follow and header.base_offset != next_offset:
             continue
         if next_offset <= header.base_offset and header.last_offset < summary.end_offset:

@@ -62,7 +62,9 @@ class SegmentRecovery:
         segment = Segment(
             self.files,
             self.directory,
-            SegmentSummary(base, end_offset=base, created_ms=created_ms),
+            SegmentSummary(
+                base, end_offset=base, created_ms=created_ms, compacted=self._may_have_gaps(base, summary)
+            ),
             stored=False,
         )
         # After a failed fsync the page cache may hold what the disk does not.
@@ -95,12 +97,12 @@ class SegmentRecovery:
         """Came after the segment that was last at the checkpoint; never compacted, so that no offset is missing."""
         return self.known is not None and base > self.known.flushed_position[0]
 
-    def _is_dense(self, base: int) -> bool:
-        """Offsets follow each other without a gap: nothing of the segment was compacted."""
+    def _may_have_gaps(self, base: int, summary: SegmentSummary | None) -> bool:
         if self.known is None:
+            return True
+        if base >= self.known.flushed_position[0]:
             return False
-        is_sealed = base < self.known.flushed_position[0]
-        return not is_sealed or (self.known.cleaned_offset == 0 and not self.config.compacts)
+        return summary is None or summary.compacted or self.config.compacts
 
     def _known_summary(self, base: int) -> SegmentSummary | None:
         entries = self.known.segments if self.known is not None else []
@@ -127,12 +129,11 @@ class SegmentRecovery:
         """Count and index every batch; returns where the log ends."""
         position = next_position = 0
         summary = segment.summary
-        is_dense = self._is_dense(segment.base_offset)
         while position < size:
             try:
                 for position, header, _ in scan_batches(segment.file, position, size):  # noqa: B020
                     # Offsets are not under the checksum, but they must follow each other.
-                    must_follow = is_dense and position == next_position
+                    must_follow = position == next_position and not summary.compacted
                     if header.base_offset < summary.end_offset or (
                         must_follow and header.base_offset > summary.end_offset
                     ):

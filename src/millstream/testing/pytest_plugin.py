@@ -5,6 +5,7 @@ broker.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -50,8 +51,10 @@ class BrokerFactory:
         broker.close()
 
     def close(self) -> None:
-        while self._brokers:
-            self._brokers.pop().close()
+        with ExitStack() as closing:
+            for broker in self._brokers:
+                closing.callback(broker.close)
+            self._brokers.clear()
 
     def log_tails(self) -> list[str]:
         return [tail for tail in (broker.log_tail() for broker in self._brokers) if tail]

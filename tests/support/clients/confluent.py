@@ -47,6 +47,7 @@ class ConfluentClient:
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
+                "check.crcs": True,
                 "fetch.wait.max.ms": 20,
                 **{name.replace("_", "."): value for name, value in options.items()},
             }

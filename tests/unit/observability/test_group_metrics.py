@@ -25,9 +25,9 @@ def test_members_offsets_and_lag_are_shown_and_lag_is_never_negative() -> None:
     assert found == {
         ("millstream_group_members", "g", "Stable"): 2,
         ("millstream_group_members", "old", "Empty"): 0,
-        ("millstream_group_offset", "g", "t", "0"): 70,
-        ("millstream_group_offset", "g", "t", "1"): 9,
-        ("millstream_group_lag", "g", "t", "0"): 30,
-        ("millstream_group_lag", "g", "t", "1"): 0,
+        ("millstream_group_offset", "g", "0", "t"): 70,
+        ("millstream_group_offset", "g", "1", "t"): 9,
+        ("millstream_group_lag", "g", "0", "t"): 30,
+        ("millstream_group_lag", "g", "1", "t"): 0,
         ("millstream_group_samples_left_out",): 3,
     }

@@ -67,7 +67,7 @@ def request_of(name: str, version: int, **fields: Any) -> memoryview:
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION, ids=name_of)
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_fields_keep_their_values_and_those_of_later_versions_get_their_defaults(
     api: Api, version: int, data: st.DataObject
@@ -141,7 +141,7 @@ def test_topics_of_an_old_offset_commit_keep_their_names_though_the_newest_has_i
     ]
 
 
-@settings(max_examples=30)
+@settings(max_examples=8)
 @given(sent=messages("create_topics", 7, "request"))
 def test_nothing_of_a_decoded_request_refers_to_the_buffer_it_was_read_from(sent: Any) -> None:
     buffer = bytearray(encode(sent))
@@ -151,7 +151,7 @@ def test_nothing_of_a_decoded_request_refers_to_the_buffer_it_was_read_from(sent
 
 
 @pytest.mark.parametrize("version", range(12, 19))
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_tagged_fields_are_read(version: int, data: st.DataObject) -> None:
     # Of the requests served, only Fetch has tagged fields.

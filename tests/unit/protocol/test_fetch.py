@@ -44,7 +44,7 @@ def topic_key(topic: Any, version: int, name: str = "topic") -> Any:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_requests_are_read_as_kio_wrote_them(version: int, data: st.DataObject) -> None:
     sent = data.draw(messages("fetch", version, "request"))
@@ -79,7 +79,7 @@ def test_requests_are_read_as_kio_wrote_them(version: int, data: st.DataObject) 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_replies_are_read_by_kio_as_we_wrote_them(version: int, data: st.DataObject) -> None:
     sent = data.draw(fetched(version))

@@ -67,7 +67,7 @@ requests = st.builds(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_requests_are_read_as_kio_wrote_them(version: int, data: st.DataObject) -> None:
     sent = data.draw(messages("metadata", version, "request"))
@@ -84,7 +84,7 @@ def test_requests_are_read_as_kio_wrote_them(version: int, data: st.DataObject) 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(cluster=clusters, request=requests)
 def test_replies_are_read_by_kio_as_we_wrote_them(
     version: int, cluster: ClusterMetadata, request: MetadataRequest

@@ -51,7 +51,7 @@ def topic_key(topic: Any, version: int) -> Any:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_requests_are_read_as_kio_wrote_them(version: int, data: st.DataObject) -> None:
     sent = data.draw(messages("produce", version, "request"))
@@ -71,7 +71,7 @@ def _bytes(view: memoryview | None) -> bytes | None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_replies_are_read_by_kio_as_we_wrote_them(version: int, data: st.DataObject) -> None:
     sent = data.draw(outcomes(version))

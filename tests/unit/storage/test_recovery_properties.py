@@ -6,6 +6,7 @@ what the model says.
 """
 
 import contextlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -330,5 +331,7 @@ class CrashMachine(RuleBasedStateMachine):
 
 TestCrashes = CrashMachine.TestCase
 TestCrashes.settings = settings(
-    max_examples=int(__import__("os").environ.get("EX","100")), stateful_step_count=40, deadline=None, phases=set(Phase) - {Phase.explain}
+    max_examples=int(os.environ.get("MILLSTREAM_CRASH_EXAMPLES", "150")),
+    stateful_step_count=40,
+    phases=set(Phase) - {Phase.explain},
 )

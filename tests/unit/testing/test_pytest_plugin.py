@@ -2,10 +2,21 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 pytest_plugins = ["pytester"]
+
+README = Path(__file__).resolve().parents[3] / "README.md"
+
+
+def test_example_of_the_readme_passes(pytester: pytest.Pytester) -> None:
+    blocks = README.read_text().split("```python\n")[1:]
+    (example,) = [block.split("```")[0] for block in blocks if "def test_" in block]
+    pytester.makepyfile(example)
+
+    pytester.runpytest_subprocess("-q", "--strict-markers").assert_outcomes(passed=1)
 
 
 def test_every_test_has_a_broker_of_its_own(pytester: pytest.Pytester) -> None:

@@ -195,7 +195,14 @@ class DelayedFetch:
     def _memory_freed(self) -> None:
         self._memory = None
         # In a turn of its own: whoever gave the memory back is in the middle of something.
-        self._broker.loop.call_soon(self._finish)
+        self._broker.loop.call_soon(self._take_memory)
+
+    def _take_memory(self) -> None:
+        if self._broker.server.reply_memory.free_bytes > 0:
+            self._finish()
+        elif self._reply is not None:
+            # Those before it in the line have taken it all.
+            self._memory = self._broker.server.reply_memory.when_free(0, self._memory_freed)
 
     def _begin_waiting(self, patience_ms: int) -> None:
         self._reply = self._context.reply_later()

@@ -187,7 +187,7 @@ class Raft:
         snapshot: Snapshot | None = None
         entries: tuple[Entry, ...] = ()
         if raft.writing is None:
-            hard_state = raft.hard_state if raft.hard_state != raft.durable else None
+            hard_state = None if raft.is_hard_state_durable else raft.hard_state
             snapshot, entries = raft.log.take_unstable()
         must_persist = hard_state is not None or snapshot is not None or bool(entries)
         if must_persist:
@@ -208,7 +208,7 @@ class Raft:
         assert raft.writing is not None
         raft.durable, raft.writing = raft.writing, None
         raft.log.written()
-        if raft.durable == raft.hard_state:
+        if raft.is_hard_state_durable:
             election.on_own_vote_durable(raft)
         if raft.leadership is not None and replication.commit_what_majority_has(raft):
             replication.broadcast(raft)
@@ -221,7 +221,7 @@ def _split_messages(
     now: tuple[Message, ...] = ()
     after: tuple[Message, ...] = ()
     # Every message tells the sender's term, so nothing leaves before term and vote are durable.
-    if raft.hard_state == raft.durable:
+    if raft.is_hard_state_durable:
         now = tuple(raft.outbox)
         raft.outbox.clear()
     if must_persist:

@@ -96,10 +96,10 @@ def on_append_reply(raft: RaftState, reply: AppendReply) -> None:
     _pick_up_pace(raft, progress)
     if commit_what_majority_has(raft):
         broadcast(raft)
-    # The commit may have been that of this leader's own removal.
-    if raft.leadership is None:
+    elif raft.leadership is None:
+        # What was committed is this leader's own removal.
         return
-    if was_paused:
+    elif was_paused:
         send_append(raft, reply.sender)
     while send_append(raft, reply.sender, even_empty=False):
         pass

@@ -103,6 +103,10 @@ class RaftState:
         return HardState(self.term, self.vote)
 
     @property
+    def is_hard_state_durable(self) -> bool:
+        return self.term == self.durable.term and self.vote == self.durable.vote
+
+    @property
     def is_voter(self) -> bool:
         return self.key in self.log.membership.voters
 

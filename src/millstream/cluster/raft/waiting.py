@@ -33,7 +33,10 @@ class WaitingProposals:
         """A snapshot came in place of all entries up to `index`."""
         for each in [waiting for waiting in self._waiting if waiting <= index]:
             for _, done in self._waiting.pop(each):
-                done(None, OutcomeUnknown(f"entry {each} came as part of a snapshot; look before you try again"))
+                done(
+                    None,
+                    OutcomeUnknown(f"entry {each} came as part of a snapshot; look before you try again"),
+                )
 
     def fail_all(self, error: BaseException) -> None:
         waiting, self._waiting = self._waiting, {}

@@ -62,13 +62,23 @@ def find(disk: Disk, directory: str) -> Found | None:
             raise WalCorrupt(whole[-1], 0, "there is a snapshot but no write-ahead log beside it")
         return None
     path = wals[-1]
-    start, writes, end, sequence = _read_wal(path, disk.read(path))
+    start, writes, end, sequence = _read_wal(path, _read_from_disk(disk, path))
     hard_state, entries = replay(writes)
     snapshot = _read_snapshot(disk, directory, start, path)
     for place, entry in enumerate(entries, snapshot.index + 1):
         if entry.index != place:
             raise WalCorrupt(path, 0, f"entry {place} is missing, {entry.index} is in its place")
     return Found(start.replica, Restored(hard_state, snapshot, entries), path, end, sequence + 1)
+
+
+def _read_from_disk(disk: Disk, path: str) -> bytes:
+    """After a failed fsync the page cache may show what the disk does not hold; a start must not build on that."""
+    file = disk.open(path, read_only=True)
+    try:
+        file.drop_cache()
+        return file.pread(file.size(), 0)
+    finally:
+        file.close()
 
 
 def _read_wal(path: str, data: bytes) -> tuple[StoredStart, list[StoredWrite], int, int]:

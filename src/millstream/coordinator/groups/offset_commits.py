@@ -17,6 +17,11 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 _RECORD_BYTES = 64
 
 
+def most_offsets(settings: GroupSettings) -> int:
+    """No commit of more can fit into a batch, however short its strings are."""
+    return settings.offset_commit_max_bytes // _RECORD_BYTES
+
+
 def commit(turn: Turn, request: CommitOffsets, token: int) -> None:
     _check_commit(turn, request)
     if not _fits_in_a_batch(request, turn.settings):

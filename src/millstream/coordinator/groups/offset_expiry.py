@@ -5,9 +5,13 @@ from dataclasses import dataclass
 from millstream.coordinator.groups import migration
 from millstream.coordinator.groups.classic_group import Phase
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
+from millstream.coordinator.groups.expiry_walk import ExpiryWalk
 from millstream.coordinator.groups.records import ClassicGroupKey, CommittedOffset, OffsetKey
 from millstream.coordinator.groups.state import Group
 from millstream.coordinator.groups.turn import Timer, TimerKind, Turn
+
+_OFFSETS_PER_TURN = 1_000
+_PAUSE_MS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +34,45 @@ def schedule_check(turn: Turn) -> None:
 
 
 def expire(turn: Turn) -> None:
-    """Remove what outlived the retention, then groups that have neither members nor offsets."""
-    groups = turn.state.groups
-    for group_id in sorted(groups.keys() | set(turn.state.offsets.groups())):
-        group = groups.get(group_id)
-        ageing = _ageing(group)
-        if ageing is not None:
-            for key, value in turn.state.offsets.items(group_id):
-                if ageing.expired(turn, key, value):
-                    turn.write(key, None)
+    """Remove what outlived the retention, then groups that have neither members nor offsets.
+
+    One call looks at a bounded number of offsets; other requests are decided before the next.
+    """
+    walk = turn.state.expiry
+    if not walk.groups:
+        walk.begin(
+            [*turn.state.groups, *(g for g in turn.state.offsets.groups() if g not in turn.state.groups)]
+        )
+    room = _OFFSETS_PER_TURN
+    while walk.groups and room > 0:
+        room -= _expire_some(turn, walk, room)
+    if walk.groups:
+        turn.schedule(Timer(TimerKind.EXPIRE_OFFSETS), _PAUSE_MS)
+    else:
+        schedule_check(turn)
+
+
+def _expire_some(turn: Turn, walk: ExpiryWalk, limit: int) -> int:
+    """Go on with the walk's current group; returns how much of the turn's room that took."""
+    group_id = walk.groups[-1]
+    # Both may have changed since the last step.
+    group = turn.state.groups.get(group_id)
+    ageing = _ageing(group)
+    looked_at = 1
+    for topic, partitions in walk.take(turn.state.offsets, limit):
+        looked_at += len(partitions)
+        if ageing is None:
+            continue
+        for partition in partitions:
+            key = OffsetKey(group_id, topic, partition)
+            value = turn.state.offsets.get(group_id, topic, partition)
+            if value is not None and ageing.expired(turn, key, value):
+                turn.write(key, None)
+    if walk.group_is_done:
+        walk.next_group()
         if group is not None and not turn.state.offsets.has_any(group_id):
             remove_if_empty(turn, group)
-    schedule_check(turn)
+    return looked_at
 
 
 def forget_topics(turn: Turn, names: frozenset[str]) -> None:

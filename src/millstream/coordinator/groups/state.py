@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, cast
 from millstream.coordinator.deadlines import Deadlines
 from millstream.coordinator.groups.classic_group import ClassicGroup, Phase
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
+from millstream.coordinator.groups.expiry_walk import ExpiryWalk
 from millstream.coordinator.groups.offsets import Offsets
 from millstream.coordinator.groups.records import (
     ClassicGroupKey,
@@ -38,6 +39,7 @@ class GroupState:
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self.deadlines: Deadlines[Timer] = Deadlines()
+        self.expiry = ExpiryWalk()
         self.topics: TopicsView = topics or NoTopics()
 
     def replay(self, record: GroupRecord) -> None:

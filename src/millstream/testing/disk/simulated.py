@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import deepcopy
 from random import Random
 from threading import RLock
 
@@ -126,6 +127,15 @@ class SimulatedDisk:
                 self._tree.lose_power(self._random, in_order=self._journaled)
                 for _, content in self._tree.files():
                     content.lose_power(survival or self._draw_survival(), self._random)
+
+    def twin(self) -> "SimulatedDisk":
+        """Another disk that holds at this instant what this one does, in cache and in store; to be crashed instead."""
+        with self.guard:
+            twin = SimulatedDisk(
+                self._random.getrandbits(64), capacity_bytes=self.capacity_bytes, journaled=self._journaled
+            )
+            twin._tree = deepcopy(self._tree)
+            return twin
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Let a stored byte rot."""

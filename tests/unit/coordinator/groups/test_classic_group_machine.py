@@ -154,6 +154,29 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             if answer.code is not ErrorCode.REBALANCE_IN_PROGRESS:
                 client.lose_everything()
 
+    @rule(client=clients, by=st.sampled_from([-2, -1, 1]), kind=st.sampled_from(["beat", "commit", "sync"]))
+    def a_request_of_another_generation_arrives(self, client: Client, by: int, kind: str) -> None:
+        """Sent long ago and held up on the way, or made up: the member is right, its generation is not."""
+        generation = client.generation + by
+        group = self.harness.machine.state.groups.get(GROUP)
+        if not client.member_id or generation < 0 or (group and generation == self._group().generation):
+            return
+        request: Heartbeat | CommitOffsets | SyncGroup = Heartbeat(
+            GROUP, client.member_id, generation, client.instance_id
+        )
+        if kind == "commit":
+            offsets = (OffsetToCommit("t", 0, 4711),)
+            request = CommitOffsets(GROUP, client.member_id, generation, offsets, client.instance_id)
+        elif kind == "sync":
+            request = SyncGroup(GROUP, client.member_id, generation, client.instance_id)
+        answer = self.harness.call(request)
+        assert isinstance(answer, KafkaError), "another generation was accepted"
+        assert answer.code in (
+            ErrorCode.ILLEGAL_GENERATION,
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.FENCED_INSTANCE_ID,
+        )
+
     @rule(rounds=st.integers(1, 4), lazy=st.sets(st.integers(0, 5)))
     def clients_go_on(self, rounds: int, lazy: set[int]) -> None:
         """Most clients do what the protocol wants of them next."""

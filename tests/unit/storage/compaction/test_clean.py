@@ -141,9 +141,7 @@ def test_the_last_batch_of_a_producer_stays_so_that_its_sequence_is_known(
     producer: dict[str, Any] = {"producer_id": 5, "producer_epoch": 1}
     files.add(
         batch_of(keyed(0, "a", "1"), base_sequence=0, **producer),
-        batch_of(
-            keyed(1, "a", "2"), keyed(2, "a", "3"), base_sequence=1, codec=Compression.ZSTD, **producer
-        ),
+        batch_of(keyed(1, "a", "2"), keyed(2, "a", "3"), base_sequence=1, codec=Compression.ZSTD, **producer),
     )
     files.add(batch_of(keyed(3, "a", "4")))
     files.clean(last_batches={5: 2})

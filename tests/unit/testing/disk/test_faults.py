@@ -1,6 +1,7 @@
 """Calls that fail on command, and what they leave behind."""
 
 import errno
+from collections.abc import Callable
 
 import pytest
 
@@ -94,12 +95,14 @@ def test_a_fault_strikes_where_when_and_as_often_as_told() -> None:
         (Operation.SYNC_DIRECTORY, lambda disk: disk.sync_dir("/")),
     ],
 )
-def test_every_call_can_fail_and_changes_nothing_then(operation: Operation, call: object) -> None:
+def test_every_call_can_fail_and_changes_nothing_then(
+    operation: Operation, call: Callable[[SimulatedDisk], object]
+) -> None:
     disk = SimulatedDisk()
     disk.write_atomically("/f", b"data")
     disk.faults.add(Fault(operation))
     with pytest.raises(OSError, match="Input/output error"):
-        call(disk)  # type: ignore[operator]
+        call(disk)
     assert disk.paths() == ["/f"]
     assert disk.read("/f") == b"data"
 

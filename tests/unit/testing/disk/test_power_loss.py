@@ -189,3 +189,17 @@ def test_the_same_seed_gives_the_same_disk() -> None:
         return {path: disk.read(path) for path in disk.paths()}
 
     assert run() == run()
+
+
+def test_a_twin_holds_the_same_and_goes_its_own_way() -> None:
+    disk = SimulatedDisk()
+    stored_file(disk, "/d/f", b"old")
+    append(disk, "/d/f", b"new")
+    disk.rename("/d/f", "/d/g")
+    twin = disk.twin()
+    append(disk, "/d/g", b"later")
+    assert twin.read("/d/g") == b"oldnew"
+    twin.sync_dir("/d")
+    twin.restart(power_loss=True, survival=Survival.NOTHING)
+    assert twin.read("/d/g") == b"old"
+    assert disk.read("/d/g") == b"oldnewlater"

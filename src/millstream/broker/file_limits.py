@@ -1,0 +1,33 @@
+"""How many files the system lets a process open, shared out between connections and logs."""
+
+import resource
+from typing import NamedTuple
+
+from millstream.config.settings import PerformanceSettings
+
+_UNLIMITED = 1 << 20
+# For everything else: the listener, the journal, threads' wake-up pipes, modules that are imported late.
+_RESERVED = 512
+_FEWEST_LOG_FILES = 64
+_FEWEST_CONNECTIONS = 16
+
+
+class FileLimits(NamedTuple):
+    connections: int
+    log_files: int
+
+
+def raise_and_share(settings: PerformanceSettings) -> FileLimits:
+    """Raise the process's limit as far as allowed and share it out."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return share(_UNLIMITED if hard == resource.RLIM_INFINITY else hard, settings)
+
+
+def share(limit: int, settings: PerformanceSettings) -> FileLimits:
+    """Connections come first; what they do not need is for log files, which can be closed and opened again."""
+    limit -= min(_RESERVED, limit // 4)
+    log_files = settings.max_open_files
+    if log_files is None:
+        log_files = max(_FEWEST_LOG_FILES, min(limit // 2, limit - settings.max_connections))
+    return FileLimits(min(settings.max_connections, max(_FEWEST_CONNECTIONS, limit - log_files)), log_files)

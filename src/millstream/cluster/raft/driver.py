@@ -1,0 +1,129 @@
+"""A replica on an event loop: time from the loop, answers as awaitables."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from millstream.cluster.raft.core import Raft
+from millstream.cluster.raft.entries import Restored
+from millstream.cluster.raft.membership import Change, ReplicaKey
+from millstream.cluster.raft.messages import Message
+from millstream.cluster.raft.ports import Listener, StateMachine, Threads, Transport
+from millstream.cluster.raft.replica import SNAPSHOT_AFTER_BYTES, Replica
+from millstream.cluster.raft.settings import TICK_MS, RaftSettings
+from millstream.cluster.raft.state import Jitter
+from millstream.cluster.raft.status import Status
+from millstream.cluster.raft.waiting import Done
+from millstream.cluster.raft.wal import Wal
+
+NewId = Callable[[], UUID]
+
+
+class Driver:
+    """Use it on the loop that started it.
+
+    driver = Driver(key, restored, wal, machine, transport, workers, listener, jitter=randrange, new_id=uuid4)
+    driver.start()
+    result = await driver.propose(b"...")
+    """
+
+    def __init__(
+        self,
+        key: ReplicaKey,
+        restored: Restored,
+        wal: Wal,
+        machine: StateMachine,
+        transport: Transport,
+        threads: Threads,
+        listener: Listener,
+        *,
+        jitter: Jitter,
+        new_id: NewId,
+        settings: RaftSettings | None = None,
+        tick_ms: int = TICK_MS,
+        snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES,
+    ) -> None:
+        raft = Raft(key, settings or RaftSettings(), jitter, restored)
+        self._replica = Replica(raft, wal, machine, transport, threads, listener, snapshot_after_bytes)
+        self._new_id = new_id
+        self._tick_seconds = tick_ms / 1000
+        self._timer: asyncio.TimerHandle | None = None
+        self._next_tick_at = 0.0
+
+    def start(self) -> None:
+        self._next_tick_at = asyncio.get_running_loop().time()
+        self._replica.start()
+        self._schedule_tick()
+
+    def close(self) -> None:
+        """Stop ticking and answering; the caller ends the threads afterwards."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._replica.close()
+
+    def receive(self, message: Message) -> None:
+        self._replica.receive(message)
+
+    def report_snapshot_failed(self, to: ReplicaKey) -> None:
+        self._replica.report_snapshot_failed(to)
+
+    def status(self) -> Status:
+        return self._replica.status()
+
+    async def propose(self, data: bytes) -> Any:
+        """What the state machine made of it, once it is committed and applied here.
+
+        NotLeader, TransferInProgress and TooMuchUncommitted mean that nothing was done, ProposalLost that nothing
+        will be. OutcomeUnknown, or giving up the wait, means that it may still happen.
+        """
+        answer, done = _answer()
+        self._replica.propose(data, done)
+        return await answer
+
+    async def change_membership(self, change: Change) -> None:
+        """Return when the change is committed; ChangeRefused when it cannot be made now."""
+        answer, done = _answer()
+        self._replica.propose_change(change, done)
+        await answer
+
+    def transfer_leadership(self, to: ReplicaKey) -> None:
+        """Begin to hand over; the listener hears whether it came to that."""
+        self._replica.transfer_leadership(to)
+
+    async def read_barrier(self) -> int:
+        """Return when the state machine holds all that was committed anywhere at the time of the call.
+
+        Waits for a leader for as long as it takes: put a timeout around it.
+        """
+        answer, done = _answer()
+        token = self._new_id()
+        self._replica.read(token, done)
+        try:
+            return int(await answer)
+        finally:
+            self._replica.forget_read(token)
+
+    def _schedule_tick(self) -> None:
+        # A loop that was held up does not catch up on ticks: that would make up silence that was its own.
+        loop = asyncio.get_running_loop()
+        self._next_tick_at = max(self._next_tick_at + self._tick_seconds, loop.time())
+        self._timer = loop.call_at(self._next_tick_at, self._tick)
+
+    def _tick(self) -> None:
+        self._schedule_tick()
+        self._replica.tick()
+
+
+def _answer() -> "tuple[asyncio.Future[Any], Done]":
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def done(result: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    return future, done

@@ -1,0 +1,61 @@
+"""A node inside the test's own process, on a disk that fails on command."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from millstream.broker.node import Broker
+from millstream.config.settings import Settings
+from millstream.runtime.clock import SystemClock
+from millstream.runtime.disk import Disk
+
+
+class InProcessNode:
+    def __init__(self, disk: Disk, settings: Settings) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.broker = Broker(settings, disk, SystemClock(), self.loop)
+        self._thread = threading.Thread(target=self._run, name="node", daemon=True)
+        self._started = threading.Event()
+        self._failure: BaseException | None = None
+
+    @property
+    def listen(self) -> str:
+        host, port = self.broker.listen
+        return f"{host}:{port}"
+
+    def start(self) -> None:
+        self._thread.start()
+        assert self._started.wait(30)
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        asyncio.run_coroutine_threadsafe(self.broker.stop(), self.loop).result(30)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(30)
+        self.loop.close()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_until_complete(self.broker.start())
+        except BaseException as error:
+            self._failure = error
+        self._started.set()
+        if self._failure is None:
+            self.loop.run_forever()
+
+
+@contextmanager
+def node_on(disk: Disk) -> Iterator[InProcessNode]:
+    settings = Settings()
+    broker = replace(settings.broker, host="127.0.0.1", port=0, data_dir="/data")
+    storage = replace(settings.storage, cleaner_enabled=False)
+    node = InProcessNode(disk, replace(settings, broker=broker, storage=storage))
+    node.start()
+    try:
+        yield node
+    finally:
+        node.stop()

@@ -1,0 +1,211 @@
+"""Bytes that were synced and rotted: found, named, never served, and the rest served."""
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.config.topic import TopicConfig
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.record_batch import HEADER_SIZE, CorruptBatch
+from millstream.protocol.records import decode_records
+from millstream.storage.lookup import offset_for_timestamp
+from millstream.testing.disk import Fault, Operation
+from support.logs import NOW_MS, Store, append_values, flush, read_values
+
+CONFIG = TopicConfig(segment_bytes=1200, index_interval_bytes=250, message_timestamp_after_max_ms=1 << 40)
+COUNT = 40
+EPOCH_BYTES = range(12, 16)
+"""The leader epoch of a batch is under no checksum, and nothing else tells what it was."""
+
+
+def filled() -> Store:
+    store = Store(topics={"t": CONFIG})
+    for number in range(COUNT):
+        append_values(store.log(), b"%d" % number, timestamp_ms=NOW_MS + number)
+    flush(store.log())
+    store.checkpoint()
+    assert len(store.log().segments) > 2
+    return store
+
+
+class Place(NamedTuple):
+    path: str
+    position: int
+    size_bytes: int
+
+
+def place_of(store: Store, offset: int) -> Place:
+    """Where the batch that holds `offset` stands."""
+    for segment in store.log().segments:
+        for position, header, _ in segment.scan():
+            if header.base_offset <= offset <= header.last_offset:
+                return Place(segment.log_path, position, header.size_bytes)
+    raise AssertionError(offset)
+
+
+def check_damage_is_refused_and_the_rest_served(store: Store, damaged: int, place: Place) -> None:
+    for offset in range(COUNT):
+        if offset != damaged:
+            assert _first_value(store, offset) == b"%d" % offset
+            found = offset_for_timestamp(store.log(), NOW_MS + offset)
+            assert found is not None
+            assert found.offset == offset
+            continue
+        with pytest.raises(CorruptBatch) as raised:
+            store.log().read(offset, 1, COUNT)
+        assert raised.value.code == ErrorCode.CORRUPT_MESSAGE
+        assert f"{place.path} at byte {place.position}" in raised.value.message
+    following = read_values(store.log(), damaged + 1) if damaged + 1 < COUNT else []
+    assert following == [b"%d" % offset for offset in range(damaged + 1, COUNT)]
+    append_values(store.log(), b"new", timestamp_ms=NOW_MS + COUNT)
+    assert read_values(store.log(), COUNT) == [b"new"]
+
+
+def _first_value(store: Store, offset: int) -> bytes | None:
+    data = store.log().read(offset, 1, COUNT).data
+    return decode_records(data, 1 << 20)[0].value
+
+
+def rot(store: Store, offset: int, byte: int, bit: int) -> Place:
+    """Flip a bit of the batch that holds `offset`; returns where the batch stands."""
+    place = place_of(store, offset)
+    store.disk.flip_bit(place.path, place.position + byte, bit)
+    return place
+
+
+ANY_BYTE = st.integers(0, HEADER_SIZE + 7).filter(lambda byte: byte not in EPOCH_BYTES)
+
+
+@given(offset=st.integers(0, COUNT - 1), byte=ANY_BYTE, bit=st.integers(0, 7))
+def test_rot_under_a_running_node(offset: int, byte: int, bit: int) -> None:
+    store = filled()
+    place = rot(store, offset, byte, bit)
+    check_damage_is_refused_and_the_rest_served(store, offset, place)
+
+
+@given(offset=st.integers(0, COUNT - 1), byte=ANY_BYTE, bit=st.integers(0, 7))
+def test_rot_found_after_a_crash(offset: int, byte: int, bit: int) -> None:
+    store = filled()
+    place = rot(store, offset, byte, bit)
+    is_scanned = place.path == store.log().segments[-1].log_path
+    store.kill()
+    assert store.log().offline is None
+    assert store.log().log_end_offset == COUNT
+    if is_scanned:
+        where = f"{place.path} at byte {place.position}"
+        assert any(where in damage for damage in store.report().damages)
+    check_damage_is_refused_and_the_rest_served(store, offset, place)
+
+
+@given(offset=st.integers(0, COUNT - 1), byte=ANY_BYTE, bit=st.integers(0, 7))
+def test_rot_found_after_a_clean_stop(offset: int, byte: int, bit: int) -> None:
+    store = filled()
+    place = rot(store, offset, byte, bit)
+    store.stop_and_start()
+    assert store.store.was_clean
+    check_damage_is_refused_and_the_rest_served(store, offset, place)
+
+
+@given(offset=st.integers(0, COUNT - 1), byte=ANY_BYTE, bit=st.integers(0, 7))
+def test_rot_with_the_indexes_lost_as_well(offset: int, byte: int, bit: int) -> None:
+    store = filled()
+    place = rot(store, offset, byte, bit)
+    for path in store.disk.paths():
+        if path.endswith("index"):
+            store.disk.unlink(path)
+    store.stop_and_start()
+    check_damage_is_refused_and_the_rest_served(store, offset, place)
+
+
+@given(offset=st.integers(0, COUNT - 2), byte=ANY_BYTE, bit=st.integers(0, 7))
+def test_records_appended_after_damage_survive_further_crashes(offset: int, byte: int, bit: int) -> None:
+    store = filled()
+    rot(store, offset, byte, bit)
+    for number in range(3):
+        store.kill()
+        append_values(store.log(), b"after-%d" % number, timestamp_ms=NOW_MS + COUNT)
+        flush(store.log())
+    store.lose_power()
+    assert read_values(store.log(), COUNT) == [b"after-0", b"after-1", b"after-2"]
+    assert store.log().log_end_offset == COUNT + 3
+
+
+def test_the_end_of_what_was_synced_can_rot_and_the_log_goes_on_behind_it() -> None:
+    store = filled()
+    path, position, size = place_of(store, COUNT - 1)
+    store.disk.open(path).truncate(position + size // 2)
+    store.kill()
+    assert any(path in damage for damage in store.report().damages)
+    assert store.log().log_end_offset == COUNT
+    assert [_first_value(store, offset) for offset in range(COUNT - 1)] == [
+        b"%d" % n for n in range(COUNT - 1)
+    ]
+    with pytest.raises(CorruptBatch):
+        store.log().read(COUNT - 1, 100, COUNT)
+    append_values(store.log(), b"new", timestamp_ms=NOW_MS + COUNT)
+    flush(store.log())
+    for _ in range(2):
+        store.lose_power()
+        assert read_values(store.log(), COUNT) == [b"new"]
+    store.checkpoint()
+    store.kill()
+    assert read_values(store.log(), COUNT) == [b"new"]
+
+
+def test_a_sealed_segment_that_was_cut_short_is_reported_and_its_lost_offsets_refused() -> None:
+    store = filled()
+    segment = store.log().segments[0]
+    path, position, _ = place_of(store, segment.summary.end_offset - 1)
+    store.disk.open(path).truncate(position)
+    store.kill()
+    assert any(path in damage for damage in store.report().damages)
+    assert store.log().log_end_offset == COUNT
+    with pytest.raises(CorruptBatch):
+        store.log().read(segment.summary.end_offset - 1, 100, COUNT)
+    assert read_values(store.log(), segment.summary.end_offset)[-1] == b"%d" % (COUNT - 1)
+
+
+def test_a_sealed_segment_that_is_gone_is_reported_and_the_rest_served() -> None:
+    store = filled()
+    gone = store.log().segments[1]
+    store.disk.unlink(gone.log_path)
+    store.kill()
+    assert any("is gone" in damage for damage in store.report().damages)
+    assert read_values(store.log(), gone.summary.end_offset)[-1] == b"%d" % (COUNT - 1)
+
+
+def test_an_unreadable_sector_is_an_error_of_the_read_and_not_of_the_log() -> None:
+    store = filled()
+    store.disk.faults.add(Fault(Operation.READ, path="*.log"))
+    with pytest.raises(KafkaError, match="Input/output error") as raised:
+        store.log().read(0, 100, COUNT)
+    assert raised.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert store.log().offline is None
+    assert read_values(store.log())[0] == b"0"
+
+
+def test_a_read_that_comes_back_short_is_not_taken_for_the_end() -> None:
+    store = filled()
+    log = store.log()
+    log.read(0, 1, COUNT)
+    store.disk.faults.add(Fault(Operation.READ, path="*.log", short=True, times=None))
+    with pytest.raises(CorruptBatch):
+        log.read(1, 1, COUNT)
+    store.disk.faults.clear()
+    assert read_values(log)[0] == b"0"
+
+
+def test_damage_behind_the_last_checkpoint_ends_the_log_and_what_follows_is_kept_aside() -> None:
+    """It cannot be told from a write that was torn."""
+    store = Store(topics={"t": TopicConfig()})
+    for number in range(10):
+        append_values(store.log(), b"%d" % number)
+    flush(store.log())
+    path, position, _ = place_of(store, 5)
+    store.disk.flip_bit(path, position + 40)
+    store.kill()
+    assert read_values(store.log()) == [b"%d" % number for number in range(5)]
+    assert store.report().cut_bytes > 0
+    assert [each for each in store.disk.paths() if each.endswith(".cut")] == [f"{path}.{position}.cut"]

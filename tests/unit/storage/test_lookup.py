@@ -1,0 +1,71 @@
+"""Offsets by time."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.protocol.records import Record, encode_batch
+from millstream.storage.log import PartitionLog
+from millstream.storage.lookup import offset_for_timestamp, offset_of_max_timestamp
+from support.logs import NOW_MS, append, append_values, batch_of, flush, new_log, read_records
+
+SMALL = {"segment_bytes": 400, "index_interval_bytes": 80, "message_timestamp_after_max_ms": 1 << 50}
+TIMES = st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=4), min_size=1, max_size=30)
+
+
+def filled(times: list[list[int]]) -> PartitionLog:
+    log = new_log(**SMALL)
+    for batch in times:
+        append(
+            log, encode_batch([Record(delta, NOW_MS + each, None, b"v") for delta, each in enumerate(batch)])
+        )
+    return log
+
+
+@given(times=TIMES, target=st.integers(-5, 65), start=st.integers(0, 30))
+def test_the_first_record_at_or_after_the_time_is_found(
+    times: list[list[int]], target: int, start: int
+) -> None:
+    log = filled(times)
+    log.advance_start(min(start, log.log_end_offset))
+    found = offset_for_timestamp(log, NOW_MS + target)
+    expected = next((r for r in read_records(log) if r.timestamp_ms >= NOW_MS + target), None)
+    assert (found and (found.timestamp, found.offset)) == (
+        expected and (expected.timestamp_ms, expected.offset)
+    )
+
+
+@given(times=TIMES, start=st.integers(0, 30))
+def test_the_first_record_with_the_largest_timestamp_is_found(times: list[list[int]], start: int) -> None:
+    log = filled(times)
+    log.advance_start(min(start, log.log_end_offset))
+    records = read_records(log)
+    found = offset_of_max_timestamp(log)
+    expected = max(records, key=lambda record: (record.timestamp_ms, -record.offset), default=None)
+    assert (found and (found.timestamp, found.offset)) == (
+        expected and (expected.timestamp_ms, expected.offset)
+    )
+
+
+def test_an_empty_log_has_no_record_at_any_time() -> None:
+    log = new_log()
+    assert offset_for_timestamp(log, 0) is None
+    assert offset_of_max_timestamp(log) is None
+
+
+def test_log_append_time_is_what_counts_when_it_is_set() -> None:
+    log = new_log(message_timestamp_type="LogAppendTime")
+    for number in range(5):
+        append(log, batch_of([b"v"], timestamp_ms=0), now_ms=NOW_MS + number)
+    found = offset_for_timestamp(log, NOW_MS + 3)
+    assert found is not None
+    assert (found.timestamp, found.offset) == (NOW_MS + 3, 3)
+
+
+def test_the_answer_names_the_leader_that_wrote_it() -> None:
+    log = new_log()
+    append_values(log, b"a", timestamp_ms=NOW_MS)
+    append(log, batch_of([b"b"], timestamp_ms=NOW_MS + 5), leader_epoch=3)
+    flush(log)
+    found = offset_for_timestamp(log, NOW_MS + 1)
+    assert found is not None
+    assert found.leader_epoch == 3
