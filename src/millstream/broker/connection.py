@@ -21,7 +21,7 @@ Reply = list[bytes | memoryview]
 
 MIN_REQUEST_BYTES = 8
 # Replies larger than this count against the node's memory until the client has read them.
-WRITE_HIGH_WATER_BYTES = 1 << 18
+WRITE_HIGH_WATER_BYTES = 1 << 16
 # A client that has more replies, or more bytes of them, waiting behind one that is not ready is made to wait.
 MAX_PENDING_REPLIES = 1000
 MAX_HELD_BYTES = 1 << 20

@@ -1,9 +1,9 @@
 """What one fsync of a log has to do. Collected on the event loop, carried out in another thread, reported back."""
 
 from dataclasses import dataclass, field
-from threading import Lock
 
 from millstream.runtime.disk import Disk, File
+from millstream.runtime.mutex import Mutex
 from millstream.storage.segment import Segment
 
 
@@ -23,7 +23,7 @@ class FlushTicket:
     synced: bool = False
     """The records are on disk; whatever fails after that can be done again."""
     _cancelled: bool = False
-    _naming: Lock = field(default_factory=Lock)
+    _naming: Mutex = field(default_factory=Mutex)
 
     def run(self, disk: Disk) -> None:
         """Blocks until everything is on stable storage; an OSError means that it may not be."""

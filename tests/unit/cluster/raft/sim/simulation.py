@@ -77,7 +77,8 @@ class Simulation:
     # Clients
 
     def _client_later(self) -> None:
-        self.world.after(self.world.random.uniform(1, 30), self._act_as_client)
+        pause = (0.5, 6) if self.is_storm else (1, 30)
+        self.world.after(self.world.random.uniform(*pause), self._act_as_client)
 
     def _act_as_client(self) -> None:
         if not self._clients_on:
