@@ -79,6 +79,10 @@ def _goals() -> Iterator[_Goal]:
     yield _Goal(
         "restart with 10,000 partitions to first acknowledged message", 5, False, "s", _figure(restart)
     )
+    joined = names.rebalance_join("consumer", 100)
+    yield _Goal("100 members of a KIP-848 group, join to whole assignment", 2, False, "s", _figure(joined))
+    commits = names.COMMITS_PER_SECOND
+    yield _Goal("durable offset commits, 64 groups", 2_000, True, "/s", _figure(commits))
 
 
 def _ratio(ours: LoadCell | None, reference: LoadCell | None) -> _Measured | None:

@@ -2,7 +2,7 @@
 
 import itertools
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,9 +68,9 @@ class Session:
             shutil.rmtree(directory, ignore_errors=True)
 
     @contextmanager
-    def millstream(self) -> Iterator[Millstream]:
+    def millstream(self, settings: Mapping[str, str] | None = None) -> Iterator[Millstream]:
         with self.data_directory() as directory:
-            broker = Millstream(directory)
+            broker = Millstream(directory, settings=settings)
             try:
                 broker.wait_ready()
                 yield broker

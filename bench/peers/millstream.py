@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -36,8 +36,11 @@ class _LogLine(msgspec.Struct, frozen=True):
 class Millstream:
     kind = Peer.MILLSTREAM
 
-    def __init__(self, data: Path, port: int = 0) -> None:
-        """Spawns the broker and returns at once; `wait_ready` or a client tells when it serves."""
+    def __init__(self, data: Path, port: int = 0, settings: Mapping[str, str] | None = None) -> None:
+        """Spawns the broker and returns at once; `wait_ready` or a client tells when it serves.
+
+        `settings` are by the names of the configuration file.
+        """
         self._last_lines: deque[str] = deque(maxlen=20)
         self._ready = threading.Event()
         self._ready_line = _LogLine()
@@ -50,7 +53,7 @@ class Millstream:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env=_environment(),
+            env={**_environment(), **_as_variables(settings or {})},
         )
         self._reader = threading.Thread(target=self._follow_log, daemon=True)
         self._reader.start()
@@ -151,6 +154,10 @@ def is_available() -> bool:
 def _command(data: Path, port: int) -> list[str]:
     listen = ["--listen", f"127.0.0.1:{port}", "--http", "127.0.0.1:0"]
     return [sys.executable, "-m", "millstream", "serve", "--data", str(data), *listen, "--log-format", "json"]
+
+
+def _as_variables(settings: Mapping[str, str]) -> dict[str, str]:
+    return {f"MILLSTREAM_{name.replace('.', '_').upper()}": value for name, value in settings.items()}
 
 
 def _environment() -> dict[str, str]:

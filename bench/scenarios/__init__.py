@@ -3,7 +3,18 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench.scenarios import consume, latency, memory, produce, producers, ratio, restart, start
+from bench.scenarios import (
+    commits,
+    consume,
+    latency,
+    memory,
+    produce,
+    producers,
+    ratio,
+    rebalance,
+    restart,
+    start,
+)
 from bench.session import Session
 
 
@@ -37,6 +48,8 @@ SCENARIOS = (
     Scenario(start.NAME, "process start to the first acknowledged message", start.run, needs_millstream=True),
     Scenario(memory.NAME, "resident memory when idle and after load", memory.run, needs_millstream=True),
     Scenario(restart.NAME, "restart with 1,000 and 10,000 partitions", restart.run, needs_millstream=True),
+    Scenario(rebalance.NAME, "groups of 1, 10 and 100 members", rebalance.run, needs_millstream=True),
+    Scenario(commits.NAME, "durable offset commits of 64 groups", commits.run, needs_millstream=True),
     Scenario("client", "millstream.client against raw confluent-kafka", _run_client, needs_millstream=True),
     Scenario("fixture", "EmbeddedBroker: start to the first message", _run_fixture, needs_millstream=True),
 )

@@ -68,3 +68,23 @@ def restart_to_first_ack(partitions: int) -> str:
 
 def restart_stop(partitions: int) -> str:
     return f"restart, {partitions:,} partitions: clean stop"
+
+
+def rebalance_join(protocol: str, members: int, client: str = "raw") -> str:
+    return f"rebalance, {_protocol_name(protocol)}, {members} {client} {_members(members)}: join to whole assignment"
+
+
+def rebalance_loss(protocol: str, members: int) -> str:
+    return f"rebalance, {_protocol_name(protocol)}, {members} raw {_members(members)}: one lost to whole assignment"
+
+
+def _protocol_name(protocol: str) -> str:
+    return "KIP-848" if protocol == "consumer" else protocol
+
+
+def _members(count: int) -> str:
+    return "member" if count == 1 else "members"
+
+
+COMMITS_PER_SECOND = "commits: durable, 64 groups, one under way each"
+COMMITS_WITH_8_UNDER_WAY = "commits: durable, 64 groups, eight under way each"

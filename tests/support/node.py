@@ -66,13 +66,15 @@ class NodeProcess:
     def _launch(self) -> None:
         command = [sys.executable, "-m", "millstream", "serve", "--data", str(self.data_dir)]
         command += ["--listen", self.listen, "--http", self.http, "--log-format", "json", *self.arguments]
+        # Settings of whoever runs the tests, and of the tests themselves, are not this node's.
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MILLSTREAM_")}
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **self.environment},
+                env={**inherited, **self.environment},
             )
 
     def stop(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from millstream.broker.partitions import Partition
@@ -9,6 +10,7 @@ from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.storage.compaction.job import (
     CleanedGroup,
+    CleaningFailure,
     CleaningOutcome,
     SourceSegment,
     decode_outcome,
@@ -16,7 +18,14 @@ from millstream.storage.compaction.job import (
     job_for,
 )
 from millstream.storage.compaction.selection import Candidate, choose, cleanable_segments, dirty_bytes
-from millstream.storage.compaction.swap import apply_swap, commit_swap, finish_swap
+from millstream.storage.compaction.swap import (
+    apply_swap,
+    commit_swap,
+    finish_swap,
+    is_committed,
+    recover_swap,
+)
+from millstream.storage.log import PartitionLog
 from millstream.storage.segment import SegmentSummary
 
 if TYPE_CHECKING:
@@ -30,6 +39,8 @@ class Cleaner:
         self._broker = broker
         self._delete_horizons: dict[Partition, int] = {}
         self._process: asyncio.subprocess.Process | None = None
+        self._swap_under_way: asyncio.Task[None] | None = None
+        self._last_cleaned: PartitionLog | None = None
 
     async def run(self) -> None:
         """Look for work every now and then, for ever."""
@@ -53,9 +64,16 @@ class Cleaner:
             except OSError as error:
                 log.warning("no checkpoint, so nothing more can be cleaned", error=str(error))
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
+        """End the cleaning under way: a swap that was begun is finished, files that will not be swapped in go."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
+            await self._process.wait()
+        if self._swap_under_way is not None:
+            await asyncio.gather(self._swap_under_way, return_exceptions=True)
+        if self._last_cleaned is not None and not self._last_cleaned.swapping:
+            with suppress(OSError):
+                recover_swap(self._broker.disk, self._last_cleaned.directory)
 
     def _choose(self) -> list[Partition]:
         now_ms = self._broker.clock.now_ms()
@@ -117,16 +135,19 @@ class Cleaner:
             last_batches=target.producers.last_offsets(),
         )
         target.cleaning = True
+        self._last_cleaned = target
         try:
             outcome = await self._work(encode_job(job))
             if outcome.failure is not None:
-                self._broker.corruption(outcome.failure)
+                self._note_failure(partition, outcome.failure)
                 return
             assert outcome.result is not None
             for group in outcome.result.groups:
                 if target.offline is not None:
                     return
-                await self._swap(partition, group)
+                # Not to be cancelled half-way: the log in memory and the files in place must change together.
+                self._swap_under_way = asyncio.ensure_future(self._swap(partition, group))
+                await asyncio.shield(self._swap_under_way)
             target.cleaned_offset = outcome.result.first_dirty_offset
             self._note_horizon(partition, outcome.result.next_delete_horizon_ms)
             stats = outcome.result.stats
@@ -139,6 +160,14 @@ class Cleaner:
             )
         finally:
             target.cleaning = False
+
+    def _note_failure(self, partition: Partition, failure: CleaningFailure) -> None:
+        if failure.position >= 0:
+            self._broker.corruption(failure)
+        else:
+            log.warning(
+                "cleaning failed", topic=partition.topic, partition=partition.index, error=failure.message
+            )
 
     def _note_horizon(self, partition: Partition, horizon_ms: int | None) -> None:
         if horizon_ms is None:
@@ -167,7 +196,11 @@ class Cleaner:
     async def _swap(self, partition: Partition, group: CleanedGroup) -> None:
         target, disk, workers = partition.log, self._broker.disk, self._broker.workers
         target.swapping = True
-        await workers.run(lambda: commit_swap(disk, target.directory, group.sources))
+        try:
+            await workers.run(lambda: commit_swap(disk, target.directory, group.sources))
+        except OSError:
+            target.swapping = is_committed(disk, target.directory, group.sources)
+            raise
         if target.offline is not None:
             return
         apply_swap(disk, target.directory, group.sources)

@@ -156,7 +156,7 @@ class Broker:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self.cleaner.stop()
+        await self.cleaner.stop()
         await self.metadata.close()
         self.upkeep.stop()
         self.flusher.close()
@@ -219,7 +219,7 @@ class Broker:
                 partition.index,
                 each.offline is None,
                 each.size_bytes,
-                each.record_count,
+                each.message_count,
                 each.log_start_offset,
                 each.log_end_offset,
                 partition.high_watermark,

@@ -5,15 +5,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import (
-    CRC_START,
-    HEADER,
-    HEADER_SIZE,
-    MAGIC,
     PREFIX_SIZE,
     BatchHeader,
     stamp,
@@ -32,11 +26,10 @@ from millstream.storage.layout import (
     snapshot_path,
 )
 from millstream.storage.leader_epochs import LeaderEpochs
+from millstream.storage.log_reader import LogRead, LogReader
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.producer_state import ProducerStates
 from millstream.storage.segment import MAX_RELATIVE_OFFSET, Segment, SegmentSummary, find_segment
-
-_HINTS = 32
 
 
 class Appended(NamedTuple):
@@ -44,14 +37,6 @@ class Appended(NamedTuple):
     last_offset: int
     log_append_time_ms: int
     duplicate: bool
-
-
-class LogRead(NamedTuple):
-    data: memoryview
-    next_offset: int
-
-
-NOTHING_READ = memoryview(b"")
 
 
 @dataclass(slots=True)
@@ -108,7 +93,7 @@ class PartitionLog:
         self._retired = False
         self._checkpointed_base = state.checkpointed_base
         self._snapshots = [segment.base_offset for segment in self.segments]
-        self._hints: dict[int, tuple[Segment, int]] = {}
+        self._reader = LogReader(self.disk, self.segments)
 
     # -- writing
 
@@ -223,7 +208,7 @@ class PartitionLog:
             return self.segments[-1]
         started = self._start_segment(now_ms)
         # A reader at the end was sent to the end of the segment that is sealed now.
-        self._hints.clear()
+        self._reader.forget_places()
         if self.segments:
             active = self.segments[-1]
             active.seal()
@@ -365,82 +350,29 @@ class PartitionLog:
                 f"offset {offset} is outside [{self.log_start_offset}, {self.log_end_offset}]",
             )
         if offset >= upper_offset or (max_bytes <= 0 and not min_one):
-            return LogRead(NOTHING_READ, offset)
+            return LogRead(memoryview(b""), offset)
         try:
-            found = self._hints.get(offset) or self._locate(offset)
-            if found is None:
-                return LogRead(NOTHING_READ, offset)
-            return self._read_batches(*found, offset, max_bytes, upper_offset, min_one)
+            return self._reader.read(offset, max_bytes, upper_offset, min_one=min_one)
         except OSError as error:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {self.directory}: {error.strerror}"
             ) from error
 
-    def _locate(self, offset: int) -> tuple[Segment, int] | None:
-        for segment in self.segments[max(0, find_segment(self.segments, offset)) :]:
-            position = segment.position_of(self.disk, offset)
-            if position is not None:
-                return segment, position
-        return None
-
-    def _read_batches(
-        self, segment: Segment, position: int, offset: int, max_bytes: int, upper_offset: int, min_one: bool
-    ) -> LogRead:
-        file = segment.file
-        end = segment.summary.size_bytes
-        wanted = max(HEADER_SIZE, max_bytes)
-        view = memoryview(file.pread(min(wanted, end - position), position))
-        size = len(view)
-        at = 0
-        next_offset = max(offset, segment.base_offset)
-        unpack = HEADER.unpack_from
-        if size < HEADER_SIZE and position < end:
-            raise segment.corrupt(position, f"the file ends after {size} bytes of a record batch")
-        while size - at >= HEADER_SIZE:
-            base, length, _, magic, crc, _, last_delta, *_ = unpack(view, at)
-            # Offsets are not under the checksum, but they must follow each other.
-            if base != next_offset and (
-                base + last_delta < next_offset
-                or (base < next_offset and at > 0)
-                or (base > next_offset and not segment.summary.compacted)
-                or base + last_delta >= segment.summary.end_offset
-            ):
-                if at == 0:
-                    raise segment.corrupt(position, f"record batch claims offset {base}")
-                break
-            if base >= upper_offset:
-                break
-            stop = at + PREFIX_SIZE + length
-            if stop > size:
-                if at > 0 or not min_one:
-                    break
-                if position + stop > end or length < HEADER_SIZE - PREFIX_SIZE:
-                    raise segment.corrupt(position, f"record batch claims {stop} bytes")
-                view = memoryview(file.pread(stop, position))
-                size = len(view)
-            if magic != MAGIC or stop <= at or crc != crc32c(view[at + CRC_START : stop]):
-                if at == 0:
-                    raise segment.corrupt(position, "record batch fails its checksum")
-                break
-            at = stop
-            next_offset = base + last_delta + 1
-        if at:
-            self._remember(next_offset, segment, position + at)
-        return LogRead(view[:at], next_offset)
-
-    def _remember(self, offset: int, segment: Segment, position: int) -> None:
-        """The next read of a consumer that follows starts here, without a look-up."""
-        hints = self._hints
-        if position >= segment.summary.size_bytes and segment is not self.segments[-1]:
-            return
-        if len(hints) >= _HINTS:
-            hints.pop(next(iter(hints)))
-        hints[offset] = segment, position
-
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         return self.epochs.end_offset(epoch, self.log_end_offset)
 
     # -- the start of the log
+
+    @property
+    def message_count(self) -> int:
+        """Messages that can be read: those of the segments, less what lies below the log's start."""
+        if not self.segments:
+            return 0
+        first = self.segments[0].summary
+        # Where compaction has made gaps, what lies below the start is not counted one by one.
+        is_dense = first.record_count == first.end_offset - first.base_offset
+        hidden = self.log_start_offset - first.base_offset if is_dense else 0
+        return self.record_count - min(max(hidden, 0), first.record_count)
 
     def advance_start(self, offset: int) -> None:
         """Hide everything below `offset`; written to disk by the next flush."""
@@ -475,7 +407,7 @@ class PartitionLog:
         self.size_bytes += summary.size_bytes
 
     def _forget(self, dropped: list[Segment]) -> None:
-        self._hints.clear()
+        self._reader.forget_places()
         for segment in dropped:
             self.record_count -= segment.summary.record_count
             self.size_bytes -= segment.summary.size_bytes

@@ -167,7 +167,7 @@ class Story:
     def change(self, node: BoxNode, words: list[str]) -> None:
         replica = key_of(int(words[1]))
         if "new-directory" in words:
-            replica = replace_directory(replica)
+            replica = replica._replace(directory_id=UUID(int=900 + replica.node_id))
         node.raft.propose_change(Change(_CHANGES[words[0]], replica))
 
     def snapshot(self, node: BoxNode, _words: list[str]) -> None:
@@ -196,10 +196,6 @@ class Story:
         voters = " ".join(str(key.node_id) for key in membership.voters)
         learners = " ".join(str(key.node_id) for key in membership.learners)
         self.box.news.append(f"{node.node_id} knows voters {voters}, learners {learners or 'none'}")
-
-
-def replace_directory(replica):  # type: ignore[no-untyped-def]
-    return replica._replace(directory_id=UUID(int=900 + replica.node_id))
 
 
 def _path(word: str) -> tuple[int, int]:

@@ -58,7 +58,7 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> tuple[dict[Place, b
             consumer.assign([place])
             position = start
             while position < end:
-                for message in consumer.consume(1000, timeout=1.0):
+                for message in consumer.consume(1000, timeout=0.05):
                     error, content, offset = message.error(), message.value(), message.offset()
                     if error is not None:
                         assert error.code() == KafkaError._PARTITION_EOF, f"{topic}-{partition}: {error}"
@@ -76,7 +76,7 @@ def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int] | 
         marks = consumer.get_watermark_offsets(place, timeout=10)
     except Exception:
         return None
-    return marks if marks else None
+    return marks or None
 
 
 def _consumer(bootstrap: str) -> Consumer:

@@ -117,6 +117,15 @@ def test_counters_are_exact_whatever_is_appended(sizes: list[tuple[int, int]]) -
     assert log.unflushed_messages == log.record_count
 
 
+def test_messages_below_the_start_of_the_log_are_not_counted() -> None:
+    log = new_log()
+    append_values(log, *[b"v"] * 5)
+    append_values(log, *[b"v"] * 5)
+    log.advance_start(7)
+    assert log.message_count == 3
+    assert log.record_count == 10
+
+
 def test_an_offline_log_takes_and_gives_nothing() -> None:
     log = new_log()
     append_values(log, b"a")

@@ -28,6 +28,11 @@ def commit_swap(disk: Disk, directory: str, sources: Sequence[int]) -> None:
     disk.write_atomically(_manifest(directory, sources[0]), msgspec.json.encode(list(sources)), durable=True)
 
 
+def is_committed(disk: Disk, directory: str, sources: Sequence[int]) -> bool:
+    """Whether a commit that failed may have taken effect all the same."""
+    return disk.exists(_manifest(directory, sources[0]))
+
+
 def apply_swap(disk: Disk, directory: str, sources: Sequence[int]) -> None:
     """Rename the files; what was done before a crash is not done again."""
     base, *merged = (f"{directory}/{source:020d}" for source in sources)

@@ -74,9 +74,10 @@ class Member:
     def __init__(
         self, disk: Disk, directory: str, key: ReplicaKey, first: Snapshot, board: Switchboard
     ) -> None:
-        if Wal.open(disk, directory) is None:
-            Wal.create(disk, directory, key, first).close()
         opened = Wal.open(disk, directory)
+        if opened is None:
+            Wal.create(disk, directory, key, first).close()
+            opened = Wal.open(disk, directory)
         assert opened is not None
         wal, self.key, restored = opened
         self.machine, self.ears, self._board = Words(), Ears(), board

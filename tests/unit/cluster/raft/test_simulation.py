@@ -5,20 +5,20 @@ import pytest
 from unit.cluster.raft.sim.simulation import simulate
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(30))
 def test_three_voters_keep_every_promise(seed: int) -> None:
     outcome = simulate(seed, 3)
     assert outcome.committed > 0
 
 
-@pytest.mark.parametrize("seed", range(100, 108))
+@pytest.mark.parametrize("seed", range(100, 114))
 def test_five_voters_keep_every_promise(seed: int) -> None:
     outcome = simulate(seed, 5, 5_000)
     assert outcome.committed > 0
 
 
 @pytest.mark.parametrize(
-    ("seed", "voters"), [(seed, voters) for seed in range(200, 206) for voters in (3, 5)]
+    ("seed", "voters"), [(seed, voters) for seed in range(200, 212) for voters in (3, 5)]
 )
 def test_a_storm_of_crashes_loses_nothing(seed: int, voters: int) -> None:
     assert simulate(seed, voters, 3_000, is_storm=True).elections > 0

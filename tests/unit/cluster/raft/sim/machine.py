@@ -9,13 +9,11 @@ from millstream.cluster.raft.entries import Entry
 class HistoryMachine:
     def __init__(self, on_apply: Callable[[Entry, bytes], None]) -> None:
         self.digest = b""
-        self.last_data = b""
         self._on_apply = on_apply
 
     def apply(self, entries: Sequence[Entry]) -> list[int]:
         for entry in entries:
             self.digest = sha256(self.digest + entry.data).digest()
-            self.last_data = entry.data
             self._on_apply(entry, self.digest)
         return [entry.index for entry in entries]
 

@@ -84,17 +84,6 @@ def two_votes_a_term(patch: Patch) -> None:
     patch.setattr(election, "on_vote_request", on_vote_request)
 
 
-def commit_beyond_match(patch: Patch) -> None:
-    """A follower believes a leader's commit index for entries that it did not get from that leader."""
-    original = RaftLog.merge
-
-    def merge(log: RaftLog, prev_index: int, prev_term: int, entries: Any) -> int | None:
-        match = original(log, prev_index, prev_term, entries)
-        return None if match is None else log.last_index
-
-    patch.setattr(RaftLog, "merge", merge)
-
-
 MUTATIONS: dict[str, Callable[[Patch], None]] = {
     mutation.__name__: mutation
     for mutation in (
@@ -107,6 +96,5 @@ MUTATIONS: dict[str, Callable[[Patch], None]] = {
         votes_for_any_log,
         reads_without_asking,
         two_votes_a_term,
-        commit_beyond_match,
     )
 }

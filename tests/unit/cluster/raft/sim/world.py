@@ -13,7 +13,6 @@ class World:
         self.now = 0.0
         """Milliseconds."""
         self.steps = 0
-        self.after_step: Callable[[], None] = lambda: None
         self.tail: list[str] = []
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
@@ -28,7 +27,6 @@ class World:
             self.now, _, action = heapq.heappop(self._events)
             action()
             self.steps += 1
-            self.after_step()
             if is_enough():
                 return True
         self.now = time_ms

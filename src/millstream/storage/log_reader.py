@@ -1,0 +1,98 @@
+"""Finds the batches a reader asks for and hands them out, whole and verified."""
+
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from millstream.protocol.record_batch import CRC_START, HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
+from millstream.runtime.disk import Disk
+from millstream.storage.segment import Segment, find_segment
+
+_HINTS = 32
+
+
+class LogRead(NamedTuple):
+    data: memoryview
+    next_offset: int
+
+
+class LogReader:
+    """Reads from a log's list of segments, which the log changes in place."""
+
+    __slots__ = ("_disk", "_hints", "_segments")
+
+    def __init__(self, disk: Disk, segments: list[Segment]) -> None:
+        self._disk = disk
+        self._segments = segments
+        self._hints: dict[int, tuple[Segment, int]] = {}
+
+    def forget_places(self) -> None:
+        """Segments were sealed, dropped or replaced: what was remembered of them is no longer right."""
+        self._hints.clear()
+
+    def read(self, offset: int, max_bytes: int, upper_offset: int, *, min_one: bool) -> LogRead:
+        found = self._hints.get(offset) or self._locate(offset)
+        if found is None:
+            return LogRead(memoryview(b""), offset)
+        return self._read_batches(*found, offset, max_bytes, upper_offset, min_one)
+
+    def _locate(self, offset: int) -> tuple[Segment, int] | None:
+        for segment in self._segments[max(0, find_segment(self._segments, offset)) :]:
+            position = segment.position_of(self._disk, offset)
+            if position is not None:
+                return segment, position
+        return None
+
+    def _read_batches(
+        self, segment: Segment, position: int, offset: int, max_bytes: int, upper_offset: int, min_one: bool
+    ) -> LogRead:
+        file = segment.file
+        end = segment.summary.size_bytes
+        wanted = max(HEADER_SIZE, max_bytes)
+        view = memoryview(file.pread(min(wanted, end - position), position))
+        size = len(view)
+        at = 0
+        next_offset = max(offset, segment.base_offset)
+        unpack = HEADER.unpack_from
+        if size < HEADER_SIZE and position < end:
+            raise segment.corrupt(position, f"the file ends after {size} bytes of a record batch")
+        while size - at >= HEADER_SIZE:
+            base, length, _, magic, crc, _, last_delta, *_ = unpack(view, at)
+            # Offsets are not under the checksum, but they must follow each other.
+            if base != next_offset and (
+                base + last_delta < next_offset
+                or (base < next_offset and at > 0)
+                or (base > next_offset and not segment.summary.compacted)
+                or base + last_delta >= segment.summary.end_offset
+            ):
+                if at == 0:
+                    raise segment.corrupt(position, f"record batch claims offset {base}")
+                break
+            if base >= upper_offset:
+                break
+            stop = at + PREFIX_SIZE + length
+            if stop > size:
+                if at > 0 or not min_one:
+                    break
+                if position + stop > end or length < HEADER_SIZE - PREFIX_SIZE:
+                    raise segment.corrupt(position, f"record batch claims {stop} bytes")
+                view = memoryview(file.pread(stop, position))
+                size = len(view)
+            if magic != MAGIC or stop <= at or crc != crc32c(view[at + CRC_START : stop]):
+                if at == 0:
+                    raise segment.corrupt(position, "record batch fails its checksum")
+                break
+            at = stop
+            next_offset = base + last_delta + 1
+        if at:
+            self._remember(next_offset, segment, position + at)
+        return LogRead(view[:at], next_offset)
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        """The next read of a consumer that follows starts here, without a look-up."""
+        hints = self._hints
+        if position >= segment.summary.size_bytes and segment is not self._segments[-1]:
+            return
+        if len(hints) >= _HINTS:
+            hints.pop(next(iter(hints)))
+        hints[offset] = segment, position
