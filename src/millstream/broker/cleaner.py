@@ -1,7 +1,7 @@
 """Runs log compaction: picks partitions, has a process of its own rewrite their segments, puts the result in place."""
 
 import asyncio
-import sys
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from millstream.storage.compaction.job import (
     decode_outcome,
     encode_job,
     job_for,
+    worker_command,
 )
 from millstream.storage.compaction.selection import Candidate, choose, cleanable_segments, dirty_bytes
 from millstream.storage.compaction.swap import (
@@ -177,9 +178,7 @@ class Cleaner:
 
     async def _work(self, job: bytes) -> CleaningOutcome:
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "millstream.storage.compaction.worker",
+            *worker_command(os.getpid()),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -1,5 +1,6 @@
 """Files and directories. Calls block: small reads and writes run inline (about 10 us), `sync` belongs in a thread."""
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -82,8 +83,8 @@ class Disk(Protocol):
 
     def free_bytes(self, path: str) -> int: ...
 
-    def sync_all(self) -> None:
-        """Make everything written so far durable, whichever file it went to."""
+    def sync_all(self, path: str) -> None:
+        """Make everything durable that was written so far to the file system that holds `path`."""
         ...
 
     def lock(self, path: str) -> bool:
@@ -206,8 +207,12 @@ class SystemDisk:
         stats = os.statvfs(path)
         return stats.f_bavail * stats.f_frsize
 
-    def sync_all(self) -> None:
-        os.sync()
+    def sync_all(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _call_libc("syncfs", fd)
+        finally:
+            os.close(fd)
 
     def lock(self, path: str) -> bool:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -242,10 +247,13 @@ def replace_file(disk: Disk, path: str, data: Buffer, *, durable: bool) -> None:
 
 def _fallocate_keep_size(fd: int, offset: int, length: int) -> None:
     # os.posix_fallocate grows the file, which would make the log's end unknowable after a crash.
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
     keep_size = 0x01
-    if libc.fallocate(fd, keep_size, ctypes.c_int64(offset), ctypes.c_int64(length)) != 0:
+    _call_libc("fallocate", fd, keep_size, ctypes.c_int64(offset), ctypes.c_int64(length))
+
+
+def _call_libc(name: str, *arguments: object) -> None:
+    """A system call that Python has no function for; unlike os.sync, syncfs tells of writes that failed."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, name)(*arguments) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))

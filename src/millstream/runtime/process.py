@@ -14,14 +14,13 @@ def lower_priority() -> None:
     os.nice(_BACKGROUND_NICENESS)
 
 
-def die_with_parent() -> None:
-    """Be killed when the process that started this one is gone, however it went; on Linux only.
+def die_with_parent(parent: int) -> None:
+    """Be killed when the process `parent`, which started this one, is gone, however it went; on Linux only.
 
-    Call it first: when the parent is gone already, this process ends at once.
+    When it is gone already, perhaps before this process could ask who its parent is, this process ends at once.
     """
     if sys.platform != "linux":
         return
-    parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,7 +1,7 @@
 """Open a log after a crash: trust what was synced before the last checkpoint, scan the rest, cut a torn tail.
 
-What recovery builds on is made durable before it returns: the process may have been killed with names and bytes still
-in the page cache, and whoever appends next relies on them.
+What was recovered must be made durable (`make_durable`) before anybody builds on it: the process may have been killed
+with names and bytes still in the page cache.
 """
 
 from itertools import pairwise
@@ -19,8 +19,9 @@ from millstream.storage.layout import (
     START_OFFSET_FILE,
     TEMPORARY_SUFFIX,
     decode_start_offset,
+    parent_directories,
 )
-from millstream.storage.log import LogState
+from millstream.storage.log import LogState, PartitionLog
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.rebuilt_state import RebuiltState
 from millstream.storage.segment import Segment
@@ -48,7 +49,7 @@ def recover_log(
     position = (segments[-1].base_offset, segments[-1].summary.size_bytes) if segments else (0, 0)
     rebuilt.fit(disk, directory, names, start, max(end, start))
     unwritten = _write_new_files(disk, rebuilt.new_files(directory, names, position[0]))
-    _make_durable(disk, directory, names, segments)
+    report.is_synced = not names or (known is not None and (0, 0) < position == known.flushed_position)
     if unwritten:
         # Until they are written, another recovery has to learn it all again.
         position = known.flushed_position if known else (0, 0)
@@ -196,15 +197,18 @@ def _write_new_files(disk: Disk, files: dict[str, bytes]) -> dict[str, bytes]:
     return unwritten
 
 
-def _make_durable(disk: Disk, directory: str, names: list[str], segments: list[Segment]) -> None:
-    for segment in segments:
+def make_durable(log: PartitionLog) -> None:
+    """Sync what a killed process may have left in the page cache: its segments, its identity, and their names."""
+    disk = log.disk
+    for segment in log.segments:
         if segment.index.dirty:
             segment.file.sync()
-    if IDENTITY_FILE in names:
-        identity = disk.open(f"{directory}/{IDENTITY_FILE}")
+    identity = f"{log.directory}/{IDENTITY_FILE}"
+    if disk.exists(identity):
+        file = disk.open(identity)
         try:
-            identity.sync()
+            file.sync()
         finally:
-            identity.close()
-    if names:
+            file.close()
+    for directory in parent_directories(log.directory):
         disk.sync_dir(directory)

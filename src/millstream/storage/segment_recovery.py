@@ -32,6 +32,8 @@ class RecoveryReport:
     scanned_bytes: int = 0
     cut_bytes: int = 0
     damages: list[str] = field(default_factory=list)
+    is_synced: bool = True
+    """All that was found had been synced before the checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)

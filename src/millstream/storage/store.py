@@ -7,7 +7,7 @@ from typing import NamedTuple
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.clock import Clock
-from millstream.runtime.disk import Disk
+from millstream.runtime.disk import NO_ROOM, Disk
 from millstream.storage.checkpoint import (
     LogCheckpoint,
     describe,
@@ -21,18 +21,19 @@ from millstream.storage.layout import (
     IDENTITY_FILE,
     TOPICS,
     decode_identity,
-    parent_directories,
     partition_directory,
 )
 from millstream.storage.log import PartitionLog
 from millstream.storage.open_files import OpenFiles
-from millstream.storage.recovery import recover_log
+from millstream.storage.recovery import make_durable, recover_log
 from millstream.storage.segment_recovery import RecoveryReport
 
 LOCK_FILE = ".lock"
 DELETED = "deleted"
 STRAY = "stray"
 _MOVED_NAME_LENGTH = 150
+# From this many logs on, one sync of the file system takes less time than theirs.
+_MANY_LOGS = 64
 
 
 class PartitionSpec(NamedTuple):
@@ -55,6 +56,7 @@ class LogStore:
         self.was_clean = False
         self._clock = clock
         self._unopened: dict[tuple[str, int], LogCheckpoint] = {}
+        self._unsynced: list[PartitionLog] = []
 
     def lock(self) -> None:
         missing, changed = self.data_dir, []
@@ -82,9 +84,8 @@ class LogStore:
                 entry = later_log(*spec[:3])
             self.logs[spec.topic, spec.partition] = self._open(spec, entry, progress)
         if not self.was_clean:
-            self._sync_parents()
-        if found is None:
-            write_checkpoint(self.disk, self.data_dir, self.checkpoint())
+            self._make_durable()
+            self._write_first_checkpoint()
 
     def _open(
         self, spec: PartitionSpec, entry: LogCheckpoint | None, progress: Callable[[RecoveryReport], None]
@@ -104,7 +105,37 @@ class LogStore:
             progress(RecoveryReport(directory, damages=[str(error)]))
             return log
         progress(report)
-        return PartitionLog(self.files, directory, spec.topic_id, spec.config, state)
+        log = PartitionLog(self.files, directory, spec.topic_id, spec.config, state)
+        if not report.is_synced:
+            self._unsynced.append(log)
+        return log
+
+    def _make_durable(self) -> None:
+        """Acknowledgements build on what was recovered from now on."""
+        logs, self._unsynced = self._unsynced, []
+        if len(logs) > _MANY_LOGS:
+            try:
+                self.disk.sync_all(self.data_dir)
+            except OSError:
+                pass
+            else:
+                return
+        for log in logs:
+            try:
+                make_durable(log)
+            except OSError as error:
+                log.storage_failed(error)
+
+    def _write_first_checkpoint(self) -> None:
+        """What was just scanned need not be scanned again. A full disk is no reason not to start."""
+        entries = self.checkpoint()
+        try:
+            write_checkpoint(self.disk, self.data_dir, entries)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+        else:
+            self.checkpoint_written(entries)
 
     def _move_if_foreign(self, directory: str, topic_id: bytes) -> None:
         """A directory of an earlier topic of the same name is not this partition's: move it out of the way.
@@ -117,17 +148,6 @@ class LogStore:
         owner = decode_identity(self.disk.read(identity)) if self.disk.exists(identity) else b""
         if owner is not None and owner != topic_id:
             self._move_away(directory, STRAY)
-
-    def _sync_parents(self) -> None:
-        """Names of directories that a killed process left in the page cache: appends rely on them from now on."""
-        parents = {
-            parent
-            for log in self.logs.values()
-            if log.segments
-            for parent in parent_directories(log.directory)[1:]
-        }
-        for directory in sorted(parents):
-            self.disk.sync_dir(directory)
 
     def create(self, spec: PartitionSpec) -> PartitionLog:
         """A new, empty log. Nothing is written until its first append."""
@@ -187,7 +207,7 @@ class LogStore:
         for log in self.logs.values():
             sound = log.close() and sound
         try:
-            self.disk.sync_all()
+            self.disk.sync_all(self.data_dir)
             crc = write_checkpoint(self.disk, self.data_dir, self.checkpoint())
             if sound:
                 mark_clean(self.disk, self.data_dir, crc)

@@ -35,7 +35,7 @@ def test_the_version_is_shown() -> None:
 def test_help_lists_every_command() -> None:
     result = run("--help")
     assert result.returncode == 0
-    for command in ("serve", "topic", "produce", "consume", "log", "config"):
+    for command in ("serve", "topic", "group", "produce", "consume", "log", "config"):
         assert command in result.stdout
 
 

@@ -125,7 +125,7 @@ def test_directories_are_made_moved_and_removed_with_what_is_in_them(place: tupl
     assert disk.list_dir(f"{root}/a") == []
     assert disk.read(f"{root}/moved/f") == b"x"
     disk.sync_dir(root)
-    disk.sync_all()
+    disk.sync_all(root)
     disk.remove_tree(f"{root}/moved")
     assert disk.list_dir(root) == ["a"]
 

@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 import sys
 
@@ -7,14 +8,14 @@ import pytest
 CHILD = """
 import sys, time
 from millstream.runtime.process import die_with_parent
-die_with_parent()
+die_with_parent(int(sys.argv[1]))
 print("ready", flush=True)
 time.sleep(60)
 """
 
 PARENT = """
-import subprocess, sys, time
-subprocess.Popen([sys.executable, "-c", sys.argv[1]])
+import os, subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", sys.argv[1], str(os.getpid())])
 time.sleep(60)
 """
 
@@ -29,6 +30,19 @@ def test_a_helper_process_is_gone_when_its_parent_was_killed() -> None:
     # The child holds the other end of the pipe: it closes when the child is gone.
     assert parent.stdout.read() == ""
     parent.stdout.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel feature is Linux's")
+def test_a_helper_process_whose_parent_was_gone_before_it_could_look_ends_at_once() -> None:
+    """As when the node is killed right after it started the helper: the orphan must not touch the node's files."""
+    gone = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True
+    )
+    orphan = subprocess.run(
+        [sys.executable, "-c", CHILD, gone.stdout.decode().strip()], capture_output=True, check=False
+    )
+    assert orphan.returncode == -signal.SIGKILL
+    assert orphan.stdout == b""
 
 
 def test_lower_priority_is_for_this_process_only() -> None:

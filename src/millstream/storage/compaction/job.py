@@ -1,5 +1,6 @@
 """What the broker asks the cleaning process to do, and what it hears back; JSON in between."""
 
+import sys
 from dataclasses import dataclass
 
 import msgspec
@@ -127,6 +128,11 @@ def job_for(
         aborted=aborted,
         dedupe_buffer_bytes=dedupe_buffer_bytes,
     )
+
+
+def worker_command(broker: int) -> tuple[str, ...]:
+    """How the broker, whose process id this is, starts the cleaning process."""
+    return (sys.executable, "-m", "millstream.storage.compaction.worker", str(broker))
 
 
 def encode_job(job: CleaningJob) -> bytes:

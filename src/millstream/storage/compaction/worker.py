@@ -1,6 +1,6 @@
 """The cleaning process: a job as JSON on stdin, its outcome as JSON on stdout.
 
-    python -m millstream.storage.compaction.worker
+    python -m millstream.storage.compaction.worker <process id of the broker>
 
 It runs at low priority and ends with the broker that started it, so that no two processes write the same
 files.
@@ -20,9 +20,6 @@ from millstream.storage.compaction.job import (
 )
 from millstream.storage.compaction.source import UncleanableSegment
 
-MODULE = "millstream.storage.compaction.worker"
-COMMAND = (sys.executable, "-m", MODULE)
-
 
 def work(disk: Disk, job: CleaningJob) -> CleaningOutcome:
     """Run the job; trouble with the files is an outcome, anything else is a bug and may end the process."""
@@ -36,7 +33,7 @@ def work(disk: Disk, job: CleaningJob) -> CleaningOutcome:
 
 
 def main() -> None:
-    die_with_parent()
+    die_with_parent(int(sys.argv[1]))
     lower_priority()
     job = decode_job(sys.stdin.buffer.read())
     sys.stdout.buffer.write(encode_outcome(work(SystemDisk(), job)))

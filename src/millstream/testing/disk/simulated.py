@@ -282,9 +282,9 @@ class SimulatedDisk:
             return _PLENTY_BYTES
         return max(0, self.capacity_bytes - self.used_bytes())
 
-    def sync_all(self) -> None:
+    def sync_all(self, path: str) -> None:
         with self.guard:
-            self.step(Operation.SYNC, "*")
+            self.step(Operation.SYNC, path)
             for _, content in self._tree.files():
                 content.sync()
             self._tree.sync_all()

@@ -1,14 +1,23 @@
+import os
 import subprocess
 from pathlib import Path
 
 from millstream.runtime.disk import SystemDisk
-from millstream.storage.compaction.job import CleaningJob, CleaningOutcome, decode_outcome, encode_job
-from millstream.storage.compaction.worker import COMMAND, work
+from millstream.storage.compaction.job import (
+    CleaningJob,
+    CleaningOutcome,
+    decode_outcome,
+    encode_job,
+    worker_command,
+)
+from millstream.storage.compaction.worker import work
 from support.partition_files import DISK, PartitionFiles, batch_of, keyed
 
 
 def run_process(job: CleaningJob) -> CleaningOutcome:
-    done = subprocess.run(COMMAND, input=encode_job(job), capture_output=True, check=True, timeout=60)
+    done = subprocess.run(
+        worker_command(os.getpid()), input=encode_job(job), capture_output=True, check=True, timeout=60
+    )
     assert done.stderr == b""
     return decode_outcome(done.stdout)
 

@@ -11,7 +11,7 @@ def stored_file(disk: SimulatedDisk, path: str, data: bytes) -> None:
     """A file whose bytes and name are on the disk, its directories' names too."""
     disk.make_dirs(path.rpartition("/")[0])
     disk.open(path, create=True).pwrite([data], 0)
-    disk.sync_all()
+    disk.sync_all("/")
 
 
 def append(disk: SimulatedDisk, path: str, data: bytes) -> None:
