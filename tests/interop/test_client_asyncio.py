@@ -265,6 +265,62 @@ def test_idle_poll_leaves_the_loop_free(consumer: Callable[..., AsyncConsumer], 
     run(program())
 
 
+def test_group_goes_on_after_the_message_where_iteration_ended(
+    producer: Callable[..., AsyncProducer], consumer: Callable[..., AsyncConsumer], topic: str
+) -> None:
+    async def read_in_group(count: int) -> list[int]:
+        offsets: list[int] = []
+        async with consumer(group_id=f"group-of-{topic}") as reading:
+            await reading.subscribe([topic])
+            async for message in reading:
+                offsets.append(message.offset)
+                if len(offsets) == count:
+                    break
+        return offsets
+
+    async def program() -> None:
+        await _fill(producer(), topic, 10)
+        assert await read_in_group(4) == [0, 1, 2, 3]
+        assert await read_in_group(6) == [4, 5, 6, 7, 8, 9]
+
+    run(program())
+
+
+def test_messages_of_a_cancelled_poll_are_not_committed(
+    producer: Callable[..., AsyncProducer], consumer: Callable[..., AsyncConsumer], topic: str
+) -> None:
+    async def program() -> None:
+        await _fill(producer(), topic, 10)
+        async with consumer(group_id=f"group-of-{topic}") as reading:
+            await reading.subscribe([topic])
+            await read(reading, 3)
+            polling = asyncio.ensure_future(reading.poll(5, 4))
+            await asyncio.sleep(0)
+            polling.cancel()
+        async with consumer(group_id=f"group-of-{topic}") as reading:
+            await reading.subscribe([topic])
+            assert [each.offset for each in await read(reading, 7)] == [3, 4, 5, 6, 7, 8, 9]
+
+    run(program())
+
+
+def test_commit_and_committed_are_awaited(
+    producer: Callable[..., AsyncProducer], consumer: Callable[..., AsyncConsumer], topic: str
+) -> None:
+    async def program() -> None:
+        await _fill(producer(), topic, 10)
+        async with consumer(group_id=f"group-of-{topic}", enable_auto_commit=False) as reading:
+            await reading.subscribe([topic])
+            messages = await read(reading, 10)
+            await reading.commit(messages[5])
+            assert await reading.committed(topic, 0) == 6
+            await reading.commit()
+            assert await reading.committed(topic, 0) == 10
+            assert await reading.assignment() == {(topic, 0), (topic, 1)}
+
+    run(program())
+
+
 def test_what_async_writes_others_read(
     producer: Callable[..., AsyncProducer], topic: str, millstream_broker: EmbeddedBroker
 ) -> None:

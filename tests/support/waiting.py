@@ -15,4 +15,4 @@ def wait_for(look: Callable[[], T], wanted: Callable[[T], bool], what: str, seco
         if wanted(seen):
             return seen
         assert time.monotonic() < deadline, f"{what}: not within {seconds} s, last seen {seen!r}"
-        time.sleep(0.05)
+        time.sleep(0.02)

@@ -43,8 +43,7 @@ class Incoming:
         except Exception as error:
             raise_ours("polling", error)
             raise
-        # A list and its `count` take a tenth less time than `any`.
-        if list(map(self._error_of, batch)).count(None) != len(batch):
+        if any(map(self._error_of, batch)):
             batch = self._without_errors(batch)
         return self._messages(batch)
 

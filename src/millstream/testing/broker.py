@@ -189,7 +189,8 @@ class EmbeddedBroker:
 
     def _command(self) -> list[str]:
         removed = "" if self._given_directory is not None else str(self._home())
-        command = [sys.executable, "-m", "millstream.testing.guarded_serve", removed, "serve"]
+        # -P: modules in the directory of the tests must not take the place of the broker's.
+        command = [sys.executable, "-P", "-m", "millstream.testing.guarded_serve", removed, "serve"]
         command += ["--data", str(self.data_dir), "--listen", self._listen, "--http", self._http]
         return [*command, "--config", str(self._home() / "settings.yaml"), "--log-format", "json"]
 

@@ -140,6 +140,16 @@ def test_settings_in_the_environment_are_for_other_brokers(monkeypatch: pytest.M
         assert broker.is_running
 
 
+def test_modules_of_the_users_directory_do_not_get_in_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('the wrong module')")
+    monkeypatch.chdir(tmp_path)
+
+    with EmbeddedBroker() as broker:
+        assert broker.is_running
+
+
 PROGRAM = """
 import sys, threading
 from millstream.testing import EmbeddedBroker
