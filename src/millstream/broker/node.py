@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 log = get_logger("millstream.node")
 
-_FLUSH_THREADS = 4
+_FLUSH_THREADS = 8
 _REPEATED_LOG_SECONDS = 10.0
 _DRAIN_SECONDS = 5.0
 _WARM_UP_SECONDS = 1.0
