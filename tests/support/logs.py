@@ -8,8 +8,12 @@ from millstream.protocol.record_batch import BatchHeader, check_produced, iter_b
 from millstream.protocol.records import Record, decode_records, encode_batch
 from millstream.runtime.disk import Disk
 from millstream.storage.checkpoint import write_checkpoint
+from millstream.storage.compaction.clean import run_job
+from millstream.storage.compaction.job import SourceSegment, job_for
+from millstream.storage.compaction.swap import apply_swap, commit_swap, finish_swap
 from millstream.storage.log import Appended, PartitionLog
 from millstream.storage.open_files import OpenFiles
+from millstream.storage.segment import SegmentSummary
 from millstream.storage.segment_recovery import RecoveryReport
 from millstream.storage.store import LogStore, PartitionSpec
 from millstream.testing.clock import ManualClock
@@ -58,6 +62,42 @@ def flush(log: PartitionLog) -> None:
         log.fail_flush(ticket, error)
         raise
     log.complete_flush(ticket)
+
+
+def compact(log: PartitionLog, now_ms: int = NOW_MS) -> None:
+    """What the cleaner does, in one process and one thread."""
+    disk = log.disk
+    sources = tuple(
+        SourceSegment(s.base_offset, s.end_offset, s.size_bytes, s.max_timestamp)
+        for s in (segment.summary for segment in log.segments[: log.cleanable_count])
+    )
+    if not sources:
+        return
+    job = job_for(
+        log.config,
+        directory=log.directory,
+        segments=sources,
+        first_dirty_offset=log.cleaned_offset,
+        limit_offset=log.flushed_offset,
+        now_ms=now_ms,
+        last_batches=log.producers.last_offsets(),
+    )
+    result = run_job(disk, job)
+    for group in result.groups:
+        commit_swap(disk, log.directory, group.sources)
+        apply_swap(disk, log.directory, group.sources)
+        summary = SegmentSummary(
+            group.base_offset,
+            group.size_bytes,
+            group.end_offset,
+            group.record_count,
+            group.first_timestamp,
+            group.max_timestamp,
+            group.offset_of_max_timestamp,
+        )
+        log.replace_segments(group.sources, summary)
+        finish_swap(disk, log.directory, group.sources)
+    log.cleaned_offset = result.first_dirty_offset
 
 
 def new_log(

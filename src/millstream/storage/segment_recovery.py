@@ -52,10 +52,15 @@ class SegmentRecovery:
     known: LogCheckpoint | None
     rebuilt: RebuiltState
     report: RecoveryReport
+    _summaries: dict[int, SegmentSummary] = field(init=False)
+
+    def __post_init__(self) -> None:
+        entries = self.known.segments if self.known is not None else []
+        self._summaries = {entry[0]: SegmentSummary(*entry) for entry in entries}
 
     def recover(self, base: int) -> tuple[Segment, Outcome]:
         size = self.files.disk.size(f"{self.directory}/{base:020d}{LOG_SUFFIX}")
-        summary = self._known_summary(base)
+        summary = self._summaries.get(base)
         is_sealed = self.known is not None and base < self.known.flushed_position[0]
         if is_sealed and summary is not None and summary.size_bytes == size:
             return self._trust(summary), Outcome.WHOLE
@@ -72,7 +77,7 @@ class SegmentRecovery:
         # After a failed fsync the page cache may hold what the disk does not.
         segment.file.drop_cache()
         segment.index.dirty = True
-        if is_sealed and summary is not None and not self.config.compacts:
+        if is_sealed and summary is not None and not self._is_compacted:
             self.report.damages.append(
                 f"{segment.log_path} holds {size} bytes, {summary.size_bytes} were written"
             )
@@ -104,11 +109,12 @@ class SegmentRecovery:
             return True
         if base >= self.known.flushed_position[0]:
             return False
-        return summary is None or summary.compacted or self.config.compacts
+        return summary is None or summary.compacted or self._is_compacted
 
-    def _known_summary(self, base: int) -> SegmentSummary | None:
-        entries = self.known.segments if self.known is not None else []
-        return next((SegmentSummary(*entry) for entry in entries if entry[0] == base), None)
+    @property
+    def _is_compacted(self) -> bool:
+        """Sealed segments may have changed since the checkpoint; also where the topic is no longer compacted now."""
+        return self.config.compacts or (self.known is not None and self.known.cleaned_offset > 0)
 
     def _trust(self, summary: SegmentSummary) -> Segment:
         segment = Segment(self.files, self.directory, summary, stored=True)
@@ -119,7 +125,7 @@ class SegmentRecovery:
 
     def _synced(self, base: int, size: int, summary: SegmentSummary | None, *, is_sealed: bool) -> _Synced:
         if is_sealed:
-            if summary is None or self.config.compacts:
+            if summary is None or self._is_compacted:
                 # Compacted since then, and synced before it was put in place.
                 return _Synced(size, base)
             return _Synced(max(size, summary.size_bytes), summary.end_offset)

@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 from millstream.config.topic import TopicConfig
 from millstream.storage.checkpoint import CHECKPOINT_FILE, CLEAN_MARKER_FILE, describe, read_checkpoint
 from millstream.testing.disk import SimulatedDisk
-from support.logs import DATA_DIR, RELAXED, Store, append_values, flush, read_values
+from support.logs import (
+    DATA_DIR,
+    RELAXED,
+    Store,
+    append_values,
+    compact,
+    flush,
+    read_records,
+    read_values,
+)
 
 SMALL = TopicConfig(segment_bytes=300, index_interval_bytes=100)
 VALUES = [b"%d" % number for number in range(30)]
@@ -213,3 +222,46 @@ def test_a_full_disk_at_the_stop_makes_it_unclean_and_loses_nothing() -> None:
     store.kill()
     assert not store.store.was_clean
     assert read_values(store.log()) == VALUES
+
+
+def test_segments_compacted_since_the_checkpoint_are_not_damage_even_when_the_topic_is_no_longer_compacted() -> (
+    None
+):
+    store = Store(topics={"t": TopicConfig(segment_bytes=300, cleanup_policy=frozenset({"compact"}))})
+
+    def fill_and_compact() -> None:
+        for number in range(20):
+            append_values(store.log(), b"%d" % number, key=b"key-%d" % (number % 3))
+        flush(store.log())
+        store.checkpoint()
+        compact(store.log())
+
+    fill_and_compact()
+    fill_and_compact()
+    expected = read_records(store.log())
+    assert len(expected) < store.log().log_end_offset
+    store.topics["t"] = SMALL
+    store.kill()
+    assert store.report().damages == []
+    assert store.report().cut_bytes == 0
+    assert read_records(store.log()) == expected
+    for offset in range(store.log().log_end_offset):
+        following = next(record for record in expected if record.offset >= offset)
+        assert read_records(store.log(), offset)[0] == following
+
+
+def test_only_what_a_checkpoint_covers_is_compacted() -> None:
+    """Recovery takes a gap in what it scans for a loss."""
+    store = Store(topics={"t": TopicConfig(segment_bytes=300, cleanup_policy=frozenset({"compact"}))})
+    for number in range(20):
+        append_values(store.log(), b"%d" % number, key=b"key")
+    flush(store.log())
+    assert (store.log().settled_count > 3, store.log().cleanable_count) == (True, 0)
+    compact(store.log())
+    assert store.log().record_count == 20
+    store.checkpoint()
+    assert store.log().cleanable_count == store.log().settled_count
+    compact(store.log())
+    assert store.log().record_count < 20
+    store.kill()
+    assert read_values(store.log())[-1] == b"19"

@@ -17,14 +17,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from millstream.config.topic import TopicConfig
 from millstream.protocol.record_batch import BatchHeader, check_produced, read_header
 from millstream.protocol.records import decode_records
-from millstream.storage.compaction.clean import run_job
-from millstream.storage.compaction.job import SourceSegment, job_for
-from millstream.storage.compaction.swap import apply_swap, commit_swap, finish_swap
 from millstream.storage.log import PartitionLog
 from millstream.storage.lookup import offset_for_timestamp
-from millstream.storage.segment import SegmentSummary
 from millstream.testing.disk import Crashed, SimulatedDisk
-from support.logs import Store, batch_of, flush, read_batches
+from support.logs import Store, batch_of, compact, flush, read_batches
 
 SMALL = {"segment_bytes": 700, "index_interval_bytes": 150}
 TOPICS = {
@@ -139,38 +135,7 @@ class CrashMachine(RuleBasedStateMachine):
         self._compact()
 
     def _compact(self) -> None:
-        log, disk = self.log("compacted"), self.store.disk
-        sources = tuple(
-            SourceSegment(s.base_offset, s.end_offset, s.size_bytes, s.max_timestamp)
-            for s in (segment.summary for segment in log.segments[: log.cleanable_count])
-        )
-        if not sources:
-            return
-        job = job_for(
-            log.config,
-            directory=log.directory,
-            segments=sources,
-            first_dirty_offset=log.cleaned_offset,
-            limit_offset=log.flushed_offset,
-            now_ms=self.store.clock.now_ms(),
-            last_batches=log.producers.last_offsets(),
-        )
-        result = run_job(disk, job)
-        for group in result.groups:
-            commit_swap(disk, log.directory, group.sources)
-            apply_swap(disk, log.directory, group.sources)
-            summary = SegmentSummary(
-                group.base_offset,
-                group.size_bytes,
-                group.end_offset,
-                group.record_count,
-                group.first_timestamp,
-                group.max_timestamp,
-                group.offset_of_max_timestamp,
-            )
-            log.replace_segments(group.sources, summary)
-            finish_swap(disk, log.directory, group.sources)
-        log.cleaned_offset = result.first_dirty_offset
+        compact(self.log("compacted"), self.store.clock.now_ms())
 
     # -- how it ends
 
