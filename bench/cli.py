@@ -12,6 +12,7 @@ from rich.console import Console
 from bench import machine, render
 from bench.display import Display
 from bench.driver.run import DriverError, open_driver
+from bench.memory import hold_free_memory
 from bench.model import Peer, Report
 from bench.peers import PeerError
 from bench.peers.millstream import is_available
@@ -84,8 +85,11 @@ def _run(options: argparse.Namespace, console: Console) -> int:
         report = Report(machine.describe(work_directory, driver.description), options.quick)
         console.print(f"data on {report.environment.file_system}; {driver.description}", highlight=False)
         plan = Plan(options.quick, peers, options.rounds, options.seconds)
-        began = time.perf_counter()
-        with Display(console, len(chosen)) as display:
+        console.print(
+            "taking hold of the free memory (a minute on a host that must give it first)", highlight=False
+        )
+        with hold_free_memory(), Display(console, len(chosen)) as display:
+            began = time.perf_counter()
             _run_scenarios(chosen, Session(plan, driver, work_directory, report, display))
         report.seconds = time.perf_counter() - began
     finally:

@@ -38,13 +38,14 @@ class HeldDisk:
 
     def __init__(self, node: InProcessNode) -> None:
         self._go = threading.Event()
-        held = threading.Barrier(5)
+        threads = len(node.broker.workers._threads)
+        held = threading.Barrier(threads + 1)
 
         def wait() -> None:
             held.wait(10)
             self._go.wait(60)
 
-        for _ in range(4):
+        for _ in range(threads):
             node.broker.workers.submit(wait, lambda *_: None)
         held.wait(10)
 
