@@ -1,4 +1,4 @@
-"""One partition's log: append, read, roll, truncate. All calls are made on the event loop; none waits for an fsync."""
+"""One partition's log: append, roll, flush, move its start. Called on the event loop; none of it waits for an fsync."""
 
 from collections.abc import Sequence
 from contextlib import suppress
