@@ -90,17 +90,21 @@ class ConfluentClient:
         return offsets
 
     def read(self, topic: str, *, partition: int = 0, start: int | None = None) -> list[Stored]:
-        if self._consumer is None:
-            self._consumer = self.consumer()
         place = TopicPartition(topic, partition)
         # Asking first makes the leader known; an assignment alone looks for it only twice a second.
-        low, _ = self._consumer.get_watermark_offsets(place, PATIENCE_S)
+        low, _ = self.start_and_end(topic, partition)
         place.offset = low if start is None else start
         self._consumer.assign([place])
         try:
             return read_to_end(self._consumer)
         finally:
             self._consumer.unassign()
+
+    def start_and_end(self, topic: str, partition: int = 0) -> tuple[int, int]:
+        if self._consumer is None:
+            self._consumer = self.consumer()
+        start, end = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), PATIENCE_S)
+        return start, end
 
     def close(self) -> None:
         if self._consumer is not None:
