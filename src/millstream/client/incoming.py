@@ -34,16 +34,17 @@ class Incoming:
             failure, self._failure = self._failure, None
             raise failure
         try:
-            # `consume` alone would wait for the whole number of messages; this waits for the first only.
-            first = self._raw.poll(timeout)
-            if first is None:
-                return []
-            batch = self._raw.consume(limit - 1, 0) if limit > 1 else []
-            batch.insert(0, first)
+            batch = self._raw.consume(limit, 0)
+            if not batch:
+                # `consume` would wait for the whole number of messages; this waits for the first only.
+                first = self._raw.poll(timeout)
+                if first is None:
+                    return []
+                batch = [first, *(self._raw.consume(limit - 1, 0) if limit > 1 else ())]
         except Exception as error:
             raise_ours("polling", error)
             raise
-        if any(map(self._error_of, batch)):
+        if next(filter(self._error_of, batch), None) is not None:
             batch = self._without_errors(batch)
         return self._messages(batch)
 

@@ -212,8 +212,7 @@ class PartitionLog:
         if self.segments:
             active = self.segments[-1]
             active.seal()
-            if self.config.preallocate:
-                active.file.truncate(active.summary.size_bytes)
+            active.trim()
             self._unsynced.sealed.append(active)
             self._unsynced.mark(active)
         if len(self.producers):
@@ -238,7 +237,7 @@ class PartitionLog:
         try:
             segment.file.truncate(0)
             if self.config.preallocate:
-                segment.file.allocate(0, self.config.segment_bytes)
+                segment.allocate(self.config.segment_bytes)
         except OSError:
             # Left behind, it would look like the end of the log while the segment before it goes on growing.
             segment.close()
@@ -444,6 +443,8 @@ class PartitionLog:
                     segment.seal()
                     segment.index.write(self.disk, durable=False)
                     segment.time_index.write(self.disk, durable=False)
+            if self.segments:
+                self.segments[-1].trim()
         except OSError as error:
             if ticket is not None:
                 self.fail_flush(ticket, error)

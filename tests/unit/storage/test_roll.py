@@ -1,10 +1,12 @@
 """When a segment is full, and what beginning the next one leaves on disk."""
 
 import errno
+from pathlib import Path
 
 import pytest
 
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.runtime.disk import SystemDisk
 from millstream.storage.log import PartitionLog
 from millstream.storage.segment import MAX_RELATIVE_OFFSET
 from millstream.testing.disk import Fault, Operation, SimulatedDisk
@@ -127,3 +129,39 @@ def test_a_segment_that_cannot_be_preallocated_leaves_no_file_behind() -> None:
     assert read_values(log) == [b"x" * 50, b"z"]
     append_values(log, b"y" * 100)
     assert bases(log) == [0, 2]
+
+
+def test_blocks_are_reserved_ahead_of_a_segment_that_grows_and_given_back_when_it_is_sealed(
+    tmp_path: Path,
+) -> None:
+    """A small segment reserves nothing."""
+    log = new_log(
+        SystemDisk(),
+        directory=str(tmp_path / "partition-0"),
+        segment_bytes=1 << 30,
+        max_message_bytes=1 << 21,
+    )
+    append_values(log, b"x" * (1 << 20))
+    path = Path(log.segments[0].log_path)
+    assert reserved_bytes(path) < 1 << 16
+    for _ in range(6):
+        append_values(log, b"x" * (1 << 20))
+    assert reserved_bytes(path) > 1 << 19
+    log.roll(NOW_MS)
+    assert reserved_bytes(path) < 1 << 16
+
+
+def test_a_disk_without_room_ahead_still_takes_the_write() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk, segment_bytes=1 << 30, max_message_bytes=1 << 21)
+    for _ in range(4):
+        append_values(log, b"x" * (1 << 20))
+    disk.faults.add(Fault(Operation.ALLOCATE, errno.ENOSPC))
+    append_values(log, b"y" * (1 << 20))
+    assert len(read_values(log)) == 5
+
+
+def reserved_bytes(path: Path) -> int:
+    """What the file takes on the disk beyond its size."""
+    stat = path.stat()
+    return stat.st_blocks * 512 - stat.st_size
