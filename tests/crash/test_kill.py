@@ -6,7 +6,6 @@ and compaction are under way when the process ends.
 
 import os
 import random
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -99,8 +98,8 @@ class Load:
         ):
             assert self.node.log_entries(event) == []
         assert "Traceback" not in self.node.log_file.read_text()
-        assert self.node.log_entries("segments deleted")
-        assert self.node.log_entries("log cleaned")
+        for event in ("segments deleted", "log cleaned"):
+            wait_for(lambda event=event: self.node.log_entries(event), bool, event)
 
     def abandon(self) -> None:
         for writer in self.writers.values():
@@ -128,8 +127,6 @@ def test_a_node_that_is_killed_again_and_again_keeps_every_acknowledged_message(
         while chance.random() < 0.3:
             load.node.start_and_kill(after_s=chance.uniform(0.1, 0.9))
         load.node.start()
-    # A moment for what the crashes held up: deletion and compaction go on.
-    time.sleep(0.9)
     load.judge()
     loaded = load.node.log_entries("logs loaded")
     assert all(not entry["clean"] for entry in loaded[1:])

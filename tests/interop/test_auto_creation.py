@@ -15,7 +15,7 @@ from support.topics import admin_for
 QUICK_FAILURE = {
     "confluent": {"message_timeout_ms": 1000},
     "kafka-python": {"max_block_ms": 1000},
-    "aiokafka": {"request_timeout_ms": 1000},
+    "aiokafka": {"request_timeout_ms": 4000},  # also the time it has to connect
 }
 REFUSALS = {
     "confluent": ProduceFailed,

@@ -175,9 +175,14 @@ def test_consume_of_an_empty_topic_ends_at_once(cli: Cli, topic: str) -> None:
     assert cli.ok("consume", topic) == b""
 
 
-def test_following_prints_what_arrives_and_ends_when_idle(cli: Cli, topic: str) -> None:
-    reader = cli.start("consume", topic, "--follow", "--timeout", "3")
-    cli.ok("produce", topic, "-m", "later")
+def test_following_prints_what_arrives_and_ends_when_idle(cli: Cli, topic: str, broker: NodeProcess) -> None:
+    cli.ok("produce", topic, "-m", "first")
+    reader = cli.start("consume", topic, "--follow", "--timeout", "5")
+    assert reader.stdout is not None
+    assert reader.stdout.readline() == b"first\n"
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce(topic, b"later")
+    assert producer.flush(10) == 0
     out, error = reader.communicate(timeout=60)
     assert (reader.returncode, out, error) == (0, b"later\n", b"")
 

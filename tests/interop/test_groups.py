@@ -15,6 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as KpRoundRobin
 
+from support.members.judgement import each_partition_had_one_owner_at_a_time
+from support.members.team import Told
 from support.node import NodeProcess
 
 PATIENCE_S = 60.0
@@ -39,6 +41,7 @@ class Confluent:
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
+                "log_level": 0,
                 "partition.assignment.strategy": "roundrobin",
                 **config,
             }
@@ -70,6 +73,7 @@ class NewProtocol(Confluent):
                 "group.protocol": "consumer",
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
+                "log_level": 0,
                 **config,
             }
         )
@@ -105,7 +109,8 @@ class Aio:
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
         self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
 
         async def start() -> AIOKafkaConsumer:
             consumer = AIOKafkaConsumer(
@@ -134,8 +139,12 @@ class Aio:
         return {place.partition for place in self.consumer.assignment()}
 
     def close(self) -> None:
-        self._run(self.consumer.stop())
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        try:
+            self._run(self.consumer.stop())
+        finally:
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self.thread.join(PATIENCE_S)
+            self.loop.close()
 
 
 class Team:
@@ -293,21 +302,65 @@ def test_a_static_member_comes_back_to_its_partitions_and_nobody_else_notices(
     successor.close()
 
 
+class History:
+    """What a member was given and gave back, told by its own callbacks."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.told: list[Told] = []
+
+    def assigned(self, _: Consumer, places: list[TopicPartition]) -> None:
+        self._tell("assigned", places)
+
+    def revoked(self, _: Consumer, places: list[TopicPartition]) -> None:
+        self._tell("revoked", places)
+
+    def _tell(self, event: str, places: list[TopicPartition]) -> None:
+        fields = {"partitions": [place.partition for place in places]}
+        self.told.append(Told(time.monotonic_ns(), event, fields))
+
+
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_fifty_members_share_a_hundred_partitions(node: NodeProcess, protocol: str) -> None:
+    """And no partition ever has two: neither while they come nor while every fifth of them leaves."""
     make_topic(node, 100)
     kind = NewProtocol if protocol == "consumer" else Confluent
     members = [kind(node.bootstrap, "g", "t") for _ in range(50)]
+    histories = [History(f"member {number}") for number in range(50)]
+    for member, history in zip(members, histories, strict=True):
+        member.consumer.subscribe(
+            ["t"], on_assign=history.assigned, on_revoke=history.revoked, on_lost=history.revoked
+        )
 
-    def shared() -> bool:
-        for member in members:
+    def shared(by: list[Confluent], shares: set[int]) -> bool:
+        for member in by:
             member.consumer.poll(0)
-        owned = sorted(p for member in members for p in member.owned())
-        return owned == list(range(100)) and all(len(member.owned()) == 2 for member in members)
+        owned = sorted(p for member in by for p in member.owned())
+        return owned == list(range(100)) and {len(member.owned()) for member in by} == shares
 
-    wait(shared, lambda: str([len(member.owned()) for member in members]))
+    wait(lambda: shared(members, {2}), lambda: str([len(member.owned()) for member in members]))
+    staying = [member for number, member in enumerate(members) if number % 5]
+    for member in members[::5]:
+        member.close()
+    wait(lambda: shared(staying, {2, 3}), lambda: str([len(member.owned()) for member in staying]))
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda member: member.close(), members))
+        list(pool.map(lambda member: member.close(), staying))
+    each_partition_had_one_owner_at_a_time(histories)
+
+
+def test_the_node_matches_topics_for_members_that_subscribe_by_expression(node: NodeProcess) -> None:
+    for name in ("orders-eu", "orders-us", "invoices"):
+        make_topic(node, 1, name)
+    member = NewProtocol(node.bootstrap, "g", "^orders-.*")
+
+    def topics() -> set[str]:
+        member.consumer.poll(0.1)
+        return {place.topic for place in member.consumer.assignment()}
+
+    wait(lambda: topics() == {"orders-eu", "orders-us"}, lambda: str(topics()))
+    make_topic(node, 1, "orders-jp")
+    wait(lambda: topics() == {"orders-eu", "orders-us", "orders-jp"}, lambda: str(topics()))
+    member.close()
 
 
 def test_acknowledged_commits_survive_kill_9(start_node: Callable[..., NodeProcess]) -> None:

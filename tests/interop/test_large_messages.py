@@ -116,7 +116,7 @@ def test_a_request_over_the_socket_limit_closes_the_connection_with_a_reason(
     with Clients(node.bootstrap) as clients:
         clients.confluent.write("topic", [Message(b"x" * 900_000)])
         with pytest.raises(ProduceFailed) as failed:
-            clients.confluent.write("topic", [Message(b"x" * 3_000_000)], message_timeout_ms=1500)
+            clients.confluent.write("topic", [Message(b"x" * 3_000_000)], message_timeout_ms=5000)
         assert failed.value.code == "_MSG_TIMED_OUT"
         assert len(clients.confluent.read("topic")) == 1
     reasons = {str(entry["reason"]) for entry in node.log_entries("connection closed")}

@@ -13,6 +13,7 @@ from millstream.protocol.wire import uvarint
 from support.kio_messages import build, decode, encode
 from support.node import NodeProcess
 from support.raw_client import RawClient, frame, request_header
+from support.waiting import wait_for
 
 METADATA = APIS[3]
 
@@ -112,7 +113,7 @@ def test_api_versions_of_a_newer_client_is_answered_in_version_0(client: RawClie
 
 
 @pytest.mark.parametrize("cut", [1, 3, 4, 10, 40])
-def test_a_request_cut_off_by_the_client_is_no_event(
+def test_a_request_cut_off_by_the_client_is_told_in_one_line(
     broker: NodeProcess, client: RawClient, cut: int
 ) -> None:
     whole = frame(
@@ -121,16 +122,32 @@ def test_a_request_cut_off_by_the_client_is_no_event(
     client.send_bytes(whole[:cut])
     client.socket.shutdown(socket.SHUT_WR)
     assert client.is_closed_by_broker()
+    told = wait_for(lambda: refusals(broker, client), bool, "the line is written")
+    assert told == ["the client left in the middle of a request"]
+
+
+def test_a_client_that_leaves_between_requests_is_no_event(broker: NodeProcess, client: RawClient) -> None:
+    assert client.call("metadata", 12, topics=[]).brokers
+    client.socket.shutdown(socket.SHUT_WR)
+    assert client.is_closed_by_broker()
     assert refusals(broker, client) == []
 
 
-def test_a_large_request_cut_off_by_a_reset_is_no_event(
+def test_a_large_request_cut_off_by_a_reset_is_told_in_one_line(
     broker: NodeProcess, connect: Callable[[], RawClient]
 ) -> None:
-    for _ in range(10):
-        client = connect()
+    cut_off = [connect() for _ in range(10)]
+    peers = {"{}:{}".format(*client.socket.getsockname()) for client in cut_off}
+    for client in cut_off:
         client.send_bytes(struct.pack(">i", 50_000_000) + bytes(3_000_000))
         client.reset()
+
+    def told() -> list[str]:
+        lines = broker.log_entries("connection closed")
+        return [str(line["reason"]) for line in lines if line["peer"] in peers]
+
+    wait_for(told, lambda lines: len(lines) == 10, "each has its line")
+    assert set(told()) == {"the client left in the middle of a request"}
 
 
 def test_a_connection_that_says_nothing_is_left_alone(client: RawClient) -> None:

@@ -3,6 +3,7 @@
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import repeat
 from pathlib import Path
@@ -13,6 +14,7 @@ from support.kio_messages import build, encode
 from support.metrics import metric
 from support.node import NodeProcess
 from support.raw_client import (
+    PATIENCE_S,
     RawClient,
     batch_of,
     create_topic,
@@ -158,11 +160,17 @@ def test_large_requests_sent_by_halves_wait_for_memory_and_then_proceed(
     # Half of the half-senders give up, the others go on: each gets its turn and its answer.
     for each, _, _ in halves[::2]:
         each.reset()
-    for each, whole, sent in halves[1::2]:
-        each.socket.settimeout(20)
-        each.send_bytes(whole[sent:])
-        assert each.receive().responses[0].partition_responses[0].error_code == 0
+    with ThreadPoolExecutor(len(halves)) as pool:
+        outcomes = list(pool.map(_send_the_rest, halves[1::2]))
+    assert outcomes == [0] * len(outcomes)
     wait_for(lambda: in_flight(node), lambda used: used == 0, "all memory is given back")
+
+
+def _send_the_rest(half: tuple[RawClient, bytes, int]) -> int:
+    client, whole, sent = half
+    client.socket.settimeout(PATIENCE_S)
+    client.send_bytes(whole[sent:])
+    return int(client.receive().responses[0].partition_responses[0].error_code)
 
 
 def _produce_body(name: str, record: bytes) -> bytes:

@@ -98,7 +98,7 @@ def test_many_connections_are_served_side_by_side(
 ) -> None:
     name = create_topic(client, new_topic(), partitions=20)
     blocked = connect()
-    blocked.send("fetch", 12, **fetch_fields(name, *[0] * 20, max_wait_ms=LONG_MS, min_bytes=1 << 30))
+    blocked.send("fetch", 12, **fetch_fields(name, *[0] * 20, max_wait_ms=60 * LONG_MS, min_bytes=1 << 30))
 
     def work(partition: int) -> list[int]:
         with RawClient(broker.listen) as mine:

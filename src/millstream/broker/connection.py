@@ -83,6 +83,8 @@ class Connection(asyncio.BufferedProtocol):
         self._server.connected(self)
 
     def connection_lost(self, _error: Exception | None) -> None:
+        if not self.closed and (self._frame is not None or self._partial or self._wanted):
+            self._server.ended(self, "the client left in the middle of a request")
         self.closed = True
         self._release_frame()
         if self._waiter is not None:
@@ -292,6 +294,7 @@ class Connection(asyncio.BufferedProtocol):
         if transport is None or self.closed:
             return
         size = sum(map(len, buffers))
+        self.last_active = self._server.loop.time()
         self._server.metrics.bytes_out.value += size
         if len(buffers) == 1:
             transport.write(buffers[0])

@@ -143,6 +143,8 @@ class Broker:
             cut_bytes=progress.cut_bytes,
             seconds=round(self.clock.monotonic() - started, 3),
         )
+        if strays := self.store.strays():
+            log.warning("directories that belong to no topic", count=len(strays), first=strays[0])
 
     async def stop(self) -> None:
         """Take no more requests, answer those whose records are on their way to the disk, close everything."""

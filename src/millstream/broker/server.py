@@ -144,11 +144,15 @@ class Server:
     def refused(self, connection: Connection, reason: str) -> None:
         log.warning("connection closed", peer=connection.peer, reason=reason)
 
+    def ended(self, connection: Connection, reason: str) -> None:
+        """As `refused`, where nothing was wrong with what came."""
+        log.info("connection closed", peer=connection.peer, reason=reason)
+
     def _close_idle(self) -> None:
         """Idle or half-open, or a reader that takes nothing: the same silence, the same end."""
         self._idle_check = self.loop.call_later(self._idle_check_seconds, self._close_idle)
         before = self.loop.time() - self._settings.idle_timeout / 1000
         for connection in [each for each in self._connections if each.last_active < before]:
             if connection.has_unsent or not connection.is_waiting:
-                log.info("connection closed", peer=connection.peer, reason="idle (connections.max.idle.ms)")
+                self.ended(connection, "idle (connections.max.idle.ms)")
                 connection.abort()

@@ -49,26 +49,40 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> tuple[dict[Place, b
     try:
         for partition in range(partitions):
             place = TopicPartition(topic, partition, OFFSET_BEGINNING)
-            start, end = wait_for(
-                lambda place=place: _watermarks(consumer, place),
-                lambda marks: marks is not None,
-                f"{place} answers",
-            ) or (0, 0)
+            start, end = _answered_watermarks(consumer, place)
+            while True:
+                values = _read_to(consumer, place, start, end)
+                before, (start, end) = start, _answered_watermarks(consumer, place)
+                if start == before:
+                    break
+                # Retention went on meanwhile: what it took must not be mistaken for a loss.
+            found.update(values)
             starts[partition] = start
-            consumer.assign([place])
-            position = start
-            while position < end:
-                for message in consumer.consume(1000, timeout=0.05):
-                    error, content, offset = message.error(), message.value(), message.offset()
-                    if error is not None:
-                        assert error.code() == KafkaError._PARTITION_EOF, f"{topic}-{partition}: {error}"
-                        position = end
-                    elif content is not None and offset is not None:
-                        found[Place(partition, offset)] = value_of(content)
-                        position = offset + 1
     finally:
         consumer.close()
     return found, starts
+
+
+def _read_to(consumer: Consumer, place: TopicPartition, position: int, end: int) -> dict[Place, bytes]:
+    found: dict[Place, bytes] = {}
+    consumer.assign([place])
+    while position < end:
+        for message in consumer.consume(1000, timeout=0.05):
+            error, content, offset = message.error(), message.value(), message.offset()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, f"{place}: {error}"
+                position = end
+            elif content is not None and offset is not None:
+                found[Place(place.partition, offset)] = value_of(content)
+                position = offset + 1
+    return found
+
+
+def _answered_watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+    marks = wait_for(
+        lambda: _watermarks(consumer, place), lambda marks: marks is not None, f"{place} answers"
+    )
+    return marks or (0, 0)
 
 
 def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int] | None:

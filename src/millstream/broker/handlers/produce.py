@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from millstream.broker.dispatch import LaterReply, RequestContext
 from millstream.broker.opened_batches import must_open, open_and_convert
 from millstream.broker.partitions import Partition
+from millstream.cluster.metadata.names import is_internal
 from millstream.observability.logs import get_logger
 from millstream.protocol.api import PRODUCE_SERVED_FROM
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -58,6 +59,12 @@ def _check(
                         ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {produce.acks}; 0, 1 and -1 are taken"
                     )
                 partition = broker.partitions.find(topic, index)
+                if is_internal(partition.topic):
+                    # What is in there is replayed into groups and the like; only they write it.
+                    raise KafkaError(
+                        ErrorCode.INVALID_TOPIC_EXCEPTION,
+                        f"the topic {partition.topic} is internal; clients cannot write to it",
+                    )
                 if records is None:
                     raise KafkaError(ErrorCode.INVALID_RECORD, "a partition has no records")
                 header = check_produced(records, context.version)
