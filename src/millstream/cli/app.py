@@ -27,6 +27,7 @@ COMMANDS = {
     "group": CommandFile("millstream.cli.group", is_group=True),
     "produce": CommandFile("millstream.cli.produce"),
     "consume": CommandFile("millstream.cli.consume"),
+    "telemetry": CommandFile("millstream.cli.telemetry", is_group=True),
     "log": CommandFile("millstream.cli.log", is_group=True),
     "config": CommandFile("millstream.cli.config", is_group=True),
 }

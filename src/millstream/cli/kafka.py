@@ -7,7 +7,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from millstream.cli.errors import Unreachable, debugging, kafka_failure
+from millstream.cli.errors import Unreachable, UsageError, debugging, kafka_failure
 from millstream.cli.options import parse_address
 
 CONNECT_TIMEOUT_S = 5.0
@@ -43,8 +43,10 @@ def client_settings(bootstrap: str) -> dict[str, Any]:
 
 def require_listener(bootstrap: str) -> None:
     """librdkafka retries a refused connection until its timeout; a person wants to know at once."""
-    reason = "no address given"
-    for address in filter(None, (part.strip() for part in bootstrap.split(","))):
+    addresses = [part.strip() for part in bootstrap.split(",") if part.strip()]
+    if not addresses:
+        raise UsageError("--bootstrap names no address; write HOST:PORT, such as 127.0.0.1:9092")
+    for address in addresses:
         host, port = parse_address(address if ":" in address else f"{address}:{DEFAULT_PORT}", "--bootstrap")
         try:
             socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()

@@ -9,7 +9,7 @@ from millstream.cli.errors import CommandError
 from millstream.config.errors import ConfigError
 from millstream.config.kinds import to_text
 from millstream.config.load import load_settings
-from millstream.config.setting import settings_of
+from millstream.config.setting import Setting, settings_of
 from millstream.config.settings import SECTIONS, Settings
 
 # These belong to the command line, though they are spelled like settings of a node.
@@ -53,10 +53,16 @@ def setting_rows(settings: Settings) -> list[SettingRow]:
             rows.append(
                 SettingRow(
                     name=f"{section}.{key}",
-                    value=None if value is None else setting.spelling.write(to_text(value)),
-                    default=None if default is None else setting.spelling.write(to_text(default)),
+                    value=_shown(setting, value),
+                    default=_shown(setting, default),
                     kafka_name=setting.kafka_name,
                     meaning=setting.definition.documentation,
                 )
             )
     return rows
+
+
+def _shown(setting: Setting, value: object) -> str | None:
+    if value is None:
+        return None
+    return "(hidden)" if setting.definition.sensitive else setting.spelling.write(to_text(value))

@@ -84,12 +84,14 @@ def own_setting(
     minimum: float | None = None,
     maximum: float | None = None,
     choices: tuple[str, ...] = (),
+    sensitive: bool = False,
 ) -> Any:
-    """A field for a setting Kafka does not have."""
+    """A field for a setting Kafka does not have; a `sensitive` one is never shown."""
     text = None if default is None else to_text(default)
     definition = ConfigDefinition(
-        "", kind, text, documentation, minimum=minimum, maximum=maximum, choices=choices, dynamic=False
-    )
+        "", kind, text, documentation,
+        minimum=minimum, maximum=maximum, choices=choices, dynamic=False, sensitive=sensitive,
+    )  # fmt: skip
     return field(default=default, metadata={"setting": Setting(definition, spelling, None)})
 
 

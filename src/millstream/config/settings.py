@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from millstream.config.kinds import ConfigType, to_text
+from millstream.config.pipeline_settings import PipelineSettings
 from millstream.config.setting import Spelling, kafka_setting, own_setting, setting_of
 
 _INT = ConfigType.INT
@@ -150,6 +151,7 @@ class Settings:
     replication: ReplicationSettings = ReplicationSettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
+    pipeline: PipelineSettings = field(default_factory=PipelineSettings)
     topics: tuple[TopicSettings, ...] = ()
     kafka: Mapping[str, str] = field(default_factory=dict)
 
@@ -174,4 +176,5 @@ SECTIONS: dict[str, type] = {
     "replication": ReplicationSettings,
     "http": HttpSettings,
     "log": LogSettings,
+    "pipeline": PipelineSettings,
 }

@@ -1,0 +1,61 @@
+"""A whole stream: the topic made sure of, a producer that never gives up, the points sent, and the account of it."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from millstream.client import Producer, ProducerConfig
+from millstream.pipeline.sender import Sender
+from millstream.pipeline.sources import Burst
+from millstream.pipeline.streamer import Limits, Observer, Streamer, Summary
+from millstream.pipeline.topics import ensure_topic
+
+_NEVER_MS = 2**31 - 1
+_SAY_EVERY_TRIES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where points go; `partitions` count when the topic has to be created."""
+
+    bootstrap: str
+    topic: str
+    partitions: int = 6
+    compression: str = "lz4"
+
+
+def run_stream(
+    target: Target, bursts: Iterator[Burst], observer: Observer, stop: threading.Event, limits: Limits
+) -> Summary:
+    """Stream until the source or a limit ends it, or `stop` is set. Raises ClientError when the topic is refused."""
+    if not _ensure(target, observer, stop):
+        return Summary(0, 0, 0, 0.0)
+    config = ProducerConfig(
+        bootstrap_servers=target.bootstrap,
+        client_id="millstream-telemetry",
+        compression_type=target.compression,
+        # As long as the producer itself retries, idempotence keeps a point from being stored twice.
+        delivery_timeout_ms=_NEVER_MS,
+    )
+    producer = Producer(config).start()
+    sender = Sender(producer, lambda: _ensure(target, observer, stop))
+    summary = Streamer(sender, observer, stop, limits).run(bursts)
+    if summary.is_complete:
+        producer.close()
+    return summary
+
+
+def _ensure(target: Target, observer: Observer, stop: threading.Event) -> bool:
+    """Whether the topic is there; False when the wait for it was ended by `stop`."""
+    tries = 0
+
+    def waiting(reason: str) -> None:
+        nonlocal tries
+        if tries % _SAY_EVERY_TRIES == 0:
+            observer.note(f"waiting: {reason}")
+        tries += 1
+
+    found = ensure_topic(target.bootstrap, target.topic, target.partitions, on_waiting=waiting, stop=stop)
+    if found and tries:
+        observer.note(f"{target.bootstrap} answers")
+    return found > 0

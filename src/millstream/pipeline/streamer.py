@@ -1,0 +1,184 @@
+"""Points from a source into a topic, each when it is due, and an account of what became of them."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from millstream.client import ProducerRecord
+from millstream.pipeline.sender import Sender
+from millstream.pipeline.sources import Burst
+
+BATCH_POINTS = 5_000
+# Bursts that are due within this time go out together.
+_SHORTEST_WAIT_S = 0.02
+_LOOK_EVERY_S = 0.2
+_SILENT_AFTER_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a stream ends by itself; None leaves it to its source."""
+
+    points: int | None = None
+    seconds: float | None = None
+    flush_s: float = 30.0
+    """After `seconds`, or when it is told to stop, how long a stream waits for acknowledgements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """`behind_s` is how late the points are that go out now; `silent_s` how long the cluster has not answered."""
+
+    acknowledged: int
+    unanswered: int
+    gpus: int
+    time_ms: int
+    behind_s: float
+    silent_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """`acknowledged` points are stored; `unanswered` ones may be, or were never sent."""
+
+    acknowledged: int
+    unanswered: int
+    gpus: int
+    seconds: float
+    failure: Exception | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.unanswered and self.failure is None
+
+
+class Observer(Protocol):
+    """Whoever shows how a stream is getting on."""
+
+    def progress(self, progress: Progress) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+class Streamer:
+    """One run. `stop` ends it early, with everything that was sent acknowledged if the cluster still answers."""
+
+    def __init__(self, sender: Sender, observer: Observer, stop: threading.Event, limits: Limits) -> None:
+        self._sender = sender
+        self._observer = observer
+        self._stop = stop
+        self._limits = limits
+        self._began = time.monotonic()
+        self._collected: list[ProducerRecord] = []
+        self._taken = 0
+        self._gpus: set[object] = set()
+        self._time_ms = 0
+        self._behind_s = 0.0
+        self._is_silent = False
+        self._gives_up_at: float | None = None
+
+    def run(self, bursts: Iterator[Burst]) -> Summary:
+        self._began = time.monotonic()
+        try:
+            for burst in bursts:
+                if not self._wait_for(burst) or not self._collect(burst):
+                    break
+        finally:
+            # Also when the source fails halfway: what it gave before is sent.
+            self._finish()
+        return Summary(
+            self._sender.acknowledged,
+            self._taken - self._sender.acknowledged,
+            len(self._gpus),
+            self._elapsed_s(),
+            self._sender.failure,
+        )
+
+    def _wait_for(self, burst: Burst) -> bool:
+        """Until the burst is due; what was due before goes out first. False when the stream ends."""
+        while not self._is_over():
+            early_s = burst.due_s - self._elapsed_s()
+            if early_s <= 0:
+                self._behind_s = -early_s if burst.due_s else 0.0
+                return True
+            if not self._submit():
+                return False
+            self._stop.wait(min(max(early_s, _SHORTEST_WAIT_S), _LOOK_EVERY_S))
+            self._look()
+        return False
+
+    def _collect(self, burst: Burst) -> bool:
+        """Take the burst, or as much of it as may still be sent. False when the stream ends."""
+        records = burst.records
+        limit = self._limits.points
+        if limit is not None:
+            records = records[: limit - self._taken]
+        self._collected += records
+        self._taken += len(records)
+        self._gpus.update(record.key for record in records)
+        self._time_ms = burst.time_ms
+        if limit is not None and self._taken >= limit:
+            return False
+        return len(self._collected) < BATCH_POINTS or self._submit()
+
+    def _is_over(self) -> bool:
+        limit = self._limits.seconds
+        if self._stop.is_set() or (limit is not None and self._elapsed_s() >= limit):
+            self._be_brief()
+            return True
+        return self._sender.failure is not None
+
+    def _be_brief(self) -> None:
+        if self._gives_up_at is None:
+            self._gives_up_at = time.monotonic() + self._limits.flush_s
+
+    def _submit(self) -> bool:
+        batch = self._collected
+        if not batch:
+            return True
+        self._collected = []
+        self._look()
+        return self._patiently(lambda timeout_s: self._sender.submit(batch, timeout_s))
+
+    def _finish(self) -> None:
+        if self._submit():
+            self._patiently(self._sender.drain)
+        self._sender.close()
+        self._look()
+
+    def _patiently(self, step: Callable[[float], bool]) -> bool:
+        """Try until it works; False when sending has failed, or the time for it after the end is over."""
+        while not step(_LOOK_EVERY_S):
+            self._look()
+            if self._stop.is_set():
+                self._be_brief()
+            is_late = self._gives_up_at is not None and time.monotonic() >= self._gives_up_at
+            if is_late or self._sender.failure is not None:
+                return False
+        return True
+
+    def _look(self) -> None:
+        silent_s = self._sender.silent_s
+        if (silent_s >= _SILENT_AFTER_S) != self._is_silent:
+            self._is_silent = not self._is_silent
+            if self._is_silent:
+                self._observer.note(
+                    f"no acknowledgement for {silent_s:.0f} s; {self._sender.unanswered:,} points wait, trying on"
+                )
+            else:
+                self._observer.note("the cluster answers again")
+        self._observer.progress(
+            Progress(
+                self._sender.acknowledged,
+                self._sender.unanswered,
+                len(self._gpus),
+                self._time_ms,
+                self._behind_s,
+                silent_s,
+            )
+        )
+
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._began

@@ -1,0 +1,59 @@
+"""Topics of the pipeline, created when they do not exist, also while no broker can be reached."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from millstream.client.errors import from_kafka
+
+_REQUEST_TIMEOUT_S = 10.0
+_RETRY_S = 1.0
+
+OnWaiting = Callable[[str], object]
+"""Told, each time, why the cluster could not be asked."""
+
+
+def ensure_topic(
+    bootstrap: str, name: str, partitions: int, *, on_waiting: OnWaiting, stop: threading.Event
+) -> int:
+    """How many partitions the topic has; it is created with `partitions` when there is none.
+
+    Waits for a cluster that cannot be reached, until `stop`, and then gives 0. Raises ClientError when the cluster
+    refuses.
+    """
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    # librdkafka would write every failed connection to standard error.
+    admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "millstream", "log_level": 0})
+    while not stop.is_set():
+        try:
+            return _partitions(admin, name) or _create(admin, name, partitions)
+        except KafkaException as error:
+            failure = from_kafka(f"creating the topic {name}", error.args[0])
+            if not failure.retriable:
+                raise failure from error
+            on_waiting(f"no answer from {bootstrap}: {error.args[0].str()}")
+        stop.wait(_RETRY_S)
+    return 0
+
+
+def _partitions(admin: Any, name: str) -> int:
+    # All topics: asking for one by name would create it, with as many partitions as the cluster likes.
+    found = admin.list_topics(timeout=_REQUEST_TIMEOUT_S).topics.get(name)
+    return len(found.partitions) if found is not None and found.error is None else 0
+
+
+def _create(admin: Any, name: str, partitions: int) -> int:
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import NewTopic
+
+    future = admin.create_topics([NewTopic(name, partitions)], request_timeout=_REQUEST_TIMEOUT_S)[name]
+    try:
+        future.result()
+    except KafkaException as error:
+        # Another instance was faster.
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+        return _partitions(admin, name) or partitions
+    return partitions
