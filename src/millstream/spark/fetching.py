@@ -1,0 +1,258 @@
+"""Reading one range of one partition: fetches sent ahead, batches checked and unpacked, Arrow batches out."""
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from crc32c import crc32c
+
+from millstream.protocol.compression import Compression, DecompressionError, decompress
+from millstream.protocol.errors import ErrorCode
+from millstream.protocol.record_batch import CRC_START, HEADER_SIZE, MAGIC, BatchHeader, read_header
+from millstream.spark.aborted import AbortedTransactions
+from millstream.spark.columns import BadRecords, Columns, OpenBatch
+from millstream.spark.wire import requests
+from millstream.spark.wire.cluster import Cluster
+from millstream.spark.wire.connection import Connection
+from millstream.spark.wire.errors import BrokerRefused, DataLoss, SourceError
+from millstream.spark.wire.requests import FetchReply
+
+log = logging.getLogger("millstream.spark")
+
+# Spark's advice for Arrow batches; larger ones gain nothing and hold more memory.
+ROWS_PER_BATCH = 10_000
+# Together with the largest batch this stays below what Arrow's 32-bit positions can reach.
+_BYTES_PER_BATCH = 64 * 1024 * 1024
+_LARGEST_UNPACKED = 1 << 30
+# Leaders and new topics are unknown to some brokers for a moment; a deleted topic stays unknown.
+_GONE_AFTER_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Offsets start <= offset < end of a partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return max(self.end - self.start, 0)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
+
+
+class _TopicGone(SourceError):
+    """The cluster has not known the partition for a while."""
+
+
+class RangeReader:
+    """Reads a range once, from start to end."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        wanted: OffsetRange,
+        *,
+        include_headers: bool,
+        fail_on_data_loss: bool,
+        poll_timeout_s: float,
+    ) -> None:
+        self._cluster = cluster
+        self._settings = cluster.settings
+        self._range = wanted
+        self._position = wanted.start
+        self._fail_on_data_loss = fail_on_data_loss
+        self._poll_timeout_s = poll_timeout_s
+        self._columns = Columns(wanted.topic, wanted.partition, include_headers)
+        self._fetch_bytes = self._settings.fetch_bytes
+        self._saw_end = False
+        self._unknown_since: float | None = None
+        self._sent_from: int | None = None
+        self._connection: Connection | None = None
+        self._progress_at = time.monotonic()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            while self._position < self._range.end:
+                yield from self._next()
+        finally:
+            # A fetch that was sent ahead and never read would answer somebody else's request.
+            if self._connection is not None and self._connection.expects_reply:
+                self._cluster.close()
+
+    def _next(self) -> Iterator[pa.RecordBatch]:
+        try:
+            reply, view = self._cluster.patiently(
+                f"{self._range} cannot be read", self._fetch, self._poll_timeout_s
+            )
+        except _TopicGone:
+            self._lost(self._range.end, "the partition does not exist any more")
+            return
+        if reply.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range()
+            return
+        if reply.log_start_offset > self._position:
+            self._lost(reply.log_start_offset, "they were deleted")
+            return
+        at, size = reply.records
+        chosen = list(self._whole_batches(view[at : at + size], reply))
+        if not chosen:
+            self._nothing_came(reply, size)
+            return
+        self._progress_at = time.monotonic()
+        low, high = self._position, self._range.end
+        last = chosen[-1][0]
+        self._position = last.last_offset + 1
+        if self._position < high:
+            self._send()
+        group: list[OpenBatch] = []
+        rows = size = 0
+        for header, body in chosen:
+            group.append(self._opened(header, body))
+            rows += header.record_count
+            size += group[-1].end
+            if rows >= ROWS_PER_BATCH or size >= _BYTES_PER_BATCH:
+                yield self._columns.build(group, low, high)
+                group, rows, size = [], 0, 0
+        if rows:
+            yield self._columns.build(group, low, high)
+
+    def _send(self) -> None:
+        assert self._connection is not None
+        body = requests.fetch_request(
+            self._range.topic,
+            self._range.partition,
+            self._position,
+            max_bytes=self._fetch_bytes,
+            max_wait_ms=self._settings.fetch_max_wait_ms,
+            min_bytes=self._settings.fetch_min_bytes,
+            isolation_level=self._settings.isolation_level,
+        )
+        self._connection.send(requests.FETCH, requests.FETCH_VERSION, body)
+        self._sent_from = self._position
+
+    def _fetch(self) -> tuple[FetchReply, memoryview]:
+        """The reply to the fetch from our position, which may have been sent already."""
+        connection = self._leader()
+        if connection is not self._connection or self._sent_from != self._position:
+            if connection.expects_reply:
+                # Left behind by a task that ended in the middle of its range.
+                self._cluster.close()
+                connection = self._leader()
+            self._connection = connection
+            self._send()
+        self._sent_from = None
+        view = connection.receive()
+        reply = requests.read_fetch(view)
+        if reply.error and reply.error != ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise BrokerRefused(f"a fetch of {self._range} at offset {self._position}", reply.error)
+        return reply, view
+
+    def _leader(self) -> Connection:
+        try:
+            connection = self._cluster.leader(self._range.topic, self._range.partition)
+        except BrokerRefused as error:
+            if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._unknown_since = self._unknown_since or time.monotonic()
+                if time.monotonic() - self._unknown_since > _GONE_AFTER_S:
+                    raise _TopicGone from error
+            raise
+        self._unknown_since = None
+        return connection
+
+    def _whole_batches(
+        self, records: memoryview, reply: FetchReply
+    ) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Headers and bodies of the batches that hold wanted records; a cut batch at the end is left out."""
+        aborted = AbortedTransactions(reply.aborted) if self._settings.read_committed else None
+        position = 0
+        while len(records) - position >= HEADER_SIZE:
+            header = read_header(records, position)
+            size = header.size_bytes
+            if header.magic != MAGIC:
+                raise SourceError(
+                    f"{self._range}: message format v{header.magic} at offset {header.base_offset}; only v2, "
+                    "written by Kafka 0.11 and later, can be read"
+                )
+            if size < HEADER_SIZE:
+                raise BadRecords(
+                    f"{self._range}: the batch at offset {header.base_offset} claims {size} bytes"
+                )
+            if header.base_offset >= self._range.end:
+                self._saw_end = True
+                return
+            if position + size > len(records):
+                return
+            batch = records[position : position + size]
+            position += size
+            if header.last_offset < self._position:
+                continue
+            if self._settings.check_crcs and header.crc != crc32c(batch[CRC_START:]):
+                raise BadRecords(
+                    f"{self._range}: the batch at offset {header.base_offset} fails its checksum"
+                )
+            hidden = aborted is not None and aborted.hides(header, batch[HEADER_SIZE:])
+            if hidden or header.is_control:
+                # Its offsets are passed over, but it has no rows.
+                header = header._replace(record_count=0)
+            yield header, batch[HEADER_SIZE:]
+
+    def _opened(self, header: BatchHeader, body: memoryview) -> OpenBatch:
+        if not header.record_count:
+            return OpenBatch(header, np.empty(0, np.uint8), 0, 0)
+        if header.codec == Compression.NONE:
+            return OpenBatch(header, np.frombuffer(body, np.uint8), 0, len(body))
+        if header.codec > Compression.ZSTD:
+            raise BadRecords(
+                f"{self._range}: compression codec {header.codec} at offset {header.base_offset} is unknown"
+            )
+        try:
+            data = decompress(Compression(header.codec), body, _LARGEST_UNPACKED)
+        except DecompressionError as error:
+            raise BadRecords(f"{self._range}: the batch at offset {header.base_offset}: {error}") from None
+        return OpenBatch(header, np.frombuffer(data, np.uint8), 0, len(data))
+
+    def _nothing_came(self, reply: FetchReply, size: int) -> None:
+        """A batch larger than a fetch, the end of the log, or offsets that compaction took away."""
+        if self._saw_end:
+            self._position = self._range.end
+            return
+        if size and self._fetch_bytes < _LARGEST_UNPACKED:
+            self._fetch_bytes = min(2 * self._fetch_bytes, _LARGEST_UNPACKED)
+            return
+        end_of_log = reply.last_stable_offset if self._settings.read_committed else reply.high_watermark
+        if time.monotonic() - self._progress_at > self._poll_timeout_s:
+            self._lost(
+                self._range.end,
+                f"the log ends at {end_of_log} and did not grow for {self._poll_timeout_s:.0f} s",
+            )
+
+    def _out_of_range(self) -> None:
+        """Deleted below, or cut off above (a topic that was made anew, a leader elected out of sync)."""
+        place = self._range.topic, self._range.partition
+        earliest = self._cluster.offsets({place: requests.EARLIEST})[place]
+        if earliest > self._position:
+            self._lost(earliest, "they were deleted")
+        else:
+            latest = self._cluster.offsets({place: requests.LATEST})[place]
+            self._lost(self._range.end, f"the log ends at {latest}")
+
+    def _lost(self, go_on_at: int, why: str) -> None:
+        self._sent_from = None
+        go_on_at = min(go_on_at, self._range.end)
+        place = f"{self._range.topic}-{self._range.partition}"
+        lost = f"offsets {self._position} to {go_on_at - 1} of {place} are gone: {why}"
+        if self._fail_on_data_loss:
+            raise DataLoss(
+                f"{lost}. Set failOnDataLoss to false to go on without them, or start with a new checkpoint"
+            )
+        log.warning("%s; going on at %d as failOnDataLoss is false", lost, go_on_at)
+        self._position = go_on_at
+        self._progress_at = time.monotonic()

@@ -1,0 +1,115 @@
+"""From what the options say to partitions and offsets of the cluster as it is now."""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from millstream.spark.options import Assigned, Pattern, Subscription, Topics
+from millstream.spark.positions import AtOffsets, AtTime, AtTimes, Earliest, Latest, Position, TopicPartition
+from millstream.spark.wire.cluster import Cluster
+from millstream.spark.wire.errors import OptionError, SourceError
+from millstream.spark.wire.requests import EARLIEST, LATEST
+
+log = logging.getLogger("millstream.spark")
+
+Offsets = dict[TopicPartition, int]
+# Internal topics are no subject of a pattern, as Kafka's consumers have it.
+_NOT_FOUND = -1
+
+
+def find_partitions(cluster: Cluster, subscription: Subscription) -> tuple[set[TopicPartition], set[str]]:
+    """The partitions that exist, and the named topics that do not."""
+    match subscription:
+        case Topics(names):
+            found = cluster.topics(names)
+            wanted = set(names)
+        case Pattern():
+            found = {
+                name: topic
+                for name, topic in cluster.topics(None).items()
+                if subscription.matches(name) and not topic.is_internal
+            }
+            wanted = set(found)
+        case Assigned(places):
+            found = cluster.topics({topic for topic, _ in places})
+            existing = {(name, each.partition) for name, topic in found.items() for each in topic.partitions}
+            missing = {f"{topic}-{partition}" for topic, partition in set(places) - existing}
+            return set(places) & existing, missing
+    partitions = {(name, each.partition) for name, topic in found.items() for each in topic.partitions}
+    return partitions, wanted - set(found)
+
+
+def require_partitions(cluster: Cluster, subscription: Subscription) -> set[TopicPartition]:
+    """For a batch query: what is named must exist."""
+    partitions, missing = find_partitions(cluster, subscription)
+    if missing:
+        raise SourceError(
+            f"{', '.join(sorted(missing))} does not exist on {cluster.settings.addresses}; "
+            "create it or correct the option"
+        )
+    return partitions
+
+
+def resolve(
+    cluster: Cluster, position: Position, partitions: Iterable[TopicPartition], option: str
+) -> Offsets:
+    """The offset of every partition at `position`; `option` names it in messages."""
+    places = sorted(partitions)
+    match position:
+        case Earliest():
+            return cluster.offsets(dict.fromkeys(places, EARLIEST))
+        case Latest():
+            return cluster.offsets(dict.fromkeys(places, LATEST))
+        case AtOffsets(given):
+            _same_partitions(given, places, option)
+            return _at_offsets(cluster, given)
+        case AtTimes(times, or_latest):
+            _same_partitions(times, places, option)
+            return _at_times(cluster, times, or_latest, option)
+        case AtTime(time, or_latest):
+            return _at_times(cluster, dict.fromkeys(places, time), or_latest, option)
+
+
+def _at_offsets(cluster: Cluster, given: Mapping[TopicPartition, int]) -> Offsets:
+    symbolic = {place: offset for place, offset in given.items() if offset < 0}
+    return {**given, **cluster.offsets(symbolic)}
+
+
+def _at_times(cluster: Cluster, times: Mapping[TopicPartition, int], or_latest: bool, option: str) -> Offsets:
+    found = cluster.offsets(times)
+    beyond = [place for place, offset in found.items() if offset == _NOT_FOUND]
+    if beyond and not or_latest:
+        topic, partition = min(beyond)
+        raise SourceError(
+            f"{topic}-{partition} has no record at or after {times[topic, partition]} ({option}); choose an earlier "
+            "time, or set startingOffsetsByTimestampStrategy to latest"
+        )
+    return {**found, **cluster.offsets(dict.fromkeys(beyond, LATEST))}
+
+
+def _same_partitions(
+    given: Mapping[TopicPartition, int], partitions: list[TopicPartition], option: str
+) -> None:
+    if set(given) == set(partitions):
+        return
+    missing = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(set(partitions) - set(given)))
+    unknown = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(set(given) - set(partitions)))
+    raise OptionError(
+        f"option {option} must name every partition that is read, with -2 for earliest and -1 for latest; "
+        f"missing: {missing or 'none'}; not read: {unknown or 'none'}"
+    )
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """As Spark's Kafka source writes offsets into checkpoints and progress."""
+    result: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        result.setdefault(topic, {})[str(partition)] = offset
+    return result
+
+
+def from_json(offsets: Mapping[str, Mapping[str, int]]) -> Offsets:
+    return {
+        (topic, int(partition)): int(offset)
+        for topic, partitions in offsets.items()
+        for partition, offset in partitions.items()
+    }

@@ -1,0 +1,47 @@
+"""Pure arithmetic on offsets: how much a trigger takes, and how ranges are cut into tasks."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+from millstream.spark.fetching import OffsetRange
+from millstream.spark.positions import TopicPartition
+
+
+def limited(
+    limit: int, start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Ends that take about `limit` records, shared among partitions by what they have; none is starved."""
+    sizes = {place: max(end - start.get(place, end), 0) for place, end in latest.items()}
+    total = sum(sizes.values())
+    if total <= limit:
+        return dict(latest)
+    ends = {}
+    for place, end in latest.items():
+        share = limit * sizes[place] / total
+        taken = math.ceil(share) if share < 1 else math.floor(share)
+        ends[place] = min(end, start.get(place, end) + taken)
+    return ends
+
+
+def cut(
+    ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None
+) -> list[OffsetRange]:
+    """One task a partition, or more where large ones have to be cut to reach what the options ask for."""
+    kept = [each for each in ranges if each.size > 0]
+    if max_records is not None:
+        kept = [part for each in kept for part in split(each, math.ceil(each.size / max_records))]
+    if min_partitions is None or len(kept) >= min_partitions:
+        return kept
+    total = sum(each.size for each in kept)
+    parts: list[OffsetRange] = []
+    for each in kept:
+        parts += split(each, max(round(each.size / total * min_partitions), 1))
+    return parts
+
+
+def split(whole: OffsetRange, parts: int) -> list[OffsetRange]:
+    """Into parts that differ by at most one record; none is empty."""
+    parts = min(parts, whole.size)
+    edges = [whole.start + whole.size * index // parts for index in range(parts + 1)]
+    return [OffsetRange(whole.topic, whole.partition, start, end) for start, end in itertools.pairwise(edges)]

@@ -1,0 +1,55 @@
+"""A Spark session that works: the right Python, the right Java, and workers that start with the decoder loaded."""
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from millstream.spark.java import java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_DEFAULTS = {
+    "spark.python.daemon.module": "millstream.spark.daemon",
+    "spark.ui.showConsoleProgress": "false",
+}
+# A laptop's name often resolves to an address that is gone by the time Spark connects to itself.
+_LOCAL_DEFAULTS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def session(
+    app_name: str = "millstream",
+    master: str = "local[*]",
+    config: Mapping[str, str] | None = None,
+) -> "SparkSession":
+    """A session, or the one that runs already in this process, with `format("millstream")` ready to use.
+
+        spark = millstream.spark.session()
+        spark.read.format("millstream").option("kafka.bootstrap.servers", "localhost:9092") \\
+            .option("subscribe", "events").load()
+
+    With a cluster's master (spark://..., yarn, k8s://...) the machines need Millstream's `spark` extra installed under
+    the same path as here, or `spark.pyspark.python` in `config`.
+    """
+    local = master.startswith("local")
+    _prepare_environment(local)
+    from pyspark.sql import SparkSession
+
+    settings = {**_DEFAULTS, **(_LOCAL_DEFAULTS if local else {}), **(config or {})}
+    builder = SparkSession.builder.appName(app_name).master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _prepare_environment(local: bool) -> None:
+    """What Spark's launcher and workers read from the environment; harmless once they run."""
+    if local:
+        # Another Python would have neither our packages nor, maybe, our version.
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ["JAVA_HOME"] = str(java_home())

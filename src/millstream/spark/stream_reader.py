@@ -1,0 +1,147 @@
+"""`spark.readStream`: offsets before each micro-batch, in one process that lives as long as the query."""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from millstream.spark.fetching import OffsetRange
+from millstream.spark.offsets import Offsets, find_partitions, from_json, resolve, to_json
+from millstream.spark.options import ReadOptions
+from millstream.spark.positions import Latest
+from millstream.spark.ranges import cut, limited
+from millstream.spark.tasks import RangePartition, read_range
+from millstream.spark.wire.cluster import Cluster
+from millstream.spark.wire.errors import DataLoss
+from millstream.spark.wire.requests import EARLIEST
+
+log = logging.getLogger("millstream.spark")
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._cluster: Cluster | None = None
+        self._latest: Offsets = {}
+        self._target: Offsets | None = None
+        self._waited_for: set[str] = set()
+        self._last_batch_at: float | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        places = self._find()
+        return to_json(resolve(self._open(), self._options.start, places, "startingOffsets"))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self._newest()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        begin = from_json(start)
+        latest = dict(self._target) if self._target is not None else self._newest()
+        self._report_gone(begin, latest)
+        self._latest = latest
+        if isinstance(limit, ReadAllAvailable):
+            return to_json(latest)
+        begin |= self._begin_of_new(begin, latest)
+        if self._too_little(begin, latest):
+            return start
+        self._last_batch_at = time.monotonic()
+        maximum = self._options.max_offsets_per_trigger
+        return to_json(latest if maximum is None else limited(maximum, begin, latest))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        return to_json(self._latest) if self._latest else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        begin, until = from_json(start), from_json(end)
+        begin |= self._begin_of_new(begin, until)
+        ranges = [OffsetRange(*place, begin[place], until[place]) for place in sorted(until)]
+        parts = cut(ranges, self._options.min_partitions, self._options.max_records_per_partition)
+        return [RangePartition(each) for each in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_range(self._options, partition)
+
+    def stop(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Connections stay where they were opened; tasks have their own."""
+        return {**self.__dict__, "_cluster": None}
+
+    def _open(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster = Cluster(self._options.cluster)
+        return self._cluster
+
+    def _find(self) -> set[tuple[str, int]]:
+        """What is named and does not exist yet is waited for: a stream may be started before its topics."""
+        places, missing = find_partitions(self._open(), self._options.subscription)
+        for name in sorted(missing - self._waited_for):
+            log.warning(
+                "%s does not exist on %s yet; it is read once it does", name, self._options.cluster.addresses
+            )
+        self._waited_for = missing
+        return places
+
+    def _newest(self) -> Offsets:
+        return resolve(self._open(), Latest(), self._find(), "endingOffsets")
+
+    def _begin_of_new(self, begin: Offsets, until: Offsets) -> Offsets:
+        """Partitions that came since are read from their beginning."""
+        new = sorted(set(until) - set(begin))
+        if not new:
+            return {}
+        earliest = self._open().offsets(dict.fromkeys(new, EARLIEST))
+        for (topic, partition), offset in earliest.items():
+            if offset > 0:
+                self._lost(
+                    f"the new partition {topic}-{partition} starts at offset {offset} instead of 0: "
+                    "records were deleted before they were read"
+                )
+        return earliest
+
+    def _report_gone(self, begin: Offsets, latest: Offsets) -> None:
+        gone = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(set(begin) - set(latest)))
+        if gone:
+            self._lost(f"{gone} was read before and does not exist any more")
+        for place, end in latest.items():
+            if end < begin.get(place, 0):
+                self._lost(
+                    f"{place[0]}-{place[1]} ends at offset {end}, but was read up to {begin[place]} already: "
+                    "was the topic made anew?"
+                )
+
+    def _lost(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLoss(f"{what}. Set failOnDataLoss to false to go on, or start with a new checkpoint")
+        log.warning("%s; going on as failOnDataLoss is false", what)
+
+    def _too_little(self, begin: Offsets, latest: Offsets) -> bool:
+        """minOffsetsPerTrigger: wait for more, but no longer than maxTriggerDelay; never in an AvailableNow run."""
+        minimum = self._options.min_offsets_per_trigger
+        if minimum is None or self._target is not None:
+            return False
+        now = time.monotonic()
+        if self._last_batch_at is None:
+            self._last_batch_at = now
+        if now - self._last_batch_at >= self._options.max_trigger_delay_s:
+            return False
+        return sum(max(end - begin[place], 0) for place, end in latest.items()) < minimum

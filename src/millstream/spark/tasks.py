@@ -1,0 +1,46 @@
+"""What a task gets and does: one range of one partition, read through a cluster connection its worker keeps."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from millstream.spark.fetching import OffsetRange, RangeReader
+from millstream.spark.options import ReadOptions
+from millstream.spark.wire.cluster import Cluster
+from millstream.spark.wire.settings import ClusterSettings
+
+_CLUSTERS_KEPT = 4
+_clusters: OrderedDict[ClusterSettings, Cluster] = OrderedDict()
+
+
+@dataclass
+class RangePartition(InputPartition):
+    """A task of Spark."""
+
+    wanted: OffsetRange
+
+
+def read_range(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    if not isinstance(partition, RangePartition):
+        # Spark's stand-in for a query without any partition.
+        return
+    reader = RangeReader(
+        worker_cluster(options.cluster),
+        partition.wanted,
+        include_headers=options.include_headers,
+        fail_on_data_loss=options.fail_on_data_loss,
+        poll_timeout_s=options.poll_timeout_s,
+    )
+    yield from reader.batches()
+
+
+def worker_cluster(settings: ClusterSettings) -> Cluster:
+    """Workers live for many tasks, so connections and known leaders are kept between micro-batches."""
+    cluster = _clusters.pop(settings, None) or Cluster(settings)
+    _clusters[settings] = cluster
+    while len(_clusters) > _CLUSTERS_KEPT:
+        _clusters.popitem(last=False)[1].close()
+    return cluster
