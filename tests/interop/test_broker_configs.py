@@ -105,7 +105,9 @@ def test_a_changed_retention_takes_effect(start_node: Callable[..., NodeProcess]
         assert len(clients.confluent.read("topic")) == 1
         change(admin, THIS_BROKER, "log.retention.ms", "1")
         # Not by reading: the message may go between the question for the start and the fetch.
-        wait_for(lambda: clients.confluent.start_and_end("topic"), lambda ends: ends == (1, 1), "the message goes")
+        wait_for(
+            lambda: clients.confluent.start_and_end("topic"), lambda ends: ends == (1, 1), "the message goes"
+        )
         assert clients.confluent.read("topic") == []
 
 

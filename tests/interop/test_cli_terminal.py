@@ -6,11 +6,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from support.cli import Cli
 from support.node import NodeProcess
+from support.waiting import wait_for
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,13 @@ class Terminal:
         os.close(theirs)
         try:
             os.write(ours, typed)
-            return Shown(process.wait(60), self._read(ours))
+            text = self.read(ours)
+            return Shown(process.wait(60), text)
         finally:
             os.close(ours)
 
-    def _read(self, ours: int) -> str:
+    @staticmethod
+    def read(ours: int) -> str:
         shown = b""
         try:
             while piece := os.read(ours, 1 << 16):
@@ -90,6 +94,29 @@ def test_long_work_shows_how_far_it_is(terminal: Terminal, topic: str) -> None:
     assert "one message to a line; Ctrl-D ends" in sent.text
     assert "messages, " in sent.text
     assert f"3 messages to {topic}" in sent.text
+
+
+def test_reading_into_a_file_shows_how_far_it_is(cli: Cli, topic: str, tmp_path: Path) -> None:
+    """Messages an instant apart: the second is far enough from the first for the count to be drawn."""
+    ours, theirs = pty.openpty()
+    kept = tmp_path / "kept"
+    with kept.open("wb") as file:
+        reader = subprocess.Popen(
+            [sys.executable, "-m", "millstream", "consume", topic, "--follow", "--count", "2"],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=theirs,
+            env={**cli.environment, "TERM": "xterm"},
+        )
+    os.close(theirs)
+    cli.ok("produce", topic, "-m", "first")
+    wait_for(kept.read_bytes, lambda content: content == b"first\n", "the first is written")
+    cli.ok("produce", topic, "-m", "second")
+    assert reader.wait(60) == 0
+    shown = Terminal.read(ours)
+    os.close(ours)
+    assert kept.read_bytes() == b"first\nsecond\n"
+    assert " messages, " in shown
 
 
 @pytest.mark.parametrize(("answer", "is_deleted"), [(b"n\n", False), (b"y\n", True)])

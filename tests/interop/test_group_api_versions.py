@@ -92,6 +92,15 @@ def test_find_coordinator_refuses_keys_it_cannot_place(client: RawClient) -> Non
     assert client.call("find_coordinator", 3, key="k", key_type=9).error_code == ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.parametrize(("key_type", "key"), [(1, "transaction"), (2, f"g:{UUID(int=7)}:0")])
+def test_coordinators_of_transactions_and_share_groups_are_not_available_yet(
+    client: RawClient, key_type: int, key: str
+) -> None:
+    """As Kafka answers while the topic of that kind does not exist: clients ask again."""
+    (found,) = client.call("find_coordinator", 6, coordinator_keys=(key,), key_type=key_type).coordinators
+    assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+
+
 @pytest.mark.parametrize("version", versions("join_group"))
 def test_join_group(client: RawClient, group: str, version: int) -> None:
     first = join(client, group, version)

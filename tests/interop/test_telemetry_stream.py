@@ -1,10 +1,14 @@
 """`millstream telemetry stream` against a running node, as a user runs it: a process of its own each time."""
 
+import contextlib
 import json
+import os
+import pty
 import signal
 import subprocess
+import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +33,34 @@ def csv(tmp_path: Path) -> str:
     path = tmp_path / "dcgm.csv"
     path.write_text(csv_of_a_fleet(hosts=2, gpus=2, scrapes=2))
     return str(path)
+
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts streams that run until they are interrupted, or the test ends."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin(cli: Cli, *arguments: str) -> "subprocess.Popen[bytes]":
+        started.append(cli.start("telemetry", "stream", *arguments))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def said(process: "subprocess.Popen[bytes]", text: str) -> None:
+    """Wait until the stream has said so on standard error."""
+    assert process.stderr is not None
+    lines: list[str] = []
+    while text not in (line := process.stderr.readline().decode()):
+        lines.append(line)
+        assert line, f"it ended without {text!r}: {lines}"
 
 
 def stream(cli: Cli, topic: str, *arguments: str) -> dict[str, Any]:
@@ -112,10 +144,10 @@ def test_a_live_fleet_ends_after_the_duration(cli: Cli, new_topic: Callable[[], 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_says_how_many_points_are_stored(
-    cli: Cli, new_topic: Callable[[], str], csv: str, number: int
+    cli: Cli, start: Start, new_topic: Callable[[], str], csv: str, number: int
 ) -> None:
     topic = new_topic()
-    process = cli.start("telemetry", "stream", csv, "--topic", topic, "--rate", "500", "--json")
+    process = start(cli, csv, "--topic", topic, "--rate", "500", "--json")
     wait_for(lambda: cli.run("consume", topic, "--count", "1").stdout, bool, "the first point")
     exit_code, out, error = interrupt(process, number)
     assert exit_code == 0, error
@@ -147,38 +179,87 @@ def test_a_file_that_is_not_there_is_refused(cli: Cli) -> None:
     assert "nowhere.csv: No such file" in cli.fails("telemetry", "stream", "nowhere.csv")
 
 
-def test_it_waits_for_a_broker_that_is_down_and_loses_nothing(tmp_path: Path, csv: str) -> None:
+@pytest.mark.slow
+def test_it_waits_for_a_broker_that_is_down_and_loses_nothing(tmp_path: Path, start: Start, csv: str) -> None:
     with EmbeddedBroker(directory=tmp_path / "broker") as broker:
         cli = Cli(broker.bootstrap_servers)
         broker.stop()
-        process = cli.start("telemetry", "stream", csv, "--rate", "2000", "--topic", "t", "--json")
-        assert process.stderr is not None
-        assert b"waiting: no answer from" in process.stderr.readline()
+        process = start(cli, csv, "--rate", "2000", "--topic", "t", "--json")
+        said(process, "waiting: no answer from")
         broker.start()
-        assert b"answers" in process.stderr.readline()
+        said(process, "answers")
         wait_for(lambda: cli.run("consume", "t", "--count", "1").stdout, bool, "the first point")
         broker.kill()
-        assert b"no acknowledgement for" in process.stderr.readline()
+        said(process, "no acknowledgement for")
         broker.start()
-        assert b"answers again" in process.stderr.readline()
+        said(process, "the cluster answers again")
         exit_code, out, error = interrupt(process)
         assert exit_code == 0, error
         messages = stored(cli, "t")
         assert len(messages) == len(identities(messages)) == json.loads(out)["acknowledged"]
 
 
-def test_interrupted_twice_while_the_broker_is_down_it_ends(tmp_path: Path, csv: str) -> None:
+def test_interrupted_twice_while_the_broker_is_down_it_ends(tmp_path: Path, start: Start, csv: str) -> None:
     with EmbeddedBroker(directory=tmp_path / "broker") as broker:
         cli = Cli(broker.bootstrap_servers)
-        process = cli.start("telemetry", "stream", csv, "--rate", "2000", "--topic", "t")
+        process = start(cli, csv, "--rate", "2000", "--topic", "t")
         wait_for(lambda: cli.run("consume", "t", "--count", "1").stdout, bool, "the first point")
         broker.kill()
-        assert process.stderr is not None
-        assert b"no acknowledgement for" in process.stderr.readline()
+        said(process, "no acknowledgement for")
         process.send_signal(signal.SIGINT)
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(1)
+        said(process, "another Ctrl-C ends it")
         exit_code, _, error = interrupt(process)
         assert exit_code == 130, error
         assert "Traceback" not in error
         broker.start()
+
+
+def test_on_a_terminal_a_live_line_shows_how_far_it_is(cli: Cli, new_topic: Callable[[], str]) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "millstream", "telemetry", "stream", "--topic", new_topic()]
+    environment = {**cli.environment, "TERM": "xterm-256color", "COLUMNS": "200"}
+    process = subprocess.Popen(
+        [*command, "--hosts", "1", "--rate", "300", "--count", "600"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+    )
+    os.close(theirs)
+    shown = b""
+    # A terminal without anybody at the other end is an error rather than the end of a file.
+    with contextlib.suppress(OSError):
+        while part := os.read(ours, 65536):
+            shown += part
+    os.close(ours)
+    assert process.wait(60) == 0
+    assert b"points acknowledged, " in shown
+    assert b"8 GPUs" in shown
+    assert b"600 points of 8 GPUs acknowledged by" in shown
+
+
+def test_points_that_the_topic_refuses_are_counted_and_named(
+    cli: Cli, new_topic: Callable[[], str], csv: str
+) -> None:
+    topic = new_topic()
+    cli.ok("topic", "create", topic, "--config", "max.message.bytes=100")
+    result = cli.run("telemetry", "stream", csv, "--loops", "1", "--topic", topic, "--json")
+    assert result.returncode == 1
+    assert json.loads(result.stdout)["acknowledged"] == 0
+    assert json.loads(result.stdout)["unanswered"] == ROWS
+    error = result.stderr.decode()
+    assert f"{ROWS} points were not acknowledged" in error
+    assert "MSG_SIZE_TOO_LARGE" in error
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_created_again(
+    cli: Cli, start: Start, new_topic: Callable[[], str], csv: str
+) -> None:
+    topic = new_topic()
+    process = start(cli, csv, "--topic", topic, "--rate", "1000", "--partitions", "2", "--json")
+    wait_for(lambda: cli.run("consume", topic, "--count", "1").stdout, bool, "the first point")
+    cli.ok("topic", "delete", topic, "--yes")
+    wait_for(lambda: cli.run("consume", topic, "--count", "1").stdout, bool, "a point in the new topic")
+    exit_code, out, error = interrupt(process)
+    assert exit_code == 0, error
+    assert 0 < len(stored(cli, topic)) < json.loads(out)["acknowledged"]

@@ -40,7 +40,7 @@ def failing_start(data: Path, *arguments: str) -> str:
         *arguments,
     ]
     ended = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90, check=False
     )
     assert ended.returncode != 0
     assert "Traceback" not in ended.stderr + ended.stdout

@@ -28,9 +28,10 @@ def topic_with(admin: AdminClient, new_topic: Callable[[], str]) -> Callable[...
 @pytest.fixture
 def fill(broker: NodeProcess) -> Callable[..., None]:
     """Writes numbered messages to a partition: `fill(topic, range(10), partition=0)`."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
 
-    def write(topic: str, numbers: "range", partition: int = 0, **message: Any) -> None:
+    def write(topic: str, numbers: range, partition: int = 0, **message: Any) -> None:
+        # A new one each time: it knows the partitions as they are now.
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
         for number in numbers:
             producer.produce(topic, b"%d" % number, b"k%d" % (number % 7), partition, **message)
         assert producer.flush(30) == 0

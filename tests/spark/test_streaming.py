@@ -126,7 +126,7 @@ def test_deleted_data_fails_the_query_or_is_passed_over_as_the_option_says(
     stream.run(subscribe=topic, startingOffsets="earliest")
     fill(topic, range(10, 20))
     admin.delete_records([Place(topic, 0, 15)])[Place(topic, 0)].result(20)
-    with pytest.raises(StreamingQueryException, match="offsets 10 to 14 of .* are gone: they were deleted"):
+    with pytest.raises(StreamingQueryException, match=r"offsets 10 to 14 of .* are gone: they were deleted"):
         stream.run(subscribe=topic)
     assert stream.numbers == list(range(10))
     stream.run(subscribe=topic, failOnDataLoss="false")

@@ -1,5 +1,6 @@
 """`millstream consume`: messages of a topic to standard output, without joining a consumer group."""
 
+import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
@@ -73,11 +74,12 @@ def command(
     from millstream.cli import kafka
 
     client = kafka.consumer(bootstrap, **{"enable.partition.eof": True, "auto.offset.reset": "earliest"})
+    reading = Reading(client, topic, bootstrap, render, count)
     try:
-        reading = Reading(client, topic, bootstrap, render, count)
         reading.start(position, partition or None, bounded=not follow and position.kind is not StartKind.END)
         reading.run(timeout)
     finally:
+        reading.progress.clear()
         client.close()
 
 
@@ -98,6 +100,9 @@ class Reading:
         self.render = render
         self.remaining = count
         self.bounded = False
+        self.shown = 0
+        # On a terminal the messages themselves show how far it is.
+        self.progress = output.Progress("messages", visible=not sys.stdout.isatty())
         # End offset, as it was at the start, of every partition that has not been read up to there.
         self.unread: dict[int, int] = {}
 
@@ -159,6 +164,7 @@ class Reading:
                 last_message = time.monotonic()
                 self.take([first, *self.client.consume(BATCH, 0)])
                 output.flush()
+                self.progress.update(self.shown)
                 continue
             idle_s = time.monotonic() - last_message
             if timeout_s is not None and idle_s >= timeout_s:
@@ -190,6 +196,7 @@ class Reading:
             if self.bounded and not self.still_wanted(incoming):
                 continue
             output.write(self.render(incoming))
+            self.shown += 1
             if self.remaining is not None:
                 self.remaining -= 1
 

@@ -46,6 +46,7 @@ def require_listener(bootstrap: str) -> None:
     addresses = [part.strip() for part in bootstrap.split(",") if part.strip()]
     if not addresses:
         raise UsageError("--bootstrap names no address; write HOST:PORT, such as 127.0.0.1:9092")
+    reason = ""
     for address in addresses:
         host, port = parse_address(address if ":" in address else f"{address}:{DEFAULT_PORT}", "--bootstrap")
         try:

@@ -99,9 +99,9 @@ class Progress:
 
     REDRAW_SECONDS = 0.2
 
-    def __init__(self, unit: str) -> None:
+    def __init__(self, unit: str, *, visible: bool = True) -> None:
         self.unit = unit
-        self.visible = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self.visible = visible and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self.started = time.monotonic()
         self.drawn = self.started
 

@@ -57,11 +57,12 @@ def stream(
             "-b",
             envvar="MILLSTREAM_BOOTSTRAP",
             metavar="HOST:PORT",
-            help="Address of any node of the cluster. [default: pipeline.bootstrap]",
+            help="Address of any node of the cluster.",
+            show_default="pipeline.bootstrap",
         ),
     ] = None,
     topic: Annotated[
-        str | None, typer.Option("--topic", "-t", help="Topic to write to. [default: pipeline.topic]")
+        str | None, typer.Option("--topic", "-t", help="Topic to write to.", show_default="pipeline.topic")
     ] = None,
     partitions: Annotated[
         int, typer.Option("--partitions", min=1, help="Partitions of the topic, when it has to be created.")
@@ -93,7 +94,8 @@ def stream(
         typer.Option(
             "--loops",
             min=1,
-            help="Passes over the file. [default: no end; 1 with --replay]",
+            help="Passes over the file.",
+            show_default="no end; 1 with --replay",
             rich_help_panel=_FILE,
         ),
     ] = None,
@@ -109,19 +111,23 @@ def stream(
         typer.Option(
             "--timestamps",
             rich_help_panel=_FILE,
-            help="Keep the rows' times, or move them to that of sending. [default: original for one pass, else now]",
+            help="Keep the rows' times, or move them to that of sending.",
+            show_default="original for one pass, else now",
         ),
     ] = None,
     hosts: Annotated[
         int | None,
-        typer.Option("--hosts", min=1, help="Hosts, with 8 GPUs each. [default: 4]", rich_help_panel=_FLEET),
+        typer.Option(
+            "--hosts", min=1, help="Hosts, with 8 GPUs each.", show_default="4", rich_help_panel=_FLEET
+        ),
     ] = None,
     interval: Annotated[
         str | None,
         typer.Option(
             "--interval",
             metavar="TIME",
-            help="How often a GPU reports. [default: 10s]",
+            help="How often a GPU reports.",
+            show_default="10s",
             rich_help_panel=_FLEET,
         ),
     ] = None,
@@ -131,12 +137,15 @@ def stream(
             "--faults",
             min=0,
             rich_help_panel=_FLEET,
-            help="How often things go wrong: 0 never, 1 as in a real fleet, 100 for a demonstration. [default: 1]",
+            help="How often things go wrong: 0 never, 1 as in a real fleet, 100 for a demonstration.",
+            show_default="1",
         ),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", help="Another fleet for another number. [default: 1]", rich_help_panel=_FLEET),
+        typer.Option(
+            "--seed", help="Another fleet for another number.", show_default="1", rich_help_panel=_FLEET
+        ),
     ] = None,
     since: Annotated[
         str | None,

@@ -85,9 +85,11 @@ class Streamer:
             for burst in bursts:
                 if not self._wait_for(burst) or not self._collect(burst):
                     break
-        finally:
-            # Also when the source fails halfway: what it gave before is sent.
+        except Exception:
+            # What the source gave before it failed is sent; only a KeyboardInterrupt does not wait for that.
             self._finish()
+            raise
+        self._finish()
         return Summary(
             self._sender.acknowledged,
             self._taken - self._sender.acknowledged,
@@ -133,6 +135,10 @@ class Streamer:
     def _be_brief(self) -> None:
         if self._gives_up_at is None:
             self._gives_up_at = time.monotonic() + self._limits.flush_s
+            if self._is_silent:
+                self._observer.note(
+                    f"stopping; waiting up to {self._limits.flush_s:.0f} s for acknowledgements, another Ctrl-C ends it"
+                )
 
     def _submit(self) -> bool:
         batch = self._collected
@@ -165,7 +171,7 @@ class Streamer:
             self._is_silent = not self._is_silent
             if self._is_silent:
                 self._observer.note(
-                    f"no acknowledgement for {silent_s:.0f} s; {self._sender.unanswered:,} points wait, trying on"
+                    f"no acknowledgement for {silent_s:.0f} s; {self._sender.unanswered:,} points wait, still trying"
                 )
             else:
                 self._observer.note("the cluster answers again")

@@ -7,6 +7,8 @@ from typing import Any
 from millstream.client.errors import from_kafka
 
 _REQUEST_TIMEOUT_S = 10.0
+# librdkafka does not say that a connection was refused, it waits for as long as it may.
+_LOOK_TIMEOUT_S = 3.0
 _RETRY_S = 1.0
 
 OnWaiting = Callable[[str], object]
@@ -40,7 +42,7 @@ def ensure_topic(
 
 def _partitions(admin: Any, name: str) -> int:
     # All topics: asking for one by name would create it, with as many partitions as the cluster likes.
-    found = admin.list_topics(timeout=_REQUEST_TIMEOUT_S).topics.get(name)
+    found = admin.list_topics(timeout=_LOOK_TIMEOUT_S).topics.get(name)
     return len(found.partitions) if found is not None and found.error is None else 0
 
 

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
 from millstream.config.topic import TopicConfig
@@ -86,6 +87,24 @@ class LogStore:
         if not self.was_clean:
             self._make_durable()
             self._write_first_checkpoint()
+            self._set_strays_aside()
+
+    def _set_strays_aside(self) -> None:
+        """A crash can bring back the directory of a deleted partition. Nobody serves it; it is moved, not deleted."""
+        owned = {log.directory for log in self.logs.values()}
+        topics = f"{self.data_dir}/{TOPICS}"
+        for topic in self.disk.list_dir(topics):
+            # What cannot be moved does no harm, and a file that is no directory of ours is nobody's business.
+            with suppress(OSError):
+                for name in self.disk.list_dir(f"{topics}/{topic}"):
+                    directory = f"{topics}/{topic}/{name}"
+                    if directory not in owned:
+                        self._move_away(directory, STRAY)
+                self.forget_topic_directory(topic)
+
+    def strays(self) -> list[str]:
+        """Directories that belong to no topic, for somebody to look at and to remove."""
+        return [f"{self.data_dir}/{STRAY}/{name}" for name in self.disk.list_dir(f"{self.data_dir}/{STRAY}")]
 
     def _open(
         self, spec: PartitionSpec, entry: LogCheckpoint | None, progress: Callable[[RecoveryReport], None]

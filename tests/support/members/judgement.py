@@ -3,8 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Protocol
 
-from support.members.team import Member, Told
+from support.members.team import Told
+
+
+class Member(Protocol):
+    """Whoever has a name and told what happened to it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def told(self) -> Sequence[Told]: ...
 
 
 def each_partition_had_one_owner_at_a_time(members: Sequence[Member]) -> None:

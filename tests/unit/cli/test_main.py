@@ -56,6 +56,10 @@ def test_help_lists_every_command() -> None:
         ["topic", "alter", "t"],
         ["topic", "create", "t", "--config", "novalue"],
         ["topic", "create", "t", "--partitions", "0"],
+        ["topic", "list", "--bootstrap", ""],
+        ["topic", "list", "--bootstrap", "host:port"],
+        ["group", "reset-offsets", "g", "--topic", "t"],
+        ["log", "dump", __file__],
     ],
     ids=" ".join,
 )
@@ -76,6 +80,10 @@ def test_wrong_usage_exits_with_2(arguments: list[str], capfd: pytest.CaptureFix
         ["topic", "delete", "t", "--yes"],
         ["produce", "t", "--message", "x"],
         ["consume", "t"],
+        ["group", "list"],
+        ["group", "describe", "g"],
+        ["group", "reset-offsets", "g", "--topic", "t", "--to-latest"],
+        ["group", "delete", "g", "--yes"],
     ],
     ids=" ".join,
 )

@@ -42,7 +42,7 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: str, complaint: str) -> Non
     file.write_text(f"pipeline:\n  {line}\n")
     with pytest.raises(ConfigError, match=complaint) as error:
         load_settings(file)
-    assert f"{file}:2: pipeline.{line.split(':')[0]}" in str(error.value)
+    assert f"{file}:2: pipeline.{line.partition(':')[0]}" in str(error.value)
 
 
 def test_a_token_is_not_shown() -> None:

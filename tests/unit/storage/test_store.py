@@ -114,6 +114,35 @@ def test_a_removal_that_the_disk_forgot_does_not_bring_old_records_into_the_new_
         assert read_values(store.log()) == [b"new"]
 
 
+def test_a_deleted_partition_that_the_disk_brought_back_is_set_aside() -> None:
+    came_back = 0
+    for seed in range(30):
+        store = Store(SimulatedDisk(seed), topics={"kept": TopicConfig(), "gone": TopicConfig()})
+        for topic in ("kept", "gone"):
+            append_values(store.log(topic), topic.encode())
+            flush(store.log(topic))
+        store.store.remove("gone", 0)
+        store.store.forget_topic_directory("gone")
+        del store.topics["gone"]
+        store.lose_power()
+        assert store.disk.list_dir(f"{DATA_DIR}/topics") == ["kept"]
+        assert read_values(store.log("kept")) == [b"kept"]
+        came_back += len(store.store.strays())
+        for stray in store.store.strays():
+            assert f"{0:020d}.log" in store.disk.list_dir(stray)
+    assert came_back > 0
+
+
+def test_what_is_no_directory_of_ours_does_not_keep_a_node_from_starting() -> None:
+    store = Store()
+    append_values(store.log(), b"a")
+    flush(store.log())
+    store.disk.write_atomically(f"{DATA_DIR}/topics/notes.txt", b"somebody's")
+    store.kill()
+    assert read_values(store.log()) == [b"a"]
+    assert store.disk.exists(f"{DATA_DIR}/topics/notes.txt")
+
+
 def test_a_flush_that_fails_after_the_removal_does_not_change_what_is_answered() -> None:
     store = Store()
     log = store.log()

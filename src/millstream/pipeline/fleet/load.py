@@ -57,8 +57,8 @@ class Job:
             case JobKind.INFERENCE:
                 return 100 * self.intensity * (0.35 + 0.65 * daily_load(now_s))
             case JobKind.NOTEBOOK:
-                # Somebody runs a cell, looks, thinks.
-                return 100 * self.intensity if age_s % 420 < 90 else 0.0
+                # Somebody runs a cell, looks, thinks; never so long that it looks like a job that hangs.
+                return 100 * self.intensity if age_s % 240 < 90 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def _training(chance: random.Random, start_s: float, end_s: float) -> Job:
 
 def _small(chance: random.Random, start_s: float, end_s: float) -> Job:
     kind = JobKind.INFERENCE if chance.random() < 0.65 else JobKind.NOTEBOOK
-    busy = chance.uniform(0.35, 0.95)
+    busy = chance.uniform(0.35, 0.95) if kind is JobKind.INFERENCE else chance.uniform(0.1, 0.45)
     return Job(
         kind,
         f"{kind}-{chance.getrandbits(24):06x}",

@@ -92,7 +92,7 @@ class Member:
             self.ears,
             jitter=Random(key.node_id).randrange,
             new_id=uuid4,
-            tick_ms=2,
+            tick_ms=10,
             snapshot_after_bytes=2000,
         )
         board.drivers[self.key] = self.driver

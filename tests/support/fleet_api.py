@@ -1,0 +1,158 @@
+"""A small fleet in a real Parquet store, and the query API over it in a process of its own."""
+
+import json
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from millstream.pipeline.stores.parquet.layout import EVENTS_ROOM, MINUTES_ROOM
+from support.store_rows import Row, put
+from support.waiting import wait_for
+
+HOSTS = 2
+GPUS_PER_HOST = 8
+MINUTES = 20
+METRICS = {"DCGM_FI_DEV_GPU_UTIL": 1.0, "DCGM_FI_DEV_GPU_TEMP": 0.8, "DCGM_FI_DEV_POWER_USAGE": 6.0}
+EVENTS = [
+    ("thermal_excursion", "critical", "open"),
+    ("xid_burst", "critical", "closed"),
+    ("power_excursion", "warning", "open"),
+    ("memory_leak", "info", "closed"),
+]
+
+_SERVE = """
+import sys
+from pathlib import Path
+from millstream.console import static_dir
+from millstream.pipeline.api.server import serve_api
+from millstream.pipeline.stores.open import open_store
+directory = Path(sys.argv[1])
+store = open_store(f"parquet:{directory}/store", data=directory)
+serve_api(store, "127.0.0.1", int(sys.argv[2]), status_path=directory / "status.json", console_dir=static_dir())
+"""
+
+
+class FleetApi:
+    """`start` after `stop` serves the same data at the same address."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port = _free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> "FleetApi":
+        log = (self.directory / "api.log").open("ab")
+        with log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _SERVE, str(self.directory), str(self.port)], stdout=log, stderr=log
+            )
+        wait_for(self._is_listening, bool, "query API")
+        return self
+
+    def stop(self) -> None:
+        if self.process is None:
+            return
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(30)
+        self.process = None
+
+    def _is_listening(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, (self.directory / "api.log").read_text()
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+def fill(directory: Path) -> None:
+    """Twenty minutes of telemetry that end now, four events, and the status of a running job."""
+    now = datetime.now(UTC)
+    store = directory / "store"
+    put(store, list(_points(now)))
+    put(store, list(_rollups(now)), room=MINUTES_ROOM)
+    put(store, list(_events(now)), room=EVENTS_ROOM)
+    write_status(directory, now)
+
+
+def write_status(directory: Path, updated_at: datetime) -> None:
+    status = {
+        "updated_at": updated_at.isoformat(),
+        "batch_id": 41,
+        "rows_per_second": 4321.0,
+        "state": "running",
+        "running": True,
+        "lag": 42,
+        "lag_by_partition": {"telemetry-0": 12, "telemetry-1": 30},
+        "watermark": (updated_at - timedelta(minutes=10)).isoformat(),
+        "counts": {"valid": 100_000, "bad": 3, "sentinel": 7, "late": 0},
+        "last_error": None,
+    }
+    fresh = directory / "status.json.new"
+    fresh.write_text(json.dumps(status))
+    os.replace(fresh, directory / "status.json")
+
+
+def uuid_of(host: int, gpu: int) -> str:
+    return f"GPU-{host}{gpu}aaaaaa-0000-4000-8000-00000000000{gpu}"
+
+
+def _value(metric: str, gpu: int, moment: datetime) -> float:
+    load = 50 + 5 * gpu + 10 * math.sin(moment.timestamp() / 300)
+    return load * METRICS[metric]
+
+
+def _points(now: datetime) -> Iterator[Row]:
+    for seconds_ago in range(0, 360, 10):
+        moment = now - timedelta(seconds=seconds_ago)
+        for host, gpu in _gpus():
+            for metric in METRICS:
+                yield {
+                    "time": moment, "uuid": uuid_of(host, gpu), "metric": metric, "value": _value(metric, gpu, moment),
+                    "gpu_id": str(gpu), "device": f"nvidia{gpu}", "model_name": "NVIDIA H100 80GB HBM3",
+                    "hostname": f"node-{host}", "container": "", "pod": "", "namespace": "", "labels_raw": "",
+                    "source_partition": 0, "source_offset": seconds_ago,
+                }  # fmt: skip
+
+
+def _rollups(now: datetime) -> Iterator[Row]:
+    first = now.replace(second=0, microsecond=0)
+    for minutes_ago in range(1, MINUTES):
+        start = first - timedelta(minutes=minutes_ago)
+        keys = [("fleet", "fleet", "")]
+        keys += [("host", f"node-{host}", f"node-{host}") for host in range(HOSTS)]
+        keys += [("gpu", uuid_of(host, gpu), f"node-{host}") for host, gpu in _gpus()]
+        for level, key, hostname in keys:
+            for metric in METRICS:
+                mean = _value(metric, 4, start)
+                yield {
+                    "resolution": "1m", "window_start": start, "level": level, "key": key, "hostname": hostname,
+                    "metric": metric, "min": mean - 9, "max": mean + 9, "mean": mean, "p95": mean + 7, "count": 6,
+                }  # fmt: skip
+
+
+def _events(now: datetime) -> Iterator[Row]:
+    for number, (kind, severity, status) in enumerate(EVENTS):
+        yield {
+            "event_id": f"event-{number}", "kind": kind, "severity": severity, "uuid": uuid_of(0, number),
+            "hostname": "node-0", "start": now - timedelta(minutes=5 + number), "end": now - timedelta(minutes=1),
+            "status": status, "message": f"what happened to GPU {number}", "evidence": '{"peak_celsius": 96.5}',
+        }  # fmt: skip
+
+
+def _gpus() -> Iterator[tuple[int, int]]:
+    return ((host, gpu) for host in range(HOSTS) for gpu in range(GPUS_PER_HOST))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
