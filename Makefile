@@ -10,15 +10,17 @@ WORKERS ?= 2
 # Further arguments for pytest, such as ARGS="-k retention"
 ARGS ?=
 
-.PHONY: help demo test check unit java fmt bench clean
+.PHONY: help demo console test check unit java fmt bench clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
 
-demo: .stamps/run ## Start a node and stream through it (DEMO_SECONDS=n ends it by itself)
+demo: .stamps/run .stamps/console ## The telemetry pipeline end to end, with a live page (DEMO_SECONDS=n ends it by itself)
 	@exec $(BIN)/python examples/demo.py
 
-test: check ## Everything that proves the project: checks, then all tests
+console: .stamps/console ## Build the web console into the package
+
+test: check .stamps/console ## Everything that proves the project: checks, then all tests
 	$(PYTEST) -n $(WORKERS) -m "not serial" $(ARGS)
 	$(PYTEST) -m serial $(ARGS) || [ $$? -eq 5 ] # 5: no test carries the marker
 
@@ -46,7 +48,7 @@ bench: .stamps/dev ## Measure throughput, latency, start time and memory
 	$(BIN)/python -m bench $(ARGS)
 
 clean: ## Remove the virtual environment, caches and everything built
-	rm -rf $(VENV) .stamps build dist bench/out data
+	rm -rf $(VENV) .stamps build dist bench/out data console/node_modules src/millstream/console/static
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -55,3 +57,9 @@ clean: ## Remove the virtual environment, caches and everything built
 
 .stamps/dev: pyproject.toml scripts/setup
 	@scripts/setup dev
+
+CONSOLE_SOURCES := $(shell find console -name node_modules -prune -o -type f -print)
+
+# Without the npm registry the script says so and makes no stamp: everything else works without the page.
+.stamps/console: $(CONSOLE_SOURCES) scripts/build-console | .stamps/run
+	@scripts/build-console

@@ -7,7 +7,8 @@ from statistics import median
 
 from bench.model import LoadCell, Peer, Report
 from bench.ratio import throughput_ratio
-from bench.scenarios import names
+from bench.scenarios import names, spark_names
+from bench.scenarios.spark_names import Source, Work
 
 
 class Verdict(Enum):
@@ -83,6 +84,12 @@ def _goals() -> Iterator[_Goal]:
     yield _Goal("100 members of a KIP-848 group, join to whole assignment", 2, False, "s", _figure(joined))
     commits = names.COMMITS_PER_SECOND
     yield _Goal("durable offset commits, 64 groups", 2_000, True, "/s", _figure(commits))
+    noop = spark_names.spark_name(Source.MILLSTREAM, Work.NOOP)
+    yield _Goal("Spark, topic to noop, 1M records of 310 B, local[2]", 350_000, True, "rows/s", _figure(noop))
+    connector = spark_names.spark_ratio(Work.NOOP, Source.CONNECTOR)
+    yield _Goal("Spark, topic to noop: against Spark's connector", 1.5, True, "", _figure(connector))
+    text = spark_names.spark_ratio(Work.ROLLUPS, Source.TEXT)
+    yield _Goal("Spark, JSON and 1-minute rollups: against text files", 0.85, True, "", _figure(text))
 
 
 def _ratio(ours: LoadCell | None, reference: LoadCell | None) -> _Measured | None:

@@ -28,7 +28,7 @@ HIGH, LOW, AT_ONCE = 30, 10, 10
 def work(jobs: "queue.Queue[Message]", done: list[Message]) -> None:
     while len(done) < COUNT:
         done.append(jobs.get())
-        time.sleep(0.002)
+        time.sleep(0.01)
 
 
 def main() -> None:

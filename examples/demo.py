@@ -1,43 +1,43 @@
-"""Starts a node and streams GPU telemetry through it, with an ordinary Kafka client on both sides.
+"""The telemetry pipeline end to end on this machine: node, streamer, Spark job, store, query API and web console.
 
-Run by `make demo`. Ctrl-C ends it; DEMO_SECONDS=n ends it after n seconds.
+Run by `make demo`. Ctrl-C ends it; DEMO_SECONDS=n ends it n seconds after everything runs, and fails unless points
+arrived in the store. The data goes to a temporary directory, or to DEMO_DATA and stays there.
 """
 
+import contextlib
 import json
 import os
-import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient, NewTopic
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
 from rich.table import Table
-from rich.text import Text
 
-TOPIC = "gpu-telemetry"
-PARTITIONS = 4
-GPUS = 8
-MESSAGES_PER_SECOND = 500
-PLAIN_REPORT_SECONDS = 2.0
-START_TIMEOUT_S = 30.0
-CATCH_UP_S = 3.0
+from millstream.console import static_dir
+
+PAGE_PORT = 8090
+# Half an hour of history first, so that the page has something to show, and more faults than a real fleet has.
+STREAM = ["--hosts", "8", "--interval", "2s", "--since", "30m", "--follow", "--faults", "40", "--json"]
+NODE_START_S = 30.0
+# Spark's first start on a slow machine; the first micro-batch comes on top.
+PIPELINE_START_S = 240.0
+STOP_S = 60.0
+TERMINAL_REPORT_EVERY_S = 1.0
+PLAIN_REPORT_EVERY_S = 5.0
+LOG_LINES_SHOWN = 25
+
+out = Console()
 
 
 class DemoFailed(Exception):
@@ -45,43 +45,88 @@ class DemoFailed(Exception):
 
 
 @dataclass(slots=True)
-class Node:
-    process: "subprocess.Popen[bytes]"
-    listen: str
-    http: str
+class Child:
+    """One `millstream` command in a process group of its own: Ctrl-C reaches the demo alone, which then stops all."""
 
-    def stop(self) -> int:
+    name: str
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def check(self) -> None:
+        code = self.process.poll()
+        if code is not None:
+            raise DemoFailed(f"the {self.name} ended by itself with exit code {code}:\n{self.log_end()}")
+
+    def log_end(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:])
+
+    def log_line(self, mark: str) -> dict[str, Any] | None:
+        """The last whole line with this mark, which is JSON."""
+        lines = self.log.read_text(errors="replace").splitlines(keepends=True)
+        found = next((line for line in reversed(lines) if mark in line and line.endswith("\n")), None)
+        return None if found is None else json.loads(found)
+
+    def stop(self) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            return self.process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(STOP_S)
+        # Whatever the command started and could not end itself.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
 
 
 @dataclass(slots=True)
-class Gpu:
-    utilisation: float = 0.0
-    temperature: float = 0.0
-    power: float = 0.0
-    messages: int = 0
+class Demo:
+    directory: Path
+    children: list[Child] = field(default_factory=list)
+
+    def start(self, name: str, *arguments: str) -> Child:
+        log = self.directory / f"{name.replace(' ', '-')}.log"
+        # Settings of whoever runs the demo are not the demo's.
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MILLSTREAM_")}
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "millstream", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=inherited,
+                start_new_session=True,
+            )
+        child = Child(name, process, log)
+        self.children.append(child)
+        return child
+
+    def check(self) -> None:
+        for child in self.children:
+            child.check()
+
+    def wait(self, what: str, is_ready: Callable[[], bool], timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        with out.status(what) if out.is_terminal else contextlib.nullcontext():
+            while not is_ready():
+                self.check()
+                if time.monotonic() > deadline:
+                    ends = "\n".join(f"{child.log.name}:\n{child.log_end()}" for child in self.children)
+                    raise DemoFailed(f"{what}: not within {timeout_s:.0f} s\n{ends}")
+                time.sleep(0.1)
+        out.print(f"  [green]done[/]  {what}", highlight=False)
+
+    def stop(self) -> None:
+        """The data's way down, so that what was sent is stored before its reader ends."""
+        order = ["streamer", "pipeline", "query API", "node"]
+        for child in sorted(self.children, key=lambda child: order.index(child.name)):
+            child.stop()
 
 
-@dataclass(slots=True)
-class Traffic:
-    """What the two client threads have seen; each field has one writer."""
-
-    produced: int = 0
-    acknowledged: int = 0
-    refused: int = 0
-    consumed: int = 0
-    problem: str = ""
-    ended_at: float | None = None
-    gpus: dict[str, Gpu] = field(default_factory=dict)
-
-
-Client = Callable[[str, Traffic, threading.Event], None]
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    kafka: str
+    metrics: str
+    page: str
+    settings: Path
 
 
 def main() -> int:
@@ -89,18 +134,21 @@ def main() -> int:
     # A service manager's stop and Ctrl-C take the same way out, also where a shell had SIGINT ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    with tempfile.TemporaryDirectory(prefix="millstream-demo-") as directory:
+    with demo_directory() as directory:
+        demo = Demo(directory)
         try:
-            node = start_node(Path(directory))
+            return run(demo, seconds)
         except DemoFailed as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
-        try:
-            return run(node, seconds)
+        except KeyboardInterrupt:
+            return 0
         finally:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            print("\nstopping the node ...", flush=True)
-            node.stop()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
+            out.print("\nstopping ...")
+            demo.stop()
+            out.print(ending(demo), highlight=False)
 
 
 def demo_seconds() -> float | None:
@@ -111,201 +159,153 @@ def demo_seconds() -> float | None:
         raise SystemExit(f"error: DEMO_SECONDS={text!r} is not a number of seconds") from None
 
 
-def start_node(directory: Path) -> Node:
-    log_file = directory / "node.log"
-    command = [sys.executable, "-m", "millstream", "serve", "--data", str(directory / "data")]
-    command += ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-format", "json"]
-    with log_file.open("wb") as log:
-        # A process group of its own: Ctrl-C reaches only the demo, which then stops the node.
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline and process.poll() is None:
-        for line in log_file.read_bytes().splitlines(keepends=True):
-            if b'"ready"' in line and line.endswith(b"\n"):
-                ready = json.loads(line)
-                return Node(process, ready["listen"], ready["http"])
-        time.sleep(0.02)
-    process.kill()
-    process.wait()
-    raise DemoFailed(f"the node did not start:\n{log_file.read_text(errors='replace')}")
+@contextlib.contextmanager
+def demo_directory() -> Iterator[Path]:
+    kept = os.environ.get("DEMO_DATA", "").strip()
+    if kept:
+        directory = Path(kept).resolve()
+        directory.mkdir(parents=True, exist_ok=True)
+        yield directory
+    else:
+        with tempfile.TemporaryDirectory(prefix="millstream-demo-") as temporary:
+            yield Path(temporary)
 
 
-def run(node: Node, seconds: float | None) -> int:
-    print("Millstream is running.\n")
-    print(f"  Kafka clients   {node.listen}")
-    print(f"  metrics         http://{node.http}/metrics")
-    print(f"  health          http://{node.http}/health\n")
-    print("Try in another terminal:\n")
-    print(f"  .venv/bin/millstream consume {TOPIC} --bootstrap {node.listen} --from end")
-    print(f"  .venv/bin/millstream topic describe {TOPIC} --bootstrap {node.listen}\n")
-    print(
-        f"{'Ctrl-C stops it.' if seconds is None else f'Stops by itself after {seconds:g} s.'}\n", flush=True
-    )
-    traffic = Traffic()
-    stop = threading.Event()
-    threads: list[threading.Thread] = []
+def run(demo: Demo, seconds: float | None) -> int:
+    out.print("Starting the telemetry pipeline; Spark takes a moment.\n")
+    addresses = start_all(demo)
+    introduce(addresses, demo.directory, seconds)
     try:
-        create_topic(node.listen)
-        for target in (produce, consume):
-            thread = threading.Thread(
-                target=guarded, args=(target, node.listen, traffic, stop), name=target.__name__
-            )
-            thread.start()
-            threads.append(thread)
-        show(node, traffic, seconds)
+        watch(demo, addresses, seconds)
     except KeyboardInterrupt:
-        pass
-    except KafkaException as error:
-        traffic.problem = str(error.args[0])
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    return report(node, traffic, interrupted_early=not threads)
-
-
-def create_topic(bootstrap: str) -> None:
-    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    client.create_topics([NewTopic(TOPIC, num_partitions=PARTITIONS)])[TOPIC].result(15)
-
-
-def guarded(client: Client, bootstrap: str, traffic: Traffic, stop: threading.Event) -> None:
-    """A client that fails ends the demo with its reason instead of leaving half of it running."""
-    try:
-        client(bootstrap, traffic, stop)
-    except KafkaException as error:
-        traffic.problem = str(error.args[0])
-
-
-def produce(bootstrap: str, traffic: Traffic, stop: threading.Event) -> None:
-    client = Producer(
-        {"bootstrap.servers": bootstrap, "linger.ms": 5, "compression.type": "lz4", "log_level": 0}
-    )
-    walk = [random.uniform(20, 90) for _ in range(GPUS)]
-
-    def delivered(error: KafkaError | None, message: Message) -> None:
-        del message
-        if error is None:
-            traffic.acknowledged += 1
-        else:
-            traffic.refused += 1
-            traffic.problem = error.str()
-
-    started = time.monotonic()
-    while not stop.is_set():
-        index = traffic.produced % GPUS
-        walk[index] = min(100.0, max(0.0, walk[index] + random.gauss(0, 2)))
-        client.produce(TOPIC, key=f"gpu-{index}", value=sample(index, walk[index]), on_delivery=delivered)
-        traffic.produced += 1
-        client.poll(0)
-        stop.wait(max(0.0, started + traffic.produced / MESSAGES_PER_SECOND - time.monotonic()))
-    client.flush(10)
-
-
-def sample(index: int, utilisation: float) -> bytes:
-    reading = {
-        "timestamp": time.time(),
-        "gpu": f"gpu-{index}",
-        "host": f"node-{index // 4 + 1}",
-        "utilisation_percent": round(utilisation, 1),
-        "temperature_c": round(32 + utilisation * 0.45 + random.gauss(0, 0.5), 1),
-        "power_w": round(60 + utilisation * 3.4 + random.gauss(0, 4), 1),
-        "memory_used_mb": round(4096 + utilisation * 600),
-    }
-    return json.dumps(reading).encode()
-
-
-def consume(bootstrap: str, traffic: Traffic, stop: threading.Event) -> None:
-    client = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False, "log_level": 0}
-    )
-    client.assign([TopicPartition(TOPIC, index, OFFSET_BEGINNING) for index in range(PARTITIONS)])
-    try:
-        while not stop.is_set() or catching_up(traffic):
-            for message in client.consume(500, timeout=0.1):
-                if message.error() is None:
-                    take(message.value() or b"{}", traffic)
-    finally:
-        client.close()
-
-
-def catching_up(traffic: Traffic) -> bool:
-    """After the end, read on until everything acknowledged has come back, but not for ever."""
-    if traffic.ended_at is None:
-        traffic.ended_at = time.monotonic()
-    behind = traffic.consumed + traffic.refused < traffic.produced
-    return behind and time.monotonic() < traffic.ended_at + CATCH_UP_S
-
-
-def take(value: bytes, traffic: Traffic) -> None:
-    reading = json.loads(value)
-    gpu = traffic.gpus.setdefault(reading["gpu"], Gpu())
-    gpu.utilisation = reading["utilisation_percent"]
-    gpu.temperature = reading["temperature_c"]
-    gpu.power = reading["power_w"]
-    gpu.messages += 1
-    traffic.consumed += 1
-
-
-def show(node: Node, traffic: Traffic, seconds: float | None) -> None:
-    console = Console()
-    started = time.monotonic()
-
-    def over() -> bool:
-        elapsed = time.monotonic() - started
-        return (
-            node.process.poll() is not None
-            or bool(traffic.problem)
-            or (seconds is not None and elapsed >= seconds)
-        )
-
-    if console.is_terminal:
-        with Live(console=console, refresh_per_second=5, transient=True) as live:
-            while not over():
-                live.update(picture(traffic, time.monotonic() - started))
-                time.sleep(0.2)
-        console.print(picture(traffic, time.monotonic() - started))
-        return
-    next_report = started + PLAIN_REPORT_SECONDS
-    while not over():
-        time.sleep(0.1)
-        if time.monotonic() >= next_report:
-            next_report += PLAIN_REPORT_SECONDS
-            print(summary(traffic, time.monotonic() - started), flush=True)
-
-
-def summary(traffic: Traffic, elapsed_s: float) -> str:
-    rate = traffic.consumed / elapsed_s if elapsed_s else 0
-    return (
-        f"{elapsed_s:5.0f} s  produced {traffic.produced:,}  on disk {traffic.acknowledged:,}"
-        f"  consumed {traffic.consumed:,}  ({rate:,.0f}/s)"
-    )
-
-
-def picture(traffic: Traffic, elapsed_s: float) -> Group:
-    table = Table(title=f"topic {TOPIC}, as consumed", title_justify="left")
-    for column in ("GPU", "utilisation %", "temperature C", "power W", "messages"):
-        table.add_column(column, justify="left" if column == "GPU" else "right")
-    for name, gpu in sorted(traffic.gpus.items()):
-        table.add_row(
-            name, f"{gpu.utilisation:.1f}", f"{gpu.temperature:.1f}", f"{gpu.power:.0f}", f"{gpu.messages:,}"
-        )
-    return Group(table, Text(summary(traffic, elapsed_s)))
-
-
-def report(node: Node, traffic: Traffic, *, interrupted_early: bool) -> int:
-    if node.process.poll() is not None:
-        print(f"error: the node ended by itself with exit code {node.process.returncode}", file=sys.stderr)
-        return 1
-    if traffic.problem:
-        print(f"error: {traffic.problem}", file=sys.stderr)
-        return 1
-    if interrupted_early:
         return 0
-    print(f"\n{traffic.acknowledged:,} messages written and acknowledged, {traffic.consumed:,} read back.")
+    stored = points_stored(addresses.page)
+    if not stored:
+        raise DemoFailed(
+            f"no point is in the store after {seconds:g} s; see the logs with DEMO_DATA=directory"
+        )
     return 0
+
+
+def start_all(demo: Demo) -> Addresses:
+    node = demo.start(
+        "node", "serve", "--data", str(demo.directory / "node"), "--listen", "127.0.0.1:0",
+        "--http", "127.0.0.1:0", "--log-format", "json",
+    )  # fmt: skip
+    demo.wait("node", lambda: node.log_line('"ready"') is not None, NODE_START_S)
+    ready = node.log_line('"ready"') or {}
+    port = page_port()
+    addresses = Addresses(
+        ready["listen"], ready["http"], f"http://127.0.0.1:{port}", demo.directory / "demo.yaml"
+    )
+    addresses.settings.write_text(
+        "pipeline:\n"
+        f"  bootstrap: {addresses.kafka}\n"
+        f"  data: {demo.directory / 'pipeline'}\n"
+        f"  store: parquet:{demo.directory / 'store'}\n"
+        f"  api_port: {port}\n"
+    )
+    settings = ["--config", str(addresses.settings)]
+    demo.start("streamer", "telemetry", "stream", *STREAM, *settings)
+    demo.start("pipeline", "pipeline", "run", *settings)
+    demo.start("query API", "pipeline", "api", *settings)
+    page = addresses.page
+    demo.wait("query API and web console", lambda: answer(page, "/health") is not None, PIPELINE_START_S)
+    demo.wait("Spark job", lambda: status(page).get("running") is True, PIPELINE_START_S)
+    demo.wait("first points in the store", lambda: points_stored(page) > 0, PIPELINE_START_S)
+    return addresses
+
+
+def page_port() -> int:
+    """The usual port, which a bookmark finds again; any free one when somebody else has it."""
+    for port in (PAGE_PORT, 0):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return int(probe.getsockname()[1])
+    raise DemoFailed("no free port on 127.0.0.1")
+
+
+def introduce(addresses: Addresses, directory: Path, seconds: float | None) -> None:
+    table = Table.grid(padding=(0, 3))
+    if static_dir() is not None:
+        table.add_row("Web console", f"[bold cyan]{addresses.page}/[/]")
+    else:
+        table.add_row("Web console", "was not built, because the npm packages could not be had")
+    table.add_row("Query API", f"{addresses.page}/docs")
+    table.add_row("Kafka clients", addresses.kafka)
+    table.add_row("Node's metrics", f"http://{addresses.metrics}/metrics")
+    table.add_row("Logs", f"{directory}/*.log")
+    out.print()
+    out.print(table, highlight=False, soft_wrap=True)
+    command = Path(sys.executable).parent / "millstream"
+    shown = command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command
+    out.print("\nTry in another terminal:\n")
+    for words in (
+        f"consume telemetry --bootstrap {addresses.kafka} --from end",
+        f"consume telemetry.events --bootstrap {addresses.kafka}",
+        f"pipeline report --from 30m --config {addresses.settings}",
+    ):
+        out.print(f"  {shown} {words}", highlight=False, soft_wrap=True)
+    ends = "Ctrl-C stops it." if seconds is None else f"Stops by itself after {seconds:g} s."
+    out.print(f"\n{ends}\n", highlight=False)
+
+
+def watch(demo: Demo, addresses: Addresses, seconds: float | None) -> None:
+    started = time.monotonic()
+    every = TERMINAL_REPORT_EVERY_S if out.is_terminal else PLAIN_REPORT_EVERY_S
+    shown_at = float("-inf")
+    with (
+        Live(console=out, auto_refresh=False, transient=True)
+        if out.is_terminal
+        else contextlib.nullcontext() as live
+    ):
+        while seconds is None or time.monotonic() < started + seconds:
+            demo.check()
+            if time.monotonic() >= shown_at + every:
+                shown_at = time.monotonic()
+                line = state(addresses.page, shown_at - started)
+                if live is None:
+                    out.print(line, highlight=False, soft_wrap=True)
+                else:
+                    live.update(line, refresh=True)
+            time.sleep(0.1)
+
+
+def state(page: str, elapsed_s: float) -> str:
+    job = status(page)
+    events = (answer(page, "/api/v1/events?status=open&limit=1000") or {}).get("count", 0)
+    return (
+        f"{elapsed_s:5.0f} s  {job.get('rows_per_second') or 0:,.0f} rows/s  lag {job.get('lag') or 0:,}  "
+        f"stored {points_stored(page):,}  open events {events}"
+    )
+
+
+def status(page: str) -> dict[str, Any]:
+    return answer(page, "/api/v1/pipeline") or {}
+
+
+def points_stored(page: str) -> int:
+    metrics = (answer(page, "/api/v1/metrics") or {}).get("metrics", [])
+    return sum(int(metric["points"]) for metric in metrics)
+
+
+def answer(page: str, path: str) -> dict[str, Any] | None:
+    """What the query API says; None while it does not, or cannot."""
+    try:
+        with urllib.request.urlopen(page + path, timeout=10) as response:
+            found = json.load(response)
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def ending(demo: Demo) -> str:
+    streamer = next((child for child in demo.children if child.name == "streamer"), None)
+    sent = streamer.log_line('"acknowledged"') if streamer is not None else None
+    return (
+        f"{sent['acknowledged']:,} points were written and acknowledged." if sent else "Nothing was streamed."
+    )
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ class Scenario:
     needs_millstream: bool = False
 
 
-# These two use Millstream's Python code itself, which a run of the mock cluster alone does not need.
+# These use Millstream's Python code itself, which a run of the mock cluster alone does not need.
 def _run_client(session: Session) -> None:
     from bench.scenarios import client
 
@@ -37,6 +37,12 @@ def _run_fixture(session: Session) -> None:
     from bench.scenarios import fixture
 
     fixture.run(session)
+
+
+def _run_spark(session: Session) -> None:
+    from bench.scenarios import spark
+
+    spark.run(session)
 
 
 SCENARIOS = (
@@ -52,4 +58,5 @@ SCENARIOS = (
     Scenario(commits.NAME, "durable offset commits of 64 groups", commits.run, needs_millstream=True),
     Scenario("client", "millstream.client against raw confluent-kafka", _run_client, needs_millstream=True),
     Scenario("fixture", "EmbeddedBroker: start to the first message", _run_fixture, needs_millstream=True),
+    Scenario("spark", "Spark source: rows/s to noop, Parquet, rollups", _run_spark, needs_millstream=True),
 )

@@ -14,7 +14,8 @@ pytest.importorskip("pyarrow", reason="the `spark` extra is not installed")
 from millstream.protocol.compression import Compression
 from millstream.protocol.records import Record, encode_batch
 from millstream.spark.columns import BadRecords
-from millstream.spark.fetching import OffsetRange, RangeReader
+from millstream.spark.fetching import RangeReader
+from millstream.spark.ranges import OffsetRange
 from millstream.spark.wire.cluster import Cluster
 from millstream.spark.wire.errors import DataLoss, Unreachable
 from millstream.spark.wire.requests import EARLIEST, LATEST

@@ -28,6 +28,7 @@ COMMANDS = {
     "produce": CommandFile("millstream.cli.produce"),
     "consume": CommandFile("millstream.cli.consume"),
     "telemetry": CommandFile("millstream.cli.telemetry", is_group=True),
+    "pipeline": CommandFile("millstream.cli.pipeline", is_group=True),
     "log": CommandFile("millstream.cli.log", is_group=True),
     "config": CommandFile("millstream.cli.config", is_group=True),
 }

@@ -56,6 +56,16 @@ class PipelineSettings:
     max_offsets_per_trigger: int | None = own_setting(
         None, "The most records of one micro-batch; no limit when not set.", kind=_LONG, minimum=1
     )
+    max_record_size: int = own_setting(
+        512 << 10, "A larger record goes to the dead letters unread.",
+        kind=_INT, spelling=Spelling.SIZE, minimum=1,
+    )  # fmt: skip
+    earliest_time: str = own_setting(
+        "2000-01-01T00:00:00Z", "A point with an earlier time (RFC 3339) cannot be right."
+    )
+    max_ahead: int = _duration(
+        86_400_000, "A point with a time this far ahead of its record cannot be right.", minimum=0
+    )
     api_host: str = own_setting("127.0.0.1", "The address the query API listens on.")
     api_port: int = own_setting(
         8090, "The port the query API listens on; 0 takes a free one.", kind=_INT, minimum=0, maximum=65535

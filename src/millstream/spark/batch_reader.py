@@ -1,16 +1,18 @@
 """`spark.read`: the ranges are fixed when the query is planned."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from millstream.spark.fetching import OffsetRange
 from millstream.spark.offsets import require_partitions, resolve
 from millstream.spark.options import ReadOptions
-from millstream.spark.ranges import cut
+from millstream.spark.ranges import OffsetRange, cut
 from millstream.spark.tasks import RangePartition, read_range
 from millstream.spark.wire.cluster import Cluster
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class BatchReader(DataSourceReader):
@@ -30,5 +32,5 @@ class BatchReader(DataSourceReader):
         parts = cut(ranges, options.min_partitions, options.max_records_per_partition)
         return [RangePartition(each) for each in parts]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return read_range(self._options, partition)

@@ -1,17 +1,19 @@
 """Spark's worker daemon with the decoder loaded, so that the workers forked from it start with it.
 
-Set as spark.python.daemon.module by `session`; without it every new worker spends about half a second on imports.
+Set as spark.python.daemon.module by `session`; without it every new worker spends about a second on imports.
 """
 
 import contextlib
+import sys
 
 from pyspark import daemon
 
 
 def main() -> None:
-    # Another job's workers must start even where the decoder's libraries are missing; the source then says so.
-    with contextlib.suppress(ImportError):
-        from millstream.spark import columns
+    # Spark reads a port number from the standard output; other jobs' workers must start even where the decoder's
+    # libraries are missing (the source then says so).
+    with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(ImportError):
+        from millstream.spark import columns, fetching, tasks  # noqa: F401 - what a task imports
 
         columns.load()
     daemon.manager()

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +13,7 @@ from millstream.protocol.errors import ErrorCode
 from millstream.protocol.record_batch import CRC_START, HEADER_SIZE, MAGIC, BatchHeader, read_header
 from millstream.spark.aborted import AbortedTransactions
 from millstream.spark.columns import BadRecords, Columns, OpenBatch
+from millstream.spark.ranges import OffsetRange
 from millstream.spark.wire import requests
 from millstream.spark.wire.cluster import Cluster
 from millstream.spark.wire.connection import Connection
@@ -29,23 +29,6 @@ _BYTES_PER_BATCH = 64 * 1024 * 1024
 _LARGEST_UNPACKED = 1 << 30
 # Leaders and new topics are unknown to some brokers for a moment; a deleted topic stays unknown.
 _GONE_AFTER_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetRange:
-    """Offsets start <= offset < end of a partition."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-
-    @property
-    def size(self) -> int:
-        return max(self.end - self.start, 0)
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
 
 
 class _TopicGone(SourceError):

@@ -1,11 +1,28 @@
-"""Pure arithmetic on offsets: how much a trigger takes, and how ranges are cut into tasks."""
+"""Ranges of offsets: how much a trigger takes, and how ranges are cut into tasks. Pure arithmetic."""
 
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from millstream.spark.fetching import OffsetRange
 from millstream.spark.positions import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Offsets start <= offset < end of a partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return max(self.end - self.start, 0)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
 
 
 def limited(

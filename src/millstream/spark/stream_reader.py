@@ -3,9 +3,8 @@
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -15,15 +14,17 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from millstream.spark.fetching import OffsetRange
 from millstream.spark.offsets import Offsets, find_partitions, from_json, resolve, to_json
 from millstream.spark.options import ReadOptions
 from millstream.spark.positions import Latest
-from millstream.spark.ranges import cut, limited
+from millstream.spark.ranges import OffsetRange, cut, limited
 from millstream.spark.tasks import RangePartition, read_range
 from millstream.spark.wire.cluster import Cluster
 from millstream.spark.wire.errors import DataLoss
 from millstream.spark.wire.requests import EARLIEST
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 log = logging.getLogger("millstream.spark")
 
@@ -75,7 +76,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         parts = cut(ranges, self._options.min_partitions, self._options.max_records_per_partition)
         return [RangePartition(each) for each in parts]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return read_range(self._options, partition)
 
     def stop(self) -> None:

@@ -3,14 +3,17 @@
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from millstream.spark.fetching import OffsetRange, RangeReader
 from millstream.spark.options import ReadOptions
+from millstream.spark.ranges import OffsetRange
 from millstream.spark.wire.cluster import Cluster
 from millstream.spark.wire.settings import ClusterSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _CLUSTERS_KEPT = 4
 _clusters: OrderedDict[ClusterSettings, Cluster] = OrderedDict()
@@ -23,7 +26,10 @@ class RangePartition(InputPartition):
     wanted: OffsetRange
 
 
-def read_range(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def read_range(options: ReadOptions, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+    # Here, because planning a query needs neither the decoder nor the second it takes to import.
+    from millstream.spark.fetching import RangeReader
+
     if not isinstance(partition, RangePartition):
         # Spark's stand-in for a query without any partition.
         return

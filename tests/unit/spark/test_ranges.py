@@ -4,11 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("pyarrow", reason="the `spark` extra is not installed")
-pytest.importorskip("numba", reason="the `spark` extra is not installed")
+pytest.importorskip("numpy", reason="the `spark` extra is not installed")
 
-from millstream.spark.fetching import OffsetRange
-from millstream.spark.ranges import cut, limited, split
+from millstream.spark.ranges import OffsetRange, cut, limited, split
 
 offset_maps = st.dictionaries(
     st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 5)),

@@ -1,0 +1,29 @@
+/** Colours of the utilisation heat map, and the rows of its history. Pure. */
+
+import type { Rollup } from "../api/types";
+
+/** How many steps the ramp in the style sheet has: `--heat-0` to `--heat-9`. */
+export const HEAT_STEPS = 10;
+
+export function heatStep(utilisation: number): number {
+  const step = Math.floor((Math.min(100, Math.max(0, utilisation)) / 100) * HEAT_STEPS);
+  return Math.min(HEAT_STEPS - 1, step);
+}
+
+/** Host -> mean utilisation per minute, oldest first, null where the minute has no rollup. */
+export function heatRows(
+  rollups: readonly Rollup[],
+  endMs: number,
+  minutes: number,
+): Map<string, (number | null)[]> {
+  const last = Math.floor(endMs / 60_000);
+  const rows = new Map<string, (number | null)[]>();
+  for (const rollup of rollups) {
+    const column = minutes - 1 - (last - Math.floor(Date.parse(rollup.window_start) / 60_000));
+    if (column < 0 || column >= minutes) continue;
+    const row = rows.get(rollup.key) ?? Array.from({ length: minutes }, () => null);
+    row[column] = rollup.mean;
+    rows.set(rollup.key, row);
+  }
+  return rows;
+}

@@ -1,0 +1,21 @@
+import type { ReactNode } from "react";
+
+interface KpiProps {
+  label: string;
+  value: ReactNode;
+  note?: ReactNode;
+  tone?: "good" | "warning" | "critical" | undefined;
+  title?: string;
+}
+
+export function Kpi({ label, value, note, tone, title }: KpiProps) {
+  return (
+    <div className={`kpi ${tone ?? ""}`} title={title}>
+      <dt>{label}</dt>
+      <dd>
+        {value}
+        {note !== undefined && <small>{note}</small>}
+      </dd>
+    </div>
+  );
+}

@@ -1,0 +1,212 @@
+"""`millstream pipeline`: the Spark job that stores telemetry, its batch jobs, and the query API."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from millstream.cli import output
+from millstream.cli.errors import CommandError, ExitCode
+from millstream.cli.options import parse_address
+from millstream.cli.pipeline_options import (
+    Bootstrap,
+    Config,
+    Data,
+    From,
+    Master,
+    SparkConf,
+    StoreUrl,
+    To,
+    Topic,
+    domain_errors,
+    parse_range,
+    pipeline_settings,
+    require,
+    spark_session,
+    stop_on_signals,
+)
+
+app = typer.Typer(help="Store telemetry with Spark, compute from it, and query it.", no_args_is_help=True)
+
+
+class Source(StrEnum):
+    LOG = "log"
+    STORE = "store"
+
+
+@app.callback()
+def group() -> None:
+    """Store telemetry with Spark, compute from it, and query it."""
+
+
+@app.command()
+def run(
+    config: Config = None,
+    bootstrap: Bootstrap = None,
+    topic: Topic = None,
+    store: StoreUrl = None,
+    data: Data = None,
+    master: Master = None,
+    trigger: Annotated[
+        str | None,
+        typer.Option("--trigger", metavar="TIME", help="How often to look for records.", show_default="1s"),
+    ] = None,
+    starting_offsets: Annotated[
+        str | None,
+        typer.Option(
+            "--starting-offsets", help="Without a checkpoint: earliest or latest.", show_default="earliest"
+        ),
+    ] = None,
+    max_offsets: Annotated[
+        int | None, typer.Option("--max-offsets-per-trigger", min=1, help="Most records of a micro-batch.")
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Read what is there now, bring everything up to date, and end.")
+    ] = False,
+    conf: SparkConf = None,
+) -> None:
+    """Read telemetry from its topic, check it, and keep points, rollups and health events in a store.
+
+    SIGTERM or Ctrl-C stops it cleanly. When the broker or the store is down it says so and tries again.
+
+    \b
+    Examples:
+      millstream pipeline run --bootstrap localhost:9092
+      millstream pipeline run --store 'influx:http://localhost:8086?db=telemetry' --once
+      millstream pipeline run --master spark://spark-1:7077 --data /shared/pipeline
+    """
+    require("pyspark", "pyarrow", "duckdb")
+    settings = pipeline_settings(
+        config, bootstrap=bootstrap, topic=topic, store=store, data=data, master=master, trigger=trigger,
+        starting_offsets=starting_offsets, max_offsets_per_trigger=max_offsets,
+    )  # fmt: skip
+    from millstream.cli.pipeline_view import RunView
+    from millstream.pipeline.job.run import PipelineRun
+
+    with RunView() as view:
+        job = PipelineRun(settings, view, lambda: spark_session(settings, "pipeline", conf), once=once)
+        stop_on_signals(job.stopping)
+        with domain_errors():
+            complete = job.run()
+        view.note("stopped" if complete else "stopped with rollups still to compute")
+    raise typer.Exit(ExitCode.OK if complete else ExitCode.FAILURE)
+
+
+@app.command()
+def backfill(
+    start: From = None,
+    end: To = None,
+    source: Annotated[
+        Source, typer.Option("--source", help="Read points from the log again, or take those of the store.")
+    ] = Source.STORE,
+    config: Config = None,
+    bootstrap: Bootstrap = None,
+    topic: Topic = None,
+    store: StoreUrl = None,
+    data: Data = None,
+    master: Master = None,
+    conf: SparkConf = None,
+) -> None:
+    """Compute the rollups and health events of a time range again; no run may use the same --data meanwhile.
+
+    \b
+    Examples:
+      millstream pipeline backfill --from 24h
+      millstream pipeline backfill --from 2025-07-18T00:00:00Z --to 2025-07-19T00:00:00Z --source log
+    """
+    require("pyspark", "pyarrow", "duckdb")
+    range_start, range_end = parse_range(start, end)
+    settings = pipeline_settings(
+        config, bootstrap=bootstrap, topic=topic, store=store, data=data, master=master
+    )
+    from millstream.cli.pipeline_view import WorkView
+    from millstream.pipeline.job.backfill import BackfillSource
+    from millstream.pipeline.job.backfill import backfill as compute
+
+    spark = spark_session(settings, "backfill", conf)
+    with domain_errors():
+        minutes = compute(spark, settings, range_start, range_end, BackfillSource(source), WorkView().update)
+    output.note(f"computed {minutes:,} minutes again" if minutes else "there are no points in this range")
+
+
+@app.command()
+def report(
+    start: From = None,
+    end: To = None,
+    file: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML file to write.")
+    ] = Path("report.html"),
+    config: Config = None,
+    store: StoreUrl = None,
+    data: Data = None,
+) -> None:
+    """Write a report of the fleet: utilisation, the hottest and idlest GPUs, energy and events, in one HTML file.
+
+    \b
+    Examples:
+      millstream pipeline report --from 24h
+      millstream pipeline report --from 2025-07-18T00:00:00Z --to 2025-07-19T00:00:00Z -o july-18.html
+    """
+    require("duckdb", "matplotlib")
+    settings = pipeline_settings(config, store=store, data=data)
+    from millstream.pipeline.report import NothingToReport, last_day, write_report
+    from millstream.pipeline.stores.open import open_store
+
+    with domain_errors():
+        opened = open_store(
+            settings.store_url, data=Path(settings.data), influx_token=settings.influx_token or ""
+        )
+        try:
+            wanted = last_day(opened) if start is None and end is None else parse_range(start, end)
+            write_report(opened, *wanted, file)
+        except NothingToReport as error:
+            raise CommandError(str(error)) from error
+        finally:
+            opened.close()
+    output.line(str(file))
+
+
+@app.command()
+def api(
+    config: Config = None,
+    store: StoreUrl = None,
+    data: Data = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            "--listen", "-l", metavar="HOST:PORT", help="Address to listen on.", show_default="127.0.0.1:8090"
+        ),
+    ] = None,
+) -> None:
+    """Serve the query API, its documentation and the web console. SIGTERM or Ctrl-C stops it.
+
+    \b
+    Examples:
+      millstream pipeline api
+      millstream pipeline api --listen 0.0.0.0:8090 --store 'influx:http://localhost:8086?db=telemetry'
+    """
+    require("duckdb", "starlette")
+    host, port = parse_address(listen, "--listen") if listen is not None else (None, None)
+    settings = pipeline_settings(config, store=store, data=data, api_host=host, api_port=port)
+    from millstream.console.assets import static_dir
+    from millstream.pipeline.api.server import serve_api
+    from millstream.pipeline.stores.open import open_store
+
+    with domain_errors():
+        opened = open_store(
+            settings.store_url, data=Path(settings.data), influx_token=settings.influx_token or ""
+        )
+    try:
+        serve_api(
+            opened, settings.api_host, settings.api_port,
+            status_path=Path(settings.data) / "status.json", console_dir=static_dir(),
+            on_ready=lambda host, port: output.note(f"ready: http://{host}:{port}/ and http://{host}:{port}/docs"),
+        )  # fmt: skip
+    except OSError as error:
+        raise CommandError(
+            f"cannot listen on {settings.api_host}:{settings.api_port}: {error.strerror or error};"
+            " choose another --listen"
+        ) from error
+    finally:
+        opened.close()

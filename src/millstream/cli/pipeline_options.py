@@ -1,0 +1,172 @@
+"""Options that the commands of `millstream pipeline` share, and what all of them need before they start."""
+
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from millstream.cli.errors import CommandError, ExitCode, UsageError, debugging
+from millstream.cli.options import parse_pairs
+from millstream.cli.settings import settings_for
+from millstream.config.pipeline_settings import PipelineSettings
+from millstream.config.units import parse_duration_ms
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", "-c", envvar="MILLSTREAM_CONFIG", help="Settings file; see its section pipeline."
+    ),
+]
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap", "-b", envvar="MILLSTREAM_BOOTSTRAP", metavar="HOST:PORT",
+        help="Address of any node of the cluster.", show_default="pipeline.bootstrap",
+    ),
+]  # fmt: skip
+Topic = Annotated[
+    str | None, typer.Option("--topic", "-t", help="Topic to read.", show_default="pipeline.topic")
+]
+StoreUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--store", metavar="URL", show_default="parquet:DATA/store",
+        help="parquet:DIRECTORY, influx:http://HOST:8086?db=NAME or influx2:http://HOST:8086?org=O&bucket=B.",
+    ),
+]  # fmt: skip
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", "-d", metavar="DIR", help="Directory of the job: checkpoint, marks, status.",
+        show_default="pipeline.data",
+    ),
+]  # fmt: skip
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master", help="Spark master: local[2], spark://host:7077.", show_default="pipeline.master"
+    ),
+]
+SparkConf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
+]
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from", metavar="TIME", help="Start: RFC 3339, or how long ago, such as 6h.", show_default=False
+    ),
+]
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to", metavar="TIME", help="End, inclusive: RFC 3339, or how long ago.", show_default="now"
+    ),
+]
+
+
+def require(*modules: str) -> None:
+    """End with one line when a library of the pipeline is not installed."""
+    missing = [name for name in modules if find_spec(name) is None]
+    if missing:
+        raise CommandError(
+            f"this command needs {', '.join(missing)}, which is not installed; run: pip install 'millstream[pipeline]'"
+        )
+
+
+def pipeline_settings(config: Path | None, **flags: object) -> PipelineSettings:
+    """The section `pipeline`, with the flags that were given."""
+    given = {name: str(value) if isinstance(value, Path) else value for name, value in flags.items()}
+    settings = settings_for(config, {f"pipeline.{name}": value for name, value in given.items()}).pipeline
+    try:
+        datetime.fromisoformat(settings.earliest_time)
+    except ValueError as error:
+        raise CommandError(
+            f"pipeline.earliest_time is {settings.earliest_time!r}; write a time such as 2000-01-01T00:00:00Z"
+        ) from error
+    return settings
+
+
+def spark_session(settings: PipelineSettings, name: str, conf: Sequence[str] | None) -> "SparkSession":
+    from pyspark.errors import PySparkException
+
+    from millstream.pipeline.job.explain import in_one_line
+    from millstream.pipeline.job.session import open_session
+    from millstream.spark.java import NoJava
+
+    try:
+        return open_session(
+            f"millstream-{name}", settings.master, parse_pairs(conf or (), "--conf"), verbose=debugging()
+        )
+    except (PySparkException, NoJava) as error:
+        raise CommandError(
+            f"Spark did not start with master {settings.master}: {in_one_line(error)}"
+        ) from error
+
+
+@contextmanager
+def domain_errors() -> Iterator[None]:
+    """Failures of the pipeline as errors of a command."""
+    from millstream.client import ClientError
+    from millstream.pipeline.job.files import DirectoryInUse
+    from millstream.pipeline.stores.base import StoreError, StoreUnavailable
+
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise CommandError(str(error), ExitCode.UNREACHABLE) from error
+    except (StoreError, DirectoryInUse, ClientError) as error:
+        raise CommandError(str(error)) from error
+
+
+def stop_on_signals(stopping: threading.Event) -> None:
+    """The first signal asks for a clean stop; a second one ends the process."""
+
+    def stop(number: int, frame: object) -> None:
+        del frame
+        if stopping.is_set():
+            raise SystemExit(128 + number)
+        stopping.set()
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+
+
+def parse_moment(text: str, option: str, now: datetime) -> datetime:
+    """RFC 3339 with a zone, or a duration before now."""
+    try:
+        return now - timedelta(milliseconds=parse_duration_ms(text))
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise UsageError(
+            f"{option} {text!r} is neither a time such as 2025-07-18T20:42:34Z nor a duration such as 6h"
+        )
+    return moment.astimezone(UTC)
+
+
+def parse_range(start: str | None, end: str | None) -> tuple[datetime, datetime]:
+    now = datetime.now(UTC)
+    if start is None:
+        raise UsageError("--from is missing; name the start of the range, such as --from 24h")
+    range_start, range_end = (
+        parse_moment(start, "--from", now),
+        parse_moment(end, "--to", now) if end else now,
+    )
+    if range_start > range_end:
+        raise UsageError(f"--from {start} is after --to {end or 'now'}")
+    return range_start, range_end

@@ -1,0 +1,106 @@
+// The documentation page: reads the OpenAPI document of this server and offers a form for each call.
+"use strict";
+
+function element(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
+
+function inputFor(parameter) {
+  const { schema } = parameter;
+  if (schema.enum) {
+    const options = schema.enum.map((value) => element("option", { value, textContent: value }));
+    return element("select", {}, element("option", { value: "", textContent: "any" }), ...options);
+  }
+  if (schema.type === "integer") {
+    return element("input", { type: "number", min: schema.minimum, max: schema.maximum, placeholder: schema.default ?? "" });
+  }
+  const placeholder = schema.format === "date-time" ? "2026-03-01T12:00:00Z" : "";
+  return element("input", { type: "text", placeholder, autocomplete: "off", spellcheck: false });
+}
+
+function fieldFor(parameter, operationId) {
+  const input = inputFor(parameter);
+  input.id = `${operationId}-${parameter.name}`;
+  input.name = parameter.name;
+  input.required = parameter.required;
+  if (parameter.schema.format === "date-time" && parameter.required) {
+    const ago = parameter.name === "start_time" ? 3600e3 : 0;
+    input.value = new Date(Date.now() - ago).toISOString().replace(/\.\d+Z$/, "Z");
+  }
+  const label = element("label", { htmlFor: input.id, textContent: parameter.name });
+  if (parameter.required) label.className = "required";
+  return element("div", { className: "field" }, label, input, element("small", { textContent: parameter.description }));
+}
+
+function addressOf(path, parameters, form) {
+  const query = new URLSearchParams();
+  let filled = path;
+  for (const parameter of parameters) {
+    const value = form.elements[parameter.name].value;
+    if (parameter.in === "path") filled = filled.replace(`{${parameter.name}}`, encodeURIComponent(value));
+    else if (value !== "") query.set(parameter.name, value);
+  }
+  const text = query.toString();
+  return text ? `${filled}?${text}` : filled;
+}
+
+async function send(address, result, next, form) {
+  const started = performance.now();
+  let answer;
+  try {
+    answer = await fetch(address);
+  } catch (error) {
+    result.replaceChildren(element("p", { className: "failed", textContent: `The server cannot be reached: ${error.message}` }));
+    return;
+  }
+  const text = await answer.text();
+  let shown = text;
+  let cursor = null;
+  try {
+    const parsed = JSON.parse(text);
+    shown = JSON.stringify(parsed, null, 2);
+    cursor = parsed.next_cursor ?? null;
+  } catch { /* shown as it came */ }
+  const took = Math.round(performance.now() - started);
+  result.replaceChildren(
+    element("h3", { className: answer.ok ? "" : "failed", textContent: `${answer.status} ${answer.statusText} in ${took} ms` }),
+    element("pre", { textContent: `GET ${address}`, className: "address" }),
+    element("pre", { textContent: shown }),
+  );
+  next.disabled = cursor === null;
+  if (cursor !== null) next.onclick = () => { form.elements.cursor.value = cursor; form.requestSubmit(); };
+}
+
+function callFor(path, operation) {
+  const parameters = operation.parameters ?? [];
+  const result = element("div", { role: "status" });
+  const next = element("button", { type: "button", textContent: "Next page", disabled: true });
+  const form = element("form", {}, ...parameters.map((each) => fieldFor(each, operation.operationId)));
+  form.append(element("button", { type: "submit", textContent: "Send" }));
+  if (parameters.some((each) => each.name === "cursor")) form.append(next);
+  const schema = operation.responses["200"].content["application/json"].schema;
+  const shape = element("details", {}, element("summary", { textContent: "Shape of the answer" }), element("pre", { textContent: JSON.stringify(schema, null, 2) }));
+  form.append(result, shape);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    send(addressOf(path, parameters, form), result, next, form);
+  });
+  const heading = element("summary", {}, element("code", { textContent: `GET ${path}` }), element("span", { textContent: operation.summary }));
+  return element("details", { id: operation.operationId }, heading, form);
+}
+
+async function show() {
+  const calls = document.getElementById("calls");
+  try {
+    const api = await (await fetch("/openapi.json")).json();
+    document.getElementById("title").textContent = `${api.info.title} ${api.info.version}`;
+    document.getElementById("description").textContent = api.info.description;
+    calls.replaceChildren(...Object.entries(api.paths).map(([path, methods]) => callFor(path, methods.get)));
+  } catch (error) {
+    calls.replaceChildren(element("p", { className: "failed", textContent: `The description cannot be loaded: ${error.message}` }));
+  }
+}
+
+show();

@@ -1,0 +1,145 @@
+"""Keeping events right while hours change: which tracks an hour touches, what their events are now, what is new.
+
+An event of a track depends on its runs in neighbouring hours only. So for an hour that changed it is enough to walk
+along its tracks to where their runs end, both for the runs it has and for those it had. Events that are still open,
+and the last sign of life of each GPU, are looked at again every time, because the watermark moves.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from millstream.pipeline.job.health.book import HealthBook, Track
+from millstream.pipeline.job.health.events import (
+    EVENT_OF_SIGN,
+    FORGOTTEN_AFTER,
+    event_of,
+    joined,
+    silence_after,
+)
+from millstream.pipeline.job.health.model import EventKind, Run, Sign, Thresholds
+from millstream.pipeline.job.moments import HOUR, hour_of, hour_start
+from millstream.pipeline.stores.rows import Event, EventStatus
+
+_FORGOTTEN_HOURS = FORGOTTEN_AFTER // HOUR + 1
+_SIGN_OF_EVENT = {str(kind): sign for sign, kind in EVENT_OF_SIGN.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """What a look at a track found: its events, with the hour that keeps each, in place of those it had."""
+
+    earlier: dict[str, tuple[int, Event]]
+    present: dict[str, tuple[int, Event]]
+
+    def differences(self) -> Iterator[tuple[int, Event]]:
+        for event_id, (hour, event) in self.present.items():
+            if event_id not in self.earlier or self.earlier[event_id][1] != event:
+                yield hour, event
+        for event_id, (hour, event) in self.earlier.items():
+            if event_id not in self.present and event.status is not EventStatus.RETRACTED:
+                yield hour, replace(event, status=EventStatus.RETRACTED)
+
+
+class HealthWatch:
+    def __init__(self, book: HealthBook, thresholds: Thresholds) -> None:
+        self._book = book
+        self._thresholds = thresholds
+        self._open: dict[Track, set[int]] | None = None
+
+    def changes(self, runs_by_hour: Mapping[int, Iterable[Run]], watermark: datetime) -> list[Event]:
+        """The events that are new, different or gone now that these hours have these runs.
+
+        The book has the new runs and events when this returns; save it once the events are published, or `forget`.
+        """
+        looked_at = self._still_open(watermark)
+        for hour, runs in sorted(runs_by_hour.items()):
+            looked_at |= {(track, hour) for track in self._book.page(hour).runs}
+            self._book.put_runs(hour, runs)
+            looked_at |= {(track, hour) for track in self._book.page(hour).runs}
+        changed: dict[str, Event] = {}
+        for track, hour in sorted(looked_at):
+            settle = self._silences if track[0] is Sign.PRESENCE else self._troubles
+            for owner, event in settle(track, hour, watermark).differences():
+                changed[event.event_id] = event
+                self._book.put_event(owner, event)
+        return sorted(changed.values(), key=lambda event: (event.start, event.event_id))
+
+    def forget(self) -> None:
+        """Go back to what the book has saved."""
+        self._book.discard()
+        self._open = None
+
+    def _still_open(self, watermark: datetime) -> set[tuple[Track, int]]:
+        if self._open is None:
+            self._open = {}
+            now = hour_of(watermark)
+            for hour in self._book.hours(now - _FORGOTTEN_HOURS, now + _FORGOTTEN_HOURS):
+                page = self._book.page(hour)
+                self._open.update({track: {hour} for track in page.runs if track[0] is Sign.PRESENCE})
+                for event in page.events.values():
+                    if event.status is EventStatus.OPEN and event.kind in _SIGN_OF_EVENT:
+                        self._open.setdefault((_SIGN_OF_EVENT[event.kind], event.uuid), set()).add(hour)
+        return {(track, hour) for track, hours in self._open.items() for hour in hours}
+
+    def _troubles(self, track: Track, hour: int, watermark: datetime) -> _Settled:
+        """The events that runs of this hour and of those connected with it are."""
+        gap = self._thresholds.gap(track[0])
+        # One hour more on both sides: runs may have been connected through this one, and be no longer.
+        first, last = hour - 1, hour + 1
+        while self._connected(track, first - 1, gap):
+            first -= 1
+        while self._connected(track, last, gap):
+            last += 1
+        hours = self._book.hours(first, last)
+        runs = [run for each in hours for run in self._book.runs(each, track)]
+        events = [event_of(run, self._thresholds, watermark) for run in joined(runs, gap)]
+        present = {event.event_id: (hour_of(event.start), event) for event in events if event is not None}
+        still_open = {owner for owner, event in present.values() if event.status is EventStatus.OPEN}
+        assert self._open is not None
+        elsewhere = self._open.pop(track, set()) - set(range(first, last + 1))
+        if still_open | elsewhere:
+            self._open[track] = still_open | elsewhere
+        return _Settled(self._earlier(EVENT_OF_SIGN[track[0]], track[1], hours), present)
+
+    def _connected(self, track: Track, hour: int, gap: timedelta) -> bool:
+        """Whether the runs of this hour go on in the next; gaps are shorter than an hour."""
+        before, after = self._book.runs(hour, track), self._book.runs(hour + 1, track)
+        return bool(before) and bool(after) and after[0].first - before[-1].end <= gap
+
+    def _silences(self, track: Track, hour: int, watermark: datetime) -> _Settled:
+        """The silences that end or begin with the presence of this hour."""
+        before = self._nearest(track, reversed(self._book.hours(hour - _FORGOTTEN_HOURS, hour - 1)))
+        after = self._nearest(track, self._book.hours(hour + 1, hour + _FORGOTTEN_HOURS))
+        here = self._book.runs(hour, track)
+        line = [*before[-1:], *here]
+        present: dict[str, tuple[int, Event]] = {}
+        for run, following in zip(line, [*line[1:], *after[:1], None], strict=False):
+            event = silence_after(
+                run, None if following is None else following.first, self._thresholds, watermark
+            )
+            if event is not None:
+                present[event.event_id] = (hour_of(run.final), event)
+        if line and not after:
+            assert self._open is not None
+            self._open[track] = {hour_of(line[-1].final)}
+        begin = before[-1].end if before else hour_start(hour)
+        end = hour_start(hour + 1)
+        owners = {hour_of(run.final) for run in line} | {hour}
+        earlier = {
+            event_id: (owner, event)
+            for event_id, (owner, event) in self._earlier(EventKind.SILENT_GPU, track[1], owners).items()
+            if begin <= event.start <= end
+        }
+        return _Settled(earlier, present)
+
+    def _nearest(self, track: Track, hours: Iterable[int]) -> tuple[Run, ...]:
+        return next((runs for runs in (self._book.runs(hour, track) for hour in hours) if runs), ())
+
+    def _earlier(self, kind: EventKind, uuid: str, hours: Iterable[int]) -> dict[str, tuple[int, Event]]:
+        return {
+            event.event_id: (hour, event)
+            for hour in hours
+            for event in self._book.page(hour).events.values()
+            if event.uuid == uuid and event.kind == str(kind)
+        }

@@ -1,0 +1,34 @@
+"""The Spark session of the pipeline's commands."""
+
+import os
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from millstream.spark import session
+
+_SETTINGS = {
+    # Times in the store are UTC whatever the machine thinks.
+    "spark.sql.session.timeZone": "UTC",
+    # Micro-batches and re-computations share the cores; neither waits for the other to end.
+    "spark.scheduler.mode": "FAIR",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": str(max(2, min(os.cpu_count() or 2, 8))),
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "20",
+    # Parsing makes methods that Java does not compile above this size; Spark then splits them.
+    "spark.sql.codegen.hugeMethodLimit": "8000",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Tasks of a re-computation are short, so that a micro-batch gets its turn.
+    "spark.sql.files.maxPartitionBytes": "32m",
+    "spark.driver.memory": "2g",
+}
+
+
+def open_session(
+    name: str, master: str, settings: Mapping[str, str], *, verbose: bool = False
+) -> SparkSession:
+    spark = session(app_name=name, master=master, config={**_SETTINGS, **settings})
+    # What fails is told by the command, in one line; Spark's own account is pages long.
+    spark.sparkContext.setLogLevel("WARN" if verbose else "OFF")
+    return spark

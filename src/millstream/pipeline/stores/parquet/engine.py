@@ -1,0 +1,132 @@
+"""DuckDB over the store's files: SQL and a list of paths in, rows out, within a time limit."""
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from millstream.pipeline.stores.base import StoreUnavailable
+from millstream.pipeline.stores.parquet.layout import Room
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+T = TypeVar("T")
+Values = Sequence[object]
+
+_ATTEMPTS = 5
+_PAUSE_S = 0.05
+_SETTINGS = (
+    "SET TimeZone = 'UTC'",
+    "SET autoinstall_known_extensions = false",
+    "SET parquet_metadata_cache = true",
+    "SET preserve_insertion_order = false",
+)
+
+SCAN = "read_parquet(?, hive_partitioning = false)"
+
+
+class Engine:
+    """One in-memory database without tables, made on first use; every query opens the files it is given.
+
+    Safe from several threads.
+    """
+
+    def __init__(self, root: Path, *, memory_limit: str = "1GB", time_limit_s: float = 60.0) -> None:
+        self._root = root
+        self._memory_limit = memory_limit
+        self._time_limit_s = time_limit_s
+        self._lock = threading.Lock()
+        self._database: duckdb.DuckDBPyConnection | None = None
+        self._spill: tempfile.TemporaryDirectory[str] | None = None
+        self._running: set[duckdb.DuckDBPyConnection] = set()
+
+    def rows(self, sql: str, values: Values) -> list[tuple[Any, ...]]:
+        return self._run(lambda cursor: cursor.execute(sql, values).fetchall())
+
+    def arrow(self, sql: str, values: Values) -> "pa.Table":
+        return self._run(lambda cursor: cursor.sql(sql, params=values).to_arrow_table())
+
+    def close(self) -> None:
+        """Queries that still run end with StoreUnavailable."""
+        with self._lock:
+            for cursor in self._running:
+                cursor.interrupt()
+            if self._database is not None:
+                self._database.close()
+                self._database = None
+            if self._spill is not None:
+                self._spill.cleanup()
+                self._spill = None
+
+    def _run(self, query: "Callable[[duckdb.DuckDBPyConnection], T]") -> T:
+        import duckdb
+
+        cursor = self._open_cursor()
+        watchdog = threading.Timer(self._time_limit_s, cursor.interrupt)
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            return query(cursor)
+        except duckdb.InterruptException as error:
+            raise StoreUnavailable(
+                f"a query of the store at {self._root} was ended, or took longer than {self._time_limit_s:g} s;"
+                " ask for less at once"
+            ) from error
+        finally:
+            watchdog.cancel()
+            with self._lock:
+                self._running.discard(cursor)
+            cursor.close()
+
+    def _open_cursor(self) -> "duckdb.DuckDBPyConnection":
+        with self._lock:
+            if self._database is None:
+                self._database = self._connect()
+            cursor = self._database.cursor()
+            self._running.add(cursor)
+            return cursor
+
+    def _connect(self) -> "duckdb.DuckDBPyConnection":
+        import duckdb
+
+        self._spill = tempfile.TemporaryDirectory(prefix="millstream-store-")
+        database = duckdb.connect(":memory:")
+        for setting in _SETTINGS:
+            database.execute(setting)
+        database.execute("SET memory_limit = $limit", {"limit": self._memory_limit})
+        database.execute("SET temp_directory = $directory", {"directory": self._spill.name})
+        return database
+
+
+def with_fresh_files(root: Path, read: Callable[[], T]) -> T:
+    """Call `read`, which looks which files there are and reads them, again when one of them has gone meanwhile."""
+    import duckdb
+
+    for attempt in range(_ATTEMPTS):
+        try:
+            return read()
+        except (duckdb.IOException, duckdb.InvalidInputException, OSError) as error:
+            if attempt == _ATTEMPTS - 1:
+                reason = str(error).split("\n", 1)[0]
+                raise StoreUnavailable(f"cannot read the store at {root}: {reason}") from error
+            time.sleep(_PAUSE_S)
+    raise AssertionError("unreachable")
+
+
+def newest_rows(room: Room, columns: str, conditions: Sequence[str]) -> str:
+    """SQL for `columns` of the rows that count, from one list of files.
+
+    `conditions` may only name columns of the identity: they are applied before the choice between rows with one
+    identity, so that DuckDB skips what they exclude.
+    """
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    identity = ", ".join(room.table.identity)
+    precedence = ", ".join(f"{column} DESC" for column in room.table.precedence)
+    return (
+        f"SELECT {columns} FROM {SCAN} {where} "  # noqa: S608 - names from the table, values as parameters
+        f"QUALIFY row_number() OVER (PARTITION BY {identity} ORDER BY {precedence}) = 1"
+    )

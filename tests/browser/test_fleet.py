@@ -1,0 +1,122 @@
+"""The console's first view, and what it leads to."""
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import Locator, Page, expect
+
+from support.drawing import colours
+from support.fleet_api import FleetApi, uuid_of
+from support.waiting import wait_for
+
+OpenPage = Callable[..., Page]
+
+
+def test_fleet_is_shown(open_page: OpenPage, shared_api: FleetApi) -> None:
+    page = open_page(shared_api.url)
+
+    expect(page.get_by_role("heading", level=1, name="Fleet")).to_be_visible()
+    expect(kpi(page, "Hosts")).to_have_text("2")
+    expect(kpi(page, "GPUs")).to_contain_text("16")
+    expect(kpi(page, "Lag")).to_have_text("42")
+    expect(page.get_by_role("region", name="Pipeline")).to_contain_text("4.32k")
+    expect(page.locator(".count.critical")).to_have_text("1 critical")
+    expect(page.get_by_role("region", name="Hottest GPUs").locator("tbody tr")).to_have_count(5)
+
+
+def test_charts_and_heat_map_are_drawn(open_page: OpenPage, shared_api: FleetApi) -> None:
+    page = open_page(shared_api.url)
+
+    expect(page.get_by_role("img", name=re.compile("GPU utilisation, newest values: mean"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("GPU temperature, newest values: p95"))).to_be_visible()
+    lines = wait_for(
+        lambda: colours(page, ".columns > .chart canvas"), lambda seen: min(seen, default=0) > 2, "lines"
+    )
+    assert len(lines) == 2
+    wait_for(lambda: colours(page, ".strip"), lambda seen: min(seen, default=0) > 0, "strips of two hosts")
+
+
+def test_range_is_chosen_with_the_keyboard_and_kept_in_the_address(
+    open_page: OpenPage, shared_api: FleetApi
+) -> None:
+    page = open_page(shared_api.url)
+    page.get_by_role("radio", name="15m").focus()
+
+    page.keyboard.press("ArrowRight")
+
+    expect(page).to_have_url(f"{shared_api.url}/#/?range=1h")
+    expect(page.get_by_role("radio", name="1h")).to_be_checked()
+
+
+def test_gpu_is_clicked(open_page: OpenPage, shared_api: FleetApi) -> None:
+    page = open_page(shared_api.url)
+
+    page.get_by_role("link", name=re.compile("node-1 GPU 3: ")).click()
+
+    expect(page).to_have_url(f"{shared_api.url}/#/gpus/{uuid_of(1, 3)}")
+    expect(page.get_by_role("heading", level=1, name="node-1 / GPU 3")).to_be_visible()
+    expect(page.locator(".chart")).to_have_count(3)
+    wait_for(lambda: colours(page, ".chart canvas"), lambda seen: min(seen, default=0) > 2, "a GPU's charts")
+
+
+def test_gpu_shows_single_points_in_a_short_range(open_page: OpenPage, shared_api: FleetApi) -> None:
+    page = open_page(f"{shared_api.url}/#/gpus/{uuid_of(0, 0)}?range=5m")
+
+    expect(page.locator(".chart .legend").first).to_contain_text("value")
+    wait_for(lambda: colours(page, ".chart canvas"), lambda seen: min(seen, default=0) > 1, "a GPU's points")
+
+
+def test_arrow_keys_walk_over_the_heat_map(open_page: OpenPage, shared_api: FleetApi) -> None:
+    page = open_page(shared_api.url)
+    page.get_by_role("link", name=re.compile("node-0 GPU 0: ")).focus()
+
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("link", name=re.compile("node-1 GPU 1: "))).to_be_focused()
+    page.keyboard.press("Enter")
+
+    expect(page).to_have_url(f"{shared_api.url}/#/gpus/{uuid_of(1, 1)}")
+
+
+def test_host_lists_its_gpus(open_page: OpenPage, shared_api: FleetApi) -> None:
+    page = open_page(shared_api.url)
+
+    page.get_by_role("rowheader").get_by_role("link", name="node-1", exact=True).click()
+
+    expect(page.get_by_role("heading", level=1, name="node-1")).to_be_visible()
+    expect(page.get_by_role("region", name="8 GPUs").locator("tbody tr")).to_have_count(8)
+
+
+def test_events_are_filtered_by_severity(open_page: OpenPage, shared_api: FleetApi) -> None:
+    page = open_page(shared_api.url)
+    events = page.get_by_role("region", name="Events").get_by_role("listitem")
+    expect(events).to_have_count(4)
+
+    page.get_by_text("critical 2").click()
+
+    expect(events).to_have_count(2)
+    expect(events.first).to_contain_text("Thermal excursion")
+    expect(page).to_have_url(f"{shared_api.url}/#/?severity=critical")
+    events.first.get_by_text("Evidence").click()
+    expect(events.first).to_contain_text("96.5")
+
+
+def test_navigation_leads_to_every_view_it_names(open_page: OpenPage, shared_api: FleetApi) -> None:
+    page = open_page(shared_api.url)
+    for name in page.locator("nav li").all_inner_texts():
+        page.get_by_role("navigation").get_by_role("link", name=name.strip()).click()
+        expect(page.get_by_role("heading", level=1, name=name.strip())).to_be_visible()
+
+
+def test_colours_follow_the_system_and_the_choice(open_page: OpenPage, shared_api: FleetApi) -> None:
+    page = open_page(shared_api.url, color_scheme="dark")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+    page.get_by_role("combobox", name="Colours").select_option("light")
+    page.reload()
+
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+
+
+def kpi(page: Page, label: str) -> Locator:
+    return page.locator(".kpi", has=page.get_by_text(label, exact=True)).locator("dd")

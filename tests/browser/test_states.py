@@ -1,0 +1,58 @@
+"""What the console shows when there is nothing to show."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from playwright.sync_api import Page, expect
+
+from support.fleet_api import FleetApi, fill, write_status
+
+OpenPage = Callable[..., Page]
+
+
+def test_says_that_the_api_stopped_and_recovers(open_page: OpenPage, own_api: FleetApi) -> None:
+    fill(own_api.directory)
+    page = open_page(own_api.start().url)
+    expect(page.locator(".cell")).to_have_count(16)
+
+    own_api.stop()
+
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("the query API does not answer", timeout=20_000)
+    expect(page.locator(".cell")).to_have_count(16)
+    own_api.start()
+    alert.get_by_role("button", name="Try now").click()
+    expect(alert).to_have_count(0, timeout=20_000)
+
+
+def test_waits_for_the_first_points_and_then_shows_them(open_page: OpenPage, own_api: FleetApi) -> None:
+    write_status(own_api.directory, datetime.now(UTC))
+    page = open_page(own_api.start().url)
+    expect(page.get_by_text("No telemetry yet")).to_be_visible()
+    expect(page.get_by_text("The pipeline is running and waits for records")).to_be_visible()
+
+    fill(own_api.directory)
+
+    expect(page.locator(".cell")).to_have_count(16, timeout=30_000)
+
+
+def test_says_that_the_pipeline_stopped(open_page: OpenPage, own_api: FleetApi) -> None:
+    fill(own_api.directory)
+    write_status(own_api.directory, datetime.now(UTC) - timedelta(minutes=5))
+
+    page = open_page(own_api.start().url)
+
+    expect(page.get_by_role("region", name="Pipeline")).to_contain_text("stopped")
+    expect(page.locator(".kpi.critical")).to_contain_text("pipeline stopped")
+
+
+def test_unknown_things_have_a_way_back(open_page: OpenPage, shared_api: FleetApi) -> None:
+    for address, title in (
+        ("gpus/GPU-none", "Unknown GPU"),
+        ("hosts/none", "Unknown host"),
+        ("x", "There is no such view"),
+    ):
+        page = open_page(f"{shared_api.url}/#/{address}")
+        expect(page.get_by_text(title)).to_be_visible()
+        page.get_by_role("main").get_by_role("link").click()
+        expect(page.get_by_role("heading", level=1, name="Fleet")).to_be_visible()

@@ -1,0 +1,112 @@
+"""The 2.x dialect of the InfluxDB store. See `support.influx2` for what of the server is real."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from millstream.pipeline.stores.base import StoreUnavailable
+from millstream.pipeline.stores.influx.connection import InfluxConnection
+from millstream.pipeline.stores.influx.influxql import InfluxQl
+from millstream.pipeline.stores.influx.posting import poster
+from millstream.pipeline.stores.influx.queries import InfluxQueries
+from millstream.pipeline.stores.influx.target import InfluxTarget, parse_target
+from millstream.pipeline.stores.times import micros
+from support.influx import InfluxProcess, influxd_path
+from support.influx2 import BUCKET, ORGANISATION, TOKEN, Influx2, influx2_in_front_of
+from support.store_rows import UTIL, at
+
+pa = pytest.importorskip("pyarrow")
+
+pytestmark = pytest.mark.skipif(
+    influxd_path() is None, reason="influxd is not installed (Debian package influxdb)"
+)
+
+
+@pytest.fixture
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Influx2]:
+    behind = InfluxProcess(tmp_path_factory.mktemp("influx2"))
+    try:
+        with influx2_in_front_of(behind.start()) as made:
+            yield made
+    finally:
+        behind.stop()
+
+
+def target(server: Influx2, bucket: str = BUCKET, token: str = TOKEN, gzip: bool = True) -> InfluxTarget:
+    made = parse_target(server.url, database=bucket, organisation=ORGANISATION, token=token, gzip=gzip)
+    return replace(made, retry_for=timedelta(seconds=2), post_points=7)
+
+
+def batch(lines: list[str], metric: str = UTIL) -> Any:
+    rows = range(len(lines))
+    return pa.RecordBatch.from_pydict(
+        {
+            "line": [line + "\n" for line in lines],
+            "problem": pa.array([None] * len(lines), pa.string()),
+            "source_partition": pa.array([0] * len(lines), pa.int32()),
+            "source_offset": pa.array(list(rows), pa.int64()),
+            "uuid": ["GPU-1"] * len(lines),
+            "metric": [metric] * len(lines),
+            "time": pa.array([at(i) for i in rows], pa.timestamp("us", tz="UTC")),
+        }
+    )
+
+
+def line(seconds: int, value: str = "1") -> str:
+    return f"{UTIL},Hostname=h,uuid=GPU-1 value={value} {micros(at(seconds))}"
+
+
+def outcomes(made: InfluxTarget, lines: list[str]) -> list[dict[str, Any]]:
+    return [row for each in poster(made)(iter([batch(lines)])) for row in each.to_pylist()]
+
+
+@pytest.mark.parametrize("gzip", [True, False])
+def test_points_are_written_and_read_back(server: Influx2, gzip: bool) -> None:
+    made = target(server, gzip=gzip)
+    assert outcomes(made, [line(i, str(i)) for i in range(20)]) == []
+    assert server.encodings == ["gzip" if gzip else None] * 3
+    asked = InfluxQl(made)
+    found = InfluxQueries(asked).telemetry("GPU-1", at(0), at(100)).rows
+    asked.close()
+    assert [(p.time, p.value, p.hostname) for p in found] == [(at(i), float(i), "h") for i in range(20)]
+
+
+def test_a_conflict_of_types_is_found_line_by_line(server: Influx2) -> None:
+    lines = [line(i, "1i" if i in (3, 17) else "1") for i in range(20)]
+    assert outcomes(target(server), [line(100)]) == []
+    refused = outcomes(target(server), lines)
+    assert [row["source_offset"] for row in refused] == [3, 17]
+    assert all("field type conflict" in row["reason"] for row in refused)
+    (series,) = server.behind.query(f'SELECT count(value) FROM "{UTIL}"', BUCKET)
+    assert series["values"][0][1] == 19
+
+
+def test_lines_that_cannot_be_read_are_refused_one_by_one(server: Influx2) -> None:
+    refused = outcomes(target(server), [line(0), "not a line", line(2)])
+    assert [(row["kind"], row["source_offset"]) for row in refused] == [("refused", 1)]
+
+
+def test_a_busy_server_is_asked_again(server: Influx2) -> None:
+    server.busy_answers = 2
+    assert outcomes(target(server), [line(0)]) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"token": "wrong"}, "401 unauthorized access"),
+        ({"bucket": "nowhere"}, '404 bucket "nowhere" not found'),
+    ],
+)
+def test_wrong_credentials_and_names_are_said_at_once(
+    server: Influx2, changes: dict[str, str], reason: str
+) -> None:
+    connection = InfluxConnection(target(server, **changes))
+    with pytest.raises(StoreUnavailable, match=reason):
+        connection.write(line(0).encode())
+    connection.close()
+    (row,) = outcomes(target(server, **changes), [line(0)])
+    assert (row["kind"], reason in row["reason"]) == ("unavailable", True)

@@ -1,0 +1,138 @@
+"""The same source and sink against Apache Kafka: its batches, its transactions, its security."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+pytest.importorskip("numba", reason="the `spark` extra is not installed")
+pytest.importorskip("pyspark", reason="the `spark` extra is not installed")
+
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from millstream.spark.fetching import RangeReader
+from millstream.spark.kafka_properties import cluster_settings
+from millstream.spark.producing import TaskProducer
+from millstream.spark.ranges import OffsetRange
+from millstream.spark.wire.cluster import Cluster
+from millstream.spark.wire.errors import AuthenticationFailed
+from millstream.spark.wire.requests import LATEST
+from millstream.spark.write_options import write_options
+from support.apache_kafka import PASSWORD, USER, ApacheKafka, unavailable
+from support.topics import admin_for, create_topic
+
+pytestmark = [
+    pytest.mark.skipif(unavailable() is not None, reason=str(unavailable())),
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(180),
+]
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    node = ApacheKafka(tmp_path_factory.mktemp("kafka"))
+    try:
+        yield node.start()
+    finally:
+        node.close()
+
+
+@pytest.fixture
+def topic(kafka: ApacheKafka, new_topic) -> str:
+    return create_topic(admin_for(kafka.plain), new_topic())
+
+
+def values(properties: dict[str, str], topic: str, start: int = 0) -> list[bytes]:
+    cluster = Cluster(cluster_settings(properties))
+    try:
+        end = cluster.offsets({(topic, 0): LATEST})[topic, 0]
+        wanted = OffsetRange(topic, 0, start, end)
+        reader = RangeReader(cluster, wanted, include_headers=True, fail_on_data_loss=True, poll_timeout_s=20)
+        return [value for batch in reader.batches() for value in batch.column("value").to_pylist()]
+    finally:
+        cluster.close()
+
+
+def produced(kafka: ApacheKafka, topic: str, count: int, **properties: Any) -> list[bytes]:
+    producer = Producer({"bootstrap.servers": kafka.plain, **properties})
+    made = [b"value %d" % number for number in range(count)]
+    for value in made:
+        producer.produce(topic, value, headers=[("h", value)])
+    assert producer.flush(30) == 0
+    return made
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_codec(kafka: ApacheKafka, topic: str, codec: str) -> None:
+    made = produced(kafka, topic, 500, **{"compression.type": codec})
+    assert values({"bootstrap.servers": kafka.plain}, topic) == made
+
+
+def test_committed_reads_pass_over_aborted_transactions(kafka: ApacheKafka, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": kafka.plain, "transactional.id": topic, "linger.ms": 0})
+    producer.init_transactions(60)
+    for number in range(6):
+        producer.begin_transaction()
+        for part in range(3):
+            producer.produce(topic, b"%d.%d" % (number, part))
+            producer.flush(20)
+        if number % 2:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+    committed = {"bootstrap.servers": kafka.plain, "isolation.level": "read_committed"}
+    everything = [b"%d.%d" % (number, part) for number in range(6) for part in range(3)]
+    kept = [value for value in everything if int(value[:1]) % 2 == 0]
+    assert values({"bootstrap.servers": kafka.plain}, topic) == everything
+    assert values(committed, topic) == kept
+    # From the middle of an aborted transaction, of which the markers alone are left.
+    assert values(committed, topic, 5) == kept[3:]
+    assert values(committed, topic, 7) == kept[3:]
+
+
+def jaas(module: str, password: str = PASSWORD) -> str:
+    return f'org.apache.kafka.common.security.{module} required username="{USER}" password="{password}";'
+
+
+def secured(kafka: ApacheKafka, kind: str, password: str = PASSWORD) -> dict[str, str]:
+    if kind == "SSL":
+        return {
+            "bootstrap.servers": kafka.tls,
+            "security.protocol": "SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(kafka.ca_file),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(kafka.client_file),
+        }
+    module = "plain.PlainLoginModule" if kind == "PLAIN" else "scram.ScramLoginModule"
+    return {
+        "bootstrap.servers": kafka.sasl,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": kind,
+        "sasl.jaas.config": jaas(module, password),
+    }
+
+
+@pytest.mark.parametrize("kind", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "SSL"])
+def test_a_secured_listener_is_read_and_written(kafka: ApacheKafka, topic: str, kind: str) -> None:
+    import pyarrow as pa
+
+    properties = secured(kafka, kind)
+    options = {f"kafka.{name}": value for name, value in properties.items()} | {"topic": topic}
+    made = [b"%d" % number for number in range(100)]
+    with TaskProducer(write_options(options, StructType([StructField("value", BinaryType())]))) as producer:
+        producer.send(pa.record_batch({"value": pa.array(made, pa.binary())}))
+    assert producer.rows == 100
+    assert values(properties, topic) == made
+
+
+@pytest.mark.parametrize("kind", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_wrong_password_is_refused_at_once(kafka: ApacheKafka, topic: str, kind: str) -> None:
+    with pytest.raises(AuthenticationFailed, match="refused user 'alice'"):
+        values(secured(kafka, kind, "guessed"), topic)
+
+
+def test_an_unknown_authority_is_refused_at_once(kafka: ApacheKafka, topic: str) -> None:
+    with pytest.raises(AuthenticationFailed, match="certificate is refused"):
+        values({"bootstrap.servers": kafka.tls, "security.protocol": "SSL"}, topic)

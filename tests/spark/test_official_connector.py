@@ -1,0 +1,106 @@
+"""Spark's own Kafka connector and this source, side by side: a job that changes the format's name sees the same."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the `spark` extra is not installed")
+
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+
+from support.node import NodeProcess
+from support.spark import CONNECTOR_JARS
+from support.topics import create_topic
+
+pytestmark = [
+    pytest.mark.skipif(
+        CONNECTOR_JARS is None,
+        reason="needs the jars of Spark's Kafka connector in the directory MILLSTREAM_TEST_SPARK_KAFKA_JARS",
+    ),
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(180),
+]
+
+FORMATS = ("millstream", "kafka")
+
+
+@pytest.fixture
+def topic(broker: NodeProcess, admin, new_topic) -> str:
+    """Three partitions, every codec, nulls, headers, and a time for each record."""
+    name = create_topic(admin, new_topic(), 3)
+    for index, codec in enumerate(["none", "gzip", "snappy", "lz4", "zstd"]):
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": codec})
+        for number in range(200):
+            producer.produce(
+                name,
+                None if number % 50 == 0 else b"%d of %s" % (number, codec.encode()),
+                None if number % 30 == 0 else b"%d" % number,
+                number % 3,
+                timestamp=1_700_000_000_000 + 1000 * number + index,
+                headers=[("n", b"%d" % number), ("none", None)] if number % 4 == 0 else None,
+            )
+        assert producer.flush(30) == 0
+    return name
+
+
+@pytest.fixture
+def load(spark: SparkSession, broker: NodeProcess) -> Callable[..., DataFrame]:
+    def loaded(kind: str, **options: Any) -> DataFrame:
+        reader = spark.read.format(kind).option("kafka.bootstrap.servers", broker.bootstrap)
+        return reader.options(**options).load()
+
+    return loaded
+
+
+def test_batch_reads_are_equal(load: Callable[..., DataFrame], topic: str) -> None:
+    some = json.dumps({topic: {"0": 5, "1": -2, "2": 100}})
+    cases: list[dict[str, Any]] = [
+        {"includeHeaders": True},
+        {"startingOffsets": some, "minPartitions": 7},
+        {"startingTimestamp": 1_700_000_050_000, "endingTimestamp": 1_700_000_150_000},
+        {"endingOffsets": json.dumps({topic: {"0": -1, "1": 10, "2": 0}})},
+    ]
+    for options in cases:
+        ours, theirs = (load(kind, subscribe=topic, **options) for kind in FORMATS)
+        assert ours.dtypes == theirs.dtypes
+        rows = [
+            sorted(frame.collect(), key=lambda row: (row.partition, row.offset)) for frame in (ours, theirs)
+        ]
+        assert rows[0], options
+        assert rows[0] == rows[1], options
+
+
+def test_streams_take_the_same_steps(
+    spark: SparkSession, broker: NodeProcess, topic: str, tmp_path: Path
+) -> None:
+    steps = []
+    for kind in FORMATS:
+        reader = spark.readStream.format(kind).option("kafka.bootstrap.servers", broker.bootstrap)
+        frame = reader.options(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=300).load()
+        writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / kind))
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(90)
+        ends = [json.loads(progress["sources"][0]["endOffset"]) for progress in query.recentProgress]
+        steps.append([end for number, end in enumerate(ends) if number == 0 or end != ends[number - 1]])
+    assert steps[0] == steps[1]
+
+
+def test_what_either_writes_the_other_reads(spark, broker, load, admin, new_topic) -> None:
+    columns = "cast(id as string) key", "concat('v', id) value", "cast(id % 2 as int) partition"
+    headers = "array(named_struct('key', 'h', 'value', cast(cast(id as string) as binary))) headers"
+    frame = spark.range(100).selectExpr(*columns, headers)
+    found = []
+    for writer, reader in (FORMATS, FORMATS[::-1]):
+        name = create_topic(admin, new_topic(), 2)
+        saved = frame.write.format(writer).mode("append").option("topic", name)
+        saved.option("kafka.bootstrap.servers", broker.bootstrap).save()
+        rows = load(reader, subscribe=name, includeHeaders=True).select(
+            "key", "value", "partition", "headers"
+        )
+        found.append(sorted(rows.collect(), key=lambda row: row.value))
+    assert len(found[0]) == 100
+    assert found[0] == found[1]

@@ -1,0 +1,127 @@
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.pipeline.dcgm_csv import CsvError
+from millstream.pipeline.fleet.telemetry import Fleet, FleetSettings
+from millstream.pipeline.record import RecordForm, format_time
+from millstream.pipeline.share import EVERYTHING, Share
+from millstream.pipeline.sources import Burst, CsvSource, Timestamps, fleet_bursts
+from millstream.testing.clock import ManualClock
+from support.telemetry import COLUMNS, csv_of_a_fleet
+
+NOW_MS = 1_800_000_000_000
+ROWS_PER_PASS = 2 * 2 * 10 * 2
+
+
+@pytest.fixture
+def source(tmp_path: Path):
+    path = tmp_path / "dcgm.csv"
+    path.write_text(csv_of_a_fleet(hosts=2, gpus=2, scrapes=2))
+
+    def make(
+        loops: int | None = 1, timestamps: Timestamps = Timestamps.ORIGINAL, share: Share = EVERYTHING
+    ) -> CsvSource:
+        return CsvSource(
+            path, "t", RecordForm.FLAT, share, timestamps, loops, on_bad_row=print, clock=ManualClock(NOW_MS)
+        )
+
+    return make
+
+
+def documents(bursts: list[Burst]) -> list[dict[str, Any]]:
+    return [json.loads(record.value) for burst in bursts for record in burst.records]
+
+
+def identities(bursts: list[Burst]) -> set[tuple[str, str, str]]:
+    return {(each["uuid"], each["metric_name"], each["timestamp"]) for each in documents(bursts)}
+
+
+def test_one_pass_keeps_the_rows_as_they_are(source) -> None:
+    bursts = list(source().at_rate(None))
+    sent = documents(bursts)
+    assert len(sent) == ROWS_PER_PASS
+    assert {each["timestamp"] for each in sent} == {"2025-07-18T20:42:34Z", "2025-07-18T20:42:35Z"}
+    assert all(
+        record.key == each["uuid"]
+        for burst in bursts
+        for record, each in zip(burst.records, documents([burst]), strict=True)
+    )
+
+
+def test_points_are_due_at_the_rate(source) -> None:
+    bursts = list(source().at_rate(10))
+    assert [len(burst.records) for burst in bursts] == [1] * ROWS_PER_PASS
+    assert [burst.due_s for burst in bursts] == [number / 10 for number in range(ROWS_PER_PASS)]
+    fast = list(source().at_rate(1_000))
+    assert {len(burst.records) for burst in fast} == {20}
+    assert fast[-1].due_s == pytest.approx((ROWS_PER_PASS - 20) / 1_000)
+
+
+def test_moved_points_have_the_time_at_which_they_are_due(source) -> None:
+    bursts = list(source(timestamps=Timestamps.NOW).at_rate(10))
+    assert documents(bursts)[15]["timestamp"] == format_time(NOW_MS + 1_500)
+
+
+def test_no_two_points_of_endless_passes_are_the_same_point(source) -> None:
+    # The clock stands still, as it does for passes that take less than a millisecond.
+    bursts = list(islice(source(loops=None, timestamps=Timestamps.NOW).at_rate(None), 5))
+    assert len(documents(bursts)) == 5 * ROWS_PER_PASS
+    assert len(identities(bursts)) == 5 * ROWS_PER_PASS
+
+
+def test_passes_with_the_original_times_repeat_the_points(source) -> None:
+    bursts = list(source(loops=3).at_rate(None))
+    assert len(documents(bursts)) == 3 * ROWS_PER_PASS
+    assert len(identities(bursts)) == ROWS_PER_PASS
+
+
+def test_a_replay_keeps_the_pauses(source) -> None:
+    bursts = list(source().as_it_was(1.0))
+    assert {burst.due_s for burst in bursts} == {0.0, 1.0}
+    assert {burst.due_s for burst in source().as_it_was(4.0)} == {0.0, 0.25}
+
+
+def test_a_replay_can_be_moved_to_the_present_and_repeated(source) -> None:
+    bursts = list(source(loops=2, timestamps=Timestamps.NOW).as_it_was(1.0))
+    assert sorted({each["timestamp"] for each in documents(bursts)}) == [
+        format_time(NOW_MS + seconds * 1000) for seconds in range(4)
+    ]
+    assert len(identities(bursts)) == 2 * ROWS_PER_PASS
+
+
+def test_instances_share_the_rows_of_a_file(source) -> None:
+    parts = [identities(list(source(share=Share(number, 2)).at_rate(None))) for number in (1, 2)]
+    assert parts[0].isdisjoint(parts[1])
+    assert parts[0] | parts[1] == identities(list(source().at_rate(None)))
+
+
+def test_an_instance_without_a_gpu_is_told_so(source) -> None:
+    uuids = {each["uuid"] for each in documents(list(source().at_rate(None)))}
+    without = next(share for n in range(1, 101) if not any(map((share := Share(n, 100)).holds, uuids)))
+    with pytest.raises(CsvError, match=f"none of its GPUs belongs to instance {without.number}/100"):
+        list(source(share=without).at_rate(None))
+
+
+def test_a_file_without_a_usable_row_is_told_of_rather_than_read_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "dcgm.csv"
+    path.write_text(",".join(COLUMNS) + "\n")
+    source = CsvSource(path, "t", RecordForm.FLAT, EVERYTHING, Timestamps.NOW, None, print)
+    with pytest.raises(CsvError, match="no row of it can be used"):
+        next(source.at_rate(None))
+
+
+def test_a_fleets_past_is_due_at_once_and_its_future_in_time() -> None:
+    fleet = Fleet(FleetSettings(hosts=1, interval_ms=8_000))
+    bursts = list(islice(fleet_bursts(fleet, "t", NOW_MS - 8_000, clock=ManualClock(NOW_MS)), 16))
+    assert {burst.due_s for burst in bursts[:8]} == {0.0}
+    assert [burst.due_s for burst in bursts[8:]] == list(range(8))
+
+
+def test_a_fleets_past_can_be_paced() -> None:
+    fleet = Fleet(FleetSettings(hosts=1, interval_ms=8_000))
+    bursts = list(fleet_bursts(fleet, "t", NOW_MS - 16_000, NOW_MS, rate=150, clock=ManualClock(NOW_MS)))
+    assert [burst.due_s for burst in bursts] == pytest.approx([number / 10 for number in range(16)])
