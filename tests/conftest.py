@@ -17,10 +17,14 @@ settings.load_profile("default")
 _topic_numbers = itertools.count(1)
 
 
+# A node that lives as long as the test run would some time find the messages that tests date back to be too old.
+WITHOUT_RETENTION = {"storage.retention_check_interval": "30d"}
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """One node for all tests of a test process; use names of `new_topic` to stay apart from each other."""
-    node = NodeProcess(tmp_path_factory.mktemp("broker")).start()
+    node = NodeProcess(tmp_path_factory.mktemp("broker"), settings=WITHOUT_RETENTION).start()
     try:
         yield node
         node.stop()

@@ -19,7 +19,8 @@ from millstream.client import (
 from millstream.testing import EmbeddedBroker
 from support.reading import read
 
-pytestmark = pytest.mark.millstream(scope="session")
+# Messages are dated back here; retention must not take them while other tests go on.
+pytestmark = pytest.mark.millstream(scope="session", settings={"storage.retention_check_interval": "30d"})
 
 START_MS = 1_700_000_000_000
 

@@ -1,8 +1,10 @@
 """Find records by time. A batch is opened only when it is the one that holds the answer."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.record_batch import BatchHeader
 from millstream.protocol.records import decode_records
 from millstream.storage.log import PartitionLog
 from millstream.storage.segment import NO_TIMESTAMP, Segment
@@ -16,34 +18,56 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
+class FoundBatch(NamedTuple):
+    """A batch as it stands in the log: unpacking one can take long, and needs nothing but its bytes."""
+
+    header: BatchHeader
+    data: memoryview
+
+    def first_record(self, timestamp: int, log_start_offset: int) -> TimestampOffset | None:
+        for record in decode_records(self.data, _OPEN_LIMIT_BYTES):
+            if record.timestamp_ms >= timestamp and record.offset >= log_start_offset:
+                return TimestampOffset(record.timestamp_ms, record.offset, self.header.leader_epoch)
+        return None
+
+
 def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset | None:
     """The first record whose timestamp is `timestamp` or later."""
     try:
-        for segment in log.segments:
-            if (
-                segment.summary.end_offset <= log.log_start_offset
-                or segment.summary.max_timestamp < timestamp
-            ):
-                continue
-            start = 0
-            while (found := segment.batch_at_or_after_time(log.disk, timestamp, start)) is not None:
-                position, header, data = found
-                for record in decode_records(data, _OPEN_LIMIT_BYTES):
-                    if record.timestamp_ms >= timestamp and record.offset >= log.log_start_offset:
-                        return TimestampOffset(record.timestamp_ms, record.offset, header.leader_epoch)
-                start = position + header.size_bytes
+        for batch in _batches_for_timestamp(log, timestamp):
+            found = batch.first_record(timestamp, log.log_start_offset)
+            if found is not None:
+                return found
     except OSError as error:
         raise _unreadable(log, error) from error
     return None
 
 
-def offset_of_max_timestamp(log: PartitionLog) -> TimestampOffset | None:
-    """The first record that has the largest timestamp of the log."""
+def batch_for_timestamp(log: PartitionLog, timestamp: int) -> FoundBatch | None:
+    """The first batch that has such a record, unopened; it may be one below the log's start that has it."""
     try:
-        largest = max((_largest_visible(log, segment) for segment in log.segments), default=-1)
+        return next(_batches_for_timestamp(log, timestamp), None)
     except OSError as error:
         raise _unreadable(log, error) from error
-    return offset_for_timestamp(log, largest) if largest >= 0 else None
+
+
+def _batches_for_timestamp(log: PartitionLog, timestamp: int) -> Iterator[FoundBatch]:
+    for segment in log.segments:
+        if segment.summary.end_offset <= log.log_start_offset or segment.summary.max_timestamp < timestamp:
+            continue
+        start = 0
+        while (found := segment.batch_at_or_after_time(log.disk, timestamp, start)) is not None:
+            position, header, data = found
+            yield FoundBatch(header, data)
+            start = position + header.size_bytes
+
+
+def largest_timestamp(log: PartitionLog) -> int:
+    """Of all records of the log; NO_TIMESTAMP when there is none."""
+    try:
+        return max((_largest_visible(log, segment) for segment in log.segments), default=NO_TIMESTAMP)
+    except OSError as error:
+        raise _unreadable(log, error) from error
 
 
 def _largest_visible(log: PartitionLog, segment: Segment) -> int:

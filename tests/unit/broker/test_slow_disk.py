@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from millstream.protocol.compression import Compression
 from millstream.testing.disk import SimulatedDisk
 from support.inprocess import InProcessNode, node_on
 from support.raw_client import (
@@ -144,3 +145,19 @@ def test_many_producers_share_one_sync(
         for each in clients:
             each.close()
     assert sum(flushes.counts) - before <= 3
+
+
+def test_a_batch_is_unpacked_for_a_look_up_by_time_in_a_thread(
+    client: RawClient, node: InProcessNode, topic: str
+) -> None:
+    """While all threads are busy the look-up waits, and the loop answers everybody else."""
+    packed = batch_of(b"a", b"b", b"c", timestamp_ms=1_000_000, codec=Compression.ZSTD)
+    assert client.call("produce", 9, **produce_fields(topic, packed)).responses
+    held = HeldDisk(node)
+    wanted = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": 1_000_001}]}]
+    client.send("list_offsets", 7, topics=wanted)
+    with RawClient(node.listen) as other:
+        assert other.call("metadata", 12, topics=[{"name": topic}]).topics[0].error_code == 0
+        assert not client.has_reply(within_s=0.1)
+    held.let_go()
+    assert client.receive().topics[0].partitions[0].offset == 1

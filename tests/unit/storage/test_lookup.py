@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from millstream.protocol.records import Record, encode_batch
 from millstream.storage.log import PartitionLog
-from millstream.storage.lookup import offset_for_timestamp, offset_of_max_timestamp
+from millstream.storage.lookup import batch_for_timestamp, largest_timestamp, offset_for_timestamp
 from support.logs import NOW_MS, append, append_values, batch_of, flush, new_log, read_records
 
 SMALL = {"segment_bytes": 400, "index_interval_bytes": 80, "message_timestamp_after_max_ms": 1 << 50}
@@ -34,22 +34,26 @@ def test_the_first_record_at_or_after_the_time_is_found(
     )
 
 
+@given(times=TIMES, target=st.integers(-5, 65))
+def test_the_batch_that_has_it_is_found_unopened(times: list[list[int]], target: int) -> None:
+    log = filled(times)
+    batch = batch_for_timestamp(log, NOW_MS + target)
+    opened = batch.first_record(NOW_MS + target, 0) if batch is not None else None
+    assert opened == offset_for_timestamp(log, NOW_MS + target)
+
+
 @given(times=TIMES, start=st.integers(0, 30))
-def test_the_first_record_with_the_largest_timestamp_is_found(times: list[list[int]], start: int) -> None:
+def test_the_largest_timestamp_is_that_of_what_can_be_read(times: list[list[int]], start: int) -> None:
     log = filled(times)
     log.advance_start(min(start, log.log_end_offset))
-    records = read_records(log)
-    found = offset_of_max_timestamp(log)
-    expected = max(records, key=lambda record: (record.timestamp_ms, -record.offset), default=None)
-    assert (found and (found.timestamp, found.offset)) == (
-        expected and (expected.timestamp_ms, expected.offset)
-    )
+    assert largest_timestamp(log) == max((each.timestamp_ms for each in read_records(log)), default=-1)
 
 
 def test_an_empty_log_has_no_record_at_any_time() -> None:
     log = new_log()
     assert offset_for_timestamp(log, 0) is None
-    assert offset_of_max_timestamp(log) is None
+    assert batch_for_timestamp(log, 0) is None
+    assert largest_timestamp(log) == -1
 
 
 def test_log_append_time_is_what_counts_when_it_is_set() -> None:

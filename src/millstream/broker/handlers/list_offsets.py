@@ -13,7 +13,12 @@ from kio.schema.list_offsets.v11.response import (
 from millstream.broker.dispatch import RequestContext
 from millstream.broker.partitions import Partition
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.storage.lookup import TimestampOffset, offset_for_timestamp, offset_of_max_timestamp
+from millstream.storage.lookup import (
+    TimestampOffset,
+    batch_for_timestamp,
+    largest_timestamp,
+    offset_for_timestamp,
+)
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
@@ -30,15 +35,17 @@ READ_COMMITTED = 1
 _NOT_FOUND = TimestampOffset(-1, -1, -1)
 
 
-def handle(broker: "Broker", request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+async def handle(
+    broker: "Broker", request: ListOffsetsRequest, context: RequestContext
+) -> ListOffsetsResponse:
     topics = []
     for topic in request.topics:
-        answers = [_answer(broker, request, topic.name, wanted, context) for wanted in topic.partitions]
+        answers = [await _answer(broker, request, topic.name, wanted, context) for wanted in topic.partitions]
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(answers)))
     return ListOffsetsResponse(throttle_time=datetime.timedelta(), topics=tuple(topics))
 
 
-def _answer(
+async def _answer(
     broker: "Broker",
     request: ListOffsetsRequest,
     topic: str,
@@ -51,7 +58,7 @@ def _answer(
         partition.check_epoch(wanted.current_leader_epoch)
         if partition.log.offline is not None:
             raise partition.log.offline
-        found = _look_up(partition, wanted.timestamp, request.isolation_level)
+        found = await _look_up(broker, partition, wanted.timestamp, request.isolation_level)
     except KafkaError as failure:
         error = failure.code
         broker.dispatcher.count_error(context.api, error)
@@ -66,7 +73,9 @@ def _answer(
     )
 
 
-def _look_up(partition: Partition, timestamp: int, isolation_level: int) -> TimestampOffset:
+async def _look_up(
+    broker: "Broker", partition: Partition, timestamp: int, isolation_level: int
+) -> TimestampOffset:
     log = partition.log
     end = partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.high_watermark
     if timestamp == LATEST:
@@ -76,12 +85,24 @@ def _look_up(partition: Partition, timestamp: int, isolation_level: int) -> Time
         return TimestampOffset(
             -1, start, log.epochs.epoch_of(start) if log.epochs.entries else partition.leader_epoch
         )
-    if timestamp == MAX_TIMESTAMP:
-        found = offset_of_max_timestamp(log)
-    elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _NOT_FOUND
+    if timestamp == MAX_TIMESTAMP:
+        timestamp = largest_timestamp(log)
     elif timestamp < 0:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning")
-    else:
-        found = offset_for_timestamp(log, timestamp)
+    found = await _find_by_time(broker, partition, timestamp) if timestamp >= 0 else None
     return found if found is not None and found.offset < end else _NOT_FOUND
+
+
+async def _find_by_time(broker: "Broker", partition: Partition, timestamp: int) -> TimestampOffset | None:
+    """The batch is found here and unpacked in a thread: it may be large, and others wait for the loop."""
+    log = partition.log
+    batch, start = batch_for_timestamp(log, timestamp), log.log_start_offset
+    if batch is None:
+        return None
+    found = await broker.workers.run(lambda: batch.first_record(timestamp, start))
+    # Nothing where the log begins inside of that batch, or moved on meanwhile: then it is looked for from there.
+    if found is not None and found.offset >= log.log_start_offset:
+        return found
+    return offset_for_timestamp(log, timestamp)
