@@ -27,11 +27,16 @@ test: check .stamps/console ## Everything that proves the project: checks, then 
 unit: .stamps/dev ## The unit tests alone
 	$(PYTEST) -n $(WORKERS) tests/unit $(ARGS)
 
-java: .stamps/dev .stamps/kafka-jars ## Apache Kafka's Java clients and tools (needs Maven and Java 17)
-	MILLSTREAM_TEST_KAFKA_JARS=$(CURDIR)/.stamps/kafka-jars $(PYTEST) tests/java $(ARGS)
+java: .stamps/dev .stamps/kafka-jars .stamps/spark-jars ## Against Apache Kafka and Spark's connector (needs Maven, Java 17)
+	MILLSTREAM_TEST_KAFKA_JARS=$(CURDIR)/.stamps/kafka-jars MILLSTREAM_TEST_SPARK_KAFKA_JARS=$(CURDIR)/.stamps/spark-jars \
+		$(PYTEST) tests/java tests/spark/test_apache_kafka.py tests/spark/test_official_connector.py $(ARGS)
 
 .stamps/kafka-jars: tests/java/pom.xml
 	mvn -q -f tests/java/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.stamps/kafka-jars
+	@touch $@
+
+.stamps/spark-jars: tests/spark/pom.xml
+	mvn -q -f tests/spark/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.stamps/spark-jars
 	@touch $@
 
 check: .stamps/dev ## Lint, format, types, and the import contracts between the rooms

@@ -7,7 +7,7 @@ from statistics import median
 
 from bench.model import LoadCell, Peer, Report
 from bench.ratio import throughput_ratio
-from bench.scenarios import names, spark_names
+from bench.scenarios import names, pipeline_names, spark_names
 from bench.scenarios.spark_names import Source, Work
 
 
@@ -90,6 +90,12 @@ def _goals() -> Iterator[_Goal]:
     yield _Goal("Spark, topic to noop: against Spark's connector", 1.5, True, "", _figure(connector))
     text = spark_names.spark_ratio(Work.ROLLUPS, Source.TEXT)
     yield _Goal("Spark, JSON and 1-minute rollups: against text files", 0.85, True, "", _figure(text))
+    to_parquet, to_influx = _figure(pipeline_names.PARQUET_RATIO), _figure(pipeline_names.INFLUX_RATIO)
+    yield _Goal("pipeline, topic to Parquet with rollups: against text files", 0.85, True, "", to_parquet)
+    yield _Goal("pipeline, topic to InfluxDB: against one process that only posts", 0.8, True, "", to_influx)
+    for percentile, limit in (("p50", 2.0), ("p99", 5.0)):
+        name = pipeline_names.latency_name(percentile)
+        yield _Goal(name, limit, False, "s", _figure(name))
 
 
 def _ratio(ours: LoadCell | None, reference: LoadCell | None) -> _Measured | None:

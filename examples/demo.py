@@ -23,16 +23,19 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from millstream.console import static_dir
 
 PAGE_PORT = 8090
-# Half an hour of history first, so that the page has something to show, and more faults than a real fleet has.
-STREAM = ["--hosts", "8", "--interval", "2s", "--since", "30m", "--follow", "--faults", "40", "--json"]
+# Some history first, so that the page has something to show, and more faults than a real fleet has.
+STREAM = ["--hosts", "8", "--interval", "5s", "--since", "20m", "--follow", "--faults", "40", "--json"]
+# Small steps through the history: the first of them shows on the page while the others are under way.
+MOST_RECORDS_OF_A_BATCH = 100_000
 NODE_START_S = 30.0
 # Spark's first start on a slow machine; the first micro-batch comes on top.
-PIPELINE_START_S = 240.0
-STOP_S = 60.0
+PIPELINE_START_S = 300.0
+STOP_S = 180.0
 TERMINAL_REPORT_EVERY_S = 1.0
 PLAIN_REPORT_EVERY_S = 5.0
 LOG_LINES_SHOWN = 25
@@ -42,6 +45,10 @@ out = Console()
 
 class DemoFailed(Exception):
     """The demo cannot go on; the text says why."""
+
+
+class Stopped(Exception):
+    """Somebody asked the demo to end."""
 
 
 @dataclass(slots=True)
@@ -69,9 +76,15 @@ class Child:
     def stop(self) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            try:
                 self.process.wait(STOP_S)
-        # Whatever the command started and could not end itself.
+            except subprocess.TimeoutExpired:
+                raise DemoFailed(
+                    f"the {self.name} did not stop within {STOP_S:.0f} s and was killed"
+                ) from None
+
+    def kill(self) -> None:
+        """Also whatever the command started and did not end itself."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -81,6 +94,16 @@ class Child:
 class Demo:
     directory: Path
     children: list[Child] = field(default_factory=list)
+    is_asked_to_end: bool = False
+    is_patient: bool = False
+
+    def on_signal(self, number: int, frame: object) -> None:
+        """Only noted, because an exception between the start of a child and its entry here would lose the child."""
+        del number, frame
+        self.is_asked_to_end = True
+        if self.is_patient:
+            self.is_patient = False
+            raise Stopped
 
     def start(self, name: str, *arguments: str) -> Child:
         log = self.directory / f"{name.replace(' ', '-')}.log"
@@ -100,6 +123,8 @@ class Demo:
         return child
 
     def check(self) -> None:
+        if self.is_asked_to_end:
+            raise Stopped
         for child in self.children:
             child.check()
 
@@ -115,10 +140,17 @@ class Demo:
         out.print(f"  [green]done[/]  {what}", highlight=False)
 
     def stop(self) -> None:
-        """The data's way down, so that what was sent is stored before its reader ends."""
+        """The data's way down, so that what was sent is stored before its reader ends. A signal ends the patience."""
         order = ["streamer", "pipeline", "query API", "node"]
-        for child in sorted(self.children, key=lambda child: order.index(child.name)):
-            child.stop()
+        try:
+            self.is_patient = True
+            for child in sorted(self.children, key=lambda child: order.index(child.name)):
+                child.stop()
+                out.print(f"  [green]done[/]  {child.name}", highlight=False)
+        finally:
+            self.is_patient = False
+            for child in self.children:
+                child.kill()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,24 +163,28 @@ class Addresses:
 
 def main() -> int:
     seconds = demo_seconds()
-    # A service manager's stop and Ctrl-C take the same way out, also where a shell had SIGINT ignored.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
     with demo_directory() as directory:
         demo = Demo(directory)
-        try:
-            return run(demo, seconds)
-        except DemoFailed as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 1
-        except KeyboardInterrupt:
-            return 0
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, signal.SIG_IGN)
-            out.print("\nstopping ...")
-            demo.stop()
-            out.print(ending(demo), highlight=False)
+        # A service manager's stop and Ctrl-C take the same way out, also where a shell had SIGINT ignored.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, demo.on_signal)
+        codes = [guarded(lambda: run(demo, seconds))]
+        out.print("\nstopping; Ctrl-C once more does not wait ...", highlight=False)
+        codes.append(guarded(demo.stop))
+        out.print(ending(demo), highlight=False)
+        return max(codes)
+
+
+def guarded(work: Callable[[], object]) -> int:
+    """The exit code: being stopped is how a demo ends, and no failure."""
+    try:
+        work()
+    except DemoFailed as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except Stopped:
+        return 0
+    return 0
 
 
 def demo_seconds() -> float | None:
@@ -171,20 +207,13 @@ def demo_directory() -> Iterator[Path]:
             yield Path(temporary)
 
 
-def run(demo: Demo, seconds: float | None) -> int:
+def run(demo: Demo, seconds: float | None) -> None:
     out.print("Starting the telemetry pipeline; Spark takes a moment.\n")
     addresses = start_all(demo)
     introduce(addresses, demo.directory, seconds)
-    try:
-        watch(demo, addresses, seconds)
-    except KeyboardInterrupt:
-        return 0
-    stored = points_stored(addresses.page)
-    if not stored:
-        raise DemoFailed(
-            f"no point is in the store after {seconds:g} s; see the logs with DEMO_DATA=directory"
-        )
-    return 0
+    watch(demo, addresses, seconds)
+    if not points_stored(addresses.page):
+        raise DemoFailed(f"no point is in the store after {seconds:g} s; DEMO_DATA=directory keeps the logs")
 
 
 def start_all(demo: Demo) -> Addresses:
@@ -203,6 +232,7 @@ def start_all(demo: Demo) -> Addresses:
         f"  bootstrap: {addresses.kafka}\n"
         f"  data: {demo.directory / 'pipeline'}\n"
         f"  store: parquet:{demo.directory / 'store'}\n"
+        f"  max_offsets_per_trigger: {MOST_RECORDS_OF_A_BATCH}\n"
         f"  api_port: {port}\n"
     )
     settings = ["--config", str(addresses.settings)]
@@ -268,7 +298,7 @@ def watch(demo: Demo, addresses: Addresses, seconds: float | None) -> None:
                 if live is None:
                     out.print(line, highlight=False, soft_wrap=True)
                 else:
-                    live.update(line, refresh=True)
+                    live.update(Text(line), refresh=True)
             time.sleep(0.1)
 
 

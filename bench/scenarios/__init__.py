@@ -45,6 +45,18 @@ def _run_spark(session: Session) -> None:
     spark.run(session)
 
 
+def _run_pipeline(session: Session) -> None:
+    from bench.scenarios import pipeline
+
+    pipeline.run(session)
+
+
+def _run_pipeline_latency(session: Session) -> None:
+    from bench.scenarios import pipeline_latency
+
+    pipeline_latency.run(session)
+
+
 SCENARIOS = (
     Scenario(ratio.NAME, "produce on 4 partitions against the reference, round by round", ratio.run),
     Scenario(produce.NAME, "produce: 100 B, 1 KB, 10 KB; 1 and 12 partitions; acks; durability", produce.run),
@@ -59,4 +71,11 @@ SCENARIOS = (
     Scenario("client", "millstream.client against raw confluent-kafka", _run_client, needs_millstream=True),
     Scenario("fixture", "EmbeddedBroker: start to the first message", _run_fixture, needs_millstream=True),
     Scenario("spark", "Spark source: rows/s to noop, Parquet, rollups", _run_spark, needs_millstream=True),
+    Scenario("pipeline", "telemetry: rows/s to Parquet and InfluxDB", _run_pipeline, needs_millstream=True),
+    Scenario(
+        "pipeline-latency",
+        "telemetry: produce to queryable at 5,000 points/s",
+        _run_pipeline_latency,
+        needs_millstream=True,
+    ),
 )

@@ -1,7 +1,7 @@
 """Rows per second of the Spark source: to noop, to Parquet, with parsing and rollups; next to what else Spark can read.
 
-The sources take turns in one session. Spark's own connector joins where its jars are in the directory that
-MILLSTREAM_TEST_SPARK_KAFKA_JARS names.
+The sources take turns in one session. Spark's own connector joins where its jars are: in the directory that
+MILLSTREAM_TEST_SPARK_KAFKA_JARS names, or where `make java` has put them.
 """
 
 import os
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 NAME = "spark"
 _FULL_ROWS, _QUICK_ROWS = 1_000_000, 100_000
-_JARS = os.environ.get("MILLSTREAM_TEST_SPARK_KAFKA_JARS")
+_FETCHED = Path(__file__).resolve().parents[2] / ".stamps" / "spark-jars"
+_JARS = os.environ.get("MILLSTREAM_TEST_SPARK_KAFKA_JARS") or (str(_FETCHED) if _FETCHED.is_dir() else None)
 _CONTENDERS = {
     Work.NOOP: (Source.MILLSTREAM, Source.CONNECTOR, Source.TEXT),
     Work.PARQUET: (Source.MILLSTREAM, Source.TEXT),
@@ -45,9 +46,7 @@ def run(session: Session) -> None:
             broker.create_topic(topic, spark_data.PARTITIONS, Durability.RELAXED)
             spark_data.fill(broker.bootstrap, topic, directory / "text", rows)
             if _JARS is None:
-                session.skip(
-                    NAME, Source.CONNECTOR.value, "its jars are not in MILLSTREAM_TEST_SPARK_KAFKA_JARS"
-                )
+                session.skip(NAME, Source.CONNECTOR.value, "its jars are not here; `make java` fetches them")
             _Bench(session, spark, broker.bootstrap, topic, directory, rows).run()
     finally:
         spark.stop()

@@ -36,6 +36,17 @@ def test_charts_and_heat_map_are_drawn(open_page: OpenPage, shared_api: FleetApi
     wait_for(lambda: colours(page, ".strip"), lambda seen: min(seen, default=0) > 0, "strips of two hosts")
 
 
+def test_cursor_shows_the_same_moment_in_both_charts(open_page: OpenPage, shared_api: FleetApi) -> None:
+    page = open_page(shared_api.url)
+    expect(page.get_by_role("img", name=re.compile("GPU utilisation, newest values: mean"))).to_be_visible()
+
+    page.locator(".columns > .chart .u-over").first.hover()
+
+    moments = page.locator(".columns > .chart .at")
+    expect(moments.first).to_have_text(re.compile(r"\d\d:\d\d:\d\d$"))
+    expect(moments.last).to_have_text(moments.first.inner_text())
+
+
 def test_range_is_chosen_with_the_keyboard_and_kept_in_the_address(
     open_page: OpenPage, shared_api: FleetApi
 ) -> None:

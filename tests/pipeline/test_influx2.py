@@ -10,13 +10,15 @@ import pytest
 from millstream.pipeline.stores.base import StoreUnavailable
 from millstream.pipeline.stores.influx.connection import InfluxConnection
 from millstream.pipeline.stores.influx.influxql import InfluxQl
-from millstream.pipeline.stores.influx.posting import poster
+from millstream.pipeline.stores.influx.lines import Lines
+from millstream.pipeline.stores.influx.posting import Posting
 from millstream.pipeline.stores.influx.queries import InfluxQueries
 from millstream.pipeline.stores.influx.target import InfluxTarget, parse_target
+from millstream.pipeline.stores.tables import POINTS
 from millstream.pipeline.stores.times import micros
 from support.influx import InfluxProcess, influxd_path
 from support.influx2 import BUCKET, ORGANISATION, TOKEN, Influx2, influx2_in_front_of
-from support.store_rows import UTIL, at
+from support.store_rows import UTIL, at, point
 
 pa = pytest.importorskip("pyarrow")
 
@@ -40,27 +42,19 @@ def target(server: Influx2, bucket: str = BUCKET, token: str = TOKEN, gzip: bool
     return replace(made, retry_for=timedelta(seconds=2), post_points=7)
 
 
-def batch(lines: list[str], metric: str = UTIL) -> Any:
-    rows = range(len(lines))
-    return pa.RecordBatch.from_pydict(
-        {
-            "line": [line + "\n" for line in lines],
-            "problem": pa.array([None] * len(lines), pa.string()),
-            "source_partition": pa.array([0] * len(lines), pa.int32()),
-            "source_offset": pa.array(list(rows), pa.int64()),
-            "uuid": ["GPU-1"] * len(lines),
-            "metric": [metric] * len(lines),
-            "time": pa.array([at(i) for i in rows], pa.timestamp("us", tz="UTC")),
-        }
-    )
-
-
 def line(seconds: int, value: str = "1") -> str:
     return f"{UTIL},Hostname=h,uuid=GPU-1 value={value} {micros(at(seconds))}"
 
 
+def given_lines(batch: Any) -> Lines:
+    """The test writes its lines itself, so that it can write wrong ones."""
+    return Lines(batch["labels_raw"], {})
+
+
 def outcomes(made: InfluxTarget, lines: list[str]) -> list[dict[str, Any]]:
-    return [row for each in poster(made)(iter([batch(lines)])) for row in each.to_pylist()]
+    rows = [point(i, labels_raw=each + "\n", source_offset=i) for i, each in enumerate(lines)]
+    posting = Posting(made, POINTS, given_lines)
+    return [row for each in posting.run(iter([pa.RecordBatch.from_pylist(rows)])) for row in each.to_pylist()]
 
 
 @pytest.mark.parametrize("gzip", [True, False])

@@ -1,5 +1,10 @@
 """The same source and sink against Apache Kafka: its batches, its transactions, its security."""
 
+import base64
+import http.server
+import json
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -116,15 +121,69 @@ def secured(kafka: ApacheKafka, kind: str, password: str = PASSWORD) -> dict[str
 
 @pytest.mark.parametrize("kind", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "SSL"])
 def test_a_secured_listener_is_read_and_written(kafka: ApacheKafka, topic: str, kind: str) -> None:
+    assert written_and_read(secured(kafka, kind), topic)
+
+
+def written_and_read(properties: dict[str, str], topic: str) -> bool:
     import pyarrow as pa
 
-    properties = secured(kafka, kind)
     options = {f"kafka.{name}": value for name, value in properties.items()} | {"topic": topic}
     made = [b"%d" % number for number in range(100)]
     with TaskProducer(write_options(options, StructType([StructField("value", BinaryType())]))) as producer:
         producer.send(pa.record_batch({"value": pa.array(made, pa.binary())}))
     assert producer.rows == 100
-    assert values(properties, topic) == made
+    return values(properties, topic) == made
+
+
+class Tokens(http.server.BaseHTTPRequestHandler):
+    """An identity provider that gives the right client a token, unsigned as Kafka takes them in tests."""
+
+    def do_POST(self) -> None:
+        form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        expected = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        if self.headers["Authorization"] != f"Basic {expected}" or "client_credentials" not in form:
+            self.send_error(401)
+            return
+        claims = {"sub": USER, "iat": time.time() - 10, "exp": time.time() + 600, "scope": "read"}
+        parts = [
+            base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
+            for part in ({"alg": "none"}, claims)
+        ]
+        body = json.dumps(
+            {"access_token": ".".join(parts) + ".", "token_type": "Bearer", "expires_in": 600}
+        ).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Not into the output of the tests."""
+
+
+@pytest.fixture
+def token_endpoint() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Tokens) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/token"
+        server.shutdown()
+
+
+def test_a_token_of_an_identity_provider_opens_the_door(
+    kafka: ApacheKafka, topic: str, token_endpoint: str
+) -> None:
+    properties = {
+        "bootstrap.servers": kafka.sasl,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": token_endpoint,
+        "sasl.oauthbearer.client.id": USER,
+        "sasl.oauthbearer.client.secret": PASSWORD,
+    }
+    assert written_and_read(properties, topic)
+    with pytest.raises(AuthenticationFailed, match="gave no token: HTTP 401"):
+        values({**properties, "sasl.oauthbearer.client.secret": "guessed"}, topic)
 
 
 @pytest.mark.parametrize("kind", ["PLAIN", "SCRAM-SHA-512"])

@@ -19,7 +19,7 @@ from support.topics import create_topic
 pytestmark = [
     pytest.mark.skipif(
         CONNECTOR_JARS is None,
-        reason="needs the jars of Spark's Kafka connector in the directory MILLSTREAM_TEST_SPARK_KAFKA_JARS",
+        reason="needs Spark's Kafka connector in MILLSTREAM_TEST_SPARK_KAFKA_JARS; `make java` fetches it",
     ),
     pytest.mark.xdist_group("spark"),
     pytest.mark.timeout(180),
@@ -104,3 +104,25 @@ def test_what_either_writes_the_other_reads(spark, broker, load, admin, new_topi
         found.append(sorted(rows.collect(), key=lambda row: row.value))
     assert len(found[0]) == 100
     assert found[0] == found[1]
+
+
+def test_either_goes_on_with_the_others_checkpoint(
+    spark: SparkSession, broker: NodeProcess, admin, new_topic, fill, tmp_path: Path
+) -> None:
+    name = create_topic(admin, new_topic(), 2)
+    seen: list[int] = []
+
+    def collect(frame: DataFrame, _: int) -> None:
+        seen.extend(int(row.value) for row in frame.selectExpr("cast(value as string) value").collect())
+
+    for number, kind in enumerate(("kafka", "millstream", "kafka")):
+        fill(name, range(10 * number, 10 * number + 10), number % 2)
+        reader = spark.readStream.format(kind).option("kafka.bootstrap.servers", broker.bootstrap)
+        writer = reader.options(subscribe=name, startingOffsets="earliest").load().writeStream
+        query = (
+            writer.foreachBatch(collect)
+            .option("checkpointLocation", str(tmp_path))
+            .trigger(availableNow=True)
+        )
+        assert query.start().awaitTermination(90)
+    assert sorted(seen) == list(range(30))

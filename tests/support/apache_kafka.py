@@ -16,7 +16,7 @@ _JAAS = "org.apache.kafka.common.security"
 
 
 class ApacheKafka:
-    """Listeners: `plain`, `sasl` (PLAIN and SCRAM), and `tls`, which asks for a client's certificate."""
+    """Listeners: `plain`, `sasl` (PLAIN, SCRAM, unsigned tokens), and `tls`, which asks for a client's certificate."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -82,12 +82,15 @@ class ApacheKafka:
             "listeners": ",".join(addresses),
             "advertised.listeners": ",".join(addresses[:3]),
             "listener.security.protocol.map": "PLAIN:PLAINTEXT,USERS:SASL_PLAINTEXT,TLS:SSL,CONTROLLER:PLAINTEXT",
-            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
             "listener.name.users.plain.sasl.jaas.config": (
                 f'{_JAAS}.plain.PlainLoginModule required {login} user_{USER}="{PASSWORD}";'
             ),
             "listener.name.users.scram-sha-256.sasl.jaas.config": f"{_JAAS}.scram.ScramLoginModule required;",
             "listener.name.users.scram-sha-512.sasl.jaas.config": f"{_JAAS}.scram.ScramLoginModule required;",
+            "listener.name.users.oauthbearer.sasl.jaas.config": (
+                f"{_JAAS}.oauthbearer.OAuthBearerLoginModule required;"
+            ),
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(server),
             "ssl.truststore.type": "PEM",

@@ -26,17 +26,6 @@ EVENTS = [
     ("memory_leak", "info", "closed"),
 ]
 
-_SERVE = """
-import sys
-from pathlib import Path
-from millstream.console import static_dir
-from millstream.pipeline.api.server import serve_api
-from millstream.pipeline.stores.open import open_store
-directory = Path(sys.argv[1])
-store = open_store(f"parquet:{directory}/store", data=directory)
-serve_api(store, "127.0.0.1", int(sys.argv[2]), status_path=directory / "status.json", console_dir=static_dir())
-"""
-
 
 class FleetApi:
     """`start` after `stop` serves the same data at the same address."""
@@ -51,11 +40,11 @@ class FleetApi:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> "FleetApi":
-        log = (self.directory / "api.log").open("ab")
-        with log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", _SERVE, str(self.directory), str(self.port)], stdout=log, stderr=log
-            )
+        command = [sys.executable, "-m", "millstream", "pipeline", "api", "--data", str(self.directory)]
+        command += ["--store", f"parquet:{self.directory}/store", "--listen", f"127.0.0.1:{self.port}"]
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MILLSTREAM_")}
+        with (self.directory / "api.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=inherited)
         wait_for(self._is_listening, bool, "query API")
         return self
 

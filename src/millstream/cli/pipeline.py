@@ -150,6 +150,7 @@ def report(
     """
     require("duckdb", "matplotlib")
     settings = pipeline_settings(config, store=store, data=data)
+    from millstream.cli.pipeline_view import StageView
     from millstream.pipeline.report import NothingToReport, last_day, write_report
     from millstream.pipeline.stores.open import open_store
 
@@ -159,11 +160,19 @@ def report(
         )
         try:
             wanted = last_day(opened) if start is None and end is None else parse_range(start, end)
-            write_report(opened, *wanted, file)
+            summary = write_report(opened, *wanted, file, StageView().say)
         except NothingToReport as error:
             raise CommandError(str(error)) from error
+        except OSError as error:
+            raise CommandError(
+                f"cannot write {file}: {error.strerror or error}; choose another --output"
+            ) from error
         finally:
             opened.close()
+    output.note(
+        f"{summary.gpus:,} GPUs of {summary.hosts:,} hosts, {summary.points:,} points,"
+        f" {summary.start:%Y-%m-%d %H:%M} to {summary.end:%Y-%m-%d %H:%M} UTC"
+    )
     output.line(str(file))
 
 

@@ -70,6 +70,18 @@ class WorkView:
             output.note(f"{what}: {total:,}")
 
 
+class StageView:
+    """What a report is doing, on a terminal only: it is over in seconds."""
+
+    def __init__(self) -> None:
+        self._is_live = sys.stderr.isatty()
+
+    def say(self, what: str) -> None:
+        if self._is_live:
+            sys.stderr.write(f"\r\x1b[K{what}")
+            sys.stderr.flush()
+
+
 def lines_of(status: Mapping[str, Any]) -> list[str]:
     counts = status["counts"]
     to_compute = f"{status['dirty_minutes']:,} minutes, {status['dirty_hours']:,} hours"

@@ -33,9 +33,12 @@ def session(
     the same path as here, or `spark.pyspark.python` in `config`.
     """
     local = master.startswith("local")
-    _prepare_environment(local)
-    from pyspark.sql import SparkSession
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise ImportError("Spark is not installed; pip install 'millstream[spark]'") from error
 
+    _prepare_environment(local)
     settings = {**_DEFAULTS, **(_LOCAL_DEFAULTS if local else {}), **(config or {})}
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in settings.items():

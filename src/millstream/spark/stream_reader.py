@@ -140,9 +140,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         minimum = self._options.min_offsets_per_trigger
         if minimum is None or self._target is not None:
             return False
-        now = time.monotonic()
         if self._last_batch_at is None:
-            self._last_batch_at = now
-        if now - self._last_batch_at >= self._options.max_trigger_delay_s:
+            # As in Spark's source, a query's first micro-batch takes what there is.
+            return False
+        if time.monotonic() - self._last_batch_at >= self._options.max_trigger_delay_s:
             return False
         return sum(max(end - begin[place], 0) for place, end in latest.items()) < minimum

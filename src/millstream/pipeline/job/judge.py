@@ -85,12 +85,18 @@ def examined(doubtful: DataFrame, limits: Limits) -> DataFrame:
     )
 
 
+def _now() -> Column:
+    """The clock, asked for each row. Spark makes a constant of its own `current_timestamp()`, a new one for each
+    micro-batch, and then compiles everything around it again."""
+    return f.timestamp_millis(f.expr("CAST(reflect('java.lang.System', 'currentTimeMillis') AS BIGINT)"))
+
+
 def _plainly_right(limits: Limits) -> Column:
     """True only for rows that none of the faults applies to, their value aside; the reverse need not hold."""
     labels = f.concat_ws("", *_LABELS)
     return (
         f.col("uuid").startswith("GPU-")
-        & f.col("time").between(f.lit(limits.earliest), f.least(f.col("timestamp"), f.current_timestamp()))
+        & f.col("time").between(f.lit(limits.earliest), f.least(f.col("timestamp"), _now()))
         & f.col("hostname").rlike("^[a-zA-Z][^{]")
         & ~f.col("hostname").isin("true", "false")
         & ~labels.contains("{")
@@ -135,7 +141,7 @@ def _timestamp_faults(limits: Limits) -> list[Fault]:
     time = f.col("time")
     earliest = f.lit(limits.earliest)
     # A record without a time of its own in the log, or with an absurd one, is held against the clock.
-    now = f.current_timestamp()
+    now = _now()
     logged = f.when(f.col("timestamp") >= earliest, f.least(f.col("timestamp"), now)).otherwise(now)
     ahead_seconds = int(limits.max_ahead.total_seconds())
     shown = f.col("timestamp_text")

@@ -37,7 +37,12 @@ class Parts:
         """Raises DirectoryInUse when another process has the job's directory."""
         data = Path(settings.data)
         with exclusive(data):
-            store = open_store(settings.store_url, data=data, influx_token=settings.influx_token or "")
+            store = open_store(
+                settings.store_url,
+                data=data,
+                influx_token=settings.influx_token or "",
+                lake_retention=timedelta(milliseconds=settings.lake_retention),
+            )
             publisher = EventPublisher(spark, store, settings.bootstrap, settings.events_topic)
             ledger = Ledger(data / "ledger.json", timedelta(milliseconds=settings.watermark_delay))
             recomputation = Recomputation(

@@ -8,7 +8,7 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from millstream.pipeline.job.moments import MINUTE_US, moment
+from millstream.pipeline.job.moments import MINUTE_US, minute_of, moment
 from millstream.pipeline.job.reasons import Verdict
 
 
@@ -17,7 +17,7 @@ class Summary:
     verdicts: Mapping[str, int] = field(default_factory=dict)
     reasons: Mapping[str, int] = field(default_factory=dict)
     late: int = 0
-    """Valid points that are older than the watermark was before the batch."""
+    """Valid points of minutes that were over, by the watermark, before the batch came."""
     minutes: frozenset[int] = frozenset()
     """Minutes since the epoch."""
     newest: datetime | None = None
@@ -39,29 +39,30 @@ class Summary:
 
 
 def summarise(rows: DataFrame, watermark: datetime | None) -> Summary:
+    # No value that changes from batch to batch may stand in the query: Spark would compile it anew each time.
     time_us = f.unix_micros("time")
-    is_late = f.col("time") < f.lit(watermark) if watermark is not None else f.lit(False)
     reason = f.col("reason") if "reason" in rows.columns else f.lit(None).cast("string")
+    minute = f.floor(time_us / f.lit(MINUTE_US)).alias("minute")
     found = (
-        rows.groupBy("verdict", reason.alias("reason"), f.floor(time_us / f.lit(MINUTE_US)).alias("minute"))
-        .agg(
-            f.count(f.lit(1)).alias("rows"),
-            f.count_if(is_late).alias("late"),
-            f.max(time_us).alias("newest_us"),
-        )
+        rows.groupBy("verdict", reason.alias("reason"), minute)
+        .agg(f.count(f.lit(1)).alias("rows"), f.max(time_us).alias("newest_us"))
         .collect()
     )
     verdicts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
+    rows_by_minute: Counter[int] = Counter()
     for group in found:
         verdicts[group.verdict] += group.rows
         if group.reason is not None:
             reasons[group.reason] += group.rows
+        if group.minute is not None:
+            rows_by_minute[group.minute] += group.rows
     newest_us = max((group.newest_us for group in found if group.newest_us is not None), default=None)
+    over = -(1 << 62) if watermark is None else minute_of(watermark)
     return Summary(
         verdicts=verdicts,
         reasons=reasons,
-        late=sum(group.late for group in found),
-        minutes=frozenset(group.minute for group in found if group.minute is not None),
+        late=sum(count for minute, count in rows_by_minute.items() if minute < over),
+        minutes=frozenset(rows_by_minute),
         newest=None if newest_us is None else moment(newest_us),
     )

@@ -13,7 +13,7 @@ from millstream.pipeline.stores.rows import Event, Severity
 
 Floats = npt.NDArray[np.float64]
 Progress = Callable[[str], None]
-"""Told what is being done now."""
+"""Told what is being done now; an empty text at the end."""
 
 
 class NothingToReport(Exception):
@@ -37,7 +37,8 @@ class Machine:
 
     @property
     def name(self) -> str:
-        return f"{self.hostname or 'unknown host'} / {self.gpu_id or self.uuid}"
+        number = f"GPU {self.gpu_id}" if self.gpu_id else self.uuid
+        return f"{self.hostname or 'unknown host'} / {number}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

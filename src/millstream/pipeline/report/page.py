@@ -56,7 +56,11 @@ def _glance(figures: FleetFigures) -> Iterator[str]:
     yield _tile("Points", _short(figures.points), f"{figures.points / hours / 3600:,.0f} a second")
     idle = int((figures.utilisation.mean < IDLE_BELOW).sum())
     yield _tile("Mean utilisation", number(figures.mean_utilisation, 1, "%"), f"{plural(idle, 'GPU')} idle")
-    yield _tile("Energy", number(figures.energy.total, 1, "kWh"), _mean_power(figures))
+    yield _tile(
+        "Energy",
+        number(figures.energy.total, 0 if figures.energy.total >= 100 else 2, "kWh"),
+        _mean_power(figures),
+    )
     yield _tile("Events", f"{len(figures.events):,}", _severities(figures), is_html=True)
     yield "</dl>\n<ul class=glance>"
     yield from (f"<li>{escape(text)}</li>" for text in findings(figures))
@@ -73,6 +77,8 @@ def _heat_map(figures: FleetFigures) -> Iterator[str]:
 
 
 def _over_time(figures: FleetFigures) -> Iterator[str]:
+    if all(gauge.is_empty for gauge in (figures.utilisation, figures.temperature, figures.power)):
+        return
     yield "<section>\n<h2>The fleet over time</h2>"
     yield _figure(
         plots.over_time(figures),
@@ -86,7 +92,7 @@ def _energy(figures: FleetFigures) -> Iterator[str]:
         return
     yield "<section>\n<h2>Energy</h2>"
     yield f"<p class=faint>{number(figures.energy.total, 1, 'kWh')}, {energy_method(figures)}.</p>"
-    yield _figure(plots.energy(figures), "")
+    yield _figure(plots.energy(figures), _cut(figures))
     yield "</section>"
 
 
@@ -126,6 +132,12 @@ def _footer(made_at: datetime) -> str:
 def _figure(drawn: str, caption: str) -> str:
     below = f"<figcaption>{caption}</figcaption>\n" if caption else ""
     return f"<figure>\n{drawn}\n{below}</figure>"
+
+
+def _cut(figures: FleetFigures) -> str:
+    edges_s = figures.bins.edges_s
+    whole = edges_s[0] == figures.start.timestamp() and edges_s[-1] == figures.end.timestamp()
+    return "" if whole else "The first and the last bar may stand for less time than the others."
 
 
 def _tile(name: str, value: str, note: str, *, is_html: bool = False) -> str:

@@ -31,8 +31,9 @@ def heat_map(figures: FleetFigures) -> str:
     what = "host" if by_host else "GPU"
     with svg.drawing("heat-map"):
         height = min(12.0, max(1.2, len(rows) * (0.16 if by_host else 0.075)))
-        figure = _figure(height + 0.75)
-        axes = figure.add_axes((0.115, 0.42 / (height + 0.75), 0.885, height / (height + 0.75)))
+        whole = height + 0.55
+        figure = _figure(whole)
+        axes = figure.add_axes((0.115, 0.26 / whole, 0.885, height / whole))
         edges = figures.bins.edges_s
         axes.imshow(
             rows, aspect="auto", interpolation="none", cmap="viridis", vmin=0, vmax=100,
@@ -41,7 +42,7 @@ def heat_map(figures: FleetFigures) -> str:
         axes.grid(False)
         _time_axis(axes, figures.bins, figures)
         _name_rows(axes, figures, by_host=by_host)
-        _scale(figure, height + 0.75)
+        _scale(figure, whole)
         return svg.inline(
             figure,
             f"Utilisation of each {what} over time",
@@ -109,7 +110,7 @@ def energy(figures: FleetFigures) -> str:
             color=svg.GREEN,
         )
         panels[0].set_title(f"kWh in each {_width_name(bins.width_s)}")
-        _time_axis(panels[0], bins, figures)
+        _time_axis(panels[0], bins, figures, most_ticks=8)
         places = np.arange(len(shown))
         panels[1].barh(places, [kwh for kwh, _ in shown], height=0.68, color=svg.GREEN)
         panels[1].set_yticks(places, [host for _, host in shown])
@@ -197,10 +198,10 @@ def _peak(values: Floats) -> float:
     return float(seen.max()) if len(seen) else np.nan
 
 
-def _time_axis(axes: "Axes", bins: Bins, figures: FleetFigures) -> None:
+def _time_axis(axes: "Axes", bins: Bins, figures: FleetFigures, most_ticks: int = 12) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter
 
-    ticks = _ticks(figures.start.timestamp(), figures.end.timestamp())
+    ticks = _ticks(figures.start.timestamp(), figures.end.timestamp(), most_ticks)
     shows_days = len(ticks) < 2 or ticks[1] - ticks[0] >= 86_400
     axes.set_xlim(bins.edges_s[0], bins.edges_s[-1])
     axes.xaxis.set_major_locator(FixedLocator(ticks))
@@ -208,9 +209,9 @@ def _time_axis(axes: "Axes", bins: Bins, figures: FleetFigures) -> None:
     axes.tick_params(axis="x", length=3)
 
 
-def _ticks(start_s: float, end_s: float) -> Sequence[float]:
+def _ticks(start_s: float, end_s: float, most: int) -> Sequence[float]:
     steps = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800)
-    step = next((step for step in steps if (end_s - start_s) / step <= 12), 30 * 86_400)
+    step = next((step for step in steps if (end_s - start_s) / step <= most), 30 * 86_400)
     first = -(-start_s // step) * step
     return [float(tick) for tick in np.arange(first, end_s + 1, step)]
 

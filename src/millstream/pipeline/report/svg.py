@@ -34,7 +34,7 @@ _STYLE: Any = {
     "axes.labelcolor": FAINT,
     "axes.titlecolor": TEXT,
     "axes.titlesize": 10,
-    "axes.titleweight": "semibold",
+    "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.grid": True,
     "axes.axisbelow": True,

@@ -19,7 +19,7 @@ HOUR = timedelta(hours=1)
 WIDTHS = {Resolution.MINUTE: MINUTE, Resolution.HOUR: HOUR}
 
 PAGE_ROWS = 100_000
-MOST_ROWS = 600_000
+MOST_ROWS = 500_000
 """Of one metric; each costs a few microseconds and there are a handful of metrics."""
 
 

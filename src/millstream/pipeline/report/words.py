@@ -28,6 +28,8 @@ def lasting(time: timedelta) -> str:
     if minutes < 60:
         return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
+    if not minutes and hours < 48:
+        return f"{hours} h"
     return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
 
 
@@ -69,7 +71,7 @@ def _events(figures: FleetFigures) -> str:
     if not critical:
         return "No critical events." if figures.events else "No health events."
     kinds = Counter(kind_name(event.kind) for event in critical)
-    which = ", ".join(f"{count} × {kind}" for kind, count in kinds.most_common())
+    which = ", ".join(f"{count}\u00a0×\u00a0{kind}" for kind, count in kinds.most_common())
     gpus = len({event.uuid for event in critical})
     return f"{plural(len(critical), 'critical event')} on {plural(gpus, 'GPU')}: {which}."
 

@@ -16,11 +16,11 @@ _DAY = timedelta(hours=24)
 
 
 def last_day(store: StoreReader) -> tuple[datetime, datetime]:
-    """The 24 hours before the newest point; NothingToReport when there is none."""
+    """The 24 hours that end with the newest point's minute; NothingToReport when there is no point."""
     newest = last_moment(store)
     if newest is None:
         raise NothingToReport("the store is empty; run the pipeline first")
-    end = newest + timedelta(microseconds=1)
+    end = newest.replace(second=0, microsecond=0) + timedelta(minutes=1)
     return end - _DAY, end
 
 
@@ -35,6 +35,7 @@ def write_report(
     figures = read_fleet(store, start, end, say)
     say("drawing")
     _replace(output_path, page(figures, datetime.now(UTC)))
+    say("")
     utilisation = figures.mean_utilisation
     return ReportSummary(
         path=output_path,

@@ -99,7 +99,7 @@ class StoreWriter(Protocol):
     """
 
     def write_points(self, frame: "DataFrame", version: int) -> Rejected:
-        """Persist the frame before, if computing it twice is dear: a store may read it twice."""
+        """Reads the frame once."""
         ...
 
     def write_rollups(self, frame: "DataFrame", version: int) -> None:

@@ -37,7 +37,7 @@ class Cluster:
         self._leaders.clear()
 
     def topics(self, names: Iterable[str] | None) -> dict[str, TopicInfo]:
-        """Those that exist, of `names` or of all; waits for partitions that have no leader for now."""
+        """Those that exist, of `names` or of all."""
         wanted = None if names is None else sorted(set(names))
         if wanted == []:
             return {}
@@ -75,13 +75,7 @@ class Cluster:
 
     def leader(self, topic: str, partition: int) -> Connection:
         """A connection to the partition's leader, as far as known."""
-        node = self._leaders.get((topic, partition))
-        if node is None:
-            self._learn_leaders({topic})
-            node = self._leaders.get((topic, partition))
-            if node is None:
-                raise BrokerRefused(f"{topic}-{partition}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return self.connection(node)
+        return self.connection(self._leader_of({(topic, partition)})[topic, partition])
 
     def connection(self, node: int) -> Connection:
         connection = self._by_node.get(node)
@@ -122,23 +116,25 @@ class Cluster:
             backoff = min(2 * backoff, _LONGEST_BACKOFF_S)
 
     def _by_leader(self, wanted: Mapping[TopicPartition, int]) -> dict[int, dict[str, dict[int, int]]]:
-        unknown = {topic for topic, partition in wanted if (topic, partition) not in self._leaders}
-        if unknown:
-            self._learn_leaders(unknown)
+        leaders = self._leader_of(wanted)
         by_node: dict[int, dict[str, dict[int, int]]] = {}
         for (topic, partition), at in wanted.items():
-            node = self._leaders.get((topic, partition))
-            if node is None:
-                raise BrokerRefused(f"{topic}-{partition}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            by_node.setdefault(node, {}).setdefault(topic, {})[partition] = at
+            by_node.setdefault(leaders[topic, partition], {}).setdefault(topic, {})[partition] = at
         return by_node
 
-    def _learn_leaders(self, topics: Iterable[str]) -> None:
-        for topic in self._metadata(sorted(topics)).topics:
-            for partition in topic.partitions:
-                if partition.leader < 0:
-                    code = partition.error or ErrorCode.LEADER_NOT_AVAILABLE
-                    raise BrokerRefused(f"{topic.name}-{partition.partition}", code)
+    def _leader_of(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The leader of each, asked for where it is not known. One that has none for now is not one that is gone."""
+        unknown = [place for place in places if place not in self._leaders]
+        if not unknown:
+            return self._leaders
+        info = self._metadata(sorted({topic for topic, _ in unknown}))
+        existing = {(topic.name, each.partition) for topic in info.topics for each in topic.partitions}
+        for place in unknown:
+            if place not in self._leaders:
+                gone = place not in existing
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if gone else ErrorCode.LEADER_NOT_AVAILABLE
+                raise BrokerRefused(f"{place[0]}-{place[1]}", code)
+        return self._leaders
 
     def _metadata(self, topics: list[str] | None) -> ClusterInfo:
         body = requests.metadata_request(topics)

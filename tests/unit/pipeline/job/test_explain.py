@@ -2,7 +2,7 @@
 
 from millstream.pipeline.job.explain import in_one_line
 
-FROM_A_SOURCE = """[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform latestOffset:
+FROM_A_SOURCE = """[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when the source performs latestOffset:
 Traceback (most recent call last):
   File "source_runner.py", line 171, in main
     latest_offset_func(reader, outfile)

@@ -88,7 +88,7 @@ def test_a_refusal_is_not_sent_again(serve) -> None:
 
 
 def test_only_the_bad_rows_are_refused_in_few_requests() -> None:
-    metrics = [f"m{row % 5}" for row in range(1000)]
+    lines = [f"m{row % 5},a=b value=1 {row}\n" for row in range(1000)]
     bad = {3, 500, 501, 777} | {row for row in range(1000) if row % 5 == 4}
     sent = []
 
@@ -97,7 +97,7 @@ def test_only_the_bad_rows_are_refused_in_few_requests() -> None:
         wrong = [row for row in rows if row in bad]
         return Refusal(400, f"partial write: nonsense dropped={len(wrong)}") if wrong else None
 
-    found = find_refused(send, metrics, list(range(1000)), Refusal(400, "partial write dropped=204"))
+    found = find_refused(send, lines, Refusal(400, "partial write dropped=204"))
     assert set(found) == bad
     assert len(sent) < 80, "a measurement that is refused as a whole takes one request"
 
@@ -106,7 +106,7 @@ def test_a_post_that_is_too_large_is_cut() -> None:
     def send(rows) -> Refusal | None:
         return Refusal(413, "Request Entity Too Large dropped=9") if len(rows) > 100 else None
 
-    assert find_refused(send, ["m"] * 1000, list(range(1000)), Refusal(413, "")) == {}
+    assert find_refused(send, ["m value=1 1\n"] * 1000, Refusal(413, "")) == {}
 
 
 def test_names_and_values_are_quoted() -> None:

@@ -103,6 +103,17 @@ def test_files_climb_levels(root: Path, open_with) -> None:
     assert (min(file.first_version for file in files), max(file.last_version for file in files)) == (0, 15)
 
 
+def test_large_batches_are_merged_however_few(root: Path, open_with) -> None:
+    put(root, [point(0)], 0)
+    store = open_with(Upkeep(fan_in=100, fan_in_bytes=10_000_000))
+    assert store.compact() == Compaction()
+    store = open_with(Upkeep(fan_in=100, fan_in_bytes=100))
+    assert store.compact().merged_files == 1
+    put(root, [point(1)], 1)
+    assert store.compact().merged_files == 1, "what is merged already stays as it is"
+    assert store.count_points() == 2
+
+
 def test_a_quiet_hour_becomes_one_file(root: Path, open_with) -> None:
     store = open_with(Upkeep(fan_in=100, quiet_after=NOW, grace=NOW))
     for version in range(3):

@@ -48,6 +48,16 @@ def test_the_highest_offset_counts_whatever_the_version(store: ParquetStore) -> 
     assert (store.count_points(), store.latest()[0].value) == (1, 2.0)
 
 
+def test_counts_follow_what_is_written(store: ParquetStore) -> None:
+    put(store.root, [point(3600 * i) for i in range(-3, 3)])
+    assert store.count_points() == 6
+    put(store.root, [point(0), point(1), point(3600, metric=TEMP)])
+    assert [(m.metric, m.points) for m in store.metrics()] == [(TEMP, 1), (UTIL, 7)]
+    assert store.count_points() == 8
+    put(store.root, [point(-1e10)])
+    assert store.count_points() == 9
+
+
 def test_pages_cross_hours(store: ParquetStore) -> None:
     rows = [point(1800 * i, metric=metric, value=i) for i in range(9) for metric in (UTIL, TEMP)]
     put(store.root, rows[::-1])

@@ -1,7 +1,7 @@
 """InfluxQL: statements put together safely, and their answers as values."""
 
-import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -47,17 +47,17 @@ class TimeRange:
 
 
 class InfluxQl:
-    """Asks one server; every thread over a connection of its own."""
+    """Asks one server, over as many connections as there are questions at a time. Safe from several threads."""
 
     def __init__(self, target: InfluxTarget) -> None:
         self._target = target
-        self._threads = threading.local()
-        self._connections: list[InfluxConnection] = []
+        self._idle: list[InfluxConnection] = []
 
     def select(self, statement: str) -> list[Series]:
         """Nothing when the database is not there yet."""
         options = {"q": statement, "db": self._target.database, "epoch": "u"}
-        answer = self._connection().query(self._target.query_path, urlencode(options).encode())
+        with self._connection() as connection:
+            answer = connection.query(self._target.query_path, urlencode(options).encode())
         result = orjson.loads(answer)["results"][0]
         error = result.get("error")
         if error is None:
@@ -107,15 +107,19 @@ class InfluxQl:
             raise StoreUnavailable(str(error)) from error
 
     def close(self) -> None:
-        for connection in self._connections:
-            connection.close()
+        while self._idle:
+            self._idle.pop().close()
 
-    def _connection(self) -> InfluxConnection:
-        connection: InfluxConnection | None = getattr(self._threads, "connection", None)
-        if connection is None:
-            connection = self._threads.connection = InfluxConnection(self._target)
-            self._connections.append(connection)
-        return connection
+    @contextmanager
+    def _connection(self) -> Iterator[InfluxConnection]:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = InfluxConnection(self._target)
+        try:
+            yield connection
+        finally:
+            self._idle.append(connection)
 
 
 def for_reading(target: InfluxTarget) -> InfluxTarget:

@@ -1,15 +1,16 @@
-"""Line protocol as Spark SQL expressions: no Python touches a point on its way to the server.
+"""Line protocol, built column by column in Arrow: no Python code runs for a single point.
 
-In a measurement, a tag key or a tag value, comma, equals sign and space are escaped with a backslash. A backslash
-itself cannot be: one before another character stands for itself, one at the end would escape the separator, and a line
-feed would end the line. Values with these cannot be written; `problem` says so.
+In a measurement and in a tag, separators are escaped with a backslash. A backslash itself cannot be: one before
+another character stands for itself, one at the end would escape the separator behind it, and a line feed would end
+the line. Rows with such tags cannot be written; `Lines.problems` says so.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    import pyarrow as pa
 
 POINT_TAGS = {
     "Hostname": "hostname",
@@ -28,106 +29,135 @@ EVENT_TAGS = {"event_id": "event_id", "hostname": "hostname", "kind": "kind", "u
 
 EVENTS_MEASUREMENT = "events"
 
+_UNWRITABLE = "InfluxDB cannot store a tag with a line feed or with a backslash at its end: "
+
 
 def rollups_measurement(resolution: str) -> str:
     return f"rollups_{resolution}"
 
 
-def point_lines(frame: "DataFrame") -> "DataFrame":
-    """`line` with its line feed, `problem`, and the columns by which a point is known."""
-    from pyspark.sql import functions as f
+@dataclass(frozen=True, slots=True)
+class Lines:
+    text: "pa.Array"
+    """One line per row, with its line feed."""
+    problems: Mapping[int, str]
+    """Rows whose line must not be sent, and why."""
 
-    value = f.col("value")
-    unfit = f.isnan(value) | (f.abs(value) == f.lit(float("inf")))
-    problem = (
-        f.when(unfit | value.isNull(), f.lit("InfluxDB stores finite numbers only"))
-        .when(f.col("metric").startswith("#") | (f.col("metric") == ""), f.lit("not a name of a measurement"))
-        .otherwise(_unwritable(["metric", *POINT_TAGS.values()]))
+
+Encoded = dict[str, "pa.DictionaryArray"]
+LineBuilder = Callable[["pa.RecordBatch"], Lines]
+
+
+def point_lines(batch: "pa.RecordBatch") -> Lines:
+    import pyarrow.compute as pc
+
+    value = batch["value"]
+    unfit = pc.invert(pc.fill_null(pc.is_finite(value), False))
+    encoded = _encoded(batch, [*POINT_TAGS.values(), "metric"])
+    names, numbers = encoded["metric"].dictionary, encoded["metric"].indices
+    nameless = pc.take(pc.or_(pc.equal(names, ""), pc.starts_with(names, "#")), numbers)
+    problems = _tag_problems(encoded)
+    problems |= dict.fromkeys(_rows_where(nameless), "not a name of a measurement")
+    problems |= dict.fromkeys(_rows_where(unfit), "InfluxDB stores finite numbers only")
+    measurement = pc.take(_escaped(names, ", "), numbers)
+    return Lines(
+        _joined(measurement, POINT_TAGS, encoded, [" value=", _text(value)], batch["time"]), problems
     )
-    fields = f.concat(f.lit("value="), value.cast("string"))
-    return frame.select(
-        _line(_escaped(f.col("metric")), POINT_TAGS, fields, "time").alias("line"),
-        problem.alias("problem"),
-        *(f.col(name) for name in ("source_partition", "source_offset", "uuid", "metric", "time")),
-    )
 
 
-def rollup_lines(frame: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as f
+def rollup_lines(batch: "pa.RecordBatch") -> Lines:
+    import pyarrow.compute as pc
 
-    numbers = [
-        f.concat(f.lit(f"{name}="), f.col(name).cast("string")) for name in ("min", "max", "mean", "p95")
-    ]
-    count = f.concat(f.lit("count="), f.col("count").cast("bigint").cast("string"), f.lit("i"))
-    measurement = f.concat(f.lit("rollups_"), f.col("resolution"))
-    line = _line(measurement, ROLLUP_TAGS, f.concat_ws(",", *numbers, count), "window_start")
-    return _described(frame, line, list(ROLLUP_TAGS.values()), measurement, "window_start")
+    measurement = pc.binary_join_element_wise("rollups_", batch["resolution"], "")
+    fields: list[Any] = []
+    for separator, name in zip(" ,,,", ("min", "max", "mean", "p95"), strict=True):
+        fields += [f"{separator}{name}=", _text(batch[name])]
+    fields += [",count=", _text(batch["count"]), "i"]
+    encoded = _encoded(batch, ROLLUP_TAGS.values())
+    text = _joined(measurement, ROLLUP_TAGS, encoded, fields, batch["window_start"])
+    return Lines(text, _tag_problems(encoded))
 
 
-def event_lines(frame: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as f
+def event_lines(batch: "pa.RecordBatch") -> Lines:
+    import pyarrow as pa
 
     # What may change during an event's life is a field, or the change would make a second event.
-    texts = [
-        f.concat(f.lit(f"{name}="), _quoted(f.col(name)))
-        for name in ("severity", "status", "message", "evidence")
-    ]
-    end = f.concat(f.lit("end="), f.unix_micros(f.col("end")).cast("string"), f.lit("i"))
-    measurement = f.lit(EVENTS_MEASUREMENT)
-    line = _line(measurement, EVENT_TAGS, f.concat_ws(",", end, *texts), "start")
-    return _described(frame, line, list(EVENT_TAGS.values()), measurement, "start")
+    fields: list[Any] = [" end=", _text(_micros(batch["end"])), "i"]
+    for name in ("severity", "status", "message", "evidence"):
+        fields += [f",{name}=", *_quoted(batch[name])]
+    encoded = _encoded(batch, EVENT_TAGS.values())
+    measurement = pa.repeat(EVENTS_MEASUREMENT, batch.num_rows)
+    return Lines(_joined(measurement, EVENT_TAGS, encoded, fields, batch["start"]), _tag_problems(encoded))
 
 
-def _described(
-    frame: "DataFrame", line: "Column", tags: list[str], measurement: "Column", time: str
-) -> "DataFrame":
-    """The columns of `point_lines` for rows that come from no offset."""
-    from pyspark.sql import functions as f
+def _joined(
+    measurement: "pa.Array", tags: Mapping[str, str], encoded: Encoded, fields: list[Any], time: "pa.Array"
+) -> "pa.Array":
+    import pyarrow.compute as pc
 
-    return frame.select(
-        line.alias("line"),
-        _unwritable(tags).alias("problem"),
-        f.lit(-1).alias("source_partition"),
-        f.lit(-1).cast("bigint").alias("source_offset"),
-        f.lit("").alias("uuid"),
-        measurement.alias("metric"),
-        f.col(time).alias("time"),
-    )
+    written = [_tag(tag, encoded[column]) for tag, column in tags.items()]
+    return pc.binary_join_element_wise(measurement, *written, *fields, " ", _text(_micros(time)), "\n", "")
 
 
-def _line(measurement: "Column", tags: Mapping[str, str], fields: "Column", time: str) -> "Column":
-    from pyspark.sql import functions as f
+def _tag(tag: str, column: "pa.DictionaryArray") -> "pa.Array":
+    """`,tag=value` of each row, or nothing: a tag without a value is not a tag."""
+    import pyarrow.compute as pc
 
-    written = [
-        # A tag without a value is not a tag.
-        f.when(f.col(column) == "", f.lit("")).otherwise(f.concat(f.lit(f",{tag}="), _escaped(f.col(column))))
-        for tag, column in tags.items()
-    ]
-    stamp = f.unix_micros(f.col(time)).cast("string")
-    return f.concat(measurement, *written, f.lit(" "), fields, f.lit(" "), stamp, f.lit("\n"))
+    values = column.dictionary
+    written = pc.binary_join_element_wise(f",{tag}=", _escaped(values, ",= "), "")
+    return pc.take(pc.if_else(pc.equal(values, ""), "", written), column.indices)
 
 
-def _escaped(column: "Column") -> "Column":
-    from pyspark.sql import functions as f
+def _encoded(batch: "pa.RecordBatch", columns: Iterable[str]) -> Encoded:
+    """Columns as their distinct values, on which the dear work is done, and each row's number among them."""
+    import pyarrow.compute as pc
 
-    for character in (",", "=", " "):
-        column = f.replace(column, f.lit(character), f.lit("\\" + character))
-    return column
-
-
-def _quoted(column: "Column") -> "Column":
-    from pyspark.sql import functions as f
-
-    escaped = f.replace(f.replace(column, f.lit("\\"), f.lit("\\\\")), f.lit('"'), f.lit('\\"'))
-    return f.concat(f.lit('"'), escaped, f.lit('"'))
+    return {name: pc.dictionary_encode(pc.fill_null(batch[name], "")) for name in columns}
 
 
-def _unwritable(columns: list[str]) -> "Column":
-    from pyspark.sql import functions as f
+def _escaped(values: "pa.Array", separators: str) -> "pa.Array":
+    import pyarrow.compute as pc
 
-    problem = f.lit(None).cast("string")
-    for name in columns:
-        wrong = f.col(name).endswith("\\") | f.col(name).contains("\n")
-        text = f"InfluxDB cannot store a tag with a line feed or with a backslash at its end: {name}"
-        problem = f.when(wrong, f.lit(text)).otherwise(problem)
-    return problem
+    for character in separators:
+        values = pc.replace_substring(values, character, "\\" + character)
+    return values
+
+
+def _quoted(column: "pa.Array") -> list[Any]:
+    import pyarrow.compute as pc
+
+    escaped = pc.replace_substring(pc.replace_substring(column, "\\", "\\\\"), '"', '\\"')
+    return ['"', escaped, '"']
+
+
+def _text(column: "pa.Array") -> "pa.Array":
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.fill_null(pc.cast(column, pa.string()), "0")
+
+
+def _micros(column: "pa.Array") -> "pa.Array":
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.cast(column, pa.int64())
+
+
+def _tag_problems(encoded: Encoded) -> dict[int, str]:
+    import pyarrow.compute as pc
+
+    problems: dict[int, str] = {}
+    for name, column in encoded.items():
+        values = column.dictionary
+        wrong = pc.or_(pc.ends_with(values, "\\"), pc.match_substring(values, "\n"))
+        if pc.any(wrong).as_py():
+            problems |= dict.fromkeys(_rows_where(pc.take(wrong, column.indices)), f"{_UNWRITABLE}{name}")
+    return problems
+
+
+def _rows_where(mask: "pa.Array") -> list[int]:
+    import pyarrow.compute as pc
+
+    rows: list[int] = pc.indices_nonzero(mask).to_pylist()
+    return rows

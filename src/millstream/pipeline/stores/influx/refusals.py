@@ -7,31 +7,35 @@ field types concerns a measurement as a whole, then halves in order of time, bec
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from millstream.pipeline.stores.influx.connection import Refusal
 
 Send = Callable[[Sequence[int]], Refusal | None]
 
 _DROPPED = re.compile(r"dropped=(\d+)")
+_MEASUREMENT = re.compile(r"(?:\\.|[^\\, ])*", re.DOTALL)
 _TOO_LARGE = 413
 
 
-def find_refused(
-    send: Send, metrics: Sequence[str], times: Sequence[Any], refusal: Refusal
-) -> dict[int, str]:
-    """The refused rows and why; all other rows are stored when this returns."""
-    by_metric: dict[str, list[int]] = {}
-    for row in sorted(range(len(metrics)), key=lambda row: times[row]):
-        by_metric.setdefault(metrics[row], []).append(row)
-    if len(by_metric) == 1:
-        return _narrow(send, next(iter(by_metric.values())), refusal)
+def find_refused(send: Send, lines: Sequence[str], refusal: Refusal) -> dict[int, str]:
+    """The refused lines, by their number, and why; all others are stored when this returns."""
+    by_measurement: dict[str, list[int]] = {}
+    for row in sorted(range(len(lines)), key=lambda row: _time(lines[row])):
+        match = _MEASUREMENT.match(lines[row])
+        by_measurement.setdefault(match[0] if match is not None else "", []).append(row)
+    if len(by_measurement) == 1:
+        return _narrow(send, next(iter(by_measurement.values())), refusal)
     refused: dict[int, str] = {}
-    for rows in by_metric.values():
+    for rows in by_measurement.values():
         answer = send(rows)
         if answer is not None:
             refused |= _narrow(send, rows, answer)
     return refused
+
+
+def _time(line: str) -> int:
+    stamp = line.rsplit(" ", 1)[-1].strip()
+    return int(stamp) if stamp.lstrip("-").isdecimal() else 0
 
 
 def _narrow(send: Send, rows: Sequence[int], refusal: Refusal) -> dict[int, str]:

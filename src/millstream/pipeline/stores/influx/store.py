@@ -8,15 +8,16 @@ from millstream.pipeline.stores.base import Compaction, Rejected, RejectedPoint,
 from millstream.pipeline.stores.influx.influxql import InfluxQl, for_reading, identifier
 from millstream.pipeline.stores.influx.lake import Lake
 from millstream.pipeline.stores.influx.lines import event_lines, point_lines, rollup_lines
-from millstream.pipeline.stores.influx.posting import OUTCOME_DDL, UNAVAILABLE, poster
+from millstream.pipeline.stores.influx.posting import OUTCOME_DDL, UNAVAILABLE, Posting
 from millstream.pipeline.stores.influx.queries import InfluxQueries
 from millstream.pipeline.stores.influx.readback import server_points
 from millstream.pipeline.stores.influx.target import InfluxTarget
 from millstream.pipeline.stores.rows import Resolution
+from millstream.pipeline.stores.tables import EVENTS, POINTS, ROLLUPS
 from millstream.pipeline.stores.times import moment
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 _MAX_WRITERS = 8
 """Connections that post at a time; a single server gains nothing from more."""
@@ -34,16 +35,16 @@ class InfluxStore(InfluxQueries):
         self._has_database = target.is_v2
 
     def write_points(self, frame: "DataFrame", version: int) -> Rejected:
-        rejected = self._post(point_lines(frame))
-        self._lake.write_points(_without(frame, rejected), version)
-        return rejected
+        """The executors that post the points also write them into the lake: the frame is read once."""
+        with self._lake.staged_points(version) as staging:
+            return self._post(frame, Posting(self.target, POINTS, point_lines, staging.absolute()))
 
     def write_rollups(self, frame: "DataFrame", version: int) -> None:
-        self._write_derived(rollup_lines(frame), "rollups")
+        self._write_derived(frame, Posting(self.target, ROLLUPS, rollup_lines))
         self._lake.write_rollups(frame, version)
 
     def write_events(self, frame: "DataFrame", version: int) -> None:
-        self._write_derived(event_lines(frame), "events")
+        self._write_derived(frame, Posting(self.target, EVENTS, event_lines))
         self._lake.write_events(frame, version)
 
     def points_frame(self, spark: "SparkSession", start: datetime, end: datetime) -> "DataFrame":
@@ -71,36 +72,37 @@ class InfluxStore(InfluxQueries):
         self._server.close()
         self._lake.close()
 
-    def _write_derived(self, lines: "DataFrame", what: str) -> None:
+    def _write_derived(self, frame: "DataFrame", posting: Posting) -> None:
         """Rollups and events have no original record that a dead letter could carry; they can be computed again."""
-        rejected = self._post(lines)
-        if rejected:
+        refused = self._outcomes(frame, posting)
+        if refused:
             _log.warning(
-                "influx.refused", what=what, rows=len(rejected), reason=rejected.points[0].reason,
+                "influx.refused", what=posting.table.name, rows=len(refused), reason=refused[0]["reason"],
                 server=self.target.address,
             )  # fmt: skip
 
-    def _post(self, lines: "DataFrame") -> Rejected:
-        from pyspark.sql import functions as f
-
-        self._create_database()
-        tasks = min(lines.sparkSession.sparkContext.defaultParallelism, _MAX_WRITERS)
-        posted = lines.coalesce(tasks).mapInArrow(poster(self.target), OUTCOME_DDL)
-        # As a number: a timestamp would come back in the zone of whoever runs this.
-        outcomes = posted.withColumn("time", f.unix_micros("time")).collect()
-        for row in outcomes:
-            if row["kind"] == UNAVAILABLE:
-                self._has_database = self.target.is_v2
-                raise StoreUnavailable(row["reason"])
+    def _post(self, frame: "DataFrame", posting: Posting) -> Rejected:
         return Rejected(
             tuple(
                 RejectedPoint(
                     row["source_partition"], row["source_offset"], row["uuid"], row["metric"],
-                    moment(row["time"]), row["reason"],
+                    moment(row["time_us"]), row["reason"],
                 )
-                for row in outcomes
+                for row in self._outcomes(frame, posting)
             )
         )  # fmt: skip
+
+    def _outcomes(self, frame: "DataFrame", posting: Posting) -> "list[Row]":
+        """What the server refused."""
+        self._create_database()
+        tasks = min(frame.sparkSession.sparkContext.defaultParallelism, _MAX_WRITERS)
+        rows = frame.select(*(f"`{name}`" for name in posting.table.names)).coalesce(tasks)
+        outcomes = rows.mapInArrow(posting.run, OUTCOME_DDL).collect()
+        for row in outcomes:
+            if row["kind"] == UNAVAILABLE:
+                self._has_database = self.target.is_v2
+                raise StoreUnavailable(row["reason"])
+        return outcomes
 
     def _create_database(self) -> None:
         """A bucket of 2.x belongs to somebody and has a retention: its owner creates it."""
@@ -109,11 +111,3 @@ class InfluxStore(InfluxQueries):
             server.execute(f"CREATE DATABASE {identifier(self.target.database)}")
             server.close()
             self._has_database = True
-
-
-def _without(frame: "DataFrame", rejected: Rejected) -> "DataFrame":
-    if not rejected:
-        return frame
-    positions = [(point.source_partition, point.source_offset) for point in rejected.points]
-    refused = frame.sparkSession.createDataFrame(positions, "source_partition int, source_offset bigint")
-    return frame.join(refused, ["source_partition", "source_offset"], "left_anti")

@@ -37,6 +37,8 @@ class Upkeep:
     """When to merge and what to keep."""
 
     fan_in: int = 24
+    fan_in_bytes: int = 16 << 20
+    """Batches that are together as large as this are merged however few they are."""
     quiet_after: timedelta = timedelta(minutes=10)
     grace: timedelta = timedelta(minutes=10)
     """How long a replaced file stays for readers that have already chosen it."""
@@ -69,7 +71,7 @@ def compact(root: Path, engine: Engine, upkeep: Upkeep) -> Compaction:
 
 def _compact_bucket(engine: Engine, room: Room, directory: Path, upkeep: Upkeep, now: float) -> Compaction:
     live = live_files(directory)
-    chosen = choose(live, upkeep, _quiet_for(live, now))
+    chosen = choose(live, upkeep, _quiet_for(live, now), _batch_bytes(live))
     merged = Compaction()
     if chosen:
         merge(engine, room, live, chosen)
@@ -77,14 +79,15 @@ def _compact_bucket(engine: Engine, room: Room, directory: Path, upkeep: Upkeep,
     return _plus(merged, Compaction(deleted_files=_delete_replaced(directory, upkeep, now)))
 
 
-def choose(live: LiveFiles, upkeep: Upkeep, quiet_for_s: float) -> Sequence[FileName]:
+def choose(live: LiveFiles, upkeep: Upkeep, quiet_for_s: float, batch_bytes: int) -> Sequence[FileName]:
     """The files to merge into one; empty when it is not worth it."""
     if not live.files or live.is_merged:
         return ()
     if quiet_for_s >= upkeep.quiet_after.total_seconds():
         return live.files
-    levels = sorted({file.level for file in live.files})
-    for level in levels:
+    if batch_bytes >= upkeep.fan_in_bytes:
+        return [file for file in live.files if not file.is_merged]
+    for level in sorted({file.level for file in live.files}):
         # Lower files come along, or files of a level that never fills would wait for the quiet time.
         low = [file for file in live.files if file.level <= level]
         if sum(file.level == level for file in low) >= upkeep.fan_in:
@@ -98,6 +101,14 @@ def _quiet_for(live: LiveFiles, now: float) -> float:
         with contextlib.suppress(FileNotFoundError):
             times.append(os.stat(live.path(file)).st_mtime)
     return now - max(times[1:], default=now)
+
+
+def _batch_bytes(live: LiveFiles) -> int:
+    total = 0
+    for path in live.batch_paths:
+        with contextlib.suppress(FileNotFoundError):
+            total += os.stat(path).st_size
+    return total
 
 
 def _delete_replaced(directory: Path, upkeep: Upkeep, now: float) -> int:

@@ -76,6 +76,11 @@ class Engine:
                 f"a query of the store at {self._root} was ended, or took longer than {self._time_limit_s:g} s;"
                 " ask for less at once"
             ) from error
+        except duckdb.OutOfMemoryException as error:
+            raise StoreUnavailable(
+                f"a query of the store at {self._root} needs more than {self._memory_limit} of memory;"
+                " ask for less at once"
+            ) from error
         finally:
             watchdog.cancel()
             with self._lock:

@@ -15,7 +15,7 @@ from millstream.pipeline.stores.parquet.layout import (
 )
 from millstream.pipeline.stores.parquet.live import LiveFiles, live_files
 from millstream.pipeline.stores.parquet.reading import Selection, read_page
-from millstream.pipeline.stores.parquet.series import counts_per_metric, newest_per
+from millstream.pipeline.stores.parquet.series import PointCounts, newest_per
 from millstream.pipeline.stores.rows import (
     Event,
     EventStatus,
@@ -52,6 +52,7 @@ class ParquetQueries:
     def __init__(self, root: Path, engine: Engine) -> None:
         self._root = root
         self._engine = engine
+        self._counts = PointCounts(root, engine)
 
     def gpus(
         self, *, hostname: str | None = None, limit: int = 1000, cursor: Cursor | None = None
@@ -75,7 +76,7 @@ class ParquetQueries:
         return tuple(Host(name, gpus, moment(last)) for name, (gpus, last) in sorted(seen.items()))
 
     def metrics(self) -> tuple[MetricCount, ...]:
-        counts = with_fresh_files(self._root, lambda: counts_per_metric(self._engine, self._all_points()))
+        counts = with_fresh_files(self._root, lambda: self._counts.per_metric(self._all_points()))
         return tuple(MetricCount(metric, points) for metric, points in sorted(counts.items()))
 
     def latest(

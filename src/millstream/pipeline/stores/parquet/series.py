@@ -3,9 +3,11 @@
 A merge writes them beside the merged file; for the few files not merged yet they are computed from the points.
 """
 
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
-from millstream.pipeline.stores.parquet.engine import SCAN, Engine, Values, newest_rows
+from millstream.pipeline.stores.parquet.engine import SCAN, Engine, Values
 from millstream.pipeline.stores.parquet.layout import POINTS_ROOM
 from millstream.pipeline.stores.parquet.live import LiveFiles
 
@@ -57,17 +59,40 @@ def newest_per(
     return engine.rows(sql, [value for group_paths in paths for value in (group_paths, *values)])
 
 
-def counts_per_metric(engine: Engine, files: Sequence[LiveFiles]) -> dict[str, int]:
-    """Points of each metric, each identity once."""
-    merged = [path for each in files if each.is_merged for path in each.series_paths]
-    mixed = [path for each in files if not each.is_merged for path in each.paths]
-    counts: dict[str, int] = {}
-    distinct = newest_rows(POINTS_ROOM, "metric", ())
-    for sql, paths in (
-        (f"SELECT metric, sum(points)::BIGINT FROM {SCAN} GROUP BY metric", merged),  # noqa: S608
-        (f"SELECT metric, count(*) FROM ({distinct}) GROUP BY metric", mixed),  # noqa: S608
-    ):
-        if paths:
-            for metric, points in engine.rows(sql, [paths]):
-                counts[metric] = counts.get(metric, 0) + points
-    return counts
+class PointCounts:
+    """Points of each metric, each identity once. What was counted in a bucket holds until its files change."""
+
+    def __init__(self, root: Path, engine: Engine) -> None:
+        self._root = root
+        self._engine = engine
+        self._counted: dict[Path, tuple[LiveFiles, dict[str, int]]] = {}
+
+    def per_metric(self, files: Sequence[LiveFiles]) -> dict[str, int]:
+        merged = [path for each in files if each.is_merged for path in each.series_paths]
+        total: Counter[str] = Counter()
+        if merged:
+            sql = f"SELECT metric, sum(points)::BIGINT FROM {SCAN} GROUP BY metric"  # noqa: S608
+            total.update(dict(self._engine.rows(sql, [merged])))
+        mixed = [each for each in files if each.files and not each.is_merged]
+        for _, counts in self._count(mixed).values():
+            total.update(counts)
+        return total
+
+    def _count(self, mixed: Sequence[LiveFiles]) -> dict[Path, tuple[LiveFiles, dict[str, int]]]:
+        known = {each.directory: self._counted.get(each.directory) for each in mixed}
+        fresh = {path: entry for path, entry in known.items() if entry is not None}
+        new = [each for each in mixed if each.directory not in fresh or fresh[each.directory][0] != each]
+        counts: dict[Path, dict[str, int]] = {each.directory: {} for each in new}
+        if new:
+            width = POINTS_ROOM.bucket_us
+            sql = f"""
+                SELECT (time_us - ((time_us % {width}) + {width}) % {width}) // {width} AS bucket, metric, count(*)
+                FROM (SELECT DISTINCT uuid, metric, epoch_us(time) AS time_us FROM {SCAN}) GROUP BY bucket, metric
+            """  # noqa: S608
+            for bucket, metric, points in self._engine.rows(
+                sql, [[path for each in new for path in each.paths]]
+            ):
+                counts[POINTS_ROOM.bucket_dir(self._root, bucket)][metric] = points
+        # Buckets that are merged by now are forgotten here; other threads may do the same at the same time.
+        self._counted = counted = fresh | {each.directory: (each, counts[each.directory]) for each in new}
+        return counted

@@ -1,5 +1,6 @@
 """The store of Parquet files: everything put together."""
 
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +39,10 @@ class ParquetStore(ParquetQueries):
     def write_points(self, frame: "DataFrame", version: int) -> Rejected:
         self._writer.write(frame, [Target(POINTS_ROOM)], version)
         return Rejected()
+
+    def staged_points(self, version: int) -> AbstractContextManager[Path]:
+        """For a writer that has its executors fill the staging directory themselves (`staging.py`)."""
+        return self._writer.staged([Target(POINTS_ROOM)], version)
 
     def write_rollups(self, frame: "DataFrame", version: int) -> None:
         from pyspark.sql import functions as f

@@ -43,14 +43,23 @@ class FrameWriter:
 
     def write(self, frame: "DataFrame", targets: Sequence[Target], version: int) -> None:
         """Add the frame's rows to the rooms' files; all targets share one table's columns."""
+        with self.staged(targets, version) as staging:
+            _write_staged(_placed(frame, targets, version), staging)
+
+    @contextlib.contextmanager
+    def staged(self, targets: Sequence[Target], version: int) -> Iterator[Path]:
+        """A staging directory for `_room=<number of the target>/_bucket=<number>/*.parquet`.
+
+        The files are put into place at the end, unless an exception ends it.
+        """
         if version < 0:
             raise ValueError(f"version {version} is negative; versions count from 0")
-        if not self._swept:
-            remove_abandoned_staging(self._root)
-            self._swept = True
         try:
+            if not self._swept:
+                remove_abandoned_staging(self._root)
+                self._swept = True
             with staging_directory(self._root) as staging:
-                _write_staged(_placed(frame, targets, version), staging)
+                yield staging
                 move_into_place(list(_moves(staging, self._root, targets, version)))
         except OSError as error:
             raise StoreUnavailable(f"cannot write to the store at {self._root}: {error}") from error

@@ -1,0 +1,75 @@
+"""Backfills: from the log into an empty store, and from the store with other thresholds."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import confluent_kafka
+import pytest
+
+from millstream.config.pipeline_settings import PipelineSettings
+from millstream.pipeline.stores.rows import Level, Resolution
+from support.node import NodeProcess
+from support.pipeline import opened_store, telemetry_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def test_a_range_of_the_log_and_then_of_the_store(
+    spark: "SparkSession", broker: NodeProcess, new_topic: Callable[[], str], tmp_path: Path
+) -> None:
+    from millstream.pipeline.job.backfill import BackfillSource, backfill
+
+    topic = new_topic()
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.listen})
+    for minute in range(20):
+        time = NOON + timedelta(minutes=minute)
+        producer.produce(topic, telemetry_json(time, 70.0 + minute, metric="GPU_TEMP"), b"GPU-1")
+    producer.produce(topic, b"not telemetry", b"bad")
+    producer.flush()
+
+    settings = PipelineSettings(
+        bootstrap=broker.listen, topic=topic, events_topic=f"{topic}-events", data=str(tmp_path / "job")
+    )
+    start, end = NOON + timedelta(minutes=5), NOON + timedelta(minutes=14)
+    told: list[tuple[str, int, int]] = []
+    minutes = backfill(spark, settings, start, end, BackfillSource.LOG, lambda *step: told.append(step))
+    assert minutes == 10, "the ends of the range belong to it"
+    assert ("minutes", 10, 10) in told
+    with opened_store(settings.store_url, tmp_path / "job") as store:
+        assert store.count_points() == 10
+        rows = store.rollups(Resolution.MINUTE, level=Level.GPU, limit=100).rows
+        assert [row.mean for row in rows] == [70.0 + minute for minute in range(5, 15)]
+        assert store.events().rows == ()
+
+    cooler = replace(settings, temperature_warning=80.0)
+    assert (
+        backfill(spark, cooler, NOON, NOON + timedelta(hours=1), BackfillSource.STORE, lambda *step: None)
+        == 10
+    )
+    with opened_store(settings.store_url, tmp_path / "job") as store:
+        [event] = store.events().rows
+        assert (event.kind, event.start) == ("thermal_excursion", NOON + timedelta(minutes=10))
+
+    assert (
+        backfill(spark, settings, NOON, NOON + timedelta(hours=1), BackfillSource.STORE, lambda *step: None)
+        == 10
+    )
+    with opened_store(settings.store_url, tmp_path / "job") as store:
+        assert store.events().rows == (), "with the old threshold it is retracted"
+
+
+def test_an_empty_range_has_nothing_to_compute(
+    spark: "SparkSession", broker: NodeProcess, tmp_path: Path
+) -> None:
+    from millstream.pipeline.job.backfill import BackfillSource, backfill
+
+    settings = PipelineSettings(bootstrap=broker.listen, data=str(tmp_path / "job"))
+    assert backfill(spark, settings, NOON, NOON, BackfillSource.STORE, lambda *step: None) == 0

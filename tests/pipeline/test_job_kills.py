@@ -1,0 +1,101 @@
+"""Every produced point is in the store exactly once after the driver, the broker and the database were killed."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.pipeline.stores.base import Store
+from millstream.pipeline.stores.rows import Level, Resolution
+from millstream.testing import EmbeddedBroker
+from support.influx import InfluxProcess, influxd_path
+from support.pipeline import Load, PipelineProcess, opened_store
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(900), pytest.mark.slow]
+
+pytest.importorskip("pyspark", reason="the `spark` extra is not installed")
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={"telemetry": 2}) as running:
+        yield running
+
+
+@pytest.fixture
+def influx(tmp_path: Path) -> Iterator[InfluxProcess]:
+    if influxd_path() is None:
+        pytest.skip("influxd is not installed (Debian package influxdb)")
+    server = InfluxProcess(tmp_path / "influx").start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def grows(job: PipelineProcess) -> Callable[[dict[str, Any]], bool]:
+    """A status with more points than now."""
+    before = job.status().get("counts", {}).get("valid", 0)
+    return lambda status: status.get("counts", {}).get("valid", 0) > before
+
+
+def check_exactly_once(store: Store, load: Load) -> None:
+    expected: dict[str, list[tuple[object, float]]] = {}
+    for number in sorted(load.acknowledged):
+        uuid, time, value = Load.point(number)
+        expected.setdefault(uuid, []).append((time, value))
+    assert store.count_points() == len(load.acknowledged)
+    end = Load.START + timedelta(days=1)
+    for uuid, points in expected.items():
+        rows = store.telemetry(uuid, Load.START, end, limit=100_000).rows
+        assert [(row.time, row.value) for row in rows] == points
+    minutes = store.rollups(Resolution.MINUTE, level=Level.FLEET, limit=10_000).rows
+    assert sum(row.count for row in minutes) == len(load.acknowledged), "rollups count every point once"
+
+
+def test_parquet_after_killing_driver_and_broker(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    job = PipelineProcess(tmp_path / "job", broker.bootstrap_servers, "--trigger", "500ms").start()
+    try:
+        with Load(broker.bootstrap_servers, "telemetry") as load:
+            job.wait_until(grows(job), "the first points")
+            job.kill()
+            job.start()
+            job.wait_until(grows(job), "points after the driver was killed")
+            broker.kill()
+            broker.start()
+            job.wait_until(grows(job), "points after the broker was killed")
+            load.finish()
+        job.wait_until(lambda status: status["counts"]["valid"] >= len(load.acknowledged), "all points")
+        assert job.stop() == 0, job.log_end()
+    finally:
+        job.kill()
+    assert job.status()["state"] == "stopped"
+    with opened_store(f"parquet:{job.data}/store", job.data) as store:
+        check_exactly_once(store, load)
+
+
+def test_influx_after_killing_driver_and_database(
+    broker: EmbeddedBroker, influx: InfluxProcess, tmp_path: Path
+) -> None:
+    url = f"influx:{influx.url}?db=telemetry"
+    job = PipelineProcess(
+        tmp_path / "job", broker.bootstrap_servers, "--store", url, "--trigger", "500ms"
+    ).start()
+    try:
+        with Load(broker.bootstrap_servers, "telemetry") as load:
+            job.wait_until(grows(job), "the first points")
+            influx.kill()
+            job.wait_until(lambda status: status["last_error"] is not None, "a word about the database")
+            job.kill()
+            influx.start()
+            job.start()
+            job.wait_until(grows(job), "points after the database was killed")
+            load.finish()
+        job.wait_until(lambda status: status["counts"]["valid"] >= len(load.acknowledged), "all points")
+        assert job.stop() == 0, job.log_end()
+    finally:
+        job.kill()
+    with opened_store(url, job.data) as store:
+        check_exactly_once(store, load)

@@ -1,0 +1,143 @@
+"""Parsing and judging in Spark: every form of record is read, every mistake is named."""
+
+import base64
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from millstream.pipeline.record import RecordForm, TelemetryRecord
+from support.pipeline import records_frame, telemetry_json
+from support.telemetry import BAD_RECORDS, SENTINELS, right_record
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+RECORD = TelemetryRecord(
+    1772366400123, "DCGM_FI_DEV_GPU_UTIL", "GPU-5fd4f087", 42.5, "3", "nvidia3", "NVIDIA H100", "host-1", "trainer",
+    "pod-1", "ml", 'DCGM_FI_DRIVER_VERSION="535.129.03"',
+)  # fmt: skip
+
+
+def judged(spark: "SparkSession", values: Sequence[bytes | None]) -> "tuple[DataFrame, DataFrame]":
+    """The sifted rows, and the doubtful ones as an examination found them."""
+    from millstream.pipeline.job.batch import sifted_records
+    from millstream.pipeline.job.judge import examined
+    from millstream.pipeline.job.reasons import Limits
+
+    rows = sifted_records(records_frame(spark, enumerate(values)), Limits())
+    return rows, examined(rows.filter("verdict = 'doubtful'"), Limits())
+
+
+def points(spark: "SparkSession", values: Sequence[bytes | None]) -> "list[Row]":
+    from millstream.pipeline.job.points import points_of, without_duplicates
+
+    rows, looked_at = judged(spark, values)
+    found = without_duplicates(points_of(rows).unionByName(points_of(looked_at)))
+    return found.orderBy("source_offset", "uuid").collect()
+
+
+def test_every_mistake_is_named(spark: "SparkSession") -> None:
+    from millstream.pipeline.job.dead_letters import dead_letters
+
+    _, looked_at = judged(spark, [record.data for record in BAD_RECORDS])
+    letters = [json.loads(row.value) for row in dead_letters(looked_at).collect()]
+    found = {letter["offset"]: (letter["reason"], letter["field"]) for letter in letters}
+    assert found == {number: (record.reason, record.field) for number, record in enumerate(BAD_RECORDS)}
+    for letter in letters:
+        original = BAD_RECORDS[letter["offset"]].data
+        kept = base64.b64decode(letter["original_base64"])
+        assert original.startswith(kept)
+        assert letter["truncated"] == (len(kept) < len(original))
+        assert letter["original_bytes"] == len(original)
+        assert letter["message"]
+        assert (letter["topic"], letter["partition"]) == ("telemetry", 0)
+
+
+def test_a_dead_letter_has_position_and_reason_as_headers(spark: "SparkSession") -> None:
+    from millstream.pipeline.job.dead_letters import dead_letters
+
+    _, looked_at = judged(spark, [None, b"{}"])
+    rows = {json.loads(row.value)["offset"]: row for row in dead_letters(looked_at).collect()}
+    headers = {header.key: bytes(header.value).decode() for header in rows[1].headers}
+    assert headers == {
+        "reason": "missing_field", "field": "timestamp", "topic": "telemetry", "partition": "0", "offset": "1",
+    }  # fmt: skip
+    assert bytes(rows[1].key) == b"key"
+    assert json.loads(rows[0].value)["reason"] == "empty"
+
+
+def test_all_forms_give_the_same_point(spark: "SparkSession") -> None:
+    # Each at a time of its own, or they would be one point.
+    single = [RECORD.to_json(form, time_ms=RECORD.time_ms + 1000 * n) for n, form in enumerate(RecordForm)]
+    array = (
+        b"["
+        + RECORD.to_json(time_ms=RECORD.time_ms + 9000)
+        + b","
+        + telemetry_json(NOON, 7.0, uuid="GPU-2")
+        + b"]"
+    )
+    *alike, other = sorted(points(spark, [*single, array]), key=lambda point: point.uuid == "GPU-2")
+    assert len(alike) == len(RecordForm) + 1
+    for point in alike:
+        assert (point.uuid, point.value, point.gpu_id, point.device) == ("GPU-5fd4f087", 42.5, "3", "nvidia3")
+        assert (point.model_name, point.hostname, point.pod) == ("NVIDIA H100", "host-1", "pod-1")
+    assert (other.value, other.source_offset) == (7.0, len(RecordForm))
+
+
+def test_unusual_but_right_records_are_points(spark: "SparkSession") -> None:
+    values = [
+        json.dumps(right_record(value="85.5")).encode(),
+        json.dumps(right_record(uuid="a uuid of another make")).encode(),
+        json.dumps(right_record(Hostname=None, hostname="lower-case")).encode(),
+        json.dumps(right_record(Hostname=None, timestamp="2026-03-01T13:00:00.250+01:00", gpu_id=5)).encode(),
+        json.dumps(right_record(timestamp="2026-03-01T12:00:01Z"), indent=2).encode() + b"\n",
+    ]
+    found = {point.source_offset: point for point in points(spark, values)}
+    assert found[1].uuid == "a uuid of another make"
+    # Of the three with one identity the last wins.
+    assert set(found) == {1, 2, 3, 4}
+    assert (found[2].hostname, found[3].hostname, found[3].gpu_id) == ("lower-case", "", "5")
+
+
+def test_sentinels_are_dropped_and_are_no_mistakes(spark: "SparkSession") -> None:
+    rows, looked_at = judged(spark, [json.dumps(right_record(value=value)).encode() for value in SENTINELS])
+    assert {row.verdict for row in rows.select("verdict").collect()} == {"sentinel"}
+    assert looked_at.count() == 0
+
+
+def test_a_bad_element_does_not_spoil_its_array(spark: "SparkSession") -> None:
+    from millstream.pipeline.job.dead_letters import dead_letters
+
+    array = b"[17," + telemetry_json(NOON, 1.0) + b",{}]"
+    _, looked_at = judged(spark, [array])
+    [letter] = [json.loads(row.value) for row in dead_letters(looked_at).collect()]
+    assert (letter["reason"], letter["element"], letter["bad_elements"]) == ("not_an_object", 0, 2)
+    assert base64.b64decode(letter["original_base64"]) == array
+    assert [point.value for point in points(spark, [array])] == [1.0]
+
+
+def test_the_last_of_equal_identities_wins(spark: "SparkSession") -> None:
+    values = [telemetry_json(NOON, value) for value in (1.0, 2.0)]
+    array = b"[" + telemetry_json(NOON, 3.0) + b"," + telemetry_json(NOON, 4.0) + b"]"
+    assert [point.value for point in points(spark, [*values, array])] == [4.0]
+
+
+def test_a_point_that_the_store_refused_is_a_dead_letter(spark: "SparkSession") -> None:
+    from millstream.pipeline.job.dead_letters import rejected_letters
+    from millstream.pipeline.stores.base import RejectedPoint
+
+    data = [telemetry_json(NOON, value) for value in (1.0, 2.0)]
+    refused = RejectedPoint(0, 1, "GPU-1", "DCGM_FI_DEV_GPU_UTIL", NOON, "field type conflict")
+    rows, _ = judged(spark, data)
+    [row] = rejected_letters(rows, [refused]).collect()
+    letter = json.loads(row.value)
+    assert (letter["reason"], letter["offset"], letter["topic"]) == ("rejected_by_store", 1, "telemetry")
+    assert letter["message"].endswith("at 2026-03-01T12:00:00Z: field type conflict")
+    assert base64.b64decode(letter["original_base64"]) == data[1]
+    assert bytes(row.key) == b"key"
