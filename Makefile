@@ -21,7 +21,7 @@ demo: .stamps/run .stamps/console ## The telemetry pipeline end to end, with a l
 console: .stamps/console ## Build the web console into the package
 
 test: check .stamps/console ## Everything that proves the project: checks, then all tests
-	$(PYTEST) -n $(WORKERS) -m "not serial" $(ARGS)
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not serial" $(ARGS)
 	$(PYTEST) -m serial $(ARGS) || [ $$? -eq 5 ] # 5: no test carries the marker
 
 unit: .stamps/dev ## The unit tests alone

@@ -55,8 +55,9 @@ def check_exactly_once(store: Store, load: Load) -> None:
     assert sum(row.count for row in minutes) == len(load.acknowledged), "rollups count every point once"
 
 
-def test_parquet_after_killing_driver_and_broker(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    job = PipelineProcess(tmp_path / "job", broker.bootstrap_servers, "--trigger", "500ms").start()
+def run_through(job: PipelineProcess, broker: EmbeddedBroker, database: InfluxProcess | None = None) -> Load:
+    """Load the pipeline and kill its driver, its broker and its database in turn; the load, when all is stored."""
+    job.start()
     try:
         with Load(broker.bootstrap_servers, "telemetry") as load:
             job.wait_until(grows(job), "the first points")
@@ -66,36 +67,35 @@ def test_parquet_after_killing_driver_and_broker(broker: EmbeddedBroker, tmp_pat
             broker.kill()
             broker.start()
             job.wait_until(grows(job), "points after the broker was killed")
+            if database is not None:
+                database.kill()
+                job.wait_until(
+                    lambda status: "InfluxDB" in str(status["last_error"]), "a word about the database"
+                )
+                database.start()
+                job.wait_until(grows(job), "points after the database was killed")
             load.finish()
         job.wait_until(lambda status: status["counts"]["valid"] >= len(load.acknowledged), "all points")
         assert job.stop() == 0, job.log_end()
     finally:
         job.kill()
-    assert job.status()["state"] == "stopped"
+    status = job.status()
+    assert (status["state"], status["dirty_minutes"], status["dirty_hours"]) == ("stopped", 0, 0)
+    return load
+
+
+def test_parquet_after_killing_driver_and_broker(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    job = PipelineProcess(tmp_path / "job", broker.bootstrap_servers, "--trigger", "500ms")
+    load = run_through(job, broker)
     with opened_store(f"parquet:{job.data}/store", job.data) as store:
         check_exactly_once(store, load)
 
 
-def test_influx_after_killing_driver_and_database(
+def test_influx_after_killing_driver_broker_and_database(
     broker: EmbeddedBroker, influx: InfluxProcess, tmp_path: Path
 ) -> None:
     url = f"influx:{influx.url}?db=telemetry"
-    job = PipelineProcess(
-        tmp_path / "job", broker.bootstrap_servers, "--store", url, "--trigger", "500ms"
-    ).start()
-    try:
-        with Load(broker.bootstrap_servers, "telemetry") as load:
-            job.wait_until(grows(job), "the first points")
-            influx.kill()
-            job.wait_until(lambda status: status["last_error"] is not None, "a word about the database")
-            job.kill()
-            influx.start()
-            job.start()
-            job.wait_until(grows(job), "points after the database was killed")
-            load.finish()
-        job.wait_until(lambda status: status["counts"]["valid"] >= len(load.acknowledged), "all points")
-        assert job.stop() == 0, job.log_end()
-    finally:
-        job.kill()
+    job = PipelineProcess(tmp_path / "job", broker.bootstrap_servers, "--store", url, "--trigger", "500ms")
+    load = run_through(job, broker, influx)
     with opened_store(url, job.data) as store:
         check_exactly_once(store, load)

@@ -171,6 +171,22 @@ def test_a_broker_that_restarts_is_waited_for(
     cluster.close()
 
 
+def test_a_connection_that_breaks_between_two_batches_is_opened_again(
+    broker: NodeProcess, cluster: Cluster, topic: str
+) -> None:
+    produce(broker.bootstrap, topic, 300, **{"batch.num.messages": 10})
+    small = Cluster(settings_for(broker.bootstrap, fetch_bytes=2000))
+    wanted = OffsetRange(topic, 0, 0, 300)
+    reader = RangeReader(small, wanted, include_headers=False, fail_on_data_loss=True, poll_timeout_s=20)
+    seen = 0
+    for batch in reader.batches():
+        seen += batch.num_rows
+        if seen in (10, 150):
+            small.leader(topic, 0).close()
+    assert seen == 300
+    small.close()
+
+
 def test_nobody_there_is_said_with_the_address() -> None:
     cluster = Cluster(settings_for("127.0.0.1:1", api_timeout_s=0.3))
     with pytest.raises(Unreachable, match=r"topics cannot be listed: .*brokers 127.0.0.1:1"):

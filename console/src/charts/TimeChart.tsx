@@ -38,7 +38,7 @@ export function TimeChart(props: TimeChartProps) {
   const { title, lines, columns, format, height = 190, note } = props;
   const theme = useShownTheme();
   const holder = useRef<HTMLDivElement>(null);
-  const legend = useRef<HTMLDListElement>(null);
+  const caption = useRef<HTMLElement>(null);
   const plot = useRef<uPlot | null>(null);
   const latest = useRef(props);
   latest.current = props;
@@ -47,7 +47,7 @@ export function TimeChart(props: TimeChartProps) {
   useEffect(() => {
     const element = holder.current;
     if (element === null) return undefined;
-    const made = new uPlot(options(latest, element, height, legend), aligned(latest.current), element);
+    const made = new uPlot(options(latest, element, height, caption), aligned(latest.current), element);
     plot.current = made;
     const watch = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
     watch.observe(element);
@@ -60,18 +60,15 @@ export function TimeChart(props: TimeChartProps) {
 
   useEffect(() => {
     plot.current?.setData(aligned(latest.current));
-    if (plot.current !== null) showValues(plot.current, latest.current, legend.current);
+    if (plot.current !== null) showValues(plot.current, latest.current, caption.current);
   });
 
   return (
     <figure className="chart">
-      <figcaption>
+      <figcaption ref={caption}>
         <h2>{title}</h2>
-        <dl className="legend" ref={legend}>
-          <div>
-            <dt className="visually-hidden">at</dt>
-            <dd className="at" />
-          </div>
+        <span className="at" />
+        <dl className="legend">
           {lines.map((line, index) => (
             <div key={line.label}>
               <dt>
@@ -101,7 +98,7 @@ function options(
   latest: { readonly current: TimeChartProps },
   element: HTMLElement,
   height: number,
-  legend: { readonly current: HTMLDListElement | null },
+  caption: { readonly current: HTMLElement | null },
 ): uPlot.Options {
   const { lines, group, scale, format, axis = format } = latest.current;
   return {
@@ -131,7 +128,7 @@ function options(
         ...(line.fill ? { fill: () => colour(line.colour, 0.14) } : {}),
       })),
     ],
-    hooks: { setCursor: [(made: uPlot) => showValues(made, latest.current, legend.current)] },
+    hooks: { setCursor: [(made: uPlot) => showValues(made, latest.current, caption.current)] },
   };
 }
 
@@ -155,12 +152,12 @@ function aligned({ columns }: TimeChartProps): uPlot.AlignedData {
 }
 
 /** Straight into the page: the cursor moves far more often than the data changes. */
-function showValues(made: uPlot, { columns, format }: TimeChartProps, legend: HTMLElement | null): void {
+function showValues(made: uPlot, { columns, format }: TimeChartProps, caption: HTMLElement | null): void {
   const index = made.cursor.idx ?? null;
-  const [at, ...cells] = legend?.querySelectorAll("dd") ?? [];
   const time = index === null ? undefined : columns.times[index];
-  if (at !== undefined) at.textContent = time === undefined ? "" : clockTime(time * 1_000, Date.now());
-  cells.forEach((cell, series) => {
+  const at = caption?.querySelector(".at");
+  if (at) at.textContent = time === undefined ? "" : clockTime(time * 1_000, Date.now());
+  caption?.querySelectorAll("dd").forEach((cell, series) => {
     const column = columns.values[series];
     cell.textContent = index === null ? format(lastValue(column)) : format(column?.[index] ?? undefined);
   });

@@ -1,5 +1,6 @@
 """Reading one range of one partition: fetches sent ahead, batches checked and unpacked, Arrow batches out."""
 
+import contextlib
 import logging
 import time
 from collections.abc import Iterator
@@ -94,7 +95,9 @@ class RangeReader:
         last = chosen[-1][0]
         self._position = last.last_offset + 1
         if self._position < high:
-            self._send()
+            # If the connection is gone, the fetch that waits for the reply finds out and opens another.
+            with contextlib.suppress(OSError):
+                self._send()
         group: list[OpenBatch] = []
         rows = size = 0
         for header, body in chosen:
@@ -126,7 +129,7 @@ class RangeReader:
         connection = self._leader()
         if connection is not self._connection or self._sent_from != self._position:
             if connection.expects_reply:
-                # Left behind by a task that ended in the middle of its range.
+                # Left behind by a task that ended in the middle of its range, or half sent.
                 self._cluster.close()
                 connection = self._leader()
             self._connection = connection

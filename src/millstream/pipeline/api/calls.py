@@ -13,8 +13,8 @@ from millstream.pipeline.stores.base import StoreReader
 from millstream.pipeline.stores.rows import EventStatus, Level, Resolution, Severity
 
 LIST_LIMITS = Limits(1_000, 10_000)
-TELEMETRY_LIMITS = Limits(10_000, 100_000)
-"""Collectors that know no cursors ask for an hour of one GPU at a time."""
+WIDE_LIMITS = Limits(10_000, 100_000)
+"""Of calls whose callers may know no cursors: all GPUs, or an hour of one."""
 
 
 class VisibleStatus(StrEnum):
@@ -76,7 +76,7 @@ _UUID = Parameter("uuid", "The GPU's uuid.", {"type": "string"}, required=True)
 def _gpus(store: StoreReader, given: Parameters, path: Mapping[str, str]) -> Json:
     del path
     page = store.gpus(
-        hostname=given.text("hostname"), limit=given.limit(LIST_LIMITS), cursor=given.cursor("gpus")
+        hostname=given.text("hostname"), limit=given.limit(WIDE_LIMITS), cursor=given.cursor("gpus")
     )
     found = listed("gpus", [answers.gpu(row) for row in page.rows])
     return found | {"next_cursor": write_cursor("gpus", page.next_cursor)}
@@ -87,7 +87,7 @@ def _telemetry(store: StoreReader, given: Parameters, path: Mapping[str, str]) -
     start, end = given.required_time("start_time"), given.required_time("end_time")
     check_order(start, end)
     page = store.telemetry(
-        uuid, start, end, metric=given.text("metric"), limit=given.limit(TELEMETRY_LIMITS),
+        uuid, start, end, metric=given.text("metric"), limit=given.limit(WIDE_LIMITS),
         cursor=given.cursor("telemetry"),
     )  # fmt: skip
     if not page.rows and store.gpu(uuid) is None:
@@ -136,7 +136,7 @@ def _events(store: StoreReader, given: Parameters, path: Mapping[str, str]) -> J
 def _latest(store: StoreReader, given: Parameters, path: Mapping[str, str]) -> Json:
     del path
     rows = store.latest(
-        metric=given.text("metric"), hostname=given.text("hostname"), limit=given.limit(LIST_LIMITS)
+        metric=given.text("metric"), hostname=given.text("hostname"), limit=given.limit(WIDE_LIMITS)
     )
     return listed("latest", [answers.latest(row) for row in rows])
 
@@ -144,11 +144,11 @@ def _latest(store: StoreReader, given: Parameters, path: Mapping[str, str]) -> J
 CALLS = (
     Call(
         "/api/v1/gpus", "gpus", "The GPUs that have sent telemetry, by uuid.",
-        (_HOSTNAME, _limit(LIST_LIMITS), _CURSOR), _gpus, schemas.page("gpus", schemas.GPU),
+        (_HOSTNAME, _limit(WIDE_LIMITS), _CURSOR), _gpus, schemas.page("gpus", schemas.GPU),
     ),
     Call(
         "/api/v1/gpus/{uuid}/telemetry", "telemetry", "The points of one GPU, by time and metric.",
-        (*_times(required=True), _METRIC, _limit(TELEMETRY_LIMITS), _CURSOR), _telemetry, schemas.TELEMETRY,
+        (*_times(required=True), _METRIC, _limit(WIDE_LIMITS), _CURSOR), _telemetry, schemas.TELEMETRY,
         (_UUID,),
     ),
     Call(
@@ -181,6 +181,6 @@ CALLS = (
     ),
     Call(
         "/api/v1/latest", "latest", "The newest value of each GPU and metric.",
-        (_METRIC, _HOSTNAME, _limit(LIST_LIMITS)), _latest, schemas.listed("latest", schemas.LATEST),
+        (_METRIC, _HOSTNAME, _limit(WIDE_LIMITS)), _latest, schemas.listed("latest", schemas.LATEST),
     ),
 )  # fmt: skip

@@ -17,7 +17,7 @@ from millstream.pipeline.job.ledger import Ledger
 from millstream.pipeline.job.reasons import Limits
 from millstream.pipeline.job.recompute import OnProgress, Recomputation, no_progress
 from millstream.pipeline.stores.base import Store
-from millstream.pipeline.stores.open import open_store
+from millstream.pipeline.stores.open import open_store, without_password
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Parts:
             )
             try:
                 yield cls(
-                    store, settings.store_url, ledger, recomputation, limits_of(settings),
+                    store, without_password(settings.store_url), ledger, recomputation, limits_of(settings),
                     (data / "checkpoint").absolute().as_uri(),
                 )  # fmt: skip
             finally:

@@ -1,5 +1,6 @@
 """`open_store`: the store that a URL names."""
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,11 @@ class InvalidStoreUrl(StoreError, ValueError):
     """A URL that names no store, or an option it does not have."""
 
 
+def without_password(url: str) -> str:
+    """The URL as it may be shown to anybody."""
+    return re.sub(r"//[^/?#]*@", "//***@", url)
+
+
 def open_store(
     url: str, *, data: Path, influx_token: str = "", lake_retention: timedelta | None = None
 ) -> Store:
@@ -29,6 +35,7 @@ def open_store(
     all), to compute rollups from again. What is older it reads back from the server.
     """
     kind, separator, rest = url.partition(":")
+    url = without_password(url)
     if not separator or not rest:
         raise InvalidStoreUrl(f"store {url!r} is not a store URL; use {FORMS}")
     match kind:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from millstream.pipeline.stores.influx.store import InfluxStore
-from millstream.pipeline.stores.open import InvalidStoreUrl, open_store
+from millstream.pipeline.stores.open import InvalidStoreUrl, open_store, without_password
 from millstream.pipeline.stores.parquet.store import ParquetStore
 
 
@@ -57,3 +57,11 @@ def test_a_wrong_url_is_explained(tmp_path: Path, url: str, reason: str) -> None
         open_store(url, data=tmp_path)
     assert reason in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_password_is_not_shown(tmp_path: Path) -> None:
+    url = "influx:http://me:hidden@influx.example:8086?db=x&nonsense=1"
+    assert without_password(url) == "influx:http://***@influx.example:8086?db=x&nonsense=1"
+    with pytest.raises(InvalidStoreUrl) as caught:
+        open_store(url, data=tmp_path)
+    assert "hidden" not in str(caught.value)

@@ -51,7 +51,7 @@ def parse_target(
     """From `http://user:password@host:8086/path`; raises ValueError with what is wrong with it."""
     parts = urlsplit(address)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError(f"{address!r} is not an address such as http://127.0.0.1:8086")
+        raise ValueError("what follows the kind is not an address such as http://127.0.0.1:8086")
     if not database:
         raise ValueError(
             "it names no database; add ?bucket=NAME" if organisation is not None else "add ?db=NAME"

@@ -71,6 +71,8 @@ def compact(root: Path, engine: Engine, upkeep: Upkeep) -> Compaction:
 
 def _compact_bucket(engine: Engine, room: Room, directory: Path, upkeep: Upkeep, now: float) -> Compaction:
     live = live_files(directory)
+    if live.is_settled:
+        return Compaction()
     chosen = choose(live, upkeep, _quiet_for(live, now), _batch_bytes(live))
     merged = Compaction()
     if chosen:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from millstream.pipeline.stores.parquet.layout import FileName, covers_path, parse_name, series_path
 
+_MERGED_FILE_AND_SIDE_FILES = 3
+
 
 @dataclass(frozen=True, slots=True)
 class LiveFiles:
@@ -16,6 +18,8 @@ class LiveFiles:
     directory: Path
     files: tuple[FileName, ...]
     superseded: tuple[FileName, ...]
+    entries: int
+    """Everything in the directory, side files and leftovers too."""
 
     @property
     def paths(self) -> list[str]:
@@ -34,6 +38,11 @@ class LiveFiles:
         """One merged file holds everything, so no identity occurs twice."""
         return len(self.files) == 1 and self.files[0].is_merged
 
+    @property
+    def is_settled(self) -> bool:
+        """One merged file with its side files, and nothing else: there is nothing to do here."""
+        return self.is_merged and self.entries <= _MERGED_FILE_AND_SIDE_FILES
+
     def path(self, file: FileName) -> str:
         return str(self.directory / file.text)
 
@@ -42,7 +51,7 @@ def live_files(directory: Path) -> LiveFiles:
     try:
         names = sorted(entry.name for entry in directory.iterdir())
     except FileNotFoundError:
-        return LiveFiles(directory, (), ())
+        return LiveFiles(directory, (), (), 0)
     files = [file for file in map(parse_name, names) if file is not None]
     replaced: set[str] = set()
     for file in files:
@@ -52,6 +61,7 @@ def live_files(directory: Path) -> LiveFiles:
         directory,
         tuple(file for file in files if file.text not in replaced),
         tuple(file for file in files if file.text in replaced),
+        len(names),
     )
 
 
