@@ -5,6 +5,7 @@ import shutil
 import sys
 import tempfile
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from rich.console import Console
@@ -31,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console() if sys.stdout.isatty() else Console(width=_PIPED_WIDTH)
     if options.list:
         for scenario in SCENARIOS:
-            console.print(f"{scenario.name:<10} {scenario.summary}", highlight=False)
+            console.print(f"{scenario.name:<16} {scenario.summary}", highlight=False)
         return 0
     if options.markdown or options.update_docs:
         return _render(options, console)
@@ -85,12 +86,14 @@ def _run(options: argparse.Namespace, console: Console) -> int:
         report = Report(machine.describe(work_directory, driver.description), options.quick)
         console.print(f"data on {report.environment.file_system}; {driver.description}", highlight=False)
         plan = Plan(options.quick, peers, options.rounds, options.seconds)
-        console.print(
-            "taking hold of the free memory (a minute on a host that must give it first)", highlight=False
-        )
-        with hold_free_memory(), Display(console, len(chosen)) as display:
+        with Display(console, len(chosen)) as display:
             began = time.perf_counter()
-            _run_scenarios(chosen, Session(plan, driver, work_directory, report, display))
+            session = Session(plan, driver, work_directory, report, display)
+            # Spark and a database need more memory than is left free for the others.
+            for runs_spark in (False, True):
+                some = [scenario for scenario in chosen if scenario.runs_spark is runs_spark]
+                with nullcontext() if runs_spark or options.quick or not some else _held_memory(console):
+                    _run_scenarios(some, session)
         report.seconds = time.perf_counter() - began
     finally:
         shutil.rmtree(work_directory, ignore_errors=True)
@@ -99,6 +102,13 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     render.print_tables(report, console)
     console.print(f"{report.seconds:.0f} s; report in {path}", highlight=False, soft_wrap=True)
     return 1 if any(cell.failed for cell in report.skipped) else 0
+
+
+def _held_memory(console: Console) -> AbstractContextManager[None]:
+    console.print(
+        "taking hold of the free memory (a minute on a host that must give it first)", highlight=False
+    )
+    return hold_free_memory()
 
 
 def _run_scenarios(scenarios: list[Scenario], session: Session) -> None:

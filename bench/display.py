@@ -12,7 +12,7 @@ class Display:
         self._console = console
         self._progress = Progress(
             SpinnerColumn(),
-            TextColumn("{task.fields[scenario]:<10}"),
+            TextColumn("{task.fields[scenario]:<16}"),
             BarColumn(bar_width=24),
             TimeElapsedColumn(),
             TextColumn("{task.description}"),

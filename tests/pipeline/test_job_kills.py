@@ -75,12 +75,13 @@ def run_through(job: PipelineProcess, broker: EmbeddedBroker, database: InfluxPr
                 database.start()
                 job.wait_until(grows(job), "points after the database was killed")
             load.finish()
-        job.wait_until(lambda status: status["counts"]["valid"] >= len(load.acknowledged), "all points")
+        job.wait_until(lambda status: status["counts"]["valid"] >= load.records, "all records")
         assert job.stop() == 0, job.log_end()
     finally:
         job.kill()
     status = job.status()
     assert (status["state"], status["dirty_minutes"], status["dirty_hours"]) == ("stopped", 0, 0)
+    assert status["counts"]["valid"] == load.records, "a replayed batch counts once"
     return load
 
 

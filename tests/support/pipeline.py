@@ -133,7 +133,10 @@ class PipelineProcess:
 
 
 class Load:
-    """Points sent steadily until it is stopped, some of them twice; `acknowledged` are those the broker has."""
+    """Points sent steadily until it is stopped, some of them twice.
+
+    `acknowledged` are the points that the broker has, `records` in how many records.
+    """
 
     GPUS = 8
     START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -148,6 +151,7 @@ class Load:
         self._thread = threading.Thread(target=self._send)
         self.sent = 0
         self.acknowledged: set[int] = set()
+        self.records = 0
         self.failed: list[str] = []
 
     def __enter__(self) -> "Load":
@@ -189,6 +193,7 @@ class Load:
         def note(error: Any, message: Any) -> None:
             if error is None:
                 self.acknowledged.add(number)
+                self.records += 1
             else:
                 self.failed.append(str(error))
 

@@ -86,6 +86,8 @@ def require(*modules: str) -> None:
 
 def pipeline_settings(config: Path | None, **flags: object) -> PipelineSettings:
     """The section `pipeline`, with the flags that were given."""
+    from millstream.pipeline.stores.open import open_store
+
     given = {name: str(value) if isinstance(value, Path) else value for name, value in flags.items()}
     settings = settings_for(config, {f"pipeline.{name}": value for name, value in given.items()}).pipeline
     try:
@@ -94,6 +96,11 @@ def pipeline_settings(config: Path | None, **flags: object) -> PipelineSettings:
         raise CommandError(
             f"pipeline.earliest_time is {settings.earliest_time!r}; write a time such as 2000-01-01T00:00:00Z"
         ) from error
+    with domain_errors():
+        # Contacts nothing; a URL that names no store should not wait for Spark to start.
+        open_store(
+            settings.store_url, data=Path(settings.data), influx_token=settings.influx_token or ""
+        ).close()
     return settings
 
 

@@ -51,6 +51,7 @@ class PipelineRun:
     stopping: threading.Event = field(default_factory=threading.Event)
     _failure: BaseException | None = None
     _wrote_status_at: float = 0.0
+    _told_waiting_at: float | None = None
 
     def run(self) -> bool:
         """Until `stopping` is set, or all is read with `once`; whether everything was brought up to date."""
@@ -84,9 +85,16 @@ class PipelineRun:
         }
         for name, partitions in topics.items():
             ensure_topic(
-                self.settings.bootstrap, name, partitions, on_waiting=self.display.note, stop=self.stopping
+                self.settings.bootstrap, name, partitions, on_waiting=self._tell_waiting, stop=self.stopping
             )
         return not self.stopping.is_set()
+
+    def _tell_waiting(self, text: str) -> None:
+        """Every try fails in the same way; say it from time to time."""
+        now = time.monotonic()
+        if self._told_waiting_at is None or now - self._told_waiting_at > _LONGEST_BACKOFF_S:
+            self._told_waiting_at = now
+            self.display.note(f"{text}; waiting for it")
 
     def _keep_running(self, spark: SparkSession, parts: Parts, status: Status) -> None:
         processor = BatchProcessor(
