@@ -31,7 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("browser"))
 
 
-@pytest.fixture(scope="session")
+# Not for the whole session: Playwright keeps an event loop in the thread, and tests that run their own would fail.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
@@ -44,7 +45,7 @@ def browser() -> Iterator[Browser]:
         running.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_api(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FleetApi]:
     """A fleet with telemetry, for tests that only look."""
     directory = tmp_path_factory.mktemp("fleet")
