@@ -6,7 +6,8 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
-WORKERS ?= 2
+# More than there are cores: many tests wait most of the time.
+WORKERS ?= 3
 # Further arguments for pytest, such as ARGS="-k retention"
 ARGS ?=
 

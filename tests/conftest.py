@@ -16,6 +16,17 @@ settings.load_profile("default")
 
 _topic_numbers = itertools.count(1)
 
+# Spark's short lives here are over before the second compiler has paid for itself; it takes the cores from the rest.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+_LONGEST = ("pipeline", "spark", "examples")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first, so that no worker is left with them when the others are done."""
+    here = Path(__file__).parent
+    items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in _LONGEST)
+
 
 # A node that lives as long as the test run would some time find the messages that tests date back to be too old.
 WITHOUT_RETENTION = {"storage.retention_check_interval": "30d"}
