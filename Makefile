@@ -11,7 +11,7 @@ WORKERS ?= 3
 # Further arguments for pytest, such as ARGS="-k retention"
 ARGS ?=
 
-.PHONY: help demo console test check unit java fmt bench clean
+.PHONY: help demo console test long check unit java fmt bench clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -22,8 +22,11 @@ demo: .stamps/run .stamps/console ## The telemetry pipeline end to end, with a l
 console: .stamps/console ## Build the web console into the package
 
 test: check .stamps/console ## Everything that proves the project: checks, then all tests
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not serial" $(ARGS)
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not serial and not long" $(ARGS)
 	$(PYTEST) -m serial $(ARGS) || [ $$? -eq 5 ] # 5: no test carries the marker
+
+long: .stamps/dev .stamps/console ## What takes minutes of Spark: kills of driver, broker and database, a Spark cluster, the demo
+	$(PYTEST) -m long $(ARGS)
 
 unit: .stamps/dev ## The unit tests alone
 	$(PYTEST) -n $(WORKERS) tests/unit $(ARGS)

@@ -25,7 +25,7 @@ def temporary(tmp_path: Path) -> Iterator[Path]:
     assert processes_with(str(tmp_path)) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(700)
 def test_points_come_through_the_whole_pipeline(temporary: Path) -> None:
     done = subprocess.run(
@@ -42,6 +42,7 @@ def test_points_come_through_the_whole_pipeline(temporary: Path) -> None:
     assert int(sent[1].replace(",", "")) > 0
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_an_interrupt_during_the_start_ends_everything(temporary: Path) -> None:
     output = temporary / "output"

@@ -13,7 +13,7 @@ from millstream.testing import EmbeddedBroker
 from support.influx import InfluxProcess, influxd_path
 from support.pipeline import Load, PipelineProcess, opened_store
 
-pytestmark = [pytest.mark.xdist_group("job"), pytest.mark.timeout(900), pytest.mark.slow]
+pytestmark = [pytest.mark.xdist_group("job"), pytest.mark.timeout(900), pytest.mark.long]
 
 pytest.importorskip("pyspark", reason="the `spark` extra is not installed")
 
