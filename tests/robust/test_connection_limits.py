@@ -62,7 +62,9 @@ def impatient(start_node: Callable[..., NodeProcess]) -> NodeProcess:
 
 
 @pytest.mark.parametrize(
-    "sent", [b"", b"\0", frame(b"x" * 100)[:50], (50_000_000).to_bytes(4) + bytes(200_000)]
+    "sent",
+    [b"", b"\0", frame(b"x" * 100)[:50], (50_000_000).to_bytes(4) + bytes(200_000)],
+    ids=["nothing", "one byte", "half a request", "a part of a large request"],
 )
 def test_a_silent_connection_is_closed_whatever_it_began(
     impatient: NodeProcess, clients: ExitStack, sent: bytes
