@@ -49,7 +49,13 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="length of one produce run")
     parser.add_argument("--peer", choices=("both", "millstream", "mock"), default="both")
     parser.add_argument("--data", type=Path, help="parent of the temporary data directories")
-    parser.add_argument("--json", type=Path, help="where to write (or, for --markdown, read) the report")
+    parser.add_argument("--json", type=Path, help="where to write the report")
+    parser.add_argument(
+        "--report",
+        type=Path,
+        action="append",
+        help="for --markdown and --update-docs: this report instead of the newest; of several, the later one counts",
+    )
     parser.add_argument("--markdown", action="store_true", help="print the newest report as Markdown and end")
     parser.add_argument("--update-docs", action="store_true", help=f"write it into docs/{PAGE.name} and end")
     options = parser.parse_args(arguments)
@@ -60,15 +66,16 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _render(options: argparse.Namespace, console: Console) -> int:
-    path = options.json or render.newest(OUT)
-    if path is None:
+    newest = render.newest(OUT)
+    paths = options.report or ([] if newest is None else [newest])
+    if not paths:
         console.print("no report yet: run `python -m bench` first")
         return 1
-    report = render.load(path)
+    reports = [render.load(path) for path in paths]
     if options.update_docs:
-        render.update_page(report, PAGE)
+        render.update_page(reports, PAGE)
     else:
-        print(render.markdown(report))
+        print(render.markdown(reports))
     return 0
 
 

@@ -6,6 +6,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from bench.combine import combined, scenarios_of, without_repeated
 from bench.model import Report
 from bench.tables import Table, all_tables
 
@@ -36,18 +37,24 @@ def print_tables(report: Report, console: Console) -> None:
         console.print(drawn)
 
 
-def markdown(report: Report) -> str:
+def markdown(reports: list[Report]) -> str:
+    """One page of all reports; who reads it is told which run each scenario's figures are from."""
+    runs = without_repeated(reports)
+    lines = [line for run in runs for line in (_heading(run, is_one_of_several=len(runs) > 1), "")]
+    for table in all_tables(combined(runs)):
+        lines += [f"### {table.title}", "", *_markdown_rows(table), ""]
+    return "\n".join(lines)
+
+
+def _heading(report: Report, *, is_one_of_several: bool) -> str:
     machine = report.environment
     mode = "quick run, for a look only" if report.quick else "full run"
-    heading = (
-        f"Measured {machine.date} ({mode}, {report.seconds / 60:.0f} min) on {machine.cores} cores "
+    what = f" {', '.join(scenarios_of(report))}:" if is_one_of_several else ""
+    return (
+        f"Measured{what} {machine.date} ({mode}, {report.seconds / 60:.0f} min) on {machine.cores} cores "
         f"({machine.cpu}), {machine.memory_gb:g} GB, {machine.system}, Python {machine.python}, data on "
         f"{machine.file_system}; {machine.driver}; load average at the start {machine.load_average:.2f}."
     )
-    lines = [heading, ""]
-    for table in all_tables(report):
-        lines += [f"### {table.title}", "", *_markdown_rows(table), ""]
-    return "\n".join(lines)
 
 
 def _markdown_rows(table: Table) -> list[str]:
@@ -55,10 +62,10 @@ def _markdown_rows(table: Table) -> list[str]:
     return [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows]
 
 
-def update_page(report: Report, page: Path) -> None:
+def update_page(reports: list[Report], page: Path) -> None:
     """Replaces what stands between the page's two markers."""
     before, begin, rest = page.read_text().partition(_BEGIN)
     _old, end, after = rest.partition(_END)
     if not begin or not end:
         raise ValueError(f"{page} needs the lines {_BEGIN} and {_END}")
-    page.write_text(f"{before}{_BEGIN}\n\n{markdown(report)}\n{_END}{after}")
+    page.write_text(f"{before}{_BEGIN}\n\n{markdown(reports)}\n{_END}{after}")

@@ -1,6 +1,7 @@
 """The listener: accepts connections within the limits, closes idle ones, ends them all at shutdown."""
 
 import asyncio
+import errno
 import os
 import socket
 from collections import Counter as Tally
@@ -44,6 +45,7 @@ class Server:
         self._connections: set[Connection] = set()
         self._per_ip: Tally[str] = Tally()
         self._listener: asyncio.Server | None = None
+        self._bound = ("", 0)
         self._idle_check: asyncio.TimerHandle | None = None
         shortest, longest = _IDLE_CHECK_SECONDS
         self._idle_check_seconds = max(shortest, min(longest, settings.idle_timeout / 2000))
@@ -66,14 +68,18 @@ class Server:
             # uvloop wraps the system's words in its own; a name that cannot be looked up has a negative number.
             number = error.errno or 0
             reason = os.strerror(number) if number > 0 else error.strerror or str(error)
-            advice = f"cannot listen on {host}:{port}: {reason}; choose another address with --listen"
-            raise OSError(error.errno, advice) from None
-        bound: tuple[str, int] = self._listener.sockets[0].getsockname()[:2]
-        return bound
+            raise OSError(error.errno, _cannot_listen(host, port, reason)) from None
+        self._bound = self._listener.sockets[0].getsockname()[:2]
+        return self._bound
 
     async def start(self) -> None:
+        """Serve the address. Raises OSError when another process took it since it was bound."""
         assert self._listener is not None
         await self._listener.start_serving()
+        # Two may bind an address and only one listen on it. uvloop closes the other's socket and tells nobody.
+        if any(each.fileno() < 0 for each in self._listener.sockets):
+            reason = os.strerror(errno.EADDRINUSE)
+            raise OSError(errno.EADDRINUSE, _cannot_listen(*self._bound, reason))
         self._idle_check = self.loop.call_later(self._idle_check_seconds, self._close_idle)
 
     def stop_reading(self) -> None:
@@ -156,3 +162,7 @@ class Server:
             if connection.has_unsent or not connection.is_waiting:
                 self.ended(connection, "idle (connections.max.idle.ms)")
                 connection.abort()
+
+
+def _cannot_listen(host: str, port: int, reason: str) -> str:
+    return f"cannot listen on {host}:{port}: {reason}; choose another address with --listen"

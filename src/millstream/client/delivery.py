@@ -20,8 +20,12 @@ Callback = Callable[["SendResult | None", "ClientError | None"], object]
 PENDING = -2
 
 
-class ProducerRecord(msgspec.Struct, frozen=True):
-    """A message to send. `partition` overrides the partitioner; without `timestamp_ms` it is the time of sending."""
+class ProducerRecord(msgspec.Struct, frozen=True, gc=False):
+    """A message to send. `partition` overrides the partitioner; without `timestamp_ms` it is the time of sending.
+
+    The garbage collector does not look at records: they come by the ten thousand, and cannot be part of a cycle
+    unless a value is made to hold its own record.
+    """
 
     topic: str
     value: Any = None
