@@ -2,20 +2,20 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
 from millstream.broker.node import Broker
 from millstream.config.settings import Settings
-from millstream.runtime.clock import SystemClock
+from millstream.runtime.clock import Clock, SystemClock
 from millstream.runtime.disk import Disk
 
 
 class InProcessNode:
-    def __init__(self, disk: Disk, settings: Settings) -> None:
+    def __init__(self, disk: Disk, settings: Settings, clock: Clock | None = None) -> None:
         self.loop = asyncio.new_event_loop()
-        self.broker = Broker(settings, disk, SystemClock(), self.loop)
+        self.broker = Broker(settings, disk, clock or SystemClock(), self.loop)
         self._thread = threading.Thread(target=self._run, name="node", daemon=True)
         self._started = threading.Event()
         self._failure: BaseException | None = None
@@ -49,11 +49,13 @@ class InProcessNode:
 
 
 @contextmanager
-def node_on(disk: Disk, **storage_settings: int) -> Iterator[InProcessNode]:
-    settings = Settings()
+def node_on(
+    disk: Disk, *, clock: Clock | None = None, kafka: Mapping[str, str] | None = None, **storage_settings: int
+) -> Iterator[InProcessNode]:
+    settings = Settings(kafka=kafka or {})
     broker = replace(settings.broker, host="127.0.0.1", port=0, data_dir="/data")
     storage = replace(settings.storage, cleaner_enabled=False, **storage_settings)
-    node = InProcessNode(disk, replace(settings, broker=broker, storage=storage))
+    node = InProcessNode(disk, replace(settings, broker=broker, storage=storage), clock)
     node.start()
     try:
         yield node
