@@ -19,9 +19,11 @@ from millstream.broker.server import Server
 from millstream.broker.topics import TopicChanges, partition_specs
 from millstream.broker.upkeep import Upkeep
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
-from millstream.cluster.metadata.frames import JournalCorrupt
+from millstream.cluster.metadata.directory import WrongDataDirectory
+from millstream.cluster.metadata.machine import UnknownRecords
 from millstream.cluster.metadata.records import Endpoint
-from millstream.cluster.metadata.service import MetadataService, WrongDataDirectory
+from millstream.cluster.metadata.service import MetadataService
+from millstream.cluster.raft.wal_frames import WalCorrupt
 from millstream.config.settings import Settings
 from millstream.observability.broker_metrics import BrokerMetrics, PartitionSample
 from millstream.observability.logs import get_logger
@@ -283,7 +285,7 @@ async def _run(settings: Settings) -> int:
     http = None
     try:
         await broker.start()
-    except (DataDirectoryInUse, JournalCorrupt, WrongDataDirectory, KafkaError) as error:
+    except (DataDirectoryInUse, WalCorrupt, WrongDataDirectory, UnknownRecords, KafkaError) as error:
         raise CannotStart(str(error)) from error
     try:
         http_address = None

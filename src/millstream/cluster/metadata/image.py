@@ -1,6 +1,6 @@
 """The cluster's metadata at one moment, as immutable values that readers may keep as long as they like."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from uuid import UUID
@@ -87,28 +87,6 @@ class MetadataImage:
     def broker_overrides(self, broker_id: int) -> dict[str, str]:
         """The dynamic configuration of one broker, laid over the defaults of all brokers."""
         return {**self.broker_configs.get("", _NOTHING), **self.broker_configs.get(str(broker_id), _NOTHING)}
-
-    def to_records(self) -> Iterator[MetadataRecord]:
-        """Records that give this very image when applied to an empty one."""
-        if self.cluster_id:
-            yield ClusterCreated(self.cluster_id)
-        for broker in self.brokers.values():
-            yield BrokerRegistered(
-                broker.broker_id, broker.epoch, broker.incarnation, broker.endpoints, broker.rack
-            )
-        for name, configs in self.broker_configs.items():
-            for key, value in configs.items():
-                yield ConfigChanged(ConfigResource.BROKER, name, key, value)
-        for topic in self.topics.values():
-            yield TopicCreated(topic.name, topic.topic_id)
-            for key, value in topic.configs.items():
-                yield ConfigChanged(ConfigResource.TOPIC, topic.name, key, value)
-            for p in topic.partitions:
-                yield PartitionCreated(
-                    topic.topic_id, p.index, p.replicas, p.isr, p.leader, p.leader_epoch, p.partition_epoch
-                )
-        if self.next_producer_id:
-            yield ProducerIdsAllocated(self.next_producer_id)
 
 
 def metric_name(topic: str) -> str:

@@ -1,4 +1,4 @@
-"""Every change of the cluster's metadata, as it is written to the journal.
+"""Every change of the cluster's metadata, as it goes through the quorum and into snapshots.
 
 Tags and field order are the disk format: fields are only ever added at the end, with a default.
 """

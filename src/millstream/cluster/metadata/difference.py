@@ -1,0 +1,65 @@
+"""What turns one image into another, as records: the whole of one for a snapshot, or what a snapshot skipped."""
+
+from collections.abc import Iterator, Mapping
+
+from millstream.cluster.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from millstream.cluster.metadata.records import (
+    BrokerRegistered,
+    ClusterCreated,
+    ConfigChanged,
+    ConfigResource,
+    MetadataRecord,
+    PartitionChanged,
+    PartitionCreated,
+    ProducerIdsAllocated,
+    TopicCreated,
+    TopicDeleted,
+)
+
+
+def difference(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecord]:
+    """Records that give `new` when applied to `old`, which is empty or an earlier image of the same cluster."""
+    if new.cluster_id != old.cluster_id:
+        yield ClusterCreated(new.cluster_id)
+    for broker in new.brokers.values():
+        if old.brokers.get(broker.broker_id) != broker:
+            yield _registered(broker)
+    for name in {**old.broker_configs, **new.broker_configs}:
+        yield from _configs(
+            ConfigResource.BROKER, name, old.broker_configs.get(name, {}), new.broker_configs.get(name, {})
+        )
+    for topic in old.topics.values():
+        if topic.topic_id not in new.topics_by_id:
+            yield TopicDeleted(topic.topic_id)
+    for topic in new.topics.values():
+        yield from _topic(old.topics_by_id.get(topic.topic_id), topic)
+    if new.next_producer_id != old.next_producer_id:
+        yield ProducerIdsAllocated(new.next_producer_id)
+
+
+def _registered(broker: BrokerImage) -> BrokerRegistered:
+    return BrokerRegistered(broker.broker_id, broker.epoch, broker.incarnation, broker.endpoints, broker.rack)
+
+
+def _topic(old: TopicImage | None, new: TopicImage) -> Iterator[MetadataRecord]:
+    if old is None:
+        yield TopicCreated(new.name, new.topic_id)
+    yield from _configs(ConfigResource.TOPIC, new.name, old.configs if old is not None else {}, new.configs)
+    known = old.partitions if old is not None else ()
+    for was, now in zip(known, new.partitions, strict=False):
+        if was != now:
+            yield PartitionChanged(new.topic_id, *_fields(now))
+    for now in new.partitions[len(known) :]:
+        yield PartitionCreated(new.topic_id, *_fields(now))
+
+
+def _fields(p: PartitionImage) -> tuple[int, tuple[int, ...], tuple[int, ...], int, int, int]:
+    return p.index, p.replicas, p.isr, p.leader, p.leader_epoch, p.partition_epoch
+
+
+def _configs(
+    resource: ConfigResource, name: str, old: Mapping[str, str], new: Mapping[str, str]
+) -> Iterator[ConfigChanged]:
+    for key in {**old, **new}:
+        if old.get(key) != new.get(key):
+            yield ConfigChanged(resource, name, key, new.get(key))
