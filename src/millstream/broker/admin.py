@@ -43,6 +43,8 @@ def defaults_of(broker: AdminBroker) -> Defaults:
         static_configs=settings.broker_configs(),
         max_partitions=settings.cluster.max_partitions,
         max_partitions_per_request=settings.cluster.max_partitions_per_request,
+        # Records are kept by one node only.
+        max_replication_factor=1,
     )
 
 

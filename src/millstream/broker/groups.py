@@ -124,8 +124,11 @@ class Groups:
         return PartitionCoordinatorLog(self._broker.partitions.find(OFFSETS_TOPIC, index), self._broker.clock)
 
     def _metadata_changed(
-        self, old: MetadataImage, _new: MetadataImage, records: tuple[MetadataRecord, ...]
+        self, old: MetadataImage, new: MetadataImage, records: tuple[MetadataRecord, ...]
     ) -> None:
+        if OFFSETS_TOPIC in new.topics and OFFSETS_TOPIC not in old.topics:
+            # Another node may have asked for it; the partitions that came here are coordinated here.
+            self._elect()
         changed = False
         for record in records:
             if isinstance(record, TopicDeleted):

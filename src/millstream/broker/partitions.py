@@ -1,7 +1,7 @@
 """The partitions this node serves: each a log, its leader epoch, its high watermark, and who waits for it."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from millstream.config.topic import TopicConfig
@@ -139,6 +139,8 @@ class Partitions:
     def __init__(self) -> None:
         self._by_name: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
+        self.is_elsewhere: Callable[[str | bytes, int], bool] = lambda _topic, _index: False
+        """Whether another node keeps a partition that is not here."""
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._by_name.values():
@@ -166,14 +168,15 @@ class Partitions:
         return partitions.get(index) if partitions is not None else None
 
     def find(self, topic: str | bytes, index: int) -> Partition:
-        """The partition, by topic name or id; KafkaError when there is none."""
-        if isinstance(topic, bytes):
-            partitions = self._by_id.get(topic)
-            if partitions is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-        else:
-            partitions = self._by_name.get(topic)
+        """The partition, by topic name or id; KafkaError when it is not here, or nowhere."""
+        partitions = self._by_id.get(topic) if isinstance(topic, bytes) else self._by_name.get(topic)
         partition = partitions.get(index) if partitions is not None else None
-        if partition is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic!r} has no partition {index}")
-        return partition
+        if partition is not None:
+            return partition
+        if self.is_elsewhere(topic, index):
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another node keeps partition {index} of this topic"
+            )
+        if partitions is None and isinstance(topic, bytes):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic!r} has no partition {index}")

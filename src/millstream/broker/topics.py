@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from millstream.broker.admin import defaults_of
 from millstream.broker.partitions import Partition
@@ -26,15 +27,6 @@ if TYPE_CHECKING:
 log = get_logger("millstream.topics")
 
 
-def partition_specs(
-    image: MetadataImage, broker_configs: Mapping[str, str]
-) -> Iterator[tuple[PartitionImage, PartitionSpec]]:
-    for topic in image.topics.values():
-        config = resolve_topic_config(topic.configs, broker_configs)
-        for partition in topic.partitions:
-            yield partition, PartitionSpec(topic.name, partition.index, topic.topic_id.bytes, config)
-
-
 class TopicChanges:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
@@ -43,6 +35,20 @@ class TopicChanges:
         """The broker's settings that topics inherit: from its file, overlaid by those changed while it runs."""
         image = self._broker.metadata.image
         return {**self._broker.settings.broker_configs(), **image.broker_overrides(self._broker.node_id)}
+
+    def is_elsewhere(self, topic: str | bytes, index: int) -> bool:
+        image = self._broker.metadata.image
+        found = image.topic_by_id(UUID(bytes=topic)) if isinstance(topic, bytes) else image.topic(topic)
+        return found is not None and 0 <= index < len(found.partitions)
+
+    def own_partitions(self, image: MetadataImage) -> Iterator[tuple[PartitionImage, PartitionSpec]]:
+        """Those that this node keeps."""
+        broker_configs = self.broker_configs()
+        for topic in image.topics.values():
+            config = resolve_topic_config(topic.configs, broker_configs)
+            for partition in topic.partitions:
+                if self._broker.node_id in partition.replicas:
+                    yield partition, PartitionSpec(topic.name, partition.index, topic.topic_id.bytes, config)
 
     async def create_declared(self) -> None:
         """Create the topics that the settings declare and that do not exist yet."""
@@ -93,7 +99,8 @@ class TopicChanges:
                 partition.update_config(config)
 
     def _add(self, topic: TopicImage, image: PartitionImage, broker_configs: Mapping[str, str]) -> None:
-        if self._broker.partitions.get(topic.name, image.index) is not None:
+        is_here = self._broker.partitions.get(topic.name, image.index) is not None
+        if is_here or self._broker.node_id not in image.replicas:
             return
         config = resolve_topic_config(topic.configs, broker_configs)
         spec = PartitionSpec(topic.name, image.index, topic.topic_id.bytes, config)

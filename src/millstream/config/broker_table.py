@@ -44,6 +44,14 @@ _OWN = (
         "Topics can always be deleted.", choices=("true",),
     ),
     _own(
+        "broker.session.timeout.ms", ConfigType.INT, "500",
+        "A broker of several that is silent for this long is fenced.", minimum=50,
+    ),
+    _own(
+        "broker.heartbeat.interval.ms", ConfigType.INT, "100",
+        "How often a broker of several tells the controller that it is alive.", minimum=10,
+    ),
+    _own(
         "max.connections", ConfigType.INT, "10000",
         "Connections open at once; one more is closed as soon as it is accepted.", minimum=1,
     ),

@@ -7,10 +7,10 @@ from typing import Any
 
 from millstream.config.definitions import broker_definition, inherited_text
 from millstream.config.errors import ConfigError, nearest
+from millstream.config.replication_limits import REFUSED_SETTINGS, check_replication
 from millstream.config.setting import Setting, Spelling, settings_of
 from millstream.config.settings import SECTIONS, Settings
 from millstream.config.sources import CONFIG_FILE_VARIABLE, Entry, from_environment, from_flags
-from millstream.config.standalone import REFUSED_SETTINGS, check_standalone
 from millstream.config.topic_table import TOPIC_CONFIGS
 from millstream.config.topics_section import read_topic
 
@@ -115,7 +115,7 @@ def _build(given: Mapping[str, _Given], topics: list[Entry]) -> Settings:
     settings = Settings(**sections, topics=read, kafka=kafka)
     places = {f"topics.{entry.key}": entry.where for entry in topics}
     places.update((name, each.entry.where) for name, each in given.items())
-    check_standalone(settings, places.get)
+    check_replication(settings, places.get)
     return settings
 
 

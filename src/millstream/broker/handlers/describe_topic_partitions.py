@@ -95,14 +95,14 @@ def _failed(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
 
 def _partition(image: MetadataImage, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.NONE if partition.leader in image.brokers else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=ErrorCode.NONE if image.is_live(partition.leader) else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=partition.index,
-        leader_id=partition.leader,
+        leader_id=partition.leader if image.is_live(partition.leader) else -1,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
         # Kafka's Java client throws on null here.
         eligible_leader_replicas=(),
         last_known_elr=(),
-        offline_replicas=tuple(broker for broker in partition.replicas if broker not in image.brokers),
+        offline_replicas=tuple(broker for broker in partition.replicas if not image.is_live(broker)),
     )

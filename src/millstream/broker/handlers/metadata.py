@@ -71,13 +71,13 @@ def _answer(
     image = broker.metadata.image
     brokers = [
         BrokerAddress(each.broker_id, host_for(each.endpoints[0], context), each.endpoints[0].port, each.rack)
-        for each in image.brokers.values()
+        for each in image.live_brokers
     ]
     if wanted.topics is None:
         topics = [_describe(broker, topic) for topic in image.topics.values()]
     else:
         topics = [_find(broker, image, topic, refused) for topic in wanted.topics]
-    cluster = ClusterMetadata(image.cluster_id, broker.node_id, brokers, topics)
+    cluster = ClusterMetadata(image.cluster_id, broker.metadata.controller_id, brokers, topics)
     return encode_metadata_reply(context.version, wanted, cluster)
 
 
@@ -100,9 +100,10 @@ def _find(
 
 def _describe(broker: "Broker", topic: TopicImage) -> TopicMetadata:
     partitions = []
+    live = {each.broker_id for each in broker.metadata.image.live_brokers}
     for partition in topic.partitions:
         served = broker.partitions.get(topic.name, partition.index)
-        if served is not None and served.log.offline is not None:
+        if partition.leader not in live or (served is not None and served.log.offline is not None):
             state = PartitionMetadata(
                 ErrorCode.LEADER_NOT_AVAILABLE,
                 partition.index,

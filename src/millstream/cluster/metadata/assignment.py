@@ -14,13 +14,13 @@ def place_replicas(
     image: MetadataImage, first_index: int, count: int, replication_factor: int
 ) -> list[Replicas]:
     """Replicas of `count` partitions in turn around the brokers; the first is the preferred leader."""
-    brokers = sorted(image.brokers)
+    brokers = [broker.broker_id for broker in image.live_brokers]
     size = len(brokers)
     if replication_factor > size:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {replication_factor} time(s): the target replication factor"
-            f" of {replication_factor} cannot be reached because only {size} broker(s) are registered.",
+            f" of {replication_factor} cannot be reached because only {size} broker(s) are alive.",
         )
     return [
         tuple(brokers[(first_index + partition + replica) % size] for replica in range(replication_factor))
@@ -38,9 +38,9 @@ def check_manual(
         if len(set(replicas)) != len(replicas):
             raise _invalid(f"The manual partition assignment {list(replicas)} names a broker more than once.")
         for broker in replicas:
-            if broker not in image.brokers:
+            if not image.is_live(broker):
                 raise _invalid(
-                    f"The manual partition assignment includes broker {broker}, but no such broker exists."
+                    f"The manual partition assignment includes broker {broker}, but no such broker is alive."
                 )
         if replication_factor is None:
             replication_factor = len(replicas)

@@ -38,7 +38,9 @@ def difference(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecor
 
 
 def _registered(broker: BrokerImage) -> BrokerRegistered:
-    return BrokerRegistered(broker.broker_id, broker.epoch, broker.incarnation, broker.endpoints, broker.rack)
+    return BrokerRegistered(
+        broker.broker_id, broker.epoch, broker.incarnation, broker.endpoints, broker.rack, broker.is_fenced
+    )
 
 
 def _topic(old: TopicImage | None, new: TopicImage) -> Iterator[MetadataRecord]:

@@ -4,6 +4,7 @@ import os.path
 from dataclasses import dataclass
 
 from millstream.cluster.raft.entries import Restored, Snapshot
+from millstream.cluster.raft.log import RaftLog
 from millstream.cluster.raft.membership import ReplicaKey
 from millstream.cluster.raft.wal import Wal
 from millstream.runtime.disk import Disk
@@ -20,6 +21,11 @@ class StoredReplica:
     key: ReplicaKey
     restored: Restored
     wal: Wal
+
+    @property
+    def members(self) -> tuple[ReplicaKey, ...]:
+        """Of the quorum, as far as is known here; none where the node waits to be let in."""
+        return RaftLog(self.restored.snapshot, self.restored.entries).membership.replicas
 
 
 def open_replica(disk: Disk, data_dir: str, node_id: int) -> StoredReplica | None:

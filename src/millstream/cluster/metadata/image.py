@@ -1,11 +1,12 @@
 """The cluster's metadata at one moment, as immutable values that readers may keep as long as they like."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from uuid import UUID
 
 from millstream.cluster.metadata.records import (
+    BrokerChanged,
     BrokerRegistered,
     ClusterCreated,
     ConfigChanged,
@@ -48,6 +49,7 @@ class BrokerImage:
     incarnation: UUID
     endpoints: tuple[Endpoint, ...]
     rack: str | None
+    is_fenced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,15 @@ class MetadataImage:
         for record in records:
             draft.apply(record)
         return draft.finish()
+
+    @property
+    def live_brokers(self) -> list[BrokerImage]:
+        """Those that take part, by their ids."""
+        return [broker for _, broker in sorted(self.brokers.items()) if not broker.is_fenced]
+
+    def is_live(self, broker_id: int) -> bool:
+        broker = self.brokers.get(broker_id)
+        return broker is not None and not broker.is_fenced
 
     def topic(self, name: str) -> TopicImage | None:
         return self.topics.get(name)
@@ -144,8 +155,18 @@ class _Draft:
                 self._next_producer_id = record.next_id
             case BrokerRegistered():
                 self._brokers[record.broker_id] = BrokerImage(
-                    record.broker_id, record.epoch, record.incarnation, record.endpoints, record.rack
+                    record.broker_id,
+                    record.epoch,
+                    record.incarnation,
+                    record.endpoints,
+                    record.rack,
+                    record.is_fenced,
                 )
+            case BrokerChanged():
+                broker = self._brokers.get(record.broker_id) or self._base.brokers.get(record.broker_id)
+                if broker is None or broker.epoch != record.epoch:
+                    raise InvariantViolation(f"change of another broker: {record}")
+                self._brokers[record.broker_id] = replace(broker, is_fenced=record.is_fenced)
             case ClusterCreated():
                 self._cluster_id = record.cluster_id
 

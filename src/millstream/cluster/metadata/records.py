@@ -34,6 +34,7 @@ class BrokerRegistered(msgspec.Struct, frozen=True, array_like=True, tag=2):
     incarnation: UUID
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
+    is_fenced: bool = False
 
 
 class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -84,6 +85,14 @@ class ProducerIdsAllocated(msgspec.Struct, frozen=True, array_like=True, tag=8):
     next_id: int
 
 
+class BrokerChanged(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """Whether the broker of that epoch is fenced: registered, but not to be given work or clients."""
+
+    broker_id: int
+    epoch: int
+    is_fenced: bool
+
+
 MetadataRecord = (
     ClusterCreated
     | BrokerRegistered
@@ -93,6 +102,7 @@ MetadataRecord = (
     | TopicDeleted
     | ConfigChanged
     | ProducerIdsAllocated
+    | BrokerChanged
 )
 
 # UUIDs as 16 bytes: a topic id is the largest part of most records.

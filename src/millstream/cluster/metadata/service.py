@@ -1,16 +1,24 @@
 """The one door to the cluster's metadata: read the image, submit a command, be told of changes."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import uuid4
 
-from millstream.cluster.metadata.brokers import RegisterBroker
+from millstream.cluster.metadata.brokers import Heartbeat, RegisterBroker
+from millstream.cluster.metadata.command_codec import decode_result, encode_command
 from millstream.cluster.metadata.controller import Command, NewId
-from millstream.cluster.metadata.directory import StoredReplica, create_replica, open_replica
+from millstream.cluster.metadata.directory import (
+    StoredReplica,
+    WrongDataDirectory,
+    create_replica,
+    open_replica,
+)
+from millstream.cluster.metadata.fencing import Fencing
 from millstream.cluster.metadata.ids import readable_ids
 from millstream.cluster.metadata.image import MetadataImage
-from millstream.cluster.metadata.machine import MetadataMachine, Subscriber
+from millstream.cluster.metadata.machine import MetadataMachine, Records, Subscriber
 from millstream.cluster.metadata.producer_ids import ProducerIdPool
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.refusals import as_kafka_error
@@ -18,35 +26,57 @@ from millstream.cluster.raft.driver import Driver
 from millstream.cluster.raft.entries import first_snapshot
 from millstream.cluster.raft.membership import Membership, ReplicaKey
 from millstream.cluster.raft.messages import Message
+from millstream.cluster.raft.ports import Transport
 from millstream.cluster.raft.replica import SNAPSHOT_AFTER_BYTES
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.disk import Disk
 from millstream.runtime.workers import Workers
 
 Result = TypeVar("Result")
+# Asks the node with that id to decide on a command, as bytes.
+Forward = Callable[[int, bytes], Awaitable[bytes]]
 
 _CLOSE_SECONDS = 5.0
 _START_SECONDS = 10.0
+# How long a change of controller is waited for before the submitter hears of it, and how often to look.
+_PATIENCE_SECONDS = 10.0
+_RETRY_SECONDS = 0.05
+# Commands whose submitters do not look for the effect in the image.
+_NOT_LOOKED_FOR: tuple[type[object], ...] = (Heartbeat,)
+# Nothing was done where these are the answer, so that the next controller may be asked.
+_TRY_AGAIN = (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE)
 
 
 class MetadataService:
-    """Commands are decided one after the other, on the newest image that they will find if all goes well.
+    """Commands are decided at the controller, one after the other, on the image that they will find if all goes well.
 
-    What is proposed while the disk is busy goes to it in one write, so that those who wait share one fsync.
+    What is proposed while the disk is busy goes to it in one write, so that those who wait share one fsync. Without
+    `transport` and `forward` the node is a quorum of its own; without `session_seconds` no broker is ever fenced.
     """
 
     def __init__(
-        self, stored: StoredReplica, *, new_id: NewId = uuid4, snapshot_after: int = SNAPSHOT_AFTER_BYTES
+        self,
+        stored: StoredReplica,
+        *,
+        transport: Transport | None = None,
+        forward: Forward | None = None,
+        session_seconds: float | None = None,
+        failed: Callable[[BaseException], None] | None = None,
+        new_id: NewId = uuid4,
+        snapshot_after: int = SNAPSHOT_AFTER_BYTES,
     ) -> None:
         self._new_id = readable_ids(new_id)
+        self._forward = forward
+        self._session_seconds = session_seconds
+        self._failed = failed
         self._machine = MetadataMachine()
         self._threads = Workers(asyncio.get_running_loop(), 1, "metadata")
-        self._driver = Driver(
+        self.quorum = Driver(
             stored.key,
             stored.restored,
             stored.wal,
             self._machine,
-            _NobodyElse(),
+            transport or _NobodyElse(),
             self._threads,
             self,
             # Any source that differs from node to node will do, and the ids' does.
@@ -54,7 +84,10 @@ class MetadataService:
             new_id=new_id,
             snapshot_after_bytes=snapshot_after,
         )
-        self._leads = asyncio.Event()
+        self._leader: ReplicaKey | None = None
+        self._is_settled = asyncio.Event()
+        self._is_leading = False
+        self._fencing: Fencing | None = None
         self._failure: BaseException | None = None
         self._last_change: asyncio.Future[None] | None = None
         self._closed = False
@@ -81,18 +114,50 @@ class MetadataService:
         if stored is None:
             key = ReplicaKey(node_id, new_id())
             stored = create_replica(disk, data_dir, key, first_snapshot(Membership((key,))))
+        if stored.members != (stored.key,):
+            stored.wal.close()
+            raise WrongDataDirectory(
+                f"{data_dir} belongs to a node of a cluster; give the addresses of its nodes with --seeds"
+            )
         service = cls(stored, new_id=new_id, snapshot_after=snapshot_after)
         try:
-            await service._start()
+            await service.lead()
             service.broker_epoch = await service.submit(RegisterBroker(node_id, endpoints, rack))
         except BaseException:
             await service.close()
             raise
         return service
 
+    async def lead(self) -> None:
+        """Start as a quorum of one, which leads at once or not at all."""
+        self.quorum.start()
+        try:
+            await asyncio.wait_for(self._is_settled.wait(), _START_SECONDS)
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                "the metadata log cannot be written; see the log above for the reason, and start again",
+            ) from None
+        if self._failure is not None:
+            raise self._failure
+
+    async def follow(self) -> None:
+        """Start as one of several, and return when the image is as new as the cluster's; that may take for ever."""
+        self.quorum.start()
+        await self.quorum.read_barrier()
+
     @property
     def image(self) -> MetadataImage:
         return self._machine.image
+
+    @property
+    def controller_id(self) -> int:
+        """The node that decides, as far as is known here; -1 while there is none."""
+        return -1 if self._leader is None else self._leader.node_id
+
+    @property
+    def is_controller(self) -> bool:
+        return self._is_leading
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call `subscriber(old, new, records)` after each durable change and before the answer."""
@@ -100,13 +165,34 @@ class MetadataService:
 
     async def submit(self, command: Command[Result]) -> Result:
         """The command's result once its change is committed and applied here; KafkaError when it is refused."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _PATIENCE_SECONDS
+        while True:
+            try:
+                if self._is_leading or self._forward is None or self._leader is None:
+                    return await self.decide(command)
+                return await self._ask(self._forward, self._leader.node_id, command)
+            except KafkaError as error:
+                if (
+                    error.code not in _TRY_AGAIN
+                    or self._forward is None
+                    or self._closed
+                    or loop.time() > deadline
+                ):
+                    raise
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def decide(self, command: Command[Result]) -> Result:
+        """As `submit`, but here or not at all: NOT_CONTROLLER when another node leads, or none."""
         if self._closed:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the node is shutting down")
         if self._failure is not None:
             raise as_kafka_error(self._failure)
-        if not self._leads.is_set():
+        if not self._is_leading:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the controller; try again")
         decision = command.decide(self._machine.latest, self._new_id)
+        if self._fencing is not None:
+            self._fencing.note(command)
         if decision.records:
             self._last_change = self._propose(decision.records)
         # Without records of its own, a decision may still rest on one that is under way.
@@ -121,35 +207,43 @@ class MetadataService:
         if self._last_change is not None:
             with suppress(KafkaError, TimeoutError):
                 await asyncio.wait_for(asyncio.shield(self._last_change), _CLOSE_SECONDS)
-        self._driver.close()
+        self._stop_fencing()
+        self.quorum.close()
         self._threads.close()
 
     # The quorum's listener
 
-    def on_leadership(self, _term: int, _leader: ReplicaKey | None, *, is_mine: bool) -> None:
+    def on_leadership(self, _term: int, leader: ReplicaKey | None, *, is_mine: bool) -> None:
         self._machine.forget_foreseen()
+        self._stop_fencing()
+        self._leader = leader
+        self._is_leading = is_mine
         if is_mine:
-            self._leads.set()
-        else:
-            self._leads.clear()
+            self._is_settled.set()
+            if self._session_seconds is not None:
+                self._fencing = Fencing(self._session_seconds, lambda: self.image, self.decide)
 
     def on_failure(self, error: BaseException) -> None:
         self._failure = error
-        self._leads.set()
+        self._is_settled.set()
+        if self._failed is not None:
+            self._failed(error)
 
-    async def _start(self) -> None:
-        self._driver.start()
-        try:
-            await asyncio.wait_for(self._leads.wait(), _START_SECONDS)
-        except TimeoutError:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                "the metadata log cannot be written; see the log above for the reason, and start again",
-            ) from None
-        if self._failure is not None:
-            raise self._failure
+    async def _ask(self, forward: Forward, controller_id: int, command: Command[Result]) -> Result:
+        reply = await forward(controller_id, encode_command(command))
+        result: Result = decode_result(command, reply)
+        if type(command) not in _NOT_LOOKED_FOR:
+            # Who asked here expects to find the change here.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.quorum.read_barrier(), _PATIENCE_SECONDS)
+        return result
 
-    def _propose(self, records: tuple[Any, ...]) -> "asyncio.Future[None]":
+    def _stop_fencing(self) -> None:
+        if self._fencing is not None:
+            self._fencing.stop()
+            self._fencing = None
+
+    def _propose(self, records: Records) -> "asyncio.Future[None]":
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Who waited may have gone: then nobody need hear of an error.
         committed.add_done_callback(lambda future: future.exception())
@@ -163,7 +257,7 @@ class MetadataService:
             committed.set_exception(as_kafka_error(error))
 
         try:
-            self._driver.begin(self._machine.foresee(records), done)
+            self.quorum.begin(self._machine.foresee(records), done)
         except Exception as error:
             self._machine.forget_foreseen()
             raise as_kafka_error(error) from error

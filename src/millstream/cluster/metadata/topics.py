@@ -106,6 +106,7 @@ class CreateTopics:
     def _assign(self, image: MetadataImage, topic: NewTopic, pending: int) -> list[Replicas]:
         if topic.assignments:
             assignments = _manual_assignments(image, topic)
+            self.defaults.check_replicas(len(assignments[0]))
             self.defaults.check_room(image, pending, len(assignments))
             return assignments
         partitions, factor = topic.partitions, topic.replication_factor
@@ -122,6 +123,7 @@ class CreateTopics:
         partitions = self.defaults.partitions if partitions == -1 else partitions
         factor = self.defaults.replication_factor if factor == -1 else factor
         self.defaults.check_room(image, pending, partitions)
+        self.defaults.check_replicas(factor)
         return place_replicas(image, image.partition_count + pending, partitions, factor)
 
 
