@@ -81,6 +81,7 @@ class Broker:
         self.metadata: MetadataService
         self.membership: ClusterMembership | None = None
         self.is_serving = False
+        self._is_loaded = False
         self.failure: asyncio.Future[NoReturn] = loop.create_future()
         self.delayed_produces = 0
         self.delayed_fetches = 0
@@ -162,6 +163,7 @@ class Broker:
         progress = _RecoveryProgress(len(specs), self)
         # In a thread: the quorum goes on meanwhile.
         await self.workers.run(lambda: self.store.load((spec for _, spec in specs), progress.report))
+        self._is_loaded = True
         for image, spec in specs:
             target = self.store.logs[spec.topic, spec.partition]
             self.partitions.add(
@@ -205,7 +207,8 @@ class Broker:
         self.upkeep.stop()
         self.flusher.close()
         self.workers.close()
-        if not self.store.close():
+        # A store that was not loaded knows of no logs: its checkpoint would say that there are none.
+        if self._is_loaded and not self.store.close():
             log.warning("not everything could be closed; the next start will recover the logs")
 
     def warm_up(self) -> None:

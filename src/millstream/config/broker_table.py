@@ -37,7 +37,7 @@ _OWN = (
     ),
     _own(
         "default.replication.factor", ConfigType.INT, "1",
-        "Replicas of a topic created without a replication factor; 1 while the node is alone.", minimum=1,
+        "Replicas of a topic created without a replication factor; more than 1 are not kept yet.", minimum=1,
     ),
     _own(
         "delete.topic.enable", ConfigType.BOOLEAN, "true",
