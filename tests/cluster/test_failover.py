@@ -10,10 +10,13 @@ import pytest
 
 from support.cluster import ClusterProcesses, cluster_of, eventually
 
+# Longer than the default: the machine that runs the tests may be busy.
+SETTINGS = {"cluster.session_timeout": "2s", "replication.placement": "balanced"}
+
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
-    with cluster_of(tmp_path, settings={"cluster.session_timeout": "2s"}) as cluster:
+    with cluster_of(tmp_path, settings=SETTINGS) as cluster:
         yield cluster.start()
 
 

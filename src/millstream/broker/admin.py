@@ -45,6 +45,7 @@ def defaults_of(broker: AdminBroker) -> Defaults:
         max_partitions_per_request=settings.cluster.max_partitions_per_request,
         # Records are kept by one node only.
         max_replication_factor=1,
+        placement=settings.replication.placement,
     )
 
 

@@ -113,6 +113,12 @@ class PerformanceSettings:
 class ReplicationSettings:
     default_replication_factor: int = kafka_setting("default.replication.factor")
     min_insync_replicas: int = kafka_setting("min.insync.replicas")
+    placement: str = own_setting(
+        "ring",
+        "How new partitions are placed on brokers: ring moves few when brokers come and go, modulo goes around"
+        " them in turn, balanced looks at what they have.",
+        choices=("ring", "modulo", "balanced"),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,31 +1,64 @@
-"""Which brokers hold a new partition: placed in turn, or as the client asked after a check."""
+"""Which brokers hold a new partition: as the placement says, or as the client asked after a check."""
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import PartitionCreated
+from millstream.cluster.placement.candidate import Candidate, Replicas, Wanted
+from millstream.cluster.placement.choice import PLACEMENTS
 from millstream.protocol.errors import ErrorCode, KafkaError
 
-Replicas = tuple[int, ...]
 
+class Placer:
+    """Places the partitions of one command; what it placed before counts for what comes after."""
 
-def place_replicas(
-    image: MetadataImage, first_index: int, count: int, replication_factor: int
-) -> list[Replicas]:
-    """Replicas of `count` partitions in turn around the brokers; the first is the preferred leader."""
-    brokers = [broker.broker_id for broker in image.live_brokers]
-    size = len(brokers)
-    if replication_factor > size:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {replication_factor} time(s): the target replication factor"
-            f" of {replication_factor} cannot be reached because only {size} broker(s) are alive.",
-        )
-    return [
-        tuple(brokers[(first_index + partition + replica) % size] for replica in range(replication_factor))
-        for partition in range(count)
-    ]
+    __slots__ = ("_candidates", "_ordinal", "_placement")
+
+    def __init__(self, image: MetadataImage, placement: str) -> None:
+        self._placement = PLACEMENTS[placement]
+        self._ordinal = image.partition_count
+        leaders: Counter[int] = Counter()
+        replicas: Counter[int] = Counter()
+        if self._placement.needs_load:
+            for topic in image.topics.values():
+                for partition in topic.partitions:
+                    leaders[partition.leader] += 1
+                    replicas.update(partition.replicas)
+        self._candidates = {
+            broker.broker_id: Candidate(
+                broker.broker_id, broker.rack, leaders[broker.broker_id], replicas[broker.broker_id]
+            )
+            for broker in image.live_brokers
+        }
+
+    def place(self, topic: str, first_index: int, count: int, replication_factor: int) -> list[Replicas]:
+        """Replicas of `count` partitions from `first_index` on; the first of each is the preferred leader."""
+        candidates = self._candidates
+        if replication_factor > len(candidates):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"Unable to replicate the partition {replication_factor} time(s): the target replication factor"
+                f" of {replication_factor} cannot be reached because only {len(candidates)} broker(s) are alive.",
+            )
+        if len(candidates) == 1:
+            return [tuple(candidates)] * count
+        wanted = Wanted(topic, first_index, count, replication_factor, self._ordinal)
+        placed = self._placement.place(list(candidates.values()), wanted)
+        self._note(placed)
+        return placed
+
+    def _note(self, placed: Sequence[Replicas]) -> None:
+        self._ordinal += len(placed)
+        if self._placement.needs_load:
+            for replicas in placed:
+                for place, broker in enumerate(replicas):
+                    known = self._candidates[broker]
+                    self._candidates[broker] = replace(
+                        known, leaders=known.leaders + (place == 0), replicas=known.replicas + 1
+                    )
 
 
 def check_manual(

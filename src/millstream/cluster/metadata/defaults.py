@@ -21,6 +21,7 @@ class Defaults:
     max_partitions_per_request: int = 100_000
     max_partitions: int = 1_000_000
     max_replication_factor: int = 32_767
+    placement: str = "ring"
 
     def broker_configs(self, image: MetadataImage) -> dict[str, str]:
         """The broker's settings that topics inherit from: static ones under the dynamic ones."""

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from millstream.cluster.metadata.assignment import (
-    Replicas,
+    Placer,
     check_manual,
     creation_records,
-    place_replicas,
 )
 from millstream.cluster.metadata.configs import check_topic_configs
 from millstream.cluster.metadata.controller import Decision, NewId
@@ -23,6 +22,7 @@ from millstream.cluster.metadata.records import (
     TopicCreated,
     TopicDeleted,
 )
+from millstream.cluster.placement.candidate import Replicas
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
@@ -63,6 +63,7 @@ class CreateTopics:
         outcomes: dict[str, CreatedTopic] = {}
         metric_names: dict[str, str] = {}
         broker_configs = self.defaults.broker_configs(image)
+        placer = Placer(image, self.defaults.placement)
         pending = 0
         for topic in self.topics:
             if topic.name in outcomes:
@@ -71,7 +72,7 @@ class CreateTopics:
                 if times[topic.name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 self._check_name(image, topic.name, metric_names)
-                assignments = self._assign(image, topic, pending)
+                assignments = self._assign(image, topic, placer, pending)
                 configs = _new_topic_configs(topic, broker_configs)
             except KafkaError as error:
                 outcomes[topic.name] = CreatedTopic(topic.name, error=error)
@@ -103,7 +104,7 @@ class CreateTopics:
         if name in image.topics:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
 
-    def _assign(self, image: MetadataImage, topic: NewTopic, pending: int) -> list[Replicas]:
+    def _assign(self, image: MetadataImage, topic: NewTopic, placer: Placer, pending: int) -> list[Replicas]:
         if topic.assignments:
             assignments = _manual_assignments(image, topic)
             self.defaults.check_replicas(len(assignments[0]))
@@ -124,7 +125,7 @@ class CreateTopics:
         factor = self.defaults.replication_factor if factor == -1 else factor
         self.defaults.check_room(image, pending, partitions)
         self.defaults.check_replicas(factor)
-        return place_replicas(image, image.partition_count + pending, partitions, factor)
+        return placer.place(topic.name, 0, partitions, factor)
 
 
 @dataclass(frozen=True, slots=True)
