@@ -2,6 +2,7 @@
 
 import signal
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
@@ -45,7 +46,8 @@ def read(bootstrap: str, topic: str, group: str, count: int) -> set[int]:
     consumer.subscribe([topic])
     seen: set[int] = set()
     try:
-        for _ in range(600):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
             message = consumer.poll(0.1)
             if message is not None and message.error() is None:
                 seen.add(int(message.value() or b""))

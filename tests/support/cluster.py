@@ -19,7 +19,7 @@ class ClusterProcesses:
     """Nodes 1 to `count` over directories of their own, each told of all by `--seeds`."""
 
     def __init__(self, directory: Path, count: int = 3, settings: Mapping[str, str] | None = None) -> None:
-        ports = _free_ports(count)
+        ports = free_ports(count)
         self.seeds = ",".join(f"127.0.0.1:{port}" for port in ports)
         self.nodes: dict[int, NodeProcess] = {}
         for number, port in enumerate(ports, 1):
@@ -90,7 +90,7 @@ def eventually(look: Callable[[], Found], is_so: Callable[[Found], bool], what: 
     raise AssertionError(f"{what} did not come within {PATIENCE_S} s; last seen: {seen!r}")
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

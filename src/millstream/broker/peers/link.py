@@ -63,7 +63,7 @@ class PeerLink:
 
     def send(self, cluster_id: str, message: Message) -> bool:
         """Whether the message is on its way; there is no promise that it arrives."""
-        if self._writer is None or self._unsent_bytes() > _MAX_UNSENT_BYTES:
+        if self._writer is None or not self._has_room:
             return False
         self._messages += 1
         parts = list(encode_parts(cluster_id, self._messages, message))
@@ -79,7 +79,7 @@ class PeerLink:
 
     async def call(self, api_key: int, body: bytes, seconds: float) -> bytes:
         """The reply's body. BROKER_NOT_AVAILABLE when nothing was sent, REQUEST_TIMED_OUT when that is unknown."""
-        if self._writer is None or len(self._calls) >= _MAX_CALLS or self._unsent_bytes() > _MAX_UNSENT_BYTES:
+        if len(self._calls) >= _MAX_CALLS or not self._has_room:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"the node at {self.address} cannot be reached")
         correlation = self._write(api_key, body)
         reply = self._calls[correlation] = asyncio.get_running_loop().create_future()
@@ -141,7 +141,7 @@ class PeerLink:
         try:
             for part in parts:
                 await writer.drain()
-                if self._writer is not writer:
+                if self._writer is not writer or writer.transport.is_closing():
                     raise ConnectionError
                 self._write(PEER_QUORUM, part)
             await writer.drain()
@@ -155,5 +155,12 @@ class PeerLink:
         self._writer.write(head + body)
         return self._correlation
 
-    def _unsent_bytes(self) -> int:
-        return 0 if self._writer is None else self._writer.transport.get_write_buffer_size()
+    @property
+    def _has_room(self) -> bool:
+        """Whether something more may be written; uvloop raises when the other end is gone and nobody noticed yet."""
+        transport = None if self._writer is None else self._writer.transport
+        return (
+            transport is not None
+            and not transport.is_closing()
+            and transport.get_write_buffer_size() <= _MAX_UNSENT_BYTES
+        )
