@@ -87,10 +87,13 @@ class ClusterMembership:
         """Hand over what this node leads before it stops; given up when nobody answers in time."""
         if self._heartbeats is not None:
             self._heartbeats.cancel()
+            # A last sign of life that is under way must not come after the word that this node leaves.
+            await asyncio.gather(self._heartbeats, return_exceptions=True)
             metadata = self._broker.metadata
             last = Heartbeat(self._broker.node_id, metadata.broker_epoch, wants_to_stop=True)
             with suppress(KafkaError, TimeoutError):
-                await asyncio.wait_for(metadata.submit(last), _LEAVE_SECONDS)
+                async with asyncio.timeout(_LEAVE_SECONDS):
+                    await metadata.submit(last)
             await self._hand_over(metadata)
 
     async def close(self) -> None:
@@ -142,7 +145,9 @@ class ClusterMembership:
         beat = Heartbeat(broker.node_id, broker.metadata.broker_epoch)
         while True:
             try:
-                await asyncio.wait_for(broker.metadata.submit(beat), self._session_seconds)
+                # Not wait_for: in Python 3.11 it may swallow that the task is cancelled, and beat on for ever.
+                async with asyncio.timeout(self._session_seconds):
+                    await broker.metadata.submit(beat)
                 accepted.set()
             except KafkaError as error:
                 if error.code in _OUSTED:

@@ -84,7 +84,8 @@ class PeerLink:
         correlation = self._write(api_key, body)
         reply = self._calls[correlation] = asyncio.get_running_loop().create_future()
         try:
-            return await asyncio.wait_for(reply, seconds)
+            async with asyncio.timeout(seconds):
+                return await reply
         except TimeoutError:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"the node at {self.address} did not answer within {seconds} s"

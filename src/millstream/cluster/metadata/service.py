@@ -132,7 +132,8 @@ class MetadataService:
         """Start as a quorum of one, which leads at once or not at all."""
         self.quorum.start()
         try:
-            await asyncio.wait_for(self._is_settled.wait(), _START_SECONDS)
+            async with asyncio.timeout(_START_SECONDS):
+                await self._is_settled.wait()
         except TimeoutError:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -206,7 +207,8 @@ class MetadataService:
         self._closed = True
         if self._last_change is not None:
             with suppress(KafkaError, TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._last_change), _CLOSE_SECONDS)
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await asyncio.shield(self._last_change)
         self._stop_fencing()
         self.quorum.close()
         self._threads.close()
@@ -235,7 +237,8 @@ class MetadataService:
         if type(command) not in _NOT_LOOKED_FOR:
             # Who asked here expects to find the change here.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self.quorum.read_barrier(), _PATIENCE_SECONDS)
+                async with asyncio.timeout(_PATIENCE_SECONDS):
+                    await self.quorum.read_barrier()
         return result
 
     def _stop_fencing(self) -> None:
