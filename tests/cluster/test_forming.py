@@ -138,3 +138,9 @@ def test_a_node_of_a_cluster_does_not_start_alone(cluster: ClusterProcesses, tmp
     node.stop()
     alone = NodeProcess(node.data_dir.parent, ["--node-id", "3"])
     assert "--seeds" in failing_start(alone)
+
+
+def test_a_node_of_several_must_say_where_it_is_reached(cluster: ClusterProcesses) -> None:
+    node = cluster.nodes[1]
+    node.listen = node.listen.replace("127.0.0.1", "0.0.0.0")
+    assert "broker.advertised_host" in failing_start(node)

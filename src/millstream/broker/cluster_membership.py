@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
+from millstream.broker.addresses import WILDCARDS
 from millstream.broker.peers.errors import CannotJoin
 from millstream.broker.peers.founding import Found, has_majority, next_step
 from millstream.broker.peers.network import PeerNetwork
@@ -35,6 +36,12 @@ _OUSTED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 class ClusterMembership:
     def __init__(self, broker: "Broker", endpoints: tuple[Endpoint, ...]) -> None:
+        if endpoints[0].host in WILDCARDS:
+            # What "the address they came by" is only the node itself can say, and clients hear of it from others too.
+            raise CannotJoin(
+                f"a node of several that listens on {endpoints[0].host} must say where it is reached: set"
+                " broker.advertised_host, or give --listen an address of its own"
+            )
         self._broker = broker
         self._endpoints = endpoints
         cluster = broker.settings.cluster

@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from millstream.broker.addresses import WILDCARDS
 from millstream.broker.peers.admission import Admission
 from millstream.broker.peers.hello import Hello, Welcome, answer
 from millstream.broker.peers.link import PeerLink
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 log = get_logger("millstream.peers")
 
 _COMMAND_SECONDS = 30.0
-_WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 
 
 class PeerNetwork:
@@ -159,7 +159,7 @@ class PeerNetwork:
         linked = {link.peer.node_id for link in self._links.values() if link.peer is not None}
         for broker in new.live_brokers:
             endpoint = broker.endpoints[0]
-            if broker.broker_id not in linked | {self.me.node_id} and endpoint.host not in _WILDCARDS:
+            if broker.broker_id not in linked | {self.me.node_id} and endpoint.host not in WILDCARDS:
                 self._link(f"{endpoint.host}:{endpoint.port}")
 
     def _snapshot_lost(self, to: ReplicaKey) -> None:
