@@ -52,6 +52,10 @@ class MetadataMachine:
         self._foreseen.append(_Foreseen(data, records, self.latest.apply(records)))
         return data
 
+    def take_back(self) -> None:
+        """The records foreseen last were not even proposed; those before them are still on their way."""
+        self._foreseen.pop()
+
     def forget_foreseen(self) -> None:
         """What was proposed may not come: `latest` is what is committed."""
         self._foreseen.clear()

@@ -259,10 +259,11 @@ class MetadataService:
             self._machine.forget_foreseen()
             committed.set_exception(as_kafka_error(error))
 
+        data = self._machine.foresee(records)
         try:
-            self.quorum.begin(self._machine.foresee(records), done)
+            self.quorum.begin(data, done)
         except Exception as error:
-            self._machine.forget_foreseen()
+            self._machine.take_back()
             raise as_kafka_error(error) from error
         return committed
 

@@ -25,6 +25,7 @@ from millstream.cluster.metadata.records import Endpoint, MetadataRecord
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.topics import CreateTopics, DeleteTopics, NewTopic, TopicRef
 from millstream.cluster.raft.entries import first_snapshot
+from millstream.cluster.raft.errors import TooMuchUncommitted
 from millstream.cluster.raft.membership import Membership, ReplicaKey
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.disk import Buffer, SystemDisk, SystemFile
@@ -88,6 +89,30 @@ async def test_concurrent_commands_see_each_others_changes(tmp_path: Path) -> No
     service = await start(tmp_path)
     results = await asyncio.gather(*(service.submit(CreateTopics((NewTopic("same"),))) for _ in range(100)))
     assert sum(result[0].error is None for result in results) == 1
+    await service.close()
+
+
+@in_loop
+async def test_a_change_that_is_not_taken_leaves_those_under_way_in_sight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = await start(tmp_path)
+    under_way = asyncio.create_task(service.submit(CreateTopics((NewTopic("a"),))))
+    await asyncio.sleep(0)
+    with monkeypatch.context() as patch:
+
+        def too_much(*_: object) -> None:
+            raise TooMuchUncommitted("try again later")
+
+        patch.setattr(service.quorum, "begin", too_much)
+        with pytest.raises(KafkaError) as caught:
+            await service.submit(CreateTopics((NewTopic("b"),)))
+        assert caught.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    (again,) = await service.submit(CreateTopics((NewTopic("a"),)))
+    assert again.error is not None
+    assert again.error.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert (await under_way)[0].error is None
+    assert set(service.image.topics) == {"a"}
     await service.close()
 
 
