@@ -54,7 +54,7 @@ class PeerLink:
         """Keep the connection for as long as the task lives."""
         pause = _FIRST_PAUSE
         while True:
-            with suppress(OSError, EOFError, TimeoutError, KafkaError, msgspec.MsgspecError):
+            with suppress(OSError, EOFError, TimeoutError, UnicodeError, KafkaError, msgspec.MsgspecError):
                 await self._connect()
                 pause = _FIRST_PAUSE
                 await self._keep_greeting()
