@@ -1,6 +1,7 @@
 """Brokers: registration, signs of life and fencing, and what a restart means for the partitions they lead."""
 
 from dataclasses import dataclass
+from uuid import UUID
 
 from millstream.cluster.metadata.controller import Decision, NewId
 from millstream.cluster.metadata.ids import id_text
@@ -27,14 +28,25 @@ class RegisterBroker:
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     is_fenced: bool = False
+    # Of the marker that the last clean stop left in the data directory; -1 where there is none.
+    previous_epoch: int = -1
+    directory: UUID | None = None
 
     def decide(self, image: MetadataImage, new_id: NewId, /) -> Decision[int]:
         records: list[MetadataRecord] = []
         if not image.cluster_id:
             records.append(ClusterCreated(id_text(new_id())))
-        epoch = 1 + max((broker.epoch for broker in image.brokers.values()), default=-1)
+        epoch = image.last_broker_epoch + 1
         records.append(
-            BrokerRegistered(self.broker_id, epoch, new_id(), self.endpoints, self.rack, self.is_fenced)
+            BrokerRegistered(
+                self.broker_id,
+                epoch,
+                new_id(),
+                self.endpoints,
+                self.rack,
+                self.is_fenced,
+                directory=self.directory,
+            )
         )
         return Decision(tuple(records), epoch)
 
@@ -56,7 +68,7 @@ class Heartbeat:
     wants_to_stop: bool = False
 
     def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[BrokerStanding]:
-        broker = _registered(image, self.broker_id, self.epoch)
+        broker = registered(image, self.broker_id, self.epoch)
         standing = BrokerStanding(self.wants_to_stop, self.wants_to_stop)
         if broker.is_fenced == self.wants_to_stop:
             return Decision((), standing)
@@ -77,7 +89,7 @@ class FenceBroker:
         return Decision((BrokerChanged(self.broker_id, self.epoch, True),), True)
 
 
-def _registered(image: MetadataImage, broker_id: int, epoch: int) -> BrokerImage:
+def registered(image: MetadataImage, broker_id: int, epoch: int) -> BrokerImage:
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")

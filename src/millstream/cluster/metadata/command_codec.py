@@ -15,6 +15,7 @@ from millstream.cluster.metadata.brokers import (
 )
 from millstream.cluster.metadata.configs import AlterationOutcome, AlterConfigs
 from millstream.cluster.metadata.controller import Command
+from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncResult
 from millstream.cluster.metadata.partitions import CreatePartitions, IncreaseOutcome
 from millstream.cluster.metadata.producer_ids import AllocateProducerIds
 from millstream.cluster.metadata.topics import CreatedTopic, CreateTopics, DeletedTopic, DeleteTopics
@@ -29,6 +30,7 @@ _COMMANDS: dict[int, tuple[type[Any], Any]] = {
     6: (AdvanceLeaderEpochs, int),
     7: (AllocateProducerIds, range),
     8: (Heartbeat, BrokerStanding),
+    9: (ChangeInSyncSets, tuple[InSyncResult, ...]),
 }
 _NUMBERS = {kind: number for number, (kind, _) in _COMMANDS.items()}
 
