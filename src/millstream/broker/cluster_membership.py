@@ -20,6 +20,7 @@ from millstream.cluster.raft.entries import HardState, Restored, Snapshot, first
 from millstream.cluster.raft.membership import Membership, ReplicaKey
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.storage.checkpoint import clean_broker_epoch
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
@@ -82,6 +83,7 @@ class ClusterMembership:
         metadata.broker_epoch = await self._unless_refused(
             self._register(metadata), "waiting for a controller to register with"
         )
+        broker.store.broker_epoch = metadata.broker_epoch
         log.info("joined", cluster_id=metadata.image.cluster_id, controller=metadata.controller_id)
 
     async def serve(self) -> None:
@@ -139,7 +141,16 @@ class ClusterMembership:
 
     async def _register(self, metadata: MetadataService) -> int:
         broker = self._broker
-        command = RegisterBroker(broker.node_id, self._endpoints, broker.settings.broker.rack, is_fenced=True)
+        stopped_in = await broker.workers.run(
+            lambda: clean_broker_epoch(broker.disk, broker.store.data_dir)
+        )
+        command = RegisterBroker(
+            broker.node_id,
+            self._endpoints,
+            broker.settings.broker.rack,
+            is_fenced=True,
+            previous_epoch=stopped_in,
+        )
         while True:
             try:
                 return await metadata.submit(command)

@@ -52,6 +52,10 @@ _OWN = (
         "How often a broker of several tells the controller that it is alive.", minimum=10,
     ),
     _own(
+        "replica.lag.time.max.ms", ConfigType.LONG, "30000",
+        "A follower that has not caught up with its leader for this long leaves the in-sync set.", minimum=100,
+    ),
+    _own(
         "max.connections", ConfigType.INT, "10000",
         "Connections open at once; one more is closed as soon as it is accepted.", minimum=1,
     ),
