@@ -14,6 +14,7 @@ from millstream.broker.peers.network import PeerNetwork
 from millstream.cluster.metadata.brokers import Heartbeat, RegisterBroker
 from millstream.cluster.metadata.directory import StoredReplica, create_replica, open_replica
 from millstream.cluster.metadata.ids import id_text, readable_ids
+from millstream.cluster.metadata.rebalancing import RebalanceSettings
 from millstream.cluster.metadata.records import ClusterCreated, Endpoint, encode_records
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.raft.entries import HardState, Restored, Snapshot, first_snapshot
@@ -75,6 +76,7 @@ class ClusterMembership:
             transport=self.network,
             forward=self.network.forward,
             session_seconds=self._session_seconds,
+            rebalance=self._rebalance_settings(),
             failed=lambda error: broker.fail(str(error)),
         )
         broker.metadata = metadata
@@ -85,6 +87,14 @@ class ClusterMembership:
         )
         broker.store.broker_epoch = metadata.broker_epoch
         log.info("joined", cluster_id=metadata.image.cluster_id, controller=metadata.controller_id)
+
+    def _rebalance_settings(self) -> RebalanceSettings | None:
+        replication = self._broker.settings.replication
+        if not replication.auto_leader_rebalance:
+            return None
+        return RebalanceSettings(
+            replication.leader_imbalance_check_seconds, replication.leader_imbalance_percentage
+        )
 
     async def serve(self) -> None:
         """Return when the controller knows that clients may come; it is told so for as long as the node runs."""
@@ -150,6 +160,7 @@ class ClusterMembership:
             broker.settings.broker.rack,
             is_fenced=True,
             previous_epoch=stopped_in,
+            directory=self._stored.key.directory_id,
         )
         while True:
             try:

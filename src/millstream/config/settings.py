@@ -120,6 +120,9 @@ class ReplicationSettings:
         " rack, leader keeps them at the leader.",
         choices=("rack", "leader"),
     )
+    auto_leader_rebalance: bool = kafka_setting("auto.leader.rebalance.enable")
+    leader_imbalance_check_seconds: int = kafka_setting("leader.imbalance.check.interval.seconds")
+    leader_imbalance_percentage: int = kafka_setting("leader.imbalance.per.broker.percentage")
     placement: str = own_setting(
         "ring",
         "How new partitions are placed on brokers: ring moves few when brokers come and go, modulo goes around"

@@ -11,6 +11,7 @@ from millstream.cluster.metadata.records import (
     ClusterCreated,
     ConfigChanged,
     ConfigResource,
+    DirectoriesRetired,
     MetadataRecord,
     PartitionChanged,
     PartitionCreated,
@@ -32,6 +33,8 @@ def difference(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecor
             yield _registered(broker)
     if new.last_broker_epoch != old.last_broker_epoch:
         yield BrokerEpochsUsed(new.last_broker_epoch)
+    if new.retired_directories != old.retired_directories:
+        yield DirectoriesRetired(tuple(sorted(new.retired_directories)))
     for name in {**old.broker_configs, **new.broker_configs}:
         yield from _configs(
             ConfigResource.BROKER, name, old.broker_configs.get(name, {}), new.broker_configs.get(name, {})

@@ -13,6 +13,7 @@ from millstream.cluster.metadata.records import (
     ClusterCreated,
     ConfigChanged,
     ConfigResource,
+    DirectoriesRetired,
     Endpoint,
     MetadataRecord,
     PartitionChanged,
@@ -78,6 +79,7 @@ class MetadataImage:
     next_producer_id: int = 0
     partition_count: int = 0
     last_broker_epoch: int = -1
+    retired_directories: frozenset[UUID] = frozenset()
 
     def apply(self, records: Iterable[MetadataRecord]) -> "MetadataImage":
         """The image after `records`; each map is copied at most once, whatever their number."""
@@ -136,6 +138,7 @@ class _Draft:
         "_ids",
         "_last_broker_epoch",
         "_next_producer_id",
+        "_retired",
         "_touched",
     )
 
@@ -144,6 +147,7 @@ class _Draft:
         self._cluster_id = base.cluster_id
         self._next_producer_id = base.next_producer_id
         self._last_broker_epoch = base.last_broker_epoch
+        self._retired = base.retired_directories
         self._brokers: dict[int, BrokerImage | None] = {}
         self._broker_configs: dict[str, dict[str, str]] = {}
         self._touched: dict[UUID, _TopicDraft | None] = {}
@@ -184,10 +188,15 @@ class _Draft:
                     self._broker(record), is_fenced=record.is_fenced, is_shutting_down=record.is_shutting_down
                 )
             case BrokerUnregistered():
-                self._use_epochs(self._broker(record).epoch)
+                broker = self._broker(record)
+                self._use_epochs(broker.epoch)
+                if broker.directory is not None:
+                    self._retired |= {broker.directory}
                 self._brokers[record.broker_id] = None
             case BrokerEpochsUsed():
                 self._use_epochs(record.last)
+            case DirectoriesRetired():
+                self._retired |= set(record.directories)
             case ClusterCreated():
                 self._cluster_id = record.cluster_id
 
@@ -251,6 +260,7 @@ class _Draft:
             next_producer_id=self._next_producer_id,
             partition_count=partition_count,
             last_broker_epoch=self._last_broker_epoch,
+            retired_directories=self._retired,
         )
 
     def _finish_brokers(self) -> Mapping[int, BrokerImage]:

@@ -122,6 +122,12 @@ class BrokerEpochsUsed(msgspec.Struct, frozen=True, array_like=True, tag=11):
     last: int
 
 
+class DirectoriesRetired(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """Data directories of nodes that were removed: none of them may come back."""
+
+    directories: tuple[UUID, ...]
+
+
 MetadataRecord = (
     ClusterCreated
     | BrokerRegistered
@@ -134,6 +140,7 @@ MetadataRecord = (
     | BrokerChanged
     | BrokerUnregistered
     | BrokerEpochsUsed
+    | DirectoriesRetired
 )
 
 # UUIDs as 16 bytes: a topic id is the largest part of most records.
