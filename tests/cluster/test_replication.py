@@ -93,7 +93,9 @@ def test_a_paused_leader_cannot_acknowledge_when_it_returns(cluster: ClusterProc
         assert process is not None
         process.send_signal(signal.SIGSTOP)
         survivor = others(cluster, paused)[0]
-        eventually(lambda: leader_of(cluster, survivor), lambda seen: seen not in (paused, -1), "a new leader")
+        eventually(
+            lambda: leader_of(cluster, survivor), lambda seen: seen not in (paused, -1), "a new leader"
+        )
         time.sleep(0.5)
         process.send_signal(signal.SIGCONT)
         writer.wait_for(200)

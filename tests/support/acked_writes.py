@@ -12,7 +12,9 @@ PATIENCE_S = 60.0
 class AckedWriter:
     """Writes in a thread of its own, as fast as acknowledgements allow, until it is told to stop."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, *, pause_s: float = 0.002, **options: object) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, *, pause_s: float = 0.002, **options: object
+    ) -> None:
         self._topic = topic
         self._partitions = partitions
         self._pause_s = pause_s
@@ -62,7 +64,9 @@ class AckedWriter:
         wanted = self.count + more
         deadline = time.monotonic() + PATIENCE_S
         while self.count < wanted:
-            assert time.monotonic() < deadline, f"{self.count} of {wanted} were acknowledged; {self.errors[:3]}"
+            assert time.monotonic() < deadline, (
+                f"{self.count} of {wanted} were acknowledged; {self.errors[:3]}"
+            )
             time.sleep(0.01)
 
     def _write(self) -> None:
@@ -94,9 +98,7 @@ class AckedWriter:
 
 def read_numbers(bootstrap: str, topic: str, partitions: int) -> dict[int, list[int]]:
     """Every message of the topic up to its end, by partition and in order."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "judge", "enable.auto.commit": False}
-    )
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "judge", "enable.auto.commit": False})
     found: dict[int, list[int]] = {}
     try:
         for partition in range(partitions):

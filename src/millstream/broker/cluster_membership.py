@@ -151,9 +151,7 @@ class ClusterMembership:
 
     async def _register(self, metadata: MetadataService) -> int:
         broker = self._broker
-        stopped_in = await broker.workers.run(
-            lambda: clean_broker_epoch(broker.disk, broker.store.data_dir)
-        )
+        stopped_in = await broker.workers.run(lambda: clean_broker_epoch(broker.disk, broker.store.data_dir))
         command = RegisterBroker(
             broker.node_id,
             self._endpoints,

@@ -1,4 +1,4 @@
-"""How many bytes a log had grown by when it ended at an offset: fetches that wait count bytes, replicas count offsets."""
+"""How many bytes a log had when it ended at an offset: fetches that wait count bytes, replicas count offsets."""
 
 from collections import deque
 

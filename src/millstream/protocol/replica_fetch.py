@@ -1,4 +1,4 @@
-"""Fetch as a follower speaks it: requests out, replies in, always in one version. The other side is `protocol.fetch`."""
+"""Fetch as a follower speaks it: requests out, replies in, in one version. The other side is `protocol.fetch`."""
 
 import struct
 from collections.abc import Iterable
@@ -48,7 +48,12 @@ def encode_request(correlation_id: int, request: ReplicaFetchRequest) -> bytes:
     """Without the size in front."""
     out = bytearray(_HEAD.pack(_FETCH, VERSION, correlation_id, -1))
     out += _LIMITS.pack(
-        request.max_wait_ms, request.min_bytes, request.max_bytes, 0, request.session_id, request.session_epoch
+        request.max_wait_ms,
+        request.min_bytes,
+        request.max_bytes,
+        0,
+        request.session_id,
+        request.session_epoch,
     )
     topics = _by_topic(request.partitions)
     out += uvarint(len(topics) + 1)
@@ -82,8 +87,7 @@ def decode_reply(body: memoryview) -> ReplicaFetchReply:
     partitions: list[FetchedPartition] = []
     for _ in range(reader.array_length()):
         topic_id = reader.uuid()
-        for _ in range(reader.array_length()):
-            partitions.append(_decode_partition(reader, topic_id))
+        partitions += [_decode_partition(reader, topic_id) for _ in range(reader.array_length())]
         reader.skip_tags()
     reader.skip_tags()
     return ReplicaFetchReply(_code(error), session_id, partitions)

@@ -226,7 +226,7 @@ class PartitionLog:
     def begin_epoch(self, leader_epoch: int, start_offset: int) -> None:
         """Note where a leader's writing begins; reaches the disk with the next flush, before any acknowledgement.
 
-        Should a crash come first, recovery finds the epoch in the batches. A log without a directory waits for its first.
+        After a crash recovery finds the epoch in the batches. One without a directory waits for it.
         """
         self.epochs.assign(leader_epoch, start_offset)
         if self.segments or self.disk.exists(self.directory):
@@ -544,9 +544,7 @@ class PartitionLog:
             found = read_header(segment.file.pread(HEADER_SIZE, position)).base_offset
             if found < self.log_start_offset:
                 # Nothing whole is left.
-                return replace(
-                    anew, log_start_offset=self.log_start_offset, end_offset=self.log_start_offset
-                )
+                return replace(anew, log_start_offset=self.log_start_offset, end_offset=self.log_start_offset)
             offset = min(offset, found)
         planned = replace(
             anew,

@@ -46,9 +46,7 @@ class _Synced:
 
 def gapped(names: list[str]) -> frozenset[int]:
     """Segments in which offsets may be missing although they were never compacted here: their leader's were."""
-    return frozenset(
-        int(name[:20]) for name in names if name.endswith(GAPS_SUFFIX) and name[:20].isdigit()
-    )
+    return frozenset(int(name[:20]) for name in names if name.endswith(GAPS_SUFFIX) and name[:20].isdigit())
 
 
 @dataclass(slots=True)

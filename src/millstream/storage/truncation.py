@@ -1,6 +1,6 @@
 """Cutting off the end of a log; a crash at any moment leaves it as it was, or as it is to be.
 
-    prepare   the marker and the epochs before the cut reach the disk: recovery trusts nothing behind the cut from here on
+    prepare   the marker and the epochs before the cut reach the disk: recovery trusts nothing behind it any more
     apply     files are cut and removed, in one step with the log in memory
     flush     the next flush makes the cut durable, before anything that was appended since
 
@@ -78,9 +78,7 @@ class Truncation:
     def prepare(self, disk: Disk) -> None:
         """Blocks until recovery would know of the cut; the log itself is not touched."""
         if disk.exists(self.directory):
-            marker = TruncationMarker(
-                self.number, self.log_start_offset, self.end_offset, self.end_position
-            )
+            marker = TruncationMarker(self.number, self.log_start_offset, self.end_offset, self.end_position)
             disk.write_atomically(f"{self.directory}/{TRUNCATION_FILE}", msgspec.json.encode(marker))
             disk.write_atomically(f"{self.directory}/{EPOCHS_FILE}", self.epochs.encode())
             if self.cut is None:
@@ -106,9 +104,7 @@ class Truncation:
                 self._see(header)
         if len(self.producers) and self.snapshot != cut.base_offset:
             # Recovery will scan from here on, and snapshots that a later checkpoint made needless are gone.
-            disk.write_atomically(
-                snapshot_path(self.directory, cut.base_offset), self.producers.encode()
-            )
+            disk.write_atomically(snapshot_path(self.directory, cut.base_offset), self.producers.encode())
             self.snapshot = cut.base_offset
         left = SegmentSummary(
             cut.base_offset, end_offset=cut.base_offset, created_ms=cut.created_ms, compacted=cut.compacted

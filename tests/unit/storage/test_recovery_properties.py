@@ -1,4 +1,4 @@
-"""Any history of appends, flushes, rolls, checkpoints, cuts, retention and compaction, stopped anywhere, is recovered from.
+"""Any history of appends, flushes, checkpoints, cuts, retention and compaction, stopped anywhere, is recovered from.
 
 A model remembers every batch that was appended and how much of it was acknowledged as durable. The disk stops the
 program at a drawn point, with or without a loss of power; recovery may be stopped as well. What is opened then must be

@@ -209,7 +209,8 @@ class DelayedProduce:
 
     def _timed_out(self) -> None:
         late = KafkaError(
-            ErrorCode.REQUEST_TIMED_OUT, "the records were not on disk, or not at enough replicas, within the request's timeout"
+            ErrorCode.REQUEST_TIMED_OUT,
+            "the records were not on disk, or not at enough replicas, within the request's timeout",
         )
         for outcomes in self._waiting.values():
             self._fail_all(outcomes, late)

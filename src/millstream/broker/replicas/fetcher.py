@@ -165,9 +165,7 @@ class ReplicaFetcher:
         self._session = (0, 0)
         self._forgotten.clear()
         self._unsaid = {
-            key: None
-            for key, each in self._followed.items()
-            if each.asked_from >= 0 or key in self._unsaid
+            key: None for key, each in self._followed.items() if each.asked_from >= 0 or key in self._unsaid
         }
         waiting: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
         while self._followed or waiting:

@@ -72,9 +72,7 @@ class Following:
             return
         if reply.diverging_epoch is not None:
             target = self.partition.log
-            offset = truncation_offset(
-                target.epochs, target.log_end_offset, EpochEnd(*reply.diverging_epoch)
-            )
+            offset = truncation_offset(target.epochs, target.log_end_offset, EpochEnd(*reply.diverging_epoch))
             await self._truncate(offset, "the leader's history is another")
             return
         if len(reply.records):
@@ -129,7 +127,9 @@ class Following:
         """Cut the log's end. Nothing else writes to it meanwhile: the partition is asked for again only afterwards."""
         partition, target, broker = self.partition, self.partition.log, self.broker
         if offset == target.log_end_offset:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "the leader's history is another, and ends here too")
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, "the leader's history is another, and ends here too"
+            )
         is_committed = offset < partition.high_watermark
         (log.error if is_committed else log.info)(
             "truncating",
@@ -141,7 +141,7 @@ class Following:
             leader_epoch=self.leader_epoch,
             reason=reason,
         )
-        while target.cleaning:
+        while target.cleaning:  # noqa: ASYNC110 - the cleaner works in steps, and cuts are rare
             await asyncio.sleep(_CLEANER_PAUSE_SECONDS)
         await broker.flusher.sync(partition)
         self._require_current()
@@ -167,4 +167,3 @@ class Following:
         if start > target.log_start_offset:
             target.advance_start(start)
             self.broker.flusher.flush(self.partition)
-

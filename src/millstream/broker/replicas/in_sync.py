@@ -138,7 +138,9 @@ class InSyncSets:
                 for _, state, change in asked:
                     state.refused(change)
             return asked
-        return [each for each, result in zip(asked, results, strict=True) if not self._is_decided(each, result)]
+        return [
+            each for each, result in zip(asked, results, strict=True) if not self._is_decided(each, result)
+        ]
 
     def _is_decided(self, asked: _Asked, result: InSyncResult) -> bool:
         partition, state, change = asked

@@ -83,7 +83,7 @@ class ReplicaFetch:
         self._wait(min(_QUIET_MS, self._request.max_wait_ms) if found else self._request.max_wait_ms)
 
     def _note_progress(self, topic: bytes, request: FetchPartition) -> list[FetchedPartition]:
-        """What the follower has; the reply for its partition when there is no more to say than an error or a parting."""
+        """Note what the follower has; the reply for a partition that has an error, or whose histories part."""
         key = topic, request.partition
         wanted = self._session.want(key, request)
         reply = FetchedPartition(topic, request.partition)

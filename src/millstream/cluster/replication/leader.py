@@ -63,8 +63,7 @@ class LeaderState:
         known = self._followers
         self._followers = {
             # Members of the in-sync set begin with a whole lag time to show themselves.
-            each: known.get(each)
-            or FollowerProgress(caught_up_at=now if each in self.isr else float("-inf"))
+            each: known.get(each) or FollowerProgress(caught_up_at=now if each in self.isr else float("-inf"))
             for each in replicas
             if each != self.me
         }
@@ -171,9 +170,7 @@ class LeaderState:
 
     def broker_epochs(self, isr: Iterable[int], own_epoch: int) -> tuple[tuple[int, int], ...]:
         """Members with the epochs in which they were seen fetching."""
-        return tuple(
-            (each, own_epoch if each == self.me else self._epoch_of(each)) for each in isr
-        )
+        return tuple((each, own_epoch if each == self.me else self._epoch_of(each)) for each in isr)
 
     def _epoch_of(self, broker_id: int) -> int:
         follower = self._followers.get(broker_id)
