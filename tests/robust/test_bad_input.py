@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from millstream.protocol.api import APIS
+from millstream.protocol.api import APIS, PEER_COMMAND, PEER_HELLO, PEER_QUORUM
 from millstream.protocol.wire import uvarint
 from support.kio_messages import build, decode, encode
 from support.node import NodeProcess
@@ -61,6 +61,9 @@ def request(key: int, version: int, body: bytes = b"", correlation_id: int = 7) 
         (frame(struct.pack(">hhih", 999, 0, 1, -1)), "API key 999 is not served here"),
         (frame(struct.pack(">hhih", -1, 0, 1, -1)), "API key -1 is not served here"),
         (frame(struct.pack(">hhih", 4, 0, 1, -1)), "API key 4 is not served here"),
+        (frame(struct.pack(">hhih", PEER_HELLO, 0, 1, -1)), "this node is alone"),
+        (frame(struct.pack(">hhih", PEER_QUORUM, 0, 1, -1) + bytes(50)), "this node is alone"),
+        (frame(struct.pack(">hhih", PEER_COMMAND, 0, 1, -1) + bytes(50)), "this node is alone"),
         (request(3, 14), "metadata version 14 is not served; 0 to 13 are"),
         (frame(struct.pack(">hhih", 3, -1, 1, -1)), "metadata version -1 is not served"),
         (request(1, 3), "fetch version 3 is not served; 4 to 18 are"),

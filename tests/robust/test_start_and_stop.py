@@ -115,7 +115,7 @@ def test_a_data_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
     assert "--data" in error
 
 
-def test_a_damaged_metadata_journal_stops_the_start_with_file_and_position(
+def test_a_damaged_metadata_log_stops_the_start_with_file_and_position(
     start_node: Callable[..., NodeProcess], new_topic: Callable[[], str]
 ) -> None:
     node = start_node()
@@ -123,14 +123,14 @@ def test_a_damaged_metadata_journal_stops_the_start_with_file_and_position(
         for _ in range(3):
             create_topic(client, new_topic())
     node.stop()
-    (journal, *_) = sorted(
+    (damaged, *_) = sorted(
         (node.data_dir / "__cluster_metadata").glob("*"), key=lambda path: -path.stat().st_size
     )
-    content = bytearray(journal.read_bytes())
+    content = bytearray(damaged.read_bytes())
     content[len(content) // 3] ^= 0xFF
-    journal.write_bytes(content)
+    damaged.write_bytes(content)
     error = failing_start(node.data_dir, "--listen", "127.0.0.1:0")
-    assert f"{journal}: corrupt at byte" in error
+    assert f"{damaged}: corrupt at byte" in error
 
 
 def test_another_nodes_data_directory_is_refused(start_node: Callable[..., NodeProcess]) -> None:

@@ -40,6 +40,7 @@ class NodeProcess:
         self.listen = "127.0.0.1:0"
         self.http = "127.0.0.1:0"
         self.process: subprocess.Popen[bytes] | None = None
+        self._log_position = 0
 
     @property
     def bootstrap(self) -> str:
@@ -51,19 +52,23 @@ class NodeProcess:
 
     def start(self) -> "NodeProcess":
         """Start and wait until the node says that it is ready and where it listens."""
-        position = self.log_file.stat().st_size if self.log_file.exists() else 0
-        self._launch()
-        ready = self._wait_for_ready(position)
+        self.launch()
+        return self.wait_until_ready()
+
+    def wait_until_ready(self) -> "NodeProcess":
+        ready = self._wait_for_ready(self._log_position)
         self.listen, self.http = str(ready["listen"]), str(ready["http"])
         return self
 
     def start_and_kill(self, after_s: float) -> None:
         """A start that a crash interrupts."""
-        self._launch()
+        self.launch()
         time.sleep(after_s)
         self.kill()
 
-    def _launch(self) -> None:
+    def launch(self) -> None:
+        """Start without waiting for anything."""
+        self._log_position = self.log_file.stat().st_size if self.log_file.exists() else 0
         command = [sys.executable, "-m", "millstream", "serve", "--data", str(self.data_dir)]
         command += ["--listen", self.listen, "--http", self.http, "--log-format", "json", *self.arguments]
         # Settings of whoever runs the tests, and of the tests themselves, are not this node's.

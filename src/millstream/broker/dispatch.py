@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.broker.connection import Connection, PendingReply, Reply
 from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Counter, Histogram
-from millstream.protocol.api import API_VERSIONS, APIS, Api
+from millstream.protocol.api import API_VERSIONS, APIS, PEER_APIS, Api
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.kio_loader import import_kio
 from millstream.protocol.wire import I16, I32, MalformedRequest, Reader
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 log = get_logger("millstream.broker")
 
 _HEADER_FIXED_BYTES = 8
-_WITHOUT_KIO = ("produce", "fetch", "metadata", "api_versions", "offset_commit")
+_WITHOUT_KIO = (
+    "produce", "fetch", "metadata", "api_versions", "offset_commit",
+    "peer_hello", "peer_quorum", "peer_command",
+)  # fmt: skip
+_ALL_APIS = {**APIS, **PEER_APIS}
 
 
 @dataclass(slots=True)
@@ -94,10 +98,10 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
         metrics = broker.metrics
         self._counts: dict[int, Counter] = {
-            key: metrics.requests.labels(api.name) for key, api in APIS.items()
+            key: metrics.requests.labels(api.name) for key, api in _ALL_APIS.items()
         }
         self._durations: dict[int, Histogram] = {
-            key: metrics.request_duration.labels(api.name) for key, api in APIS.items()
+            key: metrics.request_duration.labels(api.name) for key, api in _ALL_APIS.items()
         }
 
     def dispatch(self, connection: Connection, request: memoryview) -> None:
@@ -115,9 +119,13 @@ class Dispatcher:
         key = I16.unpack_from(request, 0)[0]
         version = I16.unpack_from(request, 2)[0]
         correlation_id = I32.unpack_from(request, 4)[0]
-        api = APIS.get(key)
+        api = _ALL_APIS.get(key)
         if api is None:
             raise MalformedRequest(f"API key {key} is not served here")
+        if not self._broker.is_serving and key not in PEER_APIS:
+            # Other nodes find this one before it has found its place; clients come back when it has.
+            connection.close()
+            return
         reader = Reader(request, _HEADER_FIXED_BYTES)
         client_id = reader.nullable_string()
         context = RequestContext(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from millstream.config.settings import PerformanceSettings
 
 _UNLIMITED = 1 << 20
-# For everything else: the listener, the journal, threads' wake-up pipes, modules that are imported late.
+# For everything else: the listener, the quorum's log, threads' wake-up pipes, modules that are imported late.
 _RESERVED = 512
 _FEWEST_LOG_FILES = 64
 _FEWEST_CONNECTIONS = 16

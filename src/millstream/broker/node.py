@@ -6,7 +6,7 @@ import signal
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from millstream import __version__
 from millstream.broker.cleaner import Cleaner
@@ -14,27 +14,36 @@ from millstream.broker.dispatch import Dispatcher, load_handler
 from millstream.broker.fetch_sessions import FetchSessions
 from millstream.broker.file_limits import raise_and_share
 from millstream.broker.flusher import Flusher
-from millstream.broker.partitions import Partition, Partitions
+from millstream.broker.partitions import Partitions
+from millstream.broker.peers.errors import CannotJoin
+from millstream.broker.replicas.roles import Replication
 from millstream.broker.server import Server
-from millstream.broker.topics import TopicChanges, partition_specs
+from millstream.broker.topics import TopicChanges
 from millstream.broker.upkeep import Upkeep
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
-from millstream.cluster.metadata.frames import JournalCorrupt
+from millstream.cluster.metadata.difference import difference
+from millstream.cluster.metadata.directory import WrongDataDirectory
+from millstream.cluster.metadata.machine import UnknownRecords
 from millstream.cluster.metadata.records import Endpoint
-from millstream.cluster.metadata.service import MetadataService, WrongDataDirectory
+from millstream.cluster.metadata.service import MetadataService
+from millstream.cluster.raft.wal_frames import WalCorrupt
 from millstream.config.settings import Settings
 from millstream.observability.broker_metrics import BrokerMetrics, PartitionSample
 from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Counter
 from millstream.protocol.errors import KafkaError
+from millstream.protocol.wire import MalformedRequest
 from millstream.runtime.clock import Clock, SystemClock
 from millstream.runtime.disk import Disk, SystemDisk
 from millstream.runtime.workers import Workers
+from millstream.storage.high_watermarks import read_high_watermarks
 from millstream.storage.segment_recovery import RecoveryReport
 from millstream.storage.store import DataDirectoryInUse, LogStore
 
 if TYPE_CHECKING:
+    from millstream.broker.cluster_membership import ClusterMembership
     from millstream.broker.groups import Groups
+    from millstream.broker.peers.network import PeerNetwork
 
 log = get_logger("millstream.node")
 
@@ -66,12 +75,17 @@ class Broker:
         self.partitions = Partitions()
         self.flusher = Flusher(loop, self.workers, clock, self.metrics.log_flush_duration, self.storage_error)
         self.fetch_sessions = FetchSessions()
+        self.replication = Replication(self)
         self.dispatcher = Dispatcher(self)
         performance = replace(settings.performance, max_connections=files.connections)
         self.server = Server(loop, performance, self.dispatcher, self.metrics)
         self.upkeep = Upkeep(self)
         self.cleaner = Cleaner(self)
         self.metadata: MetadataService
+        self.membership: ClusterMembership | None = None
+        self.is_serving = False
+        self._is_loaded = False
+        self.failure: asyncio.Future[NoReturn] = loop.create_future()
         self.delayed_produces = 0
         self.delayed_fetches = 0
         self.listen = ("", 0)
@@ -90,21 +104,46 @@ class Broker:
         broker = self.settings.broker
         host = broker.advertised_host or self.listen[0]
         endpoint = Endpoint("PLAINTEXT", host, broker.advertised_port or self.listen[1])
-        self.metadata = await MetadataService.open(
-            self.disk, self.store.data_dir, node_id=self.node_id, endpoints=(endpoint,), rack=broker.rack
-        )
+        if self.settings.is_one_of_several:
+            await self._join((endpoint,))
+        else:
+            self.metadata = await MetadataService.open(
+                self.disk, self.store.data_dir, node_id=self.node_id, endpoints=(endpoint,), rack=broker.rack
+            )
         changes = TopicChanges(self)
+        self.partitions.is_elsewhere = changes.is_elsewhere
         await self._load(changes)
-        self.metadata.subscribe(changes.apply)
-        await changes.create_declared()
         self.metrics.watch(self)
         self._warn_of_few_files()
         self.upkeep.start()
+        if self.membership is not None:
+            self.replication.start()
         if self.settings.storage.cleaner_enabled:
             self.spawn(self.cleaner.run(), "cleaner")
-        await self.server.start()
+        self.is_serving = True
+        if self.membership is not None:
+            await self.membership.serve()
+        await changes.create_declared()
+        if self.membership is None:
+            await self.server.start()
         if "__consumer_offsets" in self.metadata.image.topics:
             self.loop.call_soon(lambda: self.groups)
+
+    async def _join(self, endpoints: tuple[Endpoint, ...]) -> None:
+        from millstream.broker.cluster_membership import ClusterMembership
+
+        self.membership = ClusterMembership(self, endpoints)
+        await self.membership.join()
+
+    def require_network(self) -> "PeerNetwork":
+        """The way to the other nodes; refuses what they send where there are none."""
+        if self.membership is None:
+            raise MalformedRequest("this node is alone; it was started without --seeds")
+        return self.membership.network
+
+    @property
+    def has_metadata(self) -> bool:
+        return "metadata" in self.__dict__
 
     @cached_property
     def groups(self) -> "Groups":
@@ -124,17 +163,22 @@ class Broker:
 
     async def _load(self, changes: TopicChanges) -> None:
         started = self.clock.monotonic()
-        specs = list(partition_specs(self.metadata.image, changes.broker_configs()))
+        loaded = self.metadata.image
+        specs = list(changes.own_partitions(loaded))
         progress = _RecoveryProgress(len(specs), self)
-        self.store.load((spec for _, spec in specs), progress.report)
-        if specs and not self.store.was_clean:
+        # In a thread: the quorum goes on meanwhile.
+        await self.workers.run(lambda: self.store.load((spec for _, spec in specs), progress.report))
+        self._is_loaded = True
+        reached = await self.workers.run(lambda: read_high_watermarks(self.disk, self.store.data_dir))
+        for image, spec in specs:
+            known = reached.get((spec.topic_id, spec.partition), 0) if len(image.replicas) > 1 else None
+            changes.serve(image, spec, known)
+        self.metadata.subscribe(changes.apply)
+        changes.apply(loaded, self.metadata.image, tuple(difference(loaded, self.metadata.image)))
+        if specs and not self.store.was_clean and self.membership is None:
             # Records that clients have read may be gone with the page cache: a new epoch lets them find out (KIP-320).
+            # In a cluster registering without the marker of a clean stop does it.
             await self.metadata.submit(AdvanceLeaderEpochs(self.node_id))
-        for image, spec in partition_specs(self.metadata.image, changes.broker_configs()):
-            target = self.store.logs[spec.topic, spec.partition]
-            self.partitions.add(
-                Partition(spec.topic, spec.partition, spec.topic_id, target, image.leader_epoch, self.flusher)
-            )
         log.info(
             "logs loaded",
             partitions=len(specs),
@@ -148,6 +192,8 @@ class Broker:
 
     async def stop(self) -> None:
         """Take no more requests, answer those whose records are on their way to the disk, close everything."""
+        if self.membership is not None:
+            await self.membership.leave()
         self.server.stop_reading()
         deadline = self.clock.monotonic() + _DRAIN_SECONDS
         while self.delayed_produces and self.clock.monotonic() < deadline:  # noqa: ASYNC110 - a plain counter
@@ -155,15 +201,22 @@ class Broker:
         await self.server.stop()
         if "groups" in self.__dict__:
             self.groups.close()
+        await self.replication.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.cleaner.stop()
-        await self.metadata.close()
+        if self.membership is not None:
+            await self.membership.close()
+        if self.has_metadata:
+            await self.metadata.close()
         self.upkeep.stop()
         self.flusher.close()
         self.workers.close()
-        if not self.store.close():
+        if self._is_loaded:
+            self.upkeep.write_high_watermarks()
+        # A store that was not loaded knows of no logs: its checkpoint would say that there are none.
+        if self._is_loaded and not self.store.close():
             log.warning("not everything could be closed; the next start will recover the logs")
 
     def warm_up(self) -> None:
@@ -180,6 +233,14 @@ class Broker:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("task failed", task=task.get_name(), exc_info=error)
+
+    def fail(self, reason: str) -> None:
+        """End the process: the node cannot do its part any more, and others can only when they know it."""
+        if not self.failure.done():
+            log.error("the node ends", reason=reason)
+            self.failure.set_exception(RuntimeError(reason))
+            # Whoever waits for the end looks at whether there is a failure, not at what it is.
+            self.failure.exception()
 
     # -- what happens to logs
 
@@ -281,9 +342,25 @@ async def _run(settings: Settings) -> int:
         loop.add_signal_handler(number, stop.set)
     broker = Broker(settings, SystemDisk(), SystemClock(), loop)
     http = None
+    starting = asyncio.ensure_future(broker.start())
+    stopping = asyncio.ensure_future(stop.wait())
     try:
-        await broker.start()
-    except (DataDirectoryInUse, JournalCorrupt, WrongDataDirectory, KafkaError) as error:
+        # A node of several may wait for others for as long as it takes to start them.
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if stopping.done() and not starting.done():
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            await broker.stop()
+            return 0
+        await starting
+    except (
+        DataDirectoryInUse,
+        WalCorrupt,
+        WrongDataDirectory,
+        UnknownRecords,
+        CannotJoin,
+        KafkaError,
+    ) as error:
         raise CannotStart(str(error)) from error
     try:
         http_address = None
@@ -302,11 +379,11 @@ async def _run(settings: Settings) -> int:
             version=__version__,
         )
         loop.call_later(_WARM_UP_SECONDS, broker.warm_up)
-        await stop.wait()
+        await asyncio.wait((stopping, broker.failure), return_when=asyncio.FIRST_COMPLETED)
         log.info("stopping")
     finally:
         if http is not None:
             await http.stop()
         await broker.stop()
     log.info("stopped")
-    return 0
+    return 1 if broker.failure.done() else 0

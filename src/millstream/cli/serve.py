@@ -48,6 +48,14 @@ def command(
     node_id: Annotated[
         int | None, typer.Option("--node-id", min=0, help="Number of this node in its cluster.")
     ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            "--seeds",
+            metavar="HOST:PORT,...",
+            help="Addresses of the cluster's first nodes, this one among them, the same on each.",
+        ),
+    ] = None,
     log_level: Annotated[LogLevel | None, typer.Option("--log-level", help="How much to log.")] = None,
     log_format: Annotated[
         LogFormat | None,
@@ -63,6 +71,7 @@ def command(
     Examples:
       millstream serve --data ./data
       millstream serve --data ./data --listen 0.0.0.0:9092 --http 0.0.0.0:8080
+      millstream serve --data ./1 --node-id 1 --listen n1:9092 --seeds n1:9092,n2:9092,n3:9092
       MILLSTREAM_STORAGE_RETENTION_TIME=2d millstream serve --config millstream.yaml
     """
     flags: dict[str, object] = {"broker.id": node_id, "log.level": log_level, "log.format": log_format}
@@ -72,6 +81,8 @@ def command(
         flags["broker.host"], flags["broker.port"] = parse_address(listen, "--listen")
     if http is not None:
         flags["http.host"], flags["http.port"] = parse_address(http, "--http")
+    if seeds is not None:
+        flags["cluster.bootstrap_servers"] = seeds
     settings = settings_for(config, flags)
 
     from millstream.broker.node import CannotStart, run

@@ -7,10 +7,10 @@ from typing import Any
 
 from millstream.config.definitions import broker_definition, inherited_text
 from millstream.config.errors import ConfigError, nearest
+from millstream.config.replication_limits import REFUSED_SETTINGS, check_replication
 from millstream.config.setting import Setting, Spelling, settings_of
 from millstream.config.settings import SECTIONS, Settings
 from millstream.config.sources import CONFIG_FILE_VARIABLE, Entry, from_environment, from_flags
-from millstream.config.standalone import REFUSED_SETTINGS, check_standalone
 from millstream.config.topic_table import TOPIC_CONFIGS
 from millstream.config.topics_section import read_topic
 
@@ -18,7 +18,7 @@ from millstream.config.topics_section import read_topic
 # replaces what a weaker source said under the others.
 _FAMILIES = [[synonym.name for synonym in topic.synonyms] for topic in TOPIC_CONFIGS.values()]
 _FAMILY = {name: family for family in _FAMILIES for name in family}
-_TOPIC_BY_BROKER_NAME = {topic.synonyms[0].name: topic for topic in TOPIC_CONFIGS.values()}
+_TOPIC_BY_BROKER_NAME = {topic.synonyms[0].name: topic for topic in TOPIC_CONFIGS.values() if topic.synonyms}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _build(given: Mapping[str, _Given], topics: list[Entry]) -> Settings:
     settings = Settings(**sections, topics=read, kafka=kafka)
     places = {f"topics.{entry.key}": entry.where for entry in topics}
     places.update((name, each.entry.where) for name, each in given.items())
-    check_standalone(settings, places.get)
+    check_replication(settings, places.get)
     return settings
 
 

@@ -49,9 +49,12 @@ class BrokerSettings:
 class ClusterSettings:
     bootstrap_servers: tuple[str, ...] = own_setting(
         (),
-        "Addresses (host:port) of the cluster's nodes; a node that is alone lists only itself.",
+        "Addresses (host:port) of the cluster's first nodes, the same on each; a node that is alone lists only"
+        " itself, or nothing.",
         kind=ConfigType.LIST,
     )
+    session_timeout: int = kafka_setting("broker.session.timeout.ms", _DURATION)
+    heartbeat_interval: int = kafka_setting("broker.heartbeat.interval.ms", _DURATION)
     max_partitions: int = own_setting(
         1_000_000, "Partitions the cluster may hold; creating more is refused.", kind=_INT, minimum=1
     )
@@ -110,6 +113,22 @@ class PerformanceSettings:
 class ReplicationSettings:
     default_replication_factor: int = kafka_setting("default.replication.factor")
     min_insync_replicas: int = kafka_setting("min.insync.replicas")
+    replica_lag_time_max: int = kafka_setting("replica.lag.time.max.ms", _DURATION)
+    replica_selector: str = own_setting(
+        "rack",
+        "Where clients that name their rack (client.rack) read from: rack sends them to an in-sync replica of their"
+        " rack, leader keeps them at the leader.",
+        choices=("rack", "leader"),
+    )
+    auto_leader_rebalance: bool = kafka_setting("auto.leader.rebalance.enable")
+    leader_imbalance_check_seconds: int = kafka_setting("leader.imbalance.check.interval.seconds")
+    leader_imbalance_percentage: int = kafka_setting("leader.imbalance.per.broker.percentage")
+    placement: str = own_setting(
+        "ring",
+        "How new partitions are placed on brokers: ring moves few when brokers come and go, modulo goes around"
+        " them in turn, balanced looks at what they have.",
+        choices=("ring", "modulo", "balanced"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +173,13 @@ class Settings:
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)
     topics: tuple[TopicSettings, ...] = ()
     kafka: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_one_of_several(self) -> bool:
+        """Whether the node looks for others; one that lists nobody or only itself is alone."""
+        servers = set(self.cluster.bootstrap_servers)
+        own_ports = {self.broker.port, self.broker.advertised_port or self.broker.port}
+        return len(servers) > 1 or any(int(server.rpartition(":")[2]) not in own_ports for server in servers)
 
     def broker_configs(self) -> dict[str, str]:
         """The broker's settings by Kafka's names: what was set explicitly or differs from the default."""

@@ -20,6 +20,7 @@ class Api(NamedTuple):
 
 NEVER_FLEXIBLE = 32767
 PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
+PEER_HELLO, PEER_QUORUM, PEER_COMMAND = 30000, 30001, 30002
 PRODUCE_SERVED_FROM = 3
 
 APIS: dict[int, Api] = {
@@ -49,12 +50,29 @@ APIS: dict[int, Api] = {
         Api(35, "describe_log_dirs", 1, 4, 2),
         Api(37, "create_partitions", 0, 3, 2),
         Api(42, "delete_groups", 0, 2, 2),
+        Api(43, "elect_leaders", 0, 2, 2),
         Api(44, "incremental_alter_configs", 0, 1, 1),
+        Api(45, "alter_partition_reassignments", 0, 1, 0),
+        Api(46, "list_partition_reassignments", 0, 0, 0),
         Api(47, "offset_delete", 0, 0, NEVER_FLEXIBLE),
+        Api(55, "describe_quorum", 0, 2, 0),
         Api(60, "describe_cluster", 0, 2, 0),
+        Api(64, "unregister_broker", 0, 0, 0),
         Api(68, "consumer_group_heartbeat", 0, 1, 0),
         Api(69, "consumer_group_describe", 0, 1, 0),
         Api(74, "list_config_resources", 0, 1, 0),
         Api(75, "describe_topic_partitions", 0, 0, 0),
+        Api(80, "add_raft_voter", 0, 1, 0),
+        Api(81, "remove_raft_voter", 0, 0, 0),
+    )
+}
+
+# Nodes among themselves, on the same port; not Kafka's, and not told to clients.
+PEER_APIS: dict[int, Api] = {
+    api.key: api
+    for api in (
+        Api(PEER_HELLO, "peer_hello", 0, 0, NEVER_FLEXIBLE),
+        Api(PEER_QUORUM, "peer_quorum", 0, 0, NEVER_FLEXIBLE),
+        Api(PEER_COMMAND, "peer_command", 0, 0, NEVER_FLEXIBLE),
     )
 }

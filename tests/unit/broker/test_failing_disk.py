@@ -95,7 +95,7 @@ def test_a_record_that_rots_on_disk_is_not_served(client: RawClient, disk: Simul
     assert fetched.error_code == 0
 
 
-def test_a_metadata_journal_that_cannot_be_written_refuses_changes_and_keeps_serving(
+def test_a_metadata_log_that_cannot_be_written_refuses_changes_and_keeps_serving(
     client: RawClient, disk: SimulatedDisk
 ) -> None:
     topic = create_topic(client, "t")

@@ -179,13 +179,10 @@ def test_lists_come_from_the_environment_separated_by_commas() -> None:
         (
             "replication:\n  default_replication_factor: 3",
             2,
-            "this node is alone: it cannot keep 3 replicas; write",
+            "the node is alone: there cannot be 3 replicas; write",
         ),
         ("kafka:\n  default.replication.factor: 3", 2, "write default_replication_factor: 1"),
-        ("replication:\n  min_insync_replicas: 2", 2, "write min_insync_replicas: 1"),
-        ("replication:\n  replica_lag_time_max: 10s", 2, "this node is alone"),
-        ("cluster:\n  bootstrap_servers: ['a:9092', 'b:9092']", 2, "this node is alone"),
-        ("cluster:\n  bootstrap_servers: ['a:1234']", 2, "list only itself (127.0.0.1:9092)"),
+        ("replication:\n  replica_lag_records_max: 9", 2, "use replica_lag_time_max"),
         ("cluster:\n  bootstrap_servers: [a]", 2, "'a' is not an address"),
         (
             "topics:\n  t:\n    partitions: 0",
@@ -196,7 +193,7 @@ def test_lists_come_from_the_environment_separated_by_commas() -> None:
         ("topics:\n  t:\n    retention.ms: 5d", 3, "topics.t.retention.ms: '5d' is not a valid value"),
         ("topics:\n  t:\n    retention_time: 5d\n    retention.ms: 5", 4, "same setting as retention_time"),
         ("topics:\n  t:\n    remote.storage.enable: true", 3, "tiered storage"),
-        ("topics:\n  t:\n    replication_factor: 3", 3, "this node is alone: it cannot keep 3 replicas"),
+        ("topics:\n  t:\n    replication_factor: 3", 3, "there cannot be 3 replicas"),
         (
             "topics:\n  t: {min.compaction.lag.ms: 9, max.compaction.lag.ms: 5}",
             2,
@@ -249,3 +246,12 @@ def test_a_wrong_variable_is_refused_by_its_name(environ: dict[str, str], says: 
 def test_a_wrong_flag_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"command line: broker\.port: 'x' is not a valid value"):
         load_settings(flags={"broker.port": "x"})
+
+
+@pytest.mark.parametrize(
+    ("servers", "is_one_of_several"),
+    [("", False), ("localhost:9092", False), ("localhost:9093", True), ("a:9092,b:9092,c:9092", True)],
+)
+def test_a_node_looks_for_others_when_it_lists_any(servers: str, is_one_of_several: bool) -> None:
+    settings = load_settings(None, {}, {"cluster.bootstrap_servers": servers} if servers else {})
+    assert settings.is_one_of_several is is_one_of_several

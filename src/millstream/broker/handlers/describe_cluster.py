@@ -24,10 +24,14 @@ def handle(broker: AdminBroker, request: Any, context: AdminContext) -> Describe
         error_message=message,
         endpoint_type=_BROKERS,
         cluster_id="" if refused else image.cluster_id,
-        controller_id=-1 if refused else broker.node_id,
+        controller_id=-1 if refused else broker.metadata.controller_id,
         brokers=()
         if refused
-        else tuple(_broker(image.brokers[number], context) for number in sorted(image.brokers)),
+        else tuple(
+            _broker(each, context)
+            for _, each in sorted(image.brokers.items())
+            if request.include_fenced_brokers or not each.is_fenced
+        ),
         cluster_authorized_operations=NOT_REQUESTED if refused else operations,
     )
 
@@ -50,5 +54,5 @@ def _broker(broker: BrokerImage, context: AdminContext) -> DescribeClusterBroker
         host=host_for(endpoint, context),
         port=endpoint.port,
         rack=broker.rack,
-        is_fenced=False,
+        is_fenced=broker.is_fenced,
     )

@@ -12,7 +12,7 @@ from kio.schema.describe_topic_partitions.v0.response import (
 
 from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext
 from millstream.broker.authorized_operations import NOT_REQUESTED, TOPIC_OPERATIONS
-from millstream.cluster.metadata.image import MetadataImage, PartitionImage, TopicImage
+from millstream.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from millstream.cluster.metadata.names import invalid_name_reason, is_internal
 from millstream.protocol.errors import ErrorCode
 
@@ -95,14 +95,14 @@ def _failed(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
 
 def _partition(image: MetadataImage, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.NONE if partition.leader in image.brokers else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=ErrorCode.NONE if image.is_live(partition.leader) else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=partition.index,
-        leader_id=partition.leader,
+        leader_id=partition.leader if image.is_live(partition.leader) else -1,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
         # Kafka's Java client throws on null here.
-        eligible_leader_replicas=(),
-        last_known_elr=(),
-        offline_replicas=tuple(broker for broker in partition.replicas if broker not in image.brokers),
+        eligible_leader_replicas=partition.elr,
+        last_known_elr=() if partition.last_known_leader == NO_LEADER else (partition.last_known_leader,),
+        offline_replicas=tuple(broker for broker in partition.replicas if not image.is_live(broker)),
     )

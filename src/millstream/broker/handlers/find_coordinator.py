@@ -84,6 +84,6 @@ async def _leader(broker: "Broker", key_type: int, key: str) -> int:
     if key_type != _GROUP:
         index = partition_for(key, len(image.partitions))
     leader = image.partitions[index].leader
-    if leader not in broker.metadata.image.brokers:
+    if not broker.metadata.image.is_live(leader):
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no leader")
     return leader

@@ -7,7 +7,7 @@ from millstream.cluster.metadata.image import MetadataImage, metric_name
 MAX_LENGTH = 249
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-# The journal's directory; a topic of that name could never be told from it.
+# The directory of the quorum's log; a topic of that name could never be told from it.
 RESERVED_NAMES = frozenset({"__cluster_metadata"})
 
 _ALLOWED = re.compile(r"[a-zA-Z0-9._-]+")

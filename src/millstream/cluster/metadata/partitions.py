@@ -4,16 +4,16 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from millstream.cluster.metadata.assignment import (
-    Replicas,
+    Placer,
     check_manual,
     creation_records,
-    place_replicas,
 )
 from millstream.cluster.metadata.controller import Decision, NewId
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
 from millstream.cluster.metadata.names import is_protected
 from millstream.cluster.metadata.records import MetadataRecord
+from millstream.cluster.placement.candidate import Replicas
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
@@ -42,6 +42,7 @@ class CreatePartitions:
         times = Counter(increase.topic for increase in self.topics)
         records: list[MetadataRecord] = []
         outcomes: dict[str, IncreaseOutcome] = {}
+        placer = Placer(image, self.defaults.placement)
         for increase in self.topics:
             if increase.topic in outcomes:
                 continue
@@ -50,8 +51,8 @@ class CreatePartitions:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 topic = _find_growable(image, increase)
                 self.defaults.check_room(image, len(records), increase.count - len(topic.partitions))
-                assignments = _assign(image, topic, increase, len(records))
-                records += creation_records(topic.topic_id, len(topic.partitions), assignments)
+                assignments = _assign(image, topic, increase, placer)
+                records += creation_records(image, topic.topic_id, len(topic.partitions), assignments)
                 outcomes[increase.topic] = IncreaseOutcome(increase.topic)
             except KafkaError as error:
                 outcomes[increase.topic] = IncreaseOutcome(increase.topic, error)
@@ -79,12 +80,13 @@ def _find_growable(image: MetadataImage, increase: PartitionIncrease) -> TopicIm
 
 
 def _assign(
-    image: MetadataImage, topic: TopicImage, increase: PartitionIncrease, pending: int
+    image: MetadataImage, topic: TopicImage, increase: PartitionIncrease, placer: Placer
 ) -> list[Replicas]:
     added = increase.count - len(topic.partitions)
-    replication_factor = len(topic.partitions[0].replicas)
+    first = topic.partitions[0]
+    replication_factor = len(first.replicas) - len(first.removing)
     if increase.assignments is None:
-        return place_replicas(image, image.partition_count + pending, added, replication_factor)
+        return placer.place(topic.name, len(topic.partitions), added, replication_factor)
     if len(increase.assignments) != added:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -1,4 +1,4 @@
-"""Producer ids: handed out from blocks that the journal knows, so that no id is ever used twice."""
+"""Producer ids: handed out from blocks that the metadata knows, so that no id is ever used twice."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -37,7 +37,7 @@ class ProducerIdPool:
         self._refill = asyncio.Lock()
 
     async def take(self) -> int:
-        """The next unused id; waits for the journal once in a thousand."""
+        """The next unused id; waits for the quorum once in a thousand."""
         while (producer_id := next(self._block, None)) is None:
             async with self._refill:
                 # Whoever held the lock before may have brought a new block already.

@@ -1,55 +1,102 @@
 """The one door to the cluster's metadata: read the image, submit a command, be told of changes."""
 
 import asyncio
-import os.path
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
 from uuid import uuid4
 
-from millstream.cluster.metadata.brokers import RegisterBroker
+from millstream.cluster.metadata.brokers import Heartbeat, RegisterBroker
+from millstream.cluster.metadata.command_codec import decode_result, encode_command
 from millstream.cluster.metadata.controller import Command, NewId
+from millstream.cluster.metadata.directory import (
+    StoredReplica,
+    WrongDataDirectory,
+    create_replica,
+    open_replica,
+)
+from millstream.cluster.metadata.fencing import Fencing
 from millstream.cluster.metadata.ids import readable_ids
 from millstream.cluster.metadata.image import MetadataImage
-from millstream.cluster.metadata.journal import SNAPSHOT_AFTER_BYTES, Journal
+from millstream.cluster.metadata.machine import MetadataMachine, Records, Subscriber
 from millstream.cluster.metadata.producer_ids import ProducerIdPool
-from millstream.cluster.metadata.records import Endpoint, MetadataRecord
-from millstream.observability.logs import get_logger
+from millstream.cluster.metadata.quorum_changes import QuorumChange
+from millstream.cluster.metadata.rebalancing import RebalanceSettings, Rebalancing
+from millstream.cluster.metadata.records import Endpoint
+from millstream.cluster.metadata.refusals import as_kafka_error
+from millstream.cluster.raft.driver import Driver
+from millstream.cluster.raft.entries import first_snapshot
+from millstream.cluster.raft.errors import RaftError
+from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.messages import Message
+from millstream.cluster.raft.ports import Transport
+from millstream.cluster.raft.replica import SNAPSHOT_AFTER_BYTES
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.disk import Disk
+from millstream.runtime.workers import Workers
 
 Result = TypeVar("Result")
-Subscriber = Callable[[MetadataImage, MetadataImage, tuple[MetadataRecord, ...]], None]
+# Asks the node with that id to decide on a command, as bytes.
+Forward = Callable[[int, bytes], Awaitable[bytes]]
 
-_log = get_logger("millstream.cluster.metadata")
-
-DIRECTORY = "__cluster_metadata"
-# Commands decided together share one fsync; more would keep the event loop from its connections.
-_MAX_GROUP = 64
-_MAX_WAITING = 10_000
-
-
-class WrongDataDirectory(Exception):
-    """The directory holds another node's data, or data whose metadata is gone."""
-
-
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    command: Command[Any]
-    answer: "asyncio.Future[Any]"
+_CLOSE_SECONDS = 5.0
+_START_SECONDS = 10.0
+# How long a change of controller is waited for before the submitter hears of it, and how often to look.
+_PATIENCE_SECONDS = 10.0
+_RETRY_SECONDS = 0.05
+# Commands whose submitters do not look for the effect in the image.
+_NOT_LOOKED_FOR: tuple[type[object], ...] = (Heartbeat,)
+# Nothing was done where these are the answer, so that the next controller may be asked.
+_TRY_AGAIN = (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE)
 
 
 class MetadataService:
-    """Commands are decided one after the other on the newest image; those that wait share one fsync."""
+    """Commands are decided at the controller, one after the other, on the image that they will find if all goes well.
 
-    def __init__(self, journal: Journal, image: MetadataImage, new_id: NewId) -> None:
-        self._journal = journal
-        self._image = image
+    What is proposed while the disk is busy goes to it in one write, so that those who wait share one fsync. Without
+    `transport` and `forward` the node is a quorum of its own; without `session_seconds` no broker is ever fenced,
+    without `rebalance` leaders stay where elections put them.
+    """
+
+    def __init__(
+        self,
+        stored: StoredReplica,
+        *,
+        transport: Transport | None = None,
+        forward: Forward | None = None,
+        session_seconds: float | None = None,
+        rebalance: RebalanceSettings | None = None,
+        failed: Callable[[BaseException], None] | None = None,
+        new_id: NewId = uuid4,
+        snapshot_after: int = SNAPSHOT_AFTER_BYTES,
+    ) -> None:
         self._new_id = readable_ids(new_id)
-        self._subscribers: list[Subscriber] = []
-        self._waiting: deque[_Waiting] = deque()
-        self._worker: asyncio.Task[None] | None = None
+        self._forward = forward
+        self._session_seconds = session_seconds
+        self._rebalance = rebalance
+        self._failed = failed
+        self._machine = MetadataMachine()
+        self._threads = Workers(asyncio.get_running_loop(), 1, "metadata")
+        self.quorum = Driver(
+            stored.key,
+            stored.restored,
+            stored.wal,
+            self._machine,
+            transport or _NobodyElse(),
+            self._threads,
+            self,
+            # Any source that differs from node to node will do, and the ids' does.
+            jitter=lambda below: new_id().int % below,
+            new_id=new_id,
+            snapshot_after_bytes=snapshot_after,
+        )
+        self._leader: ReplicaKey | None = None
+        self._is_settled = asyncio.Event()
+        self._is_leading = False
+        self._fencing: Fencing | None = None
+        self._rebalancing: Rebalancing | None = None
+        self._failure: BaseException | None = None
+        self._last_change: asyncio.Future[None] | None = None
         self._closed = False
         self.broker_epoch = -1
         self.producer_ids = ProducerIdPool(self.submit)
@@ -66,114 +113,179 @@ class MetadataService:
         new_id: NewId = uuid4,
         snapshot_after: int = SNAPSHOT_AFTER_BYTES,
     ) -> "MetadataService":
-        """Load the metadata in `data_dir`, or begin a cluster where there is none, and register this broker.
+        """Load the metadata in `data_dir`, or begin a cluster of this node alone, and register this broker.
 
-        Raises JournalCorrupt or WrongDataDirectory when the node must not start from what is there.
+        Raises WalCorrupt, WrongDataDirectory, UnknownRecords or KafkaError when the node cannot start from there.
         """
-        journal, records = Journal.open(disk, os.path.join(data_dir, DIRECTORY), snapshot_after)
+        stored = open_replica(disk, data_dir, node_id)
+        if stored is None:
+            key = ReplicaKey(node_id, new_id())
+            stored = create_replica(disk, data_dir, key, first_snapshot(Membership((key,))))
+        if stored.members != (stored.key,):
+            stored.wal.close()
+            raise WrongDataDirectory(
+                f"{data_dir} belongs to a node of a cluster; give the addresses of its nodes with --seeds"
+            )
+        service = cls(stored, new_id=new_id, snapshot_after=snapshot_after)
         try:
-            image = MetadataImage().apply(records)
-            _check_ownership(disk, data_dir, image, node_id)
-            service = cls(journal, image, new_id)
+            await service.lead()
             service.broker_epoch = await service.submit(RegisterBroker(node_id, endpoints, rack))
         except BaseException:
-            journal.close()
+            await service.close()
             raise
         return service
 
+    async def lead(self) -> None:
+        """Start as a quorum of one, which leads at once or not at all."""
+        self.quorum.start()
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await self._is_settled.wait()
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                "the metadata log cannot be written; see the log above for the reason, and start again",
+            ) from None
+        if self._failure is not None:
+            raise self._failure
+
+    async def follow(self) -> None:
+        """Start as one of several, and return when the image is as new as the cluster's; that may take for ever."""
+        self.quorum.start()
+        await self.quorum.read_barrier()
+
     @property
     def image(self) -> MetadataImage:
-        return self._image
+        return self._machine.image
+
+    @property
+    def controller_id(self) -> int:
+        """The node that decides, as far as is known here; -1 while there is none."""
+        return -1 if self._leader is None else self._leader.node_id
+
+    @property
+    def is_controller(self) -> bool:
+        return self._is_leading
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call `subscriber(old, new, records)` after each durable change and before the answer."""
-        self._subscribers.append(subscriber)
+        self._machine.subscribe(subscriber)
 
     async def submit(self, command: Command[Result]) -> Result:
-        """The command's result once its change is durable and applied; KafkaError when it is refused."""
+        """The command's result once its change is committed and applied here; KafkaError when it is refused."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _PATIENCE_SECONDS
+        while True:
+            try:
+                if self._is_leading or self._forward is None or self._leader is None:
+                    return await self.decide(command)
+                return await self._ask(self._forward, self._leader.node_id, command)
+            except KafkaError as error:
+                if (
+                    error.code not in _TRY_AGAIN
+                    or self._forward is None
+                    or self._closed
+                    or loop.time() > deadline
+                ):
+                    raise
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def decide(self, command: Command[Result]) -> Result:
+        """As `submit`, but here or not at all: NOT_CONTROLLER when another node leads, or none."""
         if self._closed:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the node is shutting down")
-        if len(self._waiting) >= _MAX_WAITING:
-            raise KafkaError(
-                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                f"{_MAX_WAITING} metadata changes are waiting; try again later",
-            )
-        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(command, answer))
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._work(), name="metadata")
-        return await answer
+        if self._failure is not None:
+            raise as_kafka_error(self._failure)
+        if not self._is_leading:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the controller; try again")
+        asked: object = command
+        if isinstance(asked, QuorumChange):
+            try:
+                await asked.carry_out(self.quorum)
+            except RaftError as error:
+                raise as_kafka_error(error) from error
+        decision = command.decide(self._machine.latest, self._new_id)
+        if self._fencing is not None:
+            self._fencing.note(command)
+        if decision.records:
+            self._last_change = self._propose(decision.records)
+        # Without records of its own, a decision may still rest on one that is under way.
+        if self._last_change is not None and not self._last_change.done():
+            # Others wait for the same change, and it goes on when this caller does not.
+            await asyncio.shield(self._last_change)
+        return decision.result
 
     async def close(self) -> None:
-        """Finish what was submitted, then close the journal."""
+        """Finish what was submitted, then close the log."""
         self._closed = True
-        if self._worker is not None:
-            await self._worker
-        self._journal.close()
+        if self._last_change is not None:
+            with suppress(KafkaError, TimeoutError):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await asyncio.shield(self._last_change)
+        self._stop_watching()
+        self.quorum.close()
+        self._threads.close()
 
-    async def _work(self) -> None:
-        while self._waiting:
-            group = [self._waiting.popleft() for _ in range(min(_MAX_GROUP, len(self._waiting)))]
-            await self._process(group)
-            if self._journal.snapshot_due:
-                await self._snapshot()
+    # The quorum's listener
 
-    async def _process(self, group: list[_Waiting]) -> None:
-        image = self._image
-        records: list[MetadataRecord] = []
-        answers: list[tuple[asyncio.Future[Any], Any]] = []
-        for waiting in group:
-            try:
-                decision = waiting.command.decide(image, self._new_id)
-                image = image.apply(decision.records) if decision.records else image
-            except Exception as error:  # noqa: BLE001 - goes to the submitter, whatever it is
-                _refuse(waiting.answer, error)
-                continue
-            records += decision.records
-            answers.append((waiting.answer, decision.result))
-        if records:
-            try:
-                await self._journal.append(records)
-            except Exception as error:  # noqa: BLE001 - goes to the submitters, whatever it is
-                # A later decision of the group may rest on an earlier one, so all of them fall.
-                for answer, _ in answers:
-                    _refuse(answer, error)
+    def on_leadership(self, _term: int, leader: ReplicaKey | None, *, is_mine: bool) -> None:
+        self._machine.forget_foreseen()
+        self._stop_watching()
+        self._leader = leader
+        self._is_leading = is_mine
+        if is_mine:
+            self._is_settled.set()
+            if self._session_seconds is not None:
+                self._fencing = Fencing(self._session_seconds, lambda: self.image, self.decide)
+            if self._rebalance is not None:
+                self._rebalancing = Rebalancing(self._rebalance, self.decide)
+
+    def on_failure(self, error: BaseException) -> None:
+        self._failure = error
+        self._is_settled.set()
+        if self._failed is not None:
+            self._failed(error)
+
+    async def _ask(self, forward: Forward, controller_id: int, command: Command[Result]) -> Result:
+        reply = await forward(controller_id, encode_command(command))
+        result: Result = decode_result(command, reply)
+        if type(command) not in _NOT_LOOKED_FOR:
+            # Who asked here expects to find the change here.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE_SECONDS):
+                    await self.quorum.read_barrier()
+        return result
+
+    def _stop_watching(self) -> None:
+        for duty in (self._fencing, self._rebalancing):
+            if duty is not None:
+                duty.stop()
+        self._fencing = self._rebalancing = None
+
+    def _propose(self, records: Records) -> "asyncio.Future[None]":
+        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Who waited may have gone: then nobody need hear of an error.
+        committed.add_done_callback(lambda future: future.exception())
+
+        def done(_result: None, error: BaseException | None) -> None:
+            if error is None:
+                committed.set_result(None)
                 return
-            self._publish(image, tuple(records))
-        for answer, result in answers:
-            if not answer.done():
-                answer.set_result(result)
+            # At once, before anything else is decided: later decisions would rest on this one.
+            self._machine.forget_foreseen()
+            committed.set_exception(as_kafka_error(error))
 
-    def _publish(self, image: MetadataImage, records: tuple[MetadataRecord, ...]) -> None:
-        old, self._image = self._image, image
-        for subscriber in self._subscribers:
-            try:
-                subscriber(old, image, records)
-            except Exception:  # noqa: BLE001
-                # The change is durable: other subscribers and the submitters must hear of it all the same.
-                _log.exception("metadata subscriber failed", records=len(records))
-
-    async def _snapshot(self) -> None:
+        data = self._machine.foresee(records)
         try:
-            await self._journal.snapshot(self._image.to_records())
-        except OSError as error:
-            _log.warning("metadata snapshot failed; the journal goes on", error=str(error))
+            self.quorum.begin(data, done)
+        except Exception as error:
+            self._machine.take_back()
+            raise as_kafka_error(error) from error
+        return committed
 
 
-def _refuse(answer: "asyncio.Future[Any]", error: Exception) -> None:
-    if not answer.done():
-        answer.set_exception(error)
+class _NobodyElse:
+    """The transport of a quorum of one."""
 
-
-def _check_ownership(disk: Disk, data_dir: str, image: MetadataImage, node_id: int) -> None:
-    if image.brokers and node_id not in image.brokers:
-        owners = ", ".join(map(str, sorted(image.brokers)))
-        raise WrongDataDirectory(
-            f"{data_dir} belongs to broker {owners}; set broker.id to {owners} instead of {node_id},"
-            " or use another directory"
-        )
-    topics = os.path.join(data_dir, "topics")
-    if not image.cluster_id and disk.list_dir(topics):
-        raise WrongDataDirectory(
-            f"{topics} holds topics but {DIRECTORY} beside it is empty; restore it or use another directory"
-        )
+    def send(self, message: Message) -> None:
+        raise AssertionError(f"there is nobody to send {type(message).__name__} to")

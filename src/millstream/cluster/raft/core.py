@@ -82,6 +82,24 @@ class Raft:
         if self._state.role is Role.LEADER:
             self._state.become_follower(self._state.term, None)
 
+    def take_back_unwritten(self) -> bool:
+        """The disk refused the last Ready: an only replica, whose entries nobody else saw, forgets them and leads on.
+
+        False where others may have seen them, or where this replica does not lead yet.
+        """
+        raft = self._state
+        leading, log = raft.leadership, raft.log
+        if (
+            leading is None
+            or log.membership.replicas != (raft.key,)
+            or log.stable_index < leading.first_index
+        ):
+            return False
+        log.forget_unwritten()
+        leading.uncommitted_bytes = 0
+        raft.writing = None
+        return True
+
     def step(self, message: Message) -> None:
         """Take a message; one for another replica, such as an earlier directory of this node, is dropped."""
         raft = self._state

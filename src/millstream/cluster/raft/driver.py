@@ -19,6 +19,9 @@ from millstream.cluster.raft.wal import Wal
 
 NewId = Callable[[], UUID]
 
+# A node that is a quorum of its own need not wake up a hundred times a second.
+_TICKS_SKIPPED_ALONE = 50
+
 
 class Driver:
     """Use it on the loop that started it.
@@ -74,12 +77,16 @@ class Driver:
     async def propose(self, data: bytes) -> Any:
         """What the state machine made of it, once it is committed and applied here.
 
-        NotLeader, TransferInProgress and TooMuchUncommitted mean that nothing was done, ProposalLost that nothing
-        will be. OutcomeUnknown, or giving up the wait, means that it may still happen.
+        NotLeader, TransferInProgress and TooMuchUncommitted mean that nothing was done, ProposalLost and
+        WriteRefused that nothing will be. OutcomeUnknown, or giving up the wait, means that it may still happen.
         """
         answer, done = _answer()
-        self._replica.propose(data, done)
+        self.begin(data, done)
         return await answer
+
+    def begin(self, data: bytes, done: Done) -> None:
+        """As `propose`, for callers that must know of the outcome before anything else happens."""
+        self._replica.propose(data, done)
 
     async def change_membership(self, change: Change) -> None:
         """Return when the change is committed; ChangeRefused when it cannot be made now."""
@@ -107,7 +114,8 @@ class Driver:
     def _schedule_tick(self) -> None:
         # A loop that was held up does not catch up on ticks: that would make up silence that was its own.
         loop = asyncio.get_running_loop()
-        self._next_tick_at = max(self._next_tick_at + self._tick_seconds, loop.time())
+        seconds = self._tick_seconds * (_TICKS_SKIPPED_ALONE if self._replica.is_alone else 1)
+        self._next_tick_at = max(self._next_tick_at + seconds, loop.time())
         self._timer = loop.call_at(self._next_tick_at, self._tick)
 
     def _tick(self) -> None:

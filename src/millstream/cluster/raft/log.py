@@ -141,6 +141,10 @@ class RaftLog:
         self.stable_index = min(self.stable_index, index - 1)
         self._writing_to = min(self._writing_to, index - 1)
 
+    def forget_unwritten(self) -> None:
+        """Drop what is not on disk, as a crash would."""
+        self._truncate_from(self.stable_index + 1)
+
     def commit_to(self, index: int) -> bool:
         """Whether that moved the commit index; it never goes back."""
         if index <= self.commit_index:

@@ -111,6 +111,12 @@ class Replica:
     def report_snapshot_failed(self, to: ReplicaKey) -> None:
         self._raft.report_snapshot_failed(to)
 
+    @property
+    def is_alone(self) -> bool:
+        """It leads, and there is nobody to lead: nothing happens with time."""
+        state = self._raft.state
+        return state.leadership is not None and state.log.membership.replicas == (state.key,)
+
     def status(self) -> Status:
         return self._raft.status()
 
@@ -186,15 +192,22 @@ class Replica:
     def _on_persisted(self, error: BaseException | None) -> None:
         with self._event():
             if isinstance(error, WriteRefused):
-                _log.warning("quorum log write refused; trying again", error=str(error))
-                # Someone with room on its disk should lead.
-                self._raft.resign()
-                self._retry_at = self._now + _RETRY_TICKS
+                self._refused(error)
             elif error is not None:
                 self._fail(error)
             elif (ready := self._to_persist) is not None:
                 self._to_persist = None
                 self._persisted(ready)
+
+    def _refused(self, error: WriteRefused) -> None:
+        if self._raft.take_back_unwritten():
+            self._to_persist = None
+            self._proposals.taken_back(self._raft.state.log.last_index, error)
+            return
+        _log.warning("quorum log write refused; trying again", error=str(error))
+        # Someone with room on its disk should lead.
+        self._raft.resign()
+        self._retry_at = self._now + _RETRY_TICKS
 
     def _persisted(self, ready: Ready) -> None:
         if ready.snapshot is not None:

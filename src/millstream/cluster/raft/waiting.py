@@ -38,6 +38,12 @@ class WaitingProposals:
                     OutcomeUnknown(f"entry {each} came as part of a snapshot; look before you try again"),
                 )
 
+    def taken_back(self, last_index: int, error: BaseException) -> None:
+        """The log ends at `last_index` again; what came after it never left this replica."""
+        for each in [waiting for waiting in self._waiting if waiting > last_index]:
+            for _, done in self._waiting.pop(each):
+                done(None, error)
+
     def fail_all(self, error: BaseException) -> None:
         waiting, self._waiting = self._waiting, {}
         for proposals in waiting.values():

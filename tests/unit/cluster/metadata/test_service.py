@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -15,14 +16,20 @@ from hypothesis import strategies as st
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
 from millstream.cluster.metadata.configs import AlterConfigs, ConfigAlteration, ConfigChange
 from millstream.cluster.metadata.controller import Command
+from millstream.cluster.metadata.directory import DIRECTORY, WrongDataDirectory, create_replica
 from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.machine import UnknownRecords
 from millstream.cluster.metadata.partitions import CreatePartitions, PartitionIncrease
 from millstream.cluster.metadata.producer_ids import BLOCK_SIZE, AllocateProducerIds
 from millstream.cluster.metadata.records import Endpoint, MetadataRecord
-from millstream.cluster.metadata.service import DIRECTORY, MetadataService, WrongDataDirectory
+from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.topics import CreateTopics, DeleteTopics, NewTopic, TopicRef
+from millstream.cluster.raft.entries import first_snapshot
+from millstream.cluster.raft.errors import TooMuchUncommitted
+from millstream.cluster.raft.membership import Membership, ReplicaKey
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.disk import Buffer, SystemDisk, SystemFile
+from millstream.testing.disk import Fault, Operation, SimulatedDisk
 
 ENDPOINTS = (Endpoint("PLAINTEXT", "localhost", 9092),)
 
@@ -82,6 +89,30 @@ async def test_concurrent_commands_see_each_others_changes(tmp_path: Path) -> No
     service = await start(tmp_path)
     results = await asyncio.gather(*(service.submit(CreateTopics((NewTopic("same"),))) for _ in range(100)))
     assert sum(result[0].error is None for result in results) == 1
+    await service.close()
+
+
+@in_loop
+async def test_a_change_that_is_not_taken_leaves_those_under_way_in_sight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = await start(tmp_path)
+    under_way = asyncio.create_task(service.submit(CreateTopics((NewTopic("a"),))))
+    await asyncio.sleep(0)
+    with monkeypatch.context() as patch:
+
+        def too_much(*_: object) -> None:
+            raise TooMuchUncommitted("try again later")
+
+        patch.setattr(service.quorum, "begin", too_much)
+        with pytest.raises(KafkaError) as caught:
+            await service.submit(CreateTopics((NewTopic("b"),)))
+        assert caught.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    (again,) = await service.submit(CreateTopics((NewTopic("a"),)))
+    assert again.error is not None
+    assert again.error.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert (await under_way)[0].error is None
+    assert set(service.image.topics) == {"a"}
     await service.close()
 
 
@@ -159,6 +190,29 @@ async def test_a_full_disk_refuses_changes_answers_reads_and_recovers(tmp_path: 
 
 
 @in_loop
+async def test_after_a_failed_fsync_changes_are_refused_until_a_restart(tmp_path: Path) -> None:
+    disk = SimulatedDisk()
+    disk.make_dirs("/data")
+    service = await MetadataService.open(disk, "/data", node_id=1, endpoints=ENDPOINTS)
+    disk.faults.add(Fault(Operation.SYNC, errno.EIO))
+    for _ in range(2):
+        with pytest.raises(KafkaError, match="restart the node") as caught:
+            await service.submit(CreateTopics((NewTopic("a"),)))
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert not service.image.topics
+    await service.close()
+
+
+@in_loop
+async def test_records_of_a_newer_version_stop_the_start(tmp_path: Path) -> None:
+    key = ReplicaKey(1, UUID(int=1))
+    first = first_snapshot(Membership((key,)), b"\x91\x92\x63\x01")
+    create_replica(SystemDisk(), str(tmp_path), key, first).wal.close()
+    with pytest.raises(UnknownRecords, match="newer version"):
+        await start(tmp_path)
+
+
+@in_loop
 async def test_a_producer_id_is_never_handed_out_twice(tmp_path: Path) -> None:
     taken: list[int] = []
     for _ in range(3):
@@ -199,13 +253,13 @@ def test_a_crash_at_any_byte_gives_a_state_with_everything_acknowledged(
     data_dir = Path(tempfile.mkdtemp())
 
     async def before_the_crash() -> tuple[list[MetadataImage], int]:
-        """Every state in order, and the size of the journal up to which the last of them is acknowledged."""
+        """Every state in order, and the size of the log up to which the last of them is acknowledged."""
         service = await start(data_dir, snapshot_after=snapshot_after)
         states = [service.image]
         service.subscribe(lambda _old, new, _records: states.append(new))
-        acknowledged = _active_journal(data_dir).stat().st_size
+        acknowledged = _active_log(data_dir).stat().st_size
         for command in commands:
-            acknowledged = _active_journal(data_dir).stat().st_size
+            acknowledged = _active_log(data_dir).stat().st_size
             await service.submit(command)
         await service.close()
         return states, acknowledged
@@ -218,9 +272,9 @@ def test_a_crash_at_any_byte_gives_a_state_with_everything_acknowledged(
 
     try:
         states, acknowledged = asyncio.run(before_the_crash())
-        active = _active_journal(data_dir)
+        active = _active_log(data_dir)
         size = active.stat().st_size
-        # Everything but the last command was acknowledged; a snapshot may have begun the journal anew since.
+        # Everything but the last command was acknowledged; a snapshot may have begun the log anew since.
         cut = data.draw(st.integers(min(acknowledged, size), size))
         with active.open("r+b") as file:
             file.truncate(cut)
@@ -236,5 +290,5 @@ def test_a_crash_at_any_byte_gives_a_state_with_everything_acknowledged(
         shutil.rmtree(data_dir)
 
 
-def _active_journal(data_dir: Path) -> Path:
-    return max((data_dir / DIRECTORY).glob("*.journal"))
+def _active_log(data_dir: Path) -> Path:
+    return max((data_dir / DIRECTORY).glob("*.wal"))

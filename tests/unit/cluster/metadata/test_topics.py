@@ -15,6 +15,8 @@ from millstream.protocol.errors import ErrorCode
 
 _numbers = itertools.count(1)
 
+BALANCED = Defaults(placement="balanced")
+
 
 def new_id() -> uuid.UUID:
     return uuid.UUID(int=next(_numbers))
@@ -56,7 +58,7 @@ def test_a_topic_gets_the_default_partitions_and_replication_factor() -> None:
 
 
 def test_partitions_are_spread_over_the_brokers() -> None:
-    image = applied(cluster(3), CreateTopics((NewTopic("orders", 6, 2),)))
+    image = applied(cluster(3), CreateTopics((NewTopic("orders", 6, 2),), defaults=BALANCED))
     partitions = image.topics["orders"].partitions
     assert sorted(p.leader for p in partitions) == [1, 1, 2, 2, 3, 3]
     assert all(len(set(p.replicas)) == 2 for p in partitions)

@@ -14,7 +14,7 @@ from millstream.cluster.raft.entries import Entry, Snapshot, first_snapshot
 from millstream.cluster.raft.errors import NotLeader, OutcomeUnknown
 from millstream.cluster.raft.membership import Change, ChangeKind, Membership, ReplicaKey
 from millstream.cluster.raft.messages import Message
-from millstream.cluster.raft.wal import Wal, WalBroken
+from millstream.cluster.raft.wal import Wal, WalBroken, WriteRefused
 from millstream.runtime.disk import Disk, SystemDisk
 from millstream.runtime.workers import Workers
 from millstream.testing.disk import Fault, Operation, SimulatedDisk
@@ -230,7 +230,7 @@ def test_a_failed_fsync_silences_the_replica_and_tells_those_who_wait() -> None:
     run(story)
 
 
-def test_a_full_disk_costs_leadership_until_there_is_room() -> None:
+def test_an_only_replica_takes_back_what_a_full_disk_refused() -> None:
     async def story() -> None:
         disk = SimulatedDisk()
         disk.make_dirs("/data")
@@ -241,12 +241,40 @@ def test_a_full_disk_costs_leadership_until_there_is_room() -> None:
             async with asyncio.timeout(10):
                 await member.ears.leads.wait()
                 disk.capacity_bytes = disk.used_bytes()
-                proposal = asyncio.create_task(member.driver.propose(b"x"))
-                await member.ears.follows.wait()
+                refused = [member.driver.propose(word) for word in (b"x", b"y")]
+                outcomes = await asyncio.gather(*refused, return_exceptions=True)
+                assert [type(outcome) for outcome in outcomes] == [WriteRefused, WriteRefused]
+                disk.capacity_bytes = None
+                assert await member.driver.propose(b"z") == 1
+                assert member.machine.words == ["z"]
+                assert not member.ears.follows.is_set()
+        finally:
+            member.stop()
+
+    run(story)
+
+
+def test_a_full_disk_costs_leadership_where_others_can_lead() -> None:
+    async def story() -> None:
+        board, first = Switchboard(), first_snapshot(Membership(tuple(keys(3))))
+        disks = {key: SimulatedDisk() for key in keys(3)}
+        for disk in disks.values():
+            disk.make_dirs("/data")
+        members = {key: Member(disks[key], "/data/quorum", key, first, board) for key in keys(3)}
+        try:
+            async with asyncio.timeout(10):
+                leader = await leader_of(members)
+                disk = disks[leader.key]
+                disk.capacity_bytes = disk.used_bytes()
+                # The others have it, so it is committed all the same; here it is applied when there is room.
+                proposal = asyncio.create_task(leader.driver.propose(b"x"))
+                await leader.ears.follows.wait()
+                await leader_of({key: each for key, each in members.items() if each is not leader})
                 disk.capacity_bytes = None
                 assert await proposal == 1
         finally:
-            member.stop()
+            for member in members.values():
+                member.stop()
 
     run(story)
 

@@ -1,0 +1,221 @@
+"""This node as one of several: finding the others, joining or founding the cluster, signs of life, leaving."""
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
+
+from millstream.broker.addresses import WILDCARDS
+from millstream.broker.peers.errors import CannotJoin
+from millstream.broker.peers.founding import Found, has_majority, next_step
+from millstream.broker.peers.network import PeerNetwork
+from millstream.cluster.metadata.brokers import Heartbeat, RegisterBroker
+from millstream.cluster.metadata.directory import StoredReplica, create_replica, open_replica
+from millstream.cluster.metadata.ids import id_text, readable_ids
+from millstream.cluster.metadata.rebalancing import RebalanceSettings
+from millstream.cluster.metadata.records import ClusterCreated, Endpoint, encode_records
+from millstream.cluster.metadata.service import MetadataService
+from millstream.cluster.raft.entries import HardState, Restored, Snapshot, first_snapshot
+from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.storage.checkpoint import clean_broker_epoch
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+Result = TypeVar("Result")
+
+log = get_logger("millstream.cluster")
+
+_LOOK_SECONDS = 0.05
+_TELL_SECONDS = 5.0
+_LEAVE_SECONDS = 2.0
+_OUSTED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+
+
+class ClusterMembership:
+    def __init__(self, broker: "Broker", endpoints: tuple[Endpoint, ...]) -> None:
+        if endpoints[0].host in WILDCARDS:
+            # What "the address they came by" is only the node itself can say, and clients hear of it from others too.
+            raise CannotJoin(
+                f"a node of several that listens on {endpoints[0].host} must say where it is reached: set"
+                " broker.advertised_host, or give --listen an address of its own"
+            )
+        self._broker = broker
+        self._endpoints = endpoints
+        cluster = broker.settings.cluster
+        self._session_seconds = cluster.session_timeout / 1000
+        self._heartbeat_seconds = cluster.heartbeat_interval / 1000
+        seeds = tuple(sorted(set(cluster.bootstrap_servers)))
+        self._stored = self._open()
+        self.network = PeerNetwork(self._stored.key, self._stored.members, seeds)
+        self._heartbeats: asyncio.Task[None] | None = None
+
+    def _open(self) -> StoredReplica:
+        broker = self._broker
+        stored = open_replica(broker.disk, broker.store.data_dir, broker.node_id)
+        if stored is None:
+            key = ReplicaKey(broker.node_id, uuid4())
+            # With nothing in it: what the cluster begins with comes from whoever founds it.
+            stored = create_replica(broker.disk, broker.store.data_dir, key, Snapshot())
+        return stored
+
+    async def join(self) -> None:
+        """Return when this node is a registered broker, though fenced, of a cluster whose metadata it follows."""
+        broker = self._broker
+        await broker.server.start()
+        self.network.start()
+        stored = self._stored
+        if not stored.members:
+            stored = await self._found_or_join()
+        metadata = MetadataService(
+            stored,
+            transport=self.network,
+            forward=self.network.forward,
+            session_seconds=self._session_seconds,
+            rebalance=self._rebalance_settings(),
+            failed=lambda error: broker.fail(str(error)),
+        )
+        broker.metadata = metadata
+        self.network.attach(metadata)
+        await self._unless_refused(metadata.follow(), "waiting for a majority of the cluster's nodes")
+        metadata.broker_epoch = await self._unless_refused(
+            self._register(metadata), "waiting for a controller to register with"
+        )
+        broker.store.broker_epoch = metadata.broker_epoch
+        log.info("joined", cluster_id=metadata.image.cluster_id, controller=metadata.controller_id)
+
+    def _rebalance_settings(self) -> RebalanceSettings | None:
+        replication = self._broker.settings.replication
+        if not replication.auto_leader_rebalance:
+            return None
+        return RebalanceSettings(
+            replication.leader_imbalance_check_seconds, replication.leader_imbalance_percentage
+        )
+
+    async def serve(self) -> None:
+        """Return when the controller knows that clients may come; it is told so for as long as the node runs."""
+        accepted = asyncio.Event()
+        self._heartbeats = asyncio.create_task(self._keep_alive(accepted), name="heartbeats")
+        await self._unless_refused(accepted.wait(), "waiting for a controller to be let in by")
+
+    async def leave(self) -> None:
+        """Hand over what this node leads before it stops; given up when nobody answers in time."""
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+            # A last sign of life that is under way must not come after the word that this node leaves.
+            await asyncio.gather(self._heartbeats, return_exceptions=True)
+            metadata = self._broker.metadata
+            last = Heartbeat(self._broker.node_id, metadata.broker_epoch, wants_to_stop=True)
+            with suppress(KafkaError, TimeoutError):
+                async with asyncio.timeout(_LEAVE_SECONDS):
+                    await metadata.submit(last)
+            await self._hand_over(metadata)
+
+    async def close(self) -> None:
+        await self.network.stop()
+        if not self._broker.has_metadata:
+            self._stored.wal.close()
+
+    async def _found_or_join(self) -> StoredReplica:
+        network, loop = self.network, asyncio.get_running_loop()
+        since: float | None = None
+
+        async def decided() -> Found | None:
+            nonlocal since
+            while True:
+                if since is None and has_majority(network.seeds, network.answers):
+                    since = loop.time()
+                waited = 0.0 if since is None else loop.time() - since
+                step = next_step(network.me, network.seeds, network.answers, waited)
+                if step is not None:
+                    return step if isinstance(step, Found) else None
+                await asyncio.sleep(_LOOK_SECONDS)
+
+        found = await self._unless_refused(decided(), "waiting for the other seeds")
+        if found is None:
+            return self._stored
+        return await self._broker.workers.run(lambda: self._found(found))
+
+    def _found(self, found: Found) -> StoredReplica:
+        cluster_id = id_text(readable_ids(uuid4)())
+        first = first_snapshot(Membership(found.voters), encode_records([ClusterCreated(cluster_id)]))
+        state = Restored(HardState(), first)
+        self._stored.wal.start_from(state)
+        nodes = [voter.node_id for voter in found.voters]
+        log.info("cluster founded", cluster_id=cluster_id, nodes=nodes)
+        return replace(self._stored, restored=state)
+
+    async def _register(self, metadata: MetadataService) -> int:
+        broker = self._broker
+        stopped_in = await broker.workers.run(lambda: clean_broker_epoch(broker.disk, broker.store.data_dir))
+        command = RegisterBroker(
+            broker.node_id,
+            self._endpoints,
+            broker.settings.broker.rack,
+            is_fenced=True,
+            previous_epoch=stopped_in,
+            directory=self._stored.key.directory_id,
+        )
+        while True:
+            try:
+                return await metadata.submit(command)
+            except KafkaError as error:
+                log.warning("not registered yet", error=error.message)
+                await asyncio.sleep(self._heartbeat_seconds)
+
+    async def _keep_alive(self, accepted: asyncio.Event) -> None:
+        broker = self._broker
+        beat = Heartbeat(broker.node_id, broker.metadata.broker_epoch)
+        while True:
+            try:
+                # Not wait_for: in Python 3.11 it may swallow that the task is cancelled, and beat on for ever.
+                async with asyncio.timeout(self._session_seconds):
+                    await broker.metadata.submit(beat)
+                accepted.set()
+            except KafkaError as error:
+                if error.code in _OUSTED:
+                    broker.fail(error.message)
+                    return
+                log.warning("no heartbeat", error=error.message)
+            except TimeoutError:
+                log.warning("no heartbeat", error="the controller does not answer")
+            await asyncio.sleep(self._heartbeat_seconds)
+
+    async def _hand_over(self, metadata: MetadataService) -> None:
+        """An orderly change of leader takes milliseconds, an election by silence most of a second."""
+        status = metadata.quorum.status()
+        others = [
+            each for each in status.followers if each.is_active and each.replica in status.membership.voters
+        ]
+        if not metadata.is_controller or not others:
+            return
+        with suppress(Exception):
+            metadata.quorum.transfer_leadership(max(others, key=lambda each: each.match_index).replica)
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                while metadata.is_controller:  # noqa: ASYNC110 - the listener is the service's
+                    await asyncio.sleep(_LOOK_SECONDS / 10)
+
+    async def _unless_refused(self, work: Coroutine[Any, Any, Result], waiting_for: str) -> Result:
+        """The result of `work`, which may wait for others for ever, unless they will not have this node."""
+        task = asyncio.ensure_future(work)
+        told = asyncio.get_running_loop().time()
+        try:
+            while True:
+                done, _ = await asyncio.wait((task, self._broker.failure), timeout=_LOOK_SECONDS)
+                if task in done:
+                    return task.result()
+                if self.network.refusal is not None:
+                    raise CannotJoin(self.network.refusal)
+                if done:
+                    raise CannotJoin(str(self._broker.failure.exception()))
+                if asyncio.get_running_loop().time() - told > _TELL_SECONDS:
+                    told = asyncio.get_running_loop().time()
+                    log.info(
+                        waiting_for, seeds=list(self.network.seeds), answered=sorted(self.network.answers)
+                    )
+        finally:
+            task.cancel()

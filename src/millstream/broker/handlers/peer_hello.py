@@ -1,0 +1,13 @@
+"""Another node says who it is."""
+
+from typing import TYPE_CHECKING
+
+from millstream.broker.dispatch import RequestContext
+from millstream.broker.peers.hello import decode_hello, encode
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+
+def serve(broker: "Broker", context: RequestContext, request: memoryview, position: int) -> None:
+    context.reply([encode(broker.require_network().greet(decode_hello(request[position:])))])

@@ -1,0 +1,49 @@
+"""Letting nodes into the quorum: a learner first, a voter when it has caught up and there are fewer than seeds."""
+
+import asyncio
+
+from millstream.cluster.raft.driver import Driver
+from millstream.cluster.raft.errors import ChangeRefused, RaftError
+from millstream.cluster.raft.membership import Change, ChangeKind, ReplicaKey
+from millstream.cluster.raft.state import Role
+from millstream.observability.logs import get_logger
+
+log = get_logger("millstream.peers")
+
+
+class Admission:
+    """One change at a time; a node that is not in yet asks again with its next greeting."""
+
+    def __init__(self, quorum: Driver, wanted_voters: int) -> None:
+        self._quorum = quorum
+        self._wanted_voters = wanted_voters
+        self._task: asyncio.Task[None] | None = None
+
+    def consider(self, replica: ReplicaKey) -> None:
+        change = self._change_for(replica)
+        if change is not None and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._make(change), name="admission")
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _change_for(self, replica: ReplicaKey) -> Change | None:
+        status = self._quorum.status()
+        if status.role is not Role.LEADER or replica in status.membership.voters:
+            return None
+        if replica not in status.membership.learners:
+            return Change(ChangeKind.ADD_LEARNER, replica)
+        if len(status.membership.voters) < self._wanted_voters:
+            return Change(ChangeKind.PROMOTE, replica)
+        return None
+
+    async def _make(self, change: Change) -> None:
+        try:
+            await self._quorum.change_membership(change)
+        except ChangeRefused:
+            return
+        except RaftError as error:
+            log.warning("membership not changed", node=change.replica.node_id, error=str(error))
+            return
+        log.info("membership changed", node=change.replica.node_id, change=change.kind.value)

@@ -1,0 +1,75 @@
+"""The first words of a connection between nodes, repeated as its sign of life."""
+
+from collections.abc import Collection
+from uuid import UUID
+
+import msgspec
+
+from millstream.cluster.raft.membership import ReplicaKey
+from millstream.protocol.wire import MalformedRequest
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True):
+    """Who is calling. `cluster_id` is empty as long as the node belongs to none, `seeds` are sorted."""
+
+    cluster_id: str
+    replica: ReplicaKey
+    seeds: tuple[str, ...]
+
+
+class Welcome(msgspec.Struct, frozen=True, array_like=True):
+    """Who answers, or why the caller is not spoken to; `members` are empty where there is no cluster yet."""
+
+    cluster_id: str
+    replica: ReplicaKey
+    seeds: tuple[str, ...]
+    members: tuple[ReplicaKey, ...] = ()
+    refusal: str | None = None
+
+
+_hello_decoder = msgspec.msgpack.Decoder(Hello)
+_welcome_decoder = msgspec.msgpack.Decoder(Welcome)
+encode = msgspec.msgpack.Encoder().encode
+
+
+def decode_hello(data: bytes | memoryview) -> Hello:
+    try:
+        return _hello_decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise MalformedRequest(f"a greeting between nodes that cannot be read: {error}") from error
+
+
+def decode_welcome(data: bytes | memoryview) -> Welcome:
+    return _welcome_decoder.decode(data)
+
+
+def answer(
+    me: Hello, members: tuple[ReplicaKey, ...], caller: Hello, retired: Collection[UUID] = ()
+) -> Welcome:
+    """`retired` are the data directories that were removed from the cluster."""
+    refusal = None
+    if caller.replica.node_id == me.replica.node_id and caller.replica != me.replica:
+        node_id = me.replica.node_id
+        refusal = (
+            f"another node has the id {node_id} already; give every node an id of its own with --node-id"
+        )
+    elif caller.cluster_id and me.cluster_id and caller.cluster_id != me.cluster_id:
+        refusal = (
+            f"the node belongs to cluster {me.cluster_id} and the data directory to cluster {caller.cluster_id};"
+            " check --seeds and --data"
+        )
+    elif caller.replica.directory_id in retired:
+        refusal = f"node {caller.replica.node_id} was removed from the cluster; it may come back with an empty --data"
+    else:
+        refusal = _known_otherwise(members, caller.replica)
+    return Welcome(me.cluster_id, me.replica, me.seeds, members, refusal)
+
+
+def _known_otherwise(members: tuple[ReplicaKey, ...], caller: ReplicaKey) -> str | None:
+    for member in members:
+        if member.node_id == caller.node_id and member != caller:
+            return (
+                f"the cluster knows node {caller.node_id} with another data directory, {member.directory_id};"
+                " restore that directory, or start with a --node-id that was never used"
+            )
+    return None

@@ -1,0 +1,167 @@
+"""One connection to another node, made again whenever it breaks. What cannot be sent at once is dropped or refused.
+
+Quorum messages may be lost, so none waits for a connection; the system's send buffer and the bound below are all the
+queue there is. A long message leaves part by part as the other side reads, with short ones in between.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from struct import Struct
+
+import msgspec
+
+from millstream.broker.peers.hello import Hello, Welcome, decode_welcome, encode
+from millstream.cluster.raft.envelope import encode_parts
+from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.messages import Message
+from millstream.protocol.api import PEER_HELLO, PEER_QUORUM
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+# Size, API key, version, correlation id, and a client id of null.
+_HEAD = Struct(">ihhih")
+_REPLY_HEAD = Struct(">ii")
+_MAX_UNSENT_BYTES = 8 << 20
+_MAX_REPLY_BYTES = 256 << 20
+_MAX_CALLS = 1000
+_CONNECT_SECONDS = 2.0
+_GREETING_SECONDS = 1.0
+_SILENCE_SECONDS = 2.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+
+Greeted = Callable[["PeerLink", Welcome], None]
+LongMessageLost = Callable[[ReplicaKey], None]
+
+
+class PeerLink:
+    """`peer` is the replica at the other end while it can be spoken to, else None."""
+
+    def __init__(
+        self, address: str, hello: Callable[[], Hello], greeted: Greeted, long_message_lost: LongMessageLost
+    ) -> None:
+        self.address = address
+        self.peer: ReplicaKey | None = None
+        self._hello = hello
+        self._greeted = greeted
+        self._long_message_lost = long_message_lost
+        self._writer: asyncio.StreamWriter | None = None
+        self._calls: dict[int, asyncio.Future[bytes]] = {}
+        self._correlation = 0
+        self._messages = 0
+        self._long: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Keep the connection for as long as the task lives."""
+        pause = _FIRST_PAUSE
+        while True:
+            with suppress(OSError, EOFError, TimeoutError, UnicodeError, KafkaError, msgspec.MsgspecError):
+                await self._connect()
+                pause = _FIRST_PAUSE
+                await self._keep_greeting()
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def send(self, cluster_id: str, message: Message) -> bool:
+        """Whether the message is on its way; there is no promise that it arrives."""
+        if self._writer is None or not self._has_room:
+            return False
+        self._messages += 1
+        parts = list(encode_parts(cluster_id, self._messages, message))
+        if len(parts) == 1:
+            self._write(PEER_QUORUM, parts[0])
+            return True
+        if self._long is not None and not self._long.done():
+            return False
+        self._long = asyncio.create_task(
+            self._send_long(self._writer, parts, message.to), name="long message"
+        )
+        return True
+
+    async def call(self, api_key: int, body: bytes, seconds: float) -> bytes:
+        """The reply's body. BROKER_NOT_AVAILABLE when nothing was sent, REQUEST_TIMED_OUT when that is unknown."""
+        if len(self._calls) >= _MAX_CALLS or not self._has_room:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"the node at {self.address} cannot be reached")
+        correlation = self._write(api_key, body)
+        reply = self._calls[correlation] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(seconds):
+                return await reply
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, f"the node at {self.address} did not answer within {seconds} s"
+            ) from None
+        finally:
+            self._calls.pop(correlation, None)
+
+    async def _connect(self) -> None:
+        host, _, port = self.address.rpartition(":")
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            reader, self._writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        self._reading = asyncio.create_task(self._read(reader), name=f"replies of {self.address}")
+
+    async def _keep_greeting(self) -> None:
+        """The greeting is also the sign of life: a connection on which it is not answered is given up."""
+        try:
+            while not self._reading.done():
+                welcome = decode_welcome(await self.call(PEER_HELLO, encode(self._hello()), _SILENCE_SECONDS))
+                self.peer = welcome.replica if welcome.refusal is None else None
+                self._greeted(self, welcome)
+                await asyncio.wait([self._reading], timeout=_GREETING_SECONDS)
+        finally:
+            self.peer = None
+            writer, self._writer = self._writer, None
+            self._reading.cancel()
+            if writer is not None:
+                writer.transport.abort()
+            # Once more: a call may have come after the last reply and before the connection was given up.
+            self._fail_calls()
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while True:
+                size, correlation = _REPLY_HEAD.unpack(await reader.readexactly(_REPLY_HEAD.size))
+                if not 4 <= size <= _MAX_REPLY_BYTES:
+                    return
+                body = await reader.readexactly(size - 4)
+                reply = self._calls.pop(correlation, None)
+                if reply is not None and not reply.done():
+                    reply.set_result(body)
+        except (OSError, EOFError):
+            return
+        finally:
+            self._fail_calls()
+
+    def _fail_calls(self) -> None:
+        lost, self._calls = self._calls, {}
+        error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the connection to {self.address} was lost")
+        for reply in lost.values():
+            if not reply.done():
+                reply.set_exception(error)
+
+    async def _send_long(self, writer: asyncio.StreamWriter, parts: list[bytes], to: ReplicaKey) -> None:
+        try:
+            for part in parts:
+                await writer.drain()
+                if self._writer is not writer or writer.transport.is_closing():
+                    raise ConnectionError
+                self._write(PEER_QUORUM, part)
+            await writer.drain()
+        except OSError:
+            self._long_message_lost(to)
+
+    def _write(self, api_key: int, body: bytes) -> int:
+        assert self._writer is not None
+        self._correlation = (self._correlation + 1) & 0x7FFFFFFF
+        head = _HEAD.pack(_HEAD.size - 4 + len(body), api_key, 0, self._correlation, -1)
+        self._writer.write(head + body)
+        return self._correlation
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether something more may be written; uvloop raises when the other end is gone and nobody noticed yet."""
+        transport = None if self._writer is None else self._writer.transport
+        return (
+            transport is not None
+            and not transport.is_closing()
+            and transport.get_write_buffer_size() <= _MAX_UNSENT_BYTES
+        )

@@ -1,0 +1,178 @@
+"""All other nodes: the quorum's transport, the way to the controller, and the door for nodes that want to come in."""
+
+import asyncio
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from millstream.broker.addresses import WILDCARDS
+from millstream.broker.peers.admission import Admission
+from millstream.broker.peers.hello import Hello, Welcome, answer
+from millstream.broker.peers.link import PeerLink
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.machine import Records
+from millstream.cluster.metadata.service import MetadataService
+from millstream.cluster.raft.codec import BadMessage
+from millstream.cluster.raft.envelope import Assembler
+from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.messages import InstallSnapshot, Message
+from millstream.observability.logs import get_logger
+from millstream.protocol.api import PEER_COMMAND
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.wire import MalformedRequest
+
+if TYPE_CHECKING:
+    from millstream.broker.connection import Connection
+
+log = get_logger("millstream.peers")
+
+_COMMAND_SECONDS = 30.0
+
+
+class PeerNetwork:
+    """Links to the seeds at once, and to every broker of the image as it becomes known."""
+
+    def __init__(self, me: ReplicaKey, members: tuple[ReplicaKey, ...], seeds: tuple[str, ...]) -> None:
+        self.me = me
+        self.seeds = seeds
+        self.answers: dict[str, Welcome] = {}
+        """By seed, the newest."""
+        self.refusal: str | None = None
+        """Why another node does not speak to this one."""
+        self._stored_members = members
+        self._adopted_cluster_id = ""
+        self._links: dict[str, PeerLink] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._assemblers: WeakKeyDictionary[Connection, Assembler] = WeakKeyDictionary()
+        self._metadata: MetadataService | None = None
+        self._admission: Admission | None = None
+
+    def start(self) -> None:
+        for seed in self.seeds:
+            self._link(seed)
+
+    def attach(self, metadata: MetadataService) -> None:
+        """From now on messages reach the quorum, and the brokers of the image are linked to."""
+        self._metadata = metadata
+        self._admission = Admission(metadata.quorum, len(self.seeds))
+        metadata.subscribe(self._follow)
+
+    async def stop(self) -> None:
+        if self._admission is not None:
+            self._admission.stop()
+        tasks, self._tasks = self._tasks, {}
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+    @property
+    def cluster_id(self) -> str:
+        """Empty until there is a cluster; a node that is let in hears it from the first who speaks to it."""
+        known = self._metadata.image.cluster_id if self._metadata is not None else ""
+        return known or self._adopted_cluster_id
+
+    @property
+    def members(self) -> tuple[ReplicaKey, ...]:
+        if self._metadata is None:
+            return self._stored_members
+        return self._metadata.quorum.status().membership.replicas
+
+    # What goes out
+
+    def send(self, message: Message) -> None:
+        link = next((each for each in self._links.values() if each.peer == message.to), None)
+        is_sent = link is not None and link.send(self.cluster_id, message)
+        if not is_sent and isinstance(message, InstallSnapshot):
+            # Not at once: whoever sends is in the middle of its own work.
+            asyncio.get_running_loop().call_soon(self._snapshot_lost, message.to)
+
+    async def forward(self, node_id: int, command: bytes) -> bytes:
+        for link in self._links.values():
+            if link.peer is not None and link.peer.node_id == node_id:
+                return await link.call(PEER_COMMAND, command, _COMMAND_SECONDS)
+        raise KafkaError(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"there is no connection to node {node_id}; try again"
+        )
+
+    # What comes in
+
+    def greet(self, caller: Hello) -> Welcome:
+        retired = self._metadata.image.retired_directories if self._metadata is not None else ()
+        welcome = answer(self._hello(), self.members, caller, retired)
+        if welcome.refusal is not None:
+            log.warning("node refused", node=caller.replica.node_id, reason=welcome.refusal)
+        elif self._admission is not None and welcome.members:
+            self._admission.consider(caller.replica)
+        return welcome
+
+    def receive(self, connection: "Connection", data: memoryview) -> None:
+        assembler = self._assemblers.setdefault(connection, Assembler())
+        try:
+            received = assembler.add(data, self.cluster_id)
+        except BadMessage as error:
+            raise MalformedRequest(str(error)) from error
+        if received is None:
+            return
+        sender_cluster_id, message = received
+        if not self.cluster_id:
+            self._adopted_cluster_id = sender_cluster_id
+        if self._metadata is not None:
+            self._metadata.quorum.receive(message)
+
+    # Links
+
+    def _link(self, address: str) -> None:
+        if address not in self._links:
+            link = self._links[address] = PeerLink(address, self._hello, self._greeted, self._snapshot_lost)
+            self._tasks[address] = asyncio.create_task(link.run(), name=f"link to {address}")
+
+    def _unlink(self, address: str) -> None:
+        del self._links[address]
+        self._tasks.pop(address).cancel()
+
+    def _hello(self) -> Hello:
+        return Hello(self.cluster_id, self.me, self.seeds)
+
+    def _greeted(self, link: PeerLink, welcome: Welcome) -> None:
+        before = self.answers.get(link.address)
+        is_news = before is None or (before.replica, before.refusal) != (welcome.replica, welcome.refusal)
+        self.answers[link.address] = welcome
+        if welcome.refusal is not None:
+            self.refusal = f"the node at {link.address} refuses this one: {welcome.refusal}"
+            if is_news:
+                log.error("refused by another node", address=link.address, reason=welcome.refusal)
+        elif welcome.replica == self.me:
+            self._unlink(link.address)
+        else:
+            self._keep_one(link)
+            if is_news:
+                log.info("connected", node=welcome.replica.node_id, address=link.address)
+
+    def _keep_one(self, link: PeerLink) -> None:
+        """A node may be known by two addresses; the seed stays, because it outlives restarts of that node."""
+        twin = next(
+            (each for each in self._links.values() if each is not link and each.peer == link.peer), None
+        )
+        if twin is not None:
+            is_seed = link.address in self.seeds and twin.address not in self.seeds
+            self._unlink(twin.address if is_seed else link.address)
+
+    def _follow(self, old: MetadataImage, new: MetadataImage, _records: Records) -> None:
+        if old.brokers is new.brokers:
+            return
+        for broker_id in old.brokers.keys() - new.brokers.keys():
+            self._part_with(broker_id)
+        linked = {link.peer.node_id for link in self._links.values() if link.peer is not None}
+        for broker in new.live_brokers:
+            endpoint = broker.endpoints[0]
+            if broker.broker_id not in linked | {self.me.node_id} and endpoint.host not in WILDCARDS:
+                self._link(f"{endpoint.host}:{endpoint.port}")
+
+    def _part_with(self, broker_id: int) -> None:
+        """A node that was removed is not looked for any more, unless it is a seed, which may come back anew."""
+        for address, link in list(self._links.items()):
+            if link.peer is not None and link.peer.node_id == broker_id and address not in self.seeds:
+                self._unlink(address)
+
+    def _snapshot_lost(self, to: ReplicaKey) -> None:
+        if self._metadata is not None:
+            self._metadata.quorum.report_snapshot_failed(to)

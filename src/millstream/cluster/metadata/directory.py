@@ -1,0 +1,56 @@
+"""The quorum's log in a node's data directory, and whether that directory is the node's at all."""
+
+import os.path
+from dataclasses import dataclass
+
+from millstream.cluster.raft.entries import Restored, Snapshot
+from millstream.cluster.raft.log import RaftLog
+from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.wal import Wal
+from millstream.runtime.disk import Disk
+
+DIRECTORY = "__cluster_metadata"
+
+
+class WrongDataDirectory(Exception):
+    """The directory holds another node's data, or data whose metadata is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReplica:
+    key: ReplicaKey
+    restored: Restored
+    wal: Wal
+
+    @property
+    def members(self) -> tuple[ReplicaKey, ...]:
+        """Of the quorum, as far as is known here; none where the node waits to be let in."""
+        return RaftLog(self.restored.snapshot, self.restored.entries).membership.replicas
+
+
+def open_replica(disk: Disk, data_dir: str, node_id: int) -> StoredReplica | None:
+    """What the node has stored, None where there is nothing yet.
+
+    Raises WalCorrupt or WrongDataDirectory when the node must not start from what is there.
+    """
+    opened = Wal.open(disk, os.path.join(data_dir, DIRECTORY))
+    if opened is None:
+        topics = os.path.join(data_dir, "topics")
+        if disk.list_dir(topics):
+            raise WrongDataDirectory(
+                f"{topics} holds topics but {DIRECTORY} beside it has no log; restore it or use another directory"
+            )
+        return None
+    wal, key, restored = opened
+    if key.node_id != node_id:
+        wal.close()
+        raise WrongDataDirectory(
+            f"{data_dir} belongs to broker {key.node_id}; set broker.id to {key.node_id} instead of {node_id},"
+            " or use another directory"
+        )
+    return StoredReplica(key, restored, wal)
+
+
+def create_replica(disk: Disk, data_dir: str, key: ReplicaKey, first: Snapshot) -> StoredReplica:
+    wal = Wal.create(disk, os.path.join(data_dir, DIRECTORY), key, first)
+    return StoredReplica(key, Restored(snapshot=first), wal)

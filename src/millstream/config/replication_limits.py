@@ -1,0 +1,51 @@
+"""What a node alone cannot do: keep more than one replica of a partition."""
+
+from collections.abc import Callable
+
+from millstream.config.errors import ConfigError
+from millstream.config.settings import Settings
+
+_ALONE = "the node is alone"
+_BY_TIME = "followers are judged by time alone, as Kafka does: use replica_lag_time_max"
+_PRODUCER = "belongs to the producer's configuration, as {}; remove it here"
+
+# Keys of well-known sample files that would be accepted and then do nothing.
+REFUSED_SETTINGS = {
+    "performance.batch_size": _PRODUCER.format("batch.size"),
+    "performance.linger_time": _PRODUCER.format("linger.ms"),
+    "replication.replica_lag_records_max": _BY_TIME,
+}
+
+
+def check_replication(settings: Settings, where: Callable[[str], str | None]) -> None:
+    """Raise ConfigError when a node alone is asked for more than one replica; `where` tells a setting's place."""
+    _check_servers(settings, where("cluster.bootstrap_servers"))
+    if settings.is_one_of_several:
+        return
+    replication = settings.replication
+    if replication.default_replication_factor > 1:
+        raise ConfigError(
+            "replication.default_replication_factor",
+            f"{_ALONE}: there cannot be {replication.default_replication_factor} replicas; "
+            "write default_replication_factor: 1, or name the other nodes in cluster.bootstrap_servers",
+            where("default.replication.factor"),
+        )
+    for topic in settings.topics:
+        if topic.replication_factor > 1:
+            raise ConfigError(
+                f"topics.{topic.name}.replication_factor",
+                f"{_ALONE}: there cannot be {topic.replication_factor} replicas; write replication_factor: 1,"
+                " or name the other nodes in cluster.bootstrap_servers",
+                where(f"topics.{topic.name}"),
+            )
+
+
+def _check_servers(settings: Settings, where: str | None) -> None:
+    for server in settings.cluster.bootstrap_servers:
+        host, _, port = server.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ConfigError(
+                "cluster.bootstrap_servers",
+                f"{server!r} is not an address; write host:port, such as localhost:9092",
+                where,
+            )

@@ -1,0 +1,146 @@
+"""Three processes become one cluster, and whatever does not belong to it stays out."""
+
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.cluster import ClusterProcesses, cluster_of, eventually
+from support.node import NodeFailed, NodeProcess
+
+QUORUM = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
+# Longer than the default: the machine that runs the tests may be busy.
+SETTINGS = {"cluster.session_timeout": "2s", "replication.placement": "balanced"}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
+    with cluster_of(tmp_path, settings=SETTINGS) as cluster:
+        yield cluster
+
+
+def voters(cluster: ClusterProcesses, number: int) -> list[int]:
+    reply = cluster.ask(number, "describe_quorum", 2, topics=[QUORUM])
+    assert reply.error_code == 0
+    return [each.replica_id for each in reply.topics[0].partitions[0].current_voters]
+
+
+def create(cluster: ClusterProcesses, number: int, name: str, partitions: int = 6) -> None:
+    wanted = {"name": name, "num_partitions": partitions, "replication_factor": 1}
+    (created,) = cluster.ask(number, "create_topics", 7, topics=[wanted]).topics
+    assert created.error_code == 0, created.error_message
+
+
+def failing_start(node: NodeProcess) -> str:
+    with pytest.raises(NodeFailed) as caught:
+        node.start()
+    return str(caught.value)
+
+
+def test_three_nodes_are_one_cluster_and_each_takes_commands(cluster: ClusterProcesses) -> None:
+    cluster.start()
+    replies = [cluster.ask(number, "describe_cluster", 1) for number in cluster.nodes]
+    assert len({reply.cluster_id for reply in replies}) == 1
+    assert len({reply.controller_id for reply in replies}) == 1
+    assert all(sorted(each.broker_id for each in reply.brokers) == [1, 2, 3] for reply in replies)
+    for number in cluster.nodes:
+        # Where it was asked for, the change is seen when the answer comes.
+        create(cluster, number, f"topic-{number}")
+        assert sorted(cluster.topics(number)[f"topic-{number}"]) == [1, 1, 2, 2, 3, 3]
+    everything = cluster.topics(1)
+    for number in cluster.nodes:
+        eventually(lambda n=number: cluster.topics(n), lambda seen: seen == everything, "the same topics")
+        assert voters(cluster, number) == [1, 2, 3]
+    (controller,) = {reply.controller_id for reply in replies}
+    described = cluster.ask(controller, "describe_quorum", 2, topics=[QUORUM]).topics[0].partitions[0]
+    assert described.leader_id == controller
+    assert {each.log_end_offset for each in described.current_voters} == {described.high_watermark}
+    assert len(cluster.ask(1, "describe_quorum", 2, topics=[QUORUM]).nodes) == 3
+
+
+def test_a_majority_founds_the_cluster_and_the_third_comes_later(cluster: ClusterProcesses) -> None:
+    cluster.launch(1, 2)
+    for number in (1, 2):
+        cluster.nodes[number].wait_until_ready()
+    assert voters(cluster, 1) == [1, 2]
+    create(cluster, 2, "early")
+    cluster.nodes[3].start()
+    assert "early" in cluster.topics(3)
+    eventually(lambda: voters(cluster, 3), lambda seen: seen == [1, 2, 3], "a third voter")
+    eventually(lambda: cluster.describe(1)[1], lambda seen: seen == [1, 2, 3], "a third broker")
+
+
+def test_one_of_three_founds_nothing_serves_nobody_and_can_be_stopped(cluster: ClusterProcesses) -> None:
+    node = cluster.nodes[1]
+    node.launch()
+    eventually(lambda: node.log_entries("waiting for the other seeds"), bool, "a word about the wait")
+    with pytest.raises((AssertionError, OSError)):
+        cluster.describe(1)
+    assert node.process is not None
+    node.process.send_signal(signal.SIGTERM)
+    assert node.process.wait(20) == 0
+    node.process = None
+
+
+def test_everything_is_there_after_all_were_killed(cluster: ClusterProcesses) -> None:
+    cluster.start()
+    create(cluster, 1, "kept")
+    before = cluster.ask(1, "describe_cluster", 1).cluster_id
+    for node in cluster.nodes.values():
+        node.kill()
+    cluster.start()
+    assert cluster.ask(2, "describe_cluster", 1).cluster_id == before
+    assert all("kept" in cluster.topics(number) for number in cluster.nodes)
+
+
+def test_a_second_node_of_the_same_id_does_not_start(cluster: ClusterProcesses, tmp_path: Path) -> None:
+    cluster.start()
+    (tmp_path / "twin").mkdir()
+    twin = NodeProcess(tmp_path / "twin", ["--node-id", "2", "--seeds", cluster.seeds])
+    error = failing_start(twin)
+    assert "another node has the id 2 already" in error
+    assert cluster.describe(1)[1] == [1, 2, 3]
+
+
+def test_another_clusters_data_directory_does_not_start(cluster: ClusterProcesses, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with cluster_of(tmp_path / "other", settings=SETTINGS) as other:
+        other.start()
+        foreign = other.nodes[3]
+        foreign.stop()
+    cluster.launch(1, 2)
+    for number in (1, 2):
+        cluster.nodes[number].wait_until_ready()
+    foreign.arguments[-1] = cluster.seeds
+    error = failing_start(foreign)
+    assert "belongs to cluster" in error
+    assert "--seeds" in error
+
+
+def test_a_member_that_lost_its_directory_is_told_what_to_do(
+    cluster: ClusterProcesses, tmp_path: Path
+) -> None:
+    cluster.start()
+    node = cluster.nodes[3]
+    node.stop()
+    node.data_dir.rename(tmp_path / "lost")
+    assert "knows node 3 with another data directory" in failing_start(node)
+    shutil.rmtree(node.data_dir)
+    (tmp_path / "lost").rename(node.data_dir)
+    node.start()
+
+
+def test_a_node_of_a_cluster_does_not_start_alone(cluster: ClusterProcesses, tmp_path: Path) -> None:
+    cluster.start()
+    node = cluster.nodes[3]
+    node.stop()
+    alone = NodeProcess(node.data_dir.parent, ["--node-id", "3"])
+    assert "--seeds" in failing_start(alone)
+
+
+def test_a_node_of_several_must_say_where_it_is_reached(cluster: ClusterProcesses) -> None:
+    node = cluster.nodes[1]
+    node.listen = node.listen.replace("127.0.0.1", "0.0.0.0")
+    assert "broker.advertised_host" in failing_start(node)

@@ -1,0 +1,101 @@
+"""Several nodes, each a process of its own, that make one cluster."""
+
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from support.node import NodeProcess
+from support.raw_client import RawClient
+
+Found = TypeVar("Found")
+
+PATIENCE_S = 30.0
+
+
+class ClusterProcesses:
+    """Nodes 1 to `count` over directories of their own, each told of all by `--seeds`."""
+
+    def __init__(self, directory: Path, count: int = 3, settings: Mapping[str, str] | None = None) -> None:
+        ports = free_ports(count)
+        self.seeds = ",".join(f"127.0.0.1:{port}" for port in ports)
+        self.nodes: dict[int, NodeProcess] = {}
+        for number, port in enumerate(ports, 1):
+            home = directory / f"node-{number}"
+            home.mkdir(parents=True, exist_ok=True)
+            arguments = ["--node-id", str(number), "--seeds", self.seeds]
+            node = self.nodes[number] = NodeProcess(home, arguments, settings=settings)
+            node.listen = f"127.0.0.1:{port}"
+
+    def launch(self, *numbers: int) -> None:
+        """Start processes without waiting for them to be ready."""
+        for number in numbers or self.nodes:
+            self.nodes[number].launch()
+
+    def start(self) -> "ClusterProcesses":
+        self.launch()
+        for node in self.nodes.values():
+            node.wait_until_ready()
+        return self
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            node.close()
+
+    def ask(self, number: int, api: str, version: int, **fields: Any) -> Any:
+        with RawClient(self.nodes[number].listen) as client:
+            return client.call(api, version, **fields)
+
+    def describe(self, number: int) -> tuple[int, list[int]]:
+        """The controller and the live brokers, as that node knows them."""
+        reply = self.ask(number, "describe_cluster", 1)
+        return reply.controller_id, sorted(each.broker_id for each in reply.brokers)
+
+    def topics(self, number: int) -> dict[str, list[int]]:
+        """The leaders of each topic's partitions, as that node knows them."""
+        reply = self.ask(number, "metadata", 12, topics=None)
+        return {
+            topic.name: [each.leader_id for each in sorted(topic.partitions, key=lambda p: p.partition_index)]
+            for topic in reply.topics
+        }
+
+
+@contextmanager
+def cluster_of(
+    directory: Path, count: int = 3, settings: Mapping[str, str] | None = None
+) -> Iterator[ClusterProcesses]:
+    cluster = ClusterProcesses(directory, count, settings)
+    try:
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def eventually(look: Callable[[], Found], is_so: Callable[[Found], bool], what: str) -> Found:
+    """What `look` gives as soon as it is so; a node that is away or changing counts as not yet."""
+    deadline = time.monotonic() + PATIENCE_S
+    seen: object = None
+    while time.monotonic() < deadline:
+        try:
+            found = look()
+        except (OSError, AssertionError, EOFError) as error:
+            seen = error
+        else:
+            if is_so(found):
+                return found
+            seen = found
+        time.sleep(0.05)
+    raise AssertionError(f"{what} did not come within {PATIENCE_S} s; last seen: {seen!r}")
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return sorted(each.getsockname()[1] for each in sockets)
+    finally:
+        for each in sockets:
+            each.close()

@@ -1,0 +1,56 @@
+"""Who may speak to whom."""
+
+from uuid import UUID
+
+import pytest
+
+from millstream.broker.peers.hello import Hello, answer, decode_hello, decode_welcome, encode
+from millstream.cluster.raft.membership import ReplicaKey
+from millstream.protocol.wire import MalformedRequest
+
+ONE, TWO = ReplicaKey(1, UUID(int=1)), ReplicaKey(2, UUID(int=2))
+SEEDS = ("a:1", "b:1")
+CLUSTER, OTHER = "c" * 22, "o" * 22
+ME = Hello(CLUSTER, ONE, SEEDS)
+
+
+def test_a_member_and_a_newcomer_are_welcome() -> None:
+    for caller in (Hello(CLUSTER, TWO, SEEDS), Hello("", ReplicaKey(3, UUID(int=3)), SEEDS)):
+        welcome = answer(ME, (ONE, TWO), caller)
+        assert (welcome.refusal, welcome.replica, welcome.members) == (None, ONE, (ONE, TWO))
+
+
+def test_a_node_that_calls_itself_is_told_its_own_name() -> None:
+    assert answer(ME, (ONE,), ME).replica == ONE
+    assert answer(ME, (ONE,), ME).refusal is None
+
+
+def test_a_second_node_of_the_same_id_is_refused() -> None:
+    refusal = answer(ME, (ONE, TWO), Hello(CLUSTER, ReplicaKey(1, UUID(int=9)), SEEDS)).refusal
+    assert refusal is not None
+    assert "--node-id" in refusal
+
+
+def test_a_node_of_another_cluster_is_refused() -> None:
+    refusal = answer(ME, (ONE, TWO), Hello(OTHER, ReplicaKey(3, UUID(int=3)), SEEDS)).refusal
+    assert refusal is not None
+    assert CLUSTER in refusal
+    assert OTHER in refusal
+
+
+def test_a_member_with_another_directory_is_refused() -> None:
+    refusal = answer(ME, (ONE, TWO), Hello("", ReplicaKey(2, UUID(int=9)), SEEDS)).refusal
+    assert refusal is not None
+    assert str(TWO.directory_id) in refusal
+
+
+def test_greetings_survive_the_wire() -> None:
+    assert decode_hello(encode(ME)) == ME
+    welcome = answer(ME, (ONE, TWO), Hello("", TWO, SEEDS))
+    assert decode_welcome(encode(welcome)) == welcome
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", b"\x93\xa0\xa0\xa0"])
+def test_other_bytes_are_no_greeting(data: bytes) -> None:
+    with pytest.raises(MalformedRequest):
+        decode_hello(data)

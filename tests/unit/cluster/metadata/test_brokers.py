@@ -1,0 +1,94 @@
+"""Brokers come, give signs of life, fall silent and leave."""
+
+import uuid
+
+import pytest
+
+from millstream.cluster.metadata.brokers import BrokerStanding, FenceBroker, Heartbeat, RegisterBroker
+from millstream.cluster.metadata.controller import Command
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.records import Endpoint
+from millstream.cluster.metadata.sessions import BrokerSessions
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+ENDPOINTS = (Endpoint("PLAINTEXT", "localhost", 9092),)
+
+
+def after(image: MetadataImage, *commands: Command[object]) -> MetadataImage:
+    for command in commands:
+        image = image.apply(command.decide(image, uuid.uuid4).records)
+    return image
+
+
+def registered(*numbers: int) -> MetadataImage:
+    return after(MetadataImage(), *(RegisterBroker(number, ENDPOINTS, is_fenced=True) for number in numbers))
+
+
+def live(image: MetadataImage) -> list[int]:
+    return [broker.broker_id for broker in image.live_brokers]
+
+
+def test_a_broker_is_let_in_by_its_first_sign_of_life() -> None:
+    image = registered(1, 2)
+    assert live(image) == []
+    image = after(image, Heartbeat(2, image.brokers[2].epoch))
+    assert live(image) == [2]
+    decision = Heartbeat(2, image.brokers[2].epoch).decide(image, uuid.uuid4)
+    assert (decision.records, decision.result) == ((), BrokerStanding(is_fenced=False, may_stop=False))
+
+
+def test_a_broker_that_wants_to_stop_is_fenced_first() -> None:
+    image = registered(1)
+    image = after(image, Heartbeat(1, 0), Heartbeat(1, 0, wants_to_stop=True))
+    assert live(image) == []
+
+
+def test_a_silent_broker_is_fenced_and_comes_back() -> None:
+    image = after(registered(1), Heartbeat(1, 0), FenceBroker(1, 0))
+    assert live(image) == []
+    assert live(after(image, Heartbeat(1, 0))) == [1]
+
+
+def test_an_earlier_life_neither_beats_nor_is_fenced_for_the_later_one() -> None:
+    image = after(registered(1), RegisterBroker(1, ENDPOINTS))
+    assert image.brokers[1].epoch == 1
+    with pytest.raises(KafkaError, match="epoch is 1, not 0") as caught:
+        Heartbeat(1, 0).decide(image, uuid.uuid4)
+    assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
+    assert not FenceBroker(1, 0).decide(image, uuid.uuid4).records
+
+
+def test_who_is_not_registered_is_told_so() -> None:
+    with pytest.raises(KafkaError) as caught:
+        Heartbeat(7, 0).decide(registered(1), uuid.uuid4)
+    assert caught.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_silence_for_a_session_is_noticed() -> None:
+    sessions = BrokerSessions(1.0, now=0.0)
+    sessions.heard(1, 0.0)
+    sessions.heard(2, 0.0)
+    expired = []
+    for tenth in range(1, 16):
+        sessions.heard(2, tenth / 10)
+        expired += [(broker, tenth) for broker in sessions.expired([1, 2], tenth / 10)]
+    assert expired[0] == (1, 11)
+    assert all(broker == 1 for broker, _ in expired)
+
+
+def test_a_new_controller_gives_everyone_a_whole_session() -> None:
+    sessions = BrokerSessions(1.0, now=50.0)
+    assert sessions.expired([1], 50.1) == []
+    assert sessions.expired([1], 50.5) == []
+    assert sessions.expired([1], 51.0) == []
+    assert sessions.expired([1], 51.2) == [1]
+
+
+def test_a_pause_of_the_controllers_own_is_nobodys_silence() -> None:
+    sessions = BrokerSessions(1.0, now=0.0)
+    sessions.heard(1, 0.0)
+    assert sessions.expired([1], 0.1) == []
+    assert sessions.expired([1], 30.0) == []
+    assert sessions.expired([1], 30.4) == []
+    assert sessions.expired([1], 30.8) == []
+    assert sessions.expired([1], 31.1) == [1]

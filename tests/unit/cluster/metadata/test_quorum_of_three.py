@@ -1,0 +1,243 @@
+"""The metadata on three nodes: real logs and threads, messages and forwarded commands handed over in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from millstream.cluster.metadata.brokers import Heartbeat, RegisterBroker
+from millstream.cluster.metadata.command_codec import (
+    decode_command,
+    encode_refusal,
+    encode_result,
+)
+from millstream.cluster.metadata.directory import create_replica, open_replica
+from millstream.cluster.metadata.machine import Records
+from millstream.cluster.metadata.producer_ids import AllocateProducerIds
+from millstream.cluster.metadata.records import ClusterCreated, Endpoint, TopicCreated, encode_records
+from millstream.cluster.metadata.service import MetadataService
+from millstream.cluster.metadata.topics import CreateTopics, NewTopic
+from millstream.cluster.raft.entries import first_snapshot
+from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.messages import InstallSnapshot, Message
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.runtime.disk import SystemDisk
+
+KEYS = tuple(ReplicaKey(number, UUID(int=number)) for number in (1, 2, 3))
+FIRST = first_snapshot(Membership(KEYS), encode_records([ClusterCreated("c" * 22)]))
+ENDPOINTS = (Endpoint("PLAINTEXT", "localhost", 9092),)
+SHORT_SECONDS = 0.6
+
+
+class Board:
+    """The network: what is cut off neither sends nor receives."""
+
+    def __init__(self, path: Path, session_seconds: float) -> None:
+        self.path = path
+        self.session_seconds = session_seconds
+        self.services: dict[int, MetadataService] = {}
+        self.cut: set[int] = set()
+        self.snapshots = 0
+
+    def start(self, number: int) -> MetadataService:
+        disk, directory = SystemDisk(), str(self.path / str(number))
+        stored = open_replica(disk, directory, number)
+        if stored is None:
+            stored = create_replica(disk, directory, KEYS[number - 1], FIRST)
+        service = self.services[number] = MetadataService(
+            stored,
+            transport=_Wire(self, number),
+            forward=lambda to, data: self.forward(number, to, data),
+            session_seconds=self.session_seconds,
+            snapshot_after=2000,
+        )
+        service.quorum.start()
+        return service
+
+    async def stop(self, number: int) -> None:
+        await self.services.pop(number).close()
+
+    def deliver(self, sender: int, message: Message) -> None:
+        to = message.to.node_id
+        if to in self.services and not self.cut & {sender, to}:
+            self.snapshots += isinstance(message, InstallSnapshot)
+            self.services[to].quorum.receive(message)
+
+    async def forward(self, sender: int, to: int, data: bytes) -> bytes:
+        if to not in self.services or self.cut & {sender, to}:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "cut off")
+        try:
+            return encode_result(await self.services[to].decide(decode_command(data)))
+        except KafkaError as error:
+            return encode_refusal(error)
+
+    async def leader(self, *without: int) -> int:
+        while True:
+            for number, service in self.services.items():
+                if service.is_controller and number not in without:
+                    return number
+            await asyncio.sleep(0.01)
+
+    async def agree(self, is_so: Callable[[MetadataService], bool]) -> None:
+        while not all(is_so(service) for service in self.services.values()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+class _Wire:
+    def __init__(self, board: Board, number: int) -> None:
+        self._board = board
+        self._number = number
+
+    def send(self, message: Message) -> None:
+        asyncio.get_running_loop().call_soon(self._board.deliver, self._number, message)
+
+
+@asynccontextmanager
+async def three(path: Path, session_seconds: float = 60.0) -> AsyncIterator[Board]:
+    board = Board(path, session_seconds)
+    for number in (1, 2, 3):
+        board.start(number)
+    try:
+        async with asyncio.timeout(40):
+            yield board
+    finally:
+        for number in list(board.services):
+            await board.stop(number)
+
+
+def run(story: Callable[[], Coroutine[object, object, None]]) -> None:
+    asyncio.run(story())
+
+
+def others(board: Board, *without: int) -> list[int]:
+    return [number for number in board.services if number not in without]
+
+
+async def create(board: Board, number: int, name: str) -> None:
+    board_now = board.services[number]
+    (created,) = await board_now.submit(CreateTopics((NewTopic(name),)))
+    assert created.error is None, created.error
+    assert name in board_now.image.topics, "whoever asked finds it"
+
+
+async def register_all(board: Board) -> None:
+    for number, service in board.services.items():
+        service.broker_epoch = await service.submit(RegisterBroker(number, ENDPOINTS, is_fenced=True))
+        await service.submit(Heartbeat(number, service.broker_epoch))
+
+
+def test_any_node_takes_commands_and_all_come_to_the_same_image(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with three(tmp_path) as board:
+            await board.leader()
+            await register_all(board)
+            for number in board.services:
+                await create(board, number, f"topic-{number}")
+            await board.agree(lambda each: len(each.image.topics) == 3)
+            images = [service.image for service in board.services.values()]
+            assert images[0].topics == images[1].topics == images[2].topics
+            blocks = [await board.services[number].submit(AllocateProducerIds(10)) for number in (1, 2, 3)]
+            assert sorted(block.start for block in blocks) == [0, 10, 20]
+            assert len({service.controller_id for service in board.services.values()}) == 1
+
+    run(story)
+
+
+def test_a_leader_that_is_cut_off_decides_nothing_and_its_successor_does(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with three(tmp_path) as board:
+            old = await board.leader()
+            await register_all(board)
+            board.cut.add(old)
+            lost = asyncio.create_task(board.services[old].decide(CreateTopics((NewTopic("lost"),))))
+            new = await board.leader(old)
+            await create(board, others(board, old, new)[0], "kept")
+            assert not board.services[old].image.topics
+            board.cut.clear()
+            with pytest.raises(KafkaError) as caught:
+                await lost
+            assert caught.value.code is ErrorCode.NOT_CONTROLLER
+            await board.agree(lambda each: set(each.image.topics) == {"kept"})
+            # What it had foreseen is forgotten: it decides on what is there.
+            assert (await board.services[old].submit(CreateTopics((NewTopic("lost"),))))[0].error is None
+
+    run(story)
+
+
+def test_a_command_waits_for_the_next_controller(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with three(tmp_path) as board:
+            old = await board.leader()
+            await register_all(board)
+            await board.stop(old)
+            await create(board, others(board)[0], "after")
+            await board.agree(lambda each: "after" in each.image.topics)
+
+    run(story)
+
+
+def test_a_silent_broker_is_fenced_and_one_that_speaks_is_not(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with three(tmp_path, SHORT_SECONDS) as board:
+            await board.leader()
+            await register_all(board)
+            silent = 3
+
+            async def keep_speaking() -> None:
+                while True:
+                    for number in (1, 2):
+                        service = board.services[number]
+                        await service.submit(Heartbeat(number, service.broker_epoch))
+                    await asyncio.sleep(SHORT_SECONDS / 10)
+
+            speaking = asyncio.create_task(keep_speaking())
+            await board.agree(lambda each: not each.image.is_live(silent))
+            assert [each.broker_id for each in board.services[1].image.live_brokers] == [1, 2]
+            await board.services[silent].submit(Heartbeat(silent, board.services[silent].broker_epoch))
+            await board.agree(lambda each: each.image.is_live(silent))
+            speaking.cancel()
+
+    run(story)
+
+
+def test_a_node_that_missed_much_gets_a_snapshot_and_its_followers_hear_all(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with three(tmp_path) as board:
+            controller = await board.leader()
+            await register_all(board)
+            behind = others(board, controller)[0]
+            heard: list[Records] = []
+            board.services[behind].subscribe(lambda _old, _new, records: heard.append(records))
+            board.cut.add(behind)
+            for turn in range(12):
+                await create(board, controller, f"t-{turn}")
+                service = board.services[controller]
+                await asyncio.gather(*(service.submit(AllocateProducerIds(1)) for _ in range(120)))
+            before = board.snapshots
+            board.cut.clear()
+            await board.agree(lambda each: len(each.image.topics) == 12)
+            assert board.snapshots > before
+            created = [
+                record.name for records in heard for record in records if isinstance(record, TopicCreated)
+            ]
+            assert sorted(created) == sorted(f"t-{turn}" for turn in range(12))
+
+    run(story)
+
+
+def test_everything_is_there_after_all_were_stopped(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with three(tmp_path) as board:
+            await board.leader()
+            await register_all(board)
+            await create(board, 2, "kept")
+            for number in (1, 2, 3):
+                await board.stop(number)
+            for number in (1, 2, 3):
+                board.start(number)
+            await board.agree(lambda each: "kept" in each.image.topics and each.image.cluster_id == "c" * 22)
+
+    run(story)
