@@ -126,7 +126,7 @@ def domain_errors() -> Iterator[None]:
     """Failures of the pipeline as errors of a command."""
     from millstream.client import ClientError
     from millstream.pipeline.job.files import DirectoryInUse
-    from millstream.pipeline.stores.base import StoreError, StoreUnavailable
+    from millstream.pipeline.stores.errors import StoreError, StoreUnavailable
 
     try:
         yield

@@ -22,7 +22,8 @@ from millstream.pipeline.api.pages import page_routes
 from millstream.pipeline.api.parameters import Parameters
 from millstream.pipeline.api.problems import Problem, bad_request
 from millstream.pipeline.api.status import read_status
-from millstream.pipeline.stores.base import InvalidCursor, StoreError, StoreReader
+from millstream.pipeline.stores.base import StoreReader
+from millstream.pipeline.stores.errors import InvalidCursor, StoreError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
