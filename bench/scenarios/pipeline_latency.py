@@ -203,9 +203,11 @@ class _Watch:
 
     def _ask(self) -> dict[datetime, datetime]:
         """New probes, and when the answer was there."""
+        from millstream.pipeline.stores.query import TelemetryQuery
+
         now = datetime.now(UTC)
         # The store is asked again for what it had lately: micro-batches need not end in the order of time.
-        page = self._store.telemetry(self._uuid, self._after, now, limit=100_000)
+        page = self._store.telemetry(TelemetryQuery(self._uuid, self._after, now, limit=100_000))
         answered = datetime.now(UTC)
         new = {point.time for point in page.rows} - self._seen
         self._seen |= new

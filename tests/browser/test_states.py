@@ -56,3 +56,25 @@ def test_unknown_things_have_a_way_back(open_page: OpenPage, shared_api: FleetAp
         expect(page.get_by_text(title)).to_be_visible()
         page.get_by_role("main").get_by_role("link").click()
         expect(page.get_by_role("heading", level=1, name="Fleet")).to_be_visible()
+
+
+def test_asks_for_the_token_that_the_api_wants(open_page: OpenPage, own_api: FleetApi) -> None:
+    fill(own_api.directory)
+    own_api.start(token="right-one")
+    page = open_page(own_api.url)
+    field = page.get_by_label("The query API asks for a token")
+
+    field.fill("wrong one")
+    page.get_by_role("button", name="Continue").click()
+    expect(page.get_by_text("did not accept this token")).to_be_visible()
+    page.get_by_label("did not accept").fill("right-one")
+    page.get_by_role("button", name="Continue").click()
+
+    expect(page.locator(".cell")).to_have_count(16)
+    page.reload()
+    expect(page.locator(".cell")).to_have_count(16)
+    page.goto(f"{own_api.url}/docs")
+    page.get_by_label("Token").fill("right-one")
+    page.locator("#hosts > summary").click()
+    page.locator("#hosts button[type=submit]").click()
+    expect(page.locator("#hosts h3")).to_contain_text("200 OK")

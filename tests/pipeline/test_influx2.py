@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from millstream.pipeline.stores.base import StoreUnavailable
+from millstream.pipeline.stores.errors import StoreUnavailable
 from millstream.pipeline.stores.influx.connection import InfluxConnection
 from millstream.pipeline.stores.influx.influxql import InfluxQl
 from millstream.pipeline.stores.influx.lines import Lines
 from millstream.pipeline.stores.influx.posting import Posting
 from millstream.pipeline.stores.influx.queries import InfluxQueries
 from millstream.pipeline.stores.influx.target import InfluxTarget, parse_target
+from millstream.pipeline.stores.query import TelemetryQuery
 from millstream.pipeline.stores.tables import POINTS
 from millstream.pipeline.stores.times import micros
 from support.influx import InfluxProcess, influxd_path
@@ -63,7 +64,7 @@ def test_points_are_written_and_read_back(server: Influx2, gzip: bool) -> None:
     assert outcomes(made, [line(i, str(i)) for i in range(20)]) == []
     assert server.encodings == ["gzip" if gzip else None] * 3
     asked = InfluxQl(made)
-    found = InfluxQueries(asked).telemetry("GPU-1", at(0), at(100)).rows
+    found = InfluxQueries(asked).telemetry(TelemetryQuery("GPU-1", at(0), at(100))).rows
     asked.close()
     assert [(p.time, p.value, p.hostname) for p in found] == [(at(i), float(i), "h") for i in range(20)]
 

@@ -12,6 +12,7 @@ from millstream.pipeline.stores.influx.lines import event_lines, point_lines, ro
 from millstream.pipeline.stores.influx.posting import Posting
 from millstream.pipeline.stores.influx.queries import InfluxQueries
 from millstream.pipeline.stores.influx.target import InfluxTarget, parse_target
+from millstream.pipeline.stores.query import EventQuery, RollupQuery, TelemetryQuery
 from millstream.pipeline.stores.rows import Resolution
 from millstream.pipeline.stores.tables import EVENTS, POINTS, ROLLUPS
 from support.influx import InfluxProcess, influxd_path
@@ -64,7 +65,7 @@ def test_any_text_comes_back_or_is_refused(target: InfluxTarget, tmp_path: Path)
     assert {row["source_offset"] for row in refused} == unwritable
     assert 50 < len(unwritable) < 350
     server = InfluxQl(target)
-    found = InfluxQueries(server).telemetry("GPU-odd", at(0), at(1000), limit=1000).rows
+    found = InfluxQueries(server).telemetry(TelemetryQuery("GPU-odd", at(0), at(1000), limit=1000)).rows
     server.close()
     written = [row for i, row in enumerate(rows) if i not in unwritable]
     assert [(p.time, p.value, *(getattr(p, name) for name in columns)) for p in found] == [
@@ -83,7 +84,9 @@ def test_numbers_come_back_exactly(target: InfluxTarget) -> None:
         == []
     )
     server = InfluxQl(target)
-    assert [p.value for p in InfluxQueries(server).telemetry("GPU-n", at(0), at(100)).rows] == values
+    assert [
+        p.value for p in InfluxQueries(server).telemetry(TelemetryQuery("GPU-n", at(0), at(100))).rows
+    ] == values
     server.close()
 
 
@@ -111,10 +114,10 @@ def test_rollups_and_events_with_odd_text(target: InfluxTarget) -> None:
     assert (refused["kind"], refused["reason"].endswith("event_id")) == ("refused", True)
     server = InfluxQl(target)
     asked = InfluxQueries(server)
-    assert [r.key for r in asked.rollups(Resolution.MINUTE).rows] == texts
-    found = asked.events(limit=100).rows
+    assert [r.key for r in asked.rollups(RollupQuery(Resolution.MINUTE)).rows] == texts
+    found = asked.events(EventQuery(limit=100)).rows
     assert [(e.message, e.evidence, e.hostname) for e in found[::-1]] == [(t + "\n\\", t, t) for t in texts]
-    assert [e.event_id for e in asked.events(hostname=texts[3]).rows] == [
+    assert [e.event_id for e in asked.events(EventQuery(hostname=texts[3])).rows] == [
         f"e{i:02}" for i in range(49, -1, -1) if texts[i] == texts[3]
     ]
     server.close()

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.pipeline.stores.base import StoreUnavailable
+from millstream.pipeline.stores.errors import StoreUnavailable
 from millstream.pipeline.stores.influx.lake import Lake
 from millstream.pipeline.stores.influx.store import InfluxStore
 from millstream.pipeline.stores.influx.target import parse_target
+from millstream.pipeline.stores.query import EventQuery, GpuQuery, LatestQuery, RollupQuery, TelemetryQuery
 from millstream.pipeline.stores.rows import EventStatus, Level, Resolution, Severity
 from millstream.pipeline.stores.times import micros
 from support.influx import InfluxProcess, influxd_path
@@ -78,17 +79,17 @@ def test_points_come_back_as_they_were_written(store: InfluxStore, spark: "Spark
         point(2, "GPU-2", hostname="host-2", value=1e-7),
     ]
     assert not store.write_points(points_frame(spark, rows), 0)
-    found = store.telemetry("GPU-1", at(0), at(10)).rows
+    found = store.telemetry(TelemetryQuery("GPU-1", at(0), at(10))).rows
     assert [(p.time, p.metric, p.value) for p in found] == [
         (at(0), TEMP, 1.5e300), (at(0), UTIL, 0.1), (at(1.000001), UTIL, -3.0),
     ]  # fmt: skip
     assert {name: getattr(found[0], name) for name in odd} == odd
     assert store.count_points() == 4
-    assert [gpu.uuid for gpu in store.gpus().rows] == ["GPU-1", "GPU-2"]
+    assert [gpu.uuid for gpu in store.gpus(GpuQuery()).rows] == ["GPU-1", "GPU-2"]
     assert [(host.hostname, host.gpus, host.last_seen) for host in store.hosts()] == [
         ("host-1", 1, at(1.000001)), ("host-2", 1, at(2)),
     ]  # fmt: skip
-    assert [(v.uuid, v.metric, v.value) for v in store.latest(metric=UTIL)] == [
+    assert [(v.uuid, v.metric, v.value) for v in store.latest(LatestQuery(metric=UTIL))] == [
         ("GPU-1", UTIL, -3.0), ("GPU-2", UTIL, 1e-7),
     ]  # fmt: skip
     assert [(m.metric, m.points) for m in store.metrics()] == [(TEMP, 1), (UTIL, 3)]
@@ -107,7 +108,7 @@ def test_pages_follow_each_other_without_gaps(store: InfluxStore, spark: "SparkS
     store.write_points(points_frame(spark, rows), 0)
     values, cursor = [], None
     while True:
-        page = store.telemetry("GPU-1", at(0), at(10), limit=3, cursor=cursor)
+        page = store.telemetry(TelemetryQuery("GPU-1", at(0), at(10), limit=3, cursor=cursor))
         values += [p.value for p in page.rows]
         cursor = page.next_cursor
         if cursor is None:
@@ -150,7 +151,7 @@ def test_what_line_protocol_cannot_say_is_refused_and_the_rest_stored(
         0: "pod", 1: "labels_raw", 2: "InfluxDB stores finite numbers only",
         3: "InfluxDB stores finite numbers only", 4: "not a name of a measurement",
     }  # fmt: skip
-    assert [p.time for p in store.telemetry("GPU-1", at(0), at(10)).rows] == [at(5)]
+    assert [p.time for p in store.telemetry(TelemetryQuery("GPU-1", at(0), at(10))).rows] == [at(5)]
 
 
 def test_points_beyond_the_retention_policy_are_refused(
@@ -167,15 +168,15 @@ def test_rollups_and_events_are_measurements_with_tags(store: InfluxStore, spark
     rows += [rollup(0, level="fleet", key="fleet", hostname=""), rollup(0, resolution="1h", count=0)]
     store.write_rollups(rollups_frame(spark, rows), 1)
     store.write_rollups(rollups_frame(spark, [{**rows[0], "mean": 9.0}]), 2)
-    page = store.rollups(Resolution.MINUTE, level=Level.GPU, limit=5)
+    page = store.rollups(RollupQuery(Resolution.MINUTE, level=Level.GPU, limit=5))
     assert [(r.window_start, r.key, r.mean) for r in page.rows] == [
         (at(0), "GPU-0", 9.0), (at(0), "GPU-1", 0.125), (at(0), "GPU-2", 0.25), (at(0), "GPU-3", 0.375),
         (at(60), "GPU-0", 1.0),
     ]  # fmt: skip
-    rest = store.rollups(Resolution.MINUTE, level=Level.GPU, limit=100, cursor=page.next_cursor)
+    rest = store.rollups(RollupQuery(Resolution.MINUTE, level=Level.GPU, limit=100, cursor=page.next_cursor))
     assert (len(rest.rows), rest.next_cursor) == (7, None)
-    assert [r.hostname for r in store.rollups(Resolution.MINUTE, level=Level.FLEET).rows] == [""]
-    assert store.rollups(Resolution.HOUR).rows == ()
+    assert [r.hostname for r in store.rollups(RollupQuery(Resolution.MINUTE, level=Level.FLEET)).rows] == [""]
+    assert store.rollups(RollupQuery(Resolution.HOUR)).rows == ()
     text = 'it said "hot",\nand\\or = 1'
     events = [
         event(0, "a", message=text),
@@ -184,12 +185,14 @@ def test_rollups_and_events_are_measurements_with_tags(store: InfluxStore, spark
     ]
     store.write_events(events_frame(spark, events), 1)
     store.write_events(events_frame(spark, [event(30, "b", severity="info", status="closed")]), 2)
-    found = store.events().rows
+    found = store.events(EventQuery()).rows
     assert [(e.event_id, e.severity, e.status) for e in found] == [
         ("b", Severity.INFO, EventStatus.CLOSED), ("a", Severity.WARNING, EventStatus.OPEN),
     ]  # fmt: skip
     assert (found[1].message, found[1].evidence, found[1].end) == (text, '{"max": 91}', at(60))
-    assert [e.event_id for e in store.events(severity=Severity.INFO, end=at(30), start=at(90)).rows] == ["b"]
+    assert [
+        e.event_id for e in store.events(EventQuery(severity=Severity.INFO, end=at(30), start=at(90))).rows
+    ] == ["b"]
     assert store.count_points() == 0, "rollups and events are not points"
     assert store.last_version() == 2
 

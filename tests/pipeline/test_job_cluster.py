@@ -8,13 +8,14 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from millstream.pipeline.stores.query import GpuQuery, RollupQuery
 from millstream.pipeline.stores.rows import Level, Resolution
 from millstream.testing import EmbeddedBroker
 from support.pipeline import PipelineProcess, opened_store
 from support.reading import read_topic
 from support.telemetry import BAD_RECORDS, SENTINELS, csv_of_a_fleet, real_dcgm_csv, right_record
 
-pytestmark = [pytest.mark.xdist_group("job"), pytest.mark.timeout(900), pytest.mark.long]
+pytestmark = [pytest.mark.xdist_group("job"), pytest.mark.timeout(600)]
 
 pytest.importorskip("pyspark", reason="the `spark` extra is not installed")
 
@@ -88,7 +89,7 @@ def test_a_dcgm_export_and_bad_records_on_two_workers(tmp_path: Path) -> None:
 
     with opened_store(f"parquet:{job.data}/store", job.data) as store:
         assert store.count_points() == GPUS * METRICS
-        assert len(store.gpus(limit=10_000).rows) == GPUS
+        assert len(store.gpus(GpuQuery(limit=10_000)).rows) == GPUS
         for resolution in Resolution:
-            fleet = store.rollups(resolution, level=Level.FLEET, limit=10_000).rows
+            fleet = store.rollups(RollupQuery(resolution, level=Level.FLEET, limit=10_000)).rows
             assert sum(row.count for row in fleet) == GPUS * METRICS

@@ -13,9 +13,10 @@ import pytest
 
 from millstream.config.pipeline_settings import PipelineSettings
 from millstream.pipeline.stores.base import Store
+from millstream.pipeline.stores.query import EventQuery, RollupQuery, TelemetryQuery
 from millstream.pipeline.stores.rows import Level, Resolution
 from support.node import NodeProcess
-from support.pipeline import records_frame, telemetry_json
+from support.telemetry_records import records_frame, telemetry_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,9 +86,9 @@ def feed(spark: "SparkSession", opened: "Parts", batch_id: int, records: list[tu
 def content(store: Store) -> tuple[object, ...]:
     start, end = NOON - timedelta(days=1), NOON + timedelta(days=1)
     return (
-        [store.telemetry(f"GPU-{gpu}", start, end, limit=10_000).rows for gpu in range(GPUS)],
-        [store.rollups(resolution, limit=10_000).rows for resolution in Resolution],
-        store.events(limit=1000).rows,
+        [store.telemetry(TelemetryQuery(f"GPU-{gpu}", start, end, limit=10_000)).rows for gpu in range(GPUS)],
+        [store.rollups(RollupQuery(resolution, limit=10_000)).rows for resolution in Resolution],
+        store.events(EventQuery(limit=1000)).rows,
         store.count_points(),
     )
 
@@ -151,16 +152,32 @@ def test_rollups_are_exact(spark: "SparkSession", broker: NodeProcess, tmp_path:
         )  # fmt: skip
         opened.recomputation.everything()
         for resolution in Resolution:
-            [row] = opened.store.rollups(resolution, level=Level.FLEET).rows
+            [row] = opened.store.rollups(RollupQuery(resolution, level=Level.FLEET)).rows
             assert (row.key, row.hostname, row.count) == ("fleet", "", len(values))
             assert (row.min, row.max) == (1e-3, 99.7)
             assert row.mean == math.fsum(values) / len(values)
             ordered = sorted(values)
             assert row.p95 == pytest.approx(ordered[8] + (ordered[9] - ordered[8]) * 0.55, rel=1e-15)
-            gpus = opened.store.rollups(resolution, level=Level.GPU).rows
+            gpus = opened.store.rollups(RollupQuery(resolution, level=Level.GPU)).rows
             assert [(each.key, each.hostname, each.count) for each in gpus] == [
                 ("GPU-0", "host-0", 5), ("GPU-1", "host-1", 5),
             ]  # fmt: skip
-            assert {each.key for each in opened.store.rollups(resolution, level=Level.HOST).rows} == {
+            assert {each.key for each in opened.store.rollups(RollupQuery(resolution, level=Level.HOST)).rows} == {
                 "host-0", "host-1",
             }  # fmt: skip
+
+
+def test_a_point_that_names_another_host_leaves_the_first(
+    spark: "SparkSession", broker: NodeProcess, tmp_path: Path
+) -> None:
+    first = [telemetry_json(NOON, 1.0, uuid="GPU-0"), telemetry_json(NOON, 2.0, uuid="GPU-1")]
+    moved = first[0].replace(b"host-0", b"host-1")
+    with parts(spark, tmp_path / "moved", broker) as opened:
+        for batch, records in enumerate(([(0, first[0]), (1, first[1])], [(2, moved)])):
+            feed(spark, opened, batch, records)
+            opened.recomputation.everything()
+        for resolution in Resolution:
+            hosts = opened.store.rollups(RollupQuery(resolution, level=Level.HOST)).rows
+            assert [(row.key, row.count) for row in hosts] == [("host-1", 2)]
+            gpus = opened.store.rollups(RollupQuery(resolution, level=Level.GPU)).rows
+            assert [(row.key, row.hostname) for row in gpus] == [("GPU-0", "host-1"), ("GPU-1", "host-1")]

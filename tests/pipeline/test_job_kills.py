@@ -1,5 +1,6 @@
 """Every produced point is in the store exactly once after the driver, the broker and the database were killed."""
 
+import signal
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -8,12 +9,14 @@ from typing import Any
 import pytest
 
 from millstream.pipeline.stores.base import Store
+from millstream.pipeline.stores.query import RollupQuery, TelemetryQuery
 from millstream.pipeline.stores.rows import Level, Resolution
 from millstream.testing import EmbeddedBroker
 from support.influx import InfluxProcess, influxd_path
-from support.pipeline import Load, PipelineProcess, opened_store
+from support.pipeline import PipelineProcess, opened_store
+from support.telemetry_records import Load
 
-pytestmark = [pytest.mark.xdist_group("job"), pytest.mark.timeout(900), pytest.mark.long]
+pytestmark = [pytest.mark.xdist_group("job"), pytest.mark.timeout(600)]
 
 pytest.importorskip("pyspark", reason="the `spark` extra is not installed")
 
@@ -49,13 +52,19 @@ def check_exactly_once(store: Store, load: Load) -> None:
     assert store.count_points() == len(load.acknowledged)
     end = Load.START + timedelta(days=1)
     for uuid, points in expected.items():
-        rows = store.telemetry(uuid, Load.START, end, limit=100_000).rows
+        rows = store.telemetry(TelemetryQuery(uuid, Load.START, end, limit=100_000)).rows
         assert [(row.time, row.value) for row in rows] == points
-    minutes = store.rollups(Resolution.MINUTE, level=Level.FLEET, limit=10_000).rows
+    minutes = store.rollups(RollupQuery(Resolution.MINUTE, level=Level.FLEET, limit=10_000)).rows
     assert sum(row.count for row in minutes) == len(load.acknowledged), "rollups count every point once"
 
 
-def run_through(job: PipelineProcess, broker: EmbeddedBroker, database: InfluxProcess | None = None) -> Load:
+def run_through(
+    job: PipelineProcess,
+    broker: EmbeddedBroker,
+    database: InfluxProcess | None = None,
+    *,
+    until_it_is_missed: bool = False,
+) -> Load:
     """Load the pipeline and kill its driver, its broker and its database in turn; the load, when all is stored."""
     job.start()
     try:
@@ -69,14 +78,18 @@ def run_through(job: PipelineProcess, broker: EmbeddedBroker, database: InfluxPr
             job.wait_until(grows(job), "points after the broker was killed")
             if database is not None:
                 database.kill()
-                job.wait_until(
-                    lambda status: "InfluxDB" in str(status["last_error"]), "a word about the database"
-                )
+                if until_it_is_missed:
+                    job.wait_until(
+                        lambda status: "InfluxDB" in str(status["last_error"]), "a word about the database"
+                    )
+                else:
+                    load.wait_for_more(2 * load.per_second)
                 database.start()
                 job.wait_until(grows(job), "points after the database was killed")
             load.finish()
         job.wait_until(lambda status: status["counts"]["valid"] >= load.records, "all records")
-        assert job.stop() == 0, job.log_end()
+        # As Ctrl-C does it; Spark would have it otherwise.
+        assert job.stop(signal.SIGINT) == 0, job.log_end()
     finally:
         job.kill()
     status = job.status()
@@ -85,18 +98,31 @@ def run_through(job: PipelineProcess, broker: EmbeddedBroker, database: InfluxPr
     return load
 
 
-def test_parquet_after_killing_driver_and_broker(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    job = PipelineProcess(tmp_path / "job", broker.bootstrap_servers, "--trigger", "500ms")
-    load = run_through(job, broker)
-    with opened_store(f"parquet:{job.data}/store", job.data) as store:
-        check_exactly_once(store, load)
-
-
-def test_influx_after_killing_driver_broker_and_database(
+def test_influx_and_parquet_after_killing_driver_broker_and_database(
     broker: EmbeddedBroker, influx: InfluxProcess, tmp_path: Path
 ) -> None:
     url = f"influx:{influx.url}?db=telemetry"
     job = PipelineProcess(tmp_path / "job", broker.bootstrap_servers, "--store", url, "--trigger", "500ms")
     load = run_through(job, broker, influx)
+    for each in (url, f"parquet:{job.data}/lake"):
+        with opened_store(each, job.data) as store:
+            check_exactly_once(store, load)
+
+
+@pytest.mark.long
+def test_influx_when_the_database_is_away_for_longer_than_it_is_waited_for(
+    broker: EmbeddedBroker, influx: InfluxProcess, tmp_path: Path
+) -> None:
+    url = f"influx:{influx.url}?db=telemetry"
+    job = PipelineProcess(tmp_path / "job", broker.bootstrap_servers, "--store", url, "--trigger", "500ms")
+    load = run_through(job, broker, influx, until_it_is_missed=True)
     with opened_store(url, job.data) as store:
+        check_exactly_once(store, load)
+
+
+@pytest.mark.long
+def test_parquet_after_killing_driver_and_broker(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    job = PipelineProcess(tmp_path / "job", broker.bootstrap_servers, "--trigger", "500ms")
+    load = run_through(job, broker)
+    with opened_store(f"parquet:{job.data}/store", job.data) as store:
         check_exactly_once(store, load)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.pipeline.record import RecordForm, TelemetryRecord
-from support.pipeline import records_frame, telemetry_json
 from support.telemetry import BAD_RECORDS, SENTINELS, right_record
+from support.telemetry_records import records_frame, telemetry_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.pipeline.stores.base import StoreUnavailable
+from millstream.pipeline.stores.errors import StoreUnavailable
 from millstream.pipeline.stores.parquet.compaction import Upkeep
 from millstream.pipeline.stores.parquet.store import ParquetStore
+from millstream.pipeline.stores.query import EventQuery, RollupQuery, TelemetryQuery
 from millstream.pipeline.stores.rows import Resolution
 from support.store_rows import (
     TEMP,
@@ -61,7 +62,7 @@ def test_points_written_twice_and_read_back(store: ParquetStore, spark: "SparkSe
     assert store.count_points() == 8
     hours = sorted(path.relative_to(store.root).as_posix() for path in store.root.glob("points/*/*"))
     assert hours == ["points/date=2026-03-01/hour=12", "points/date=2026-03-01/hour=13"]
-    found = store.telemetry("GPU-1", at(1800), at(3600), metric=UTIL).rows
+    found = store.telemetry(TelemetryQuery("GPU-1", at(1800), at(3600), metric=UTIL)).rows
     assert [(p.time, p.value) for p in found] == [(at(1800), 1.1), (at(3600), 2.1)]
 
     back = store.points_frame(spark, at(1800), at(3600))
@@ -86,14 +87,14 @@ def test_rollups_and_events(store: ParquetStore, spark: "SparkSession") -> None:
     minutes = [rollup(60 * i, mean=float(i)) for i in range(3)]
     store.write_rollups(rollups_frame(spark, [*minutes, rollup(0, resolution="1h", count=180)]), 1)
     store.write_rollups(rollups_frame(spark, [rollup(60, mean=9.5)]), 2)
-    assert [r.mean for r in store.rollups(Resolution.MINUTE).rows] == [0.0, 9.5, 2.0]
-    assert [r.count for r in store.rollups(Resolution.HOUR).rows] == [180]
+    assert [r.mean for r in store.rollups(RollupQuery(Resolution.MINUTE)).rows] == [0.0, 9.5, 2.0]
+    assert [r.count for r in store.rollups(RollupQuery(Resolution.HOUR)).rows] == [180]
     frame = store.rollups_frame(spark, Resolution.MINUTE, at(60), at(180))
     assert sorted((row["mean"], row["version"]) for row in frame.collect()) == [(2.0, 1), (9.5, 2)]
 
     store.write_events(events_frame(spark, [event(0, "a"), event(86_400, "b")]), 3)
     store.write_events(events_frame(spark, [event(0, "a", status="retracted")]), 4)
-    assert [e.event_id for e in store.events().rows] == ["b"]
+    assert [e.event_id for e in store.events(EventQuery()).rows] == ["b"]
     stored = store.events_frame(spark, at(0), at(1e6)).collect()
     assert sorted((row["event_id"], row["status"], row["version"]) for row in stored) == [
         ("a", "retracted", 4), ("b", "open", 3),

@@ -8,10 +8,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from support.node import NodeProcess
-from support.spark import spark
+from support.spark import pytest_runtest_protocol, spark
 from support.topics import admin_for, create_topic
 
-__all__ = ["spark"]
+__all__ = ["pytest_runtest_protocol", "spark"]
 
 
 @pytest.fixture(scope="session")

@@ -49,9 +49,12 @@ class Api:
 
 @contextmanager
 def running_api(
-    store: StoreReader, status_path: Path | None = None, console_dir: Path | None = None
+    store: StoreReader,
+    status_path: Path | None = None,
+    console_dir: Path | None = None,
+    token: str | None = None,
 ) -> Iterator[Api]:
-    app = create_app(store, status_path, console_dir)
+    app = create_app(store, status_path, console_dir, token)
     config = uvicorn.Config(
         app, port=0, host="127.0.0.1", log_config=None, lifespan="off", timeout_graceful_shutdown=1
     )

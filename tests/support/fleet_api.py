@@ -39,10 +39,12 @@ class FleetApi:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def start(self) -> "FleetApi":
+    def start(self, token: str | None = None) -> "FleetApi":
         command = [sys.executable, "-m", "millstream", "pipeline", "api", "--data", str(self.directory)]
         command += ["--store", f"parquet:{self.directory}/store", "--listen", f"127.0.0.1:{self.port}"]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("MILLSTREAM_")}
+        if token is not None:
+            inherited["MILLSTREAM_PIPELINE_API_TOKEN"] = token
         with (self.directory / "api.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=inherited)
         wait_for(self._is_listening, bool, "query API")
@@ -62,13 +64,13 @@ class FleetApi:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
 
-def fill(directory: Path) -> None:
+def fill(directory: Path, now: datetime | None = None) -> None:
     """Twenty minutes of telemetry that end now, four events, and the status of a running job."""
-    now = datetime.now(UTC)
+    now = now or datetime.now(UTC)
     store = directory / "store"
-    put(store, list(_points(now)))
-    put(store, list(_rollups(now)), room=MINUTES_ROOM)
-    put(store, list(_events(now)), room=EVENTS_ROOM)
+    put(store, list(points(now)))
+    put(store, list(rollups(now)), room=MINUTES_ROOM)
+    put(store, list(events(now)), room=EVENTS_ROOM)
     write_status(directory, now)
 
 
@@ -99,7 +101,7 @@ def _value(metric: str, gpu: int, moment: datetime) -> float:
     return load * METRICS[metric]
 
 
-def _points(now: datetime) -> Iterator[Row]:
+def points(now: datetime) -> Iterator[Row]:
     for seconds_ago in range(0, 360, 10):
         moment = now - timedelta(seconds=seconds_ago)
         for host, gpu in _gpus():
@@ -112,7 +114,7 @@ def _points(now: datetime) -> Iterator[Row]:
                 }  # fmt: skip
 
 
-def _rollups(now: datetime) -> Iterator[Row]:
+def rollups(now: datetime) -> Iterator[Row]:
     first = now.replace(second=0, microsecond=0)
     for minutes_ago in range(1, MINUTES):
         start = first - timedelta(minutes=minutes_ago)
@@ -128,7 +130,7 @@ def _rollups(now: datetime) -> Iterator[Row]:
                 }  # fmt: skip
 
 
-def _events(now: datetime) -> Iterator[Row]:
+def events(now: datetime) -> Iterator[Row]:
     for number, (kind, severity, status) in enumerate(EVENTS):
         yield {
             "event_id": f"event-{number}", "kind": kind, "severity": severity, "uuid": uuid_of(0, number),

@@ -1,28 +1,19 @@
-"""The pipeline for tests: its job in a process of its own, and its parts over a shared Spark session."""
+"""The pipeline's job in a process of its own, and a store to look into afterwards."""
 
 import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import confluent_kafka
+from typing import Any
 
 from millstream.pipeline.stores.base import Store
 from millstream.pipeline.stores.open import open_store
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-KAFKA_COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
-LOG_TIME = datetime(2026, 3, 2, tzinfo=UTC)
 # A JVM that lives for a minute spends most of its time in optimizing compilers.
 _QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SMALL = (
@@ -31,34 +22,6 @@ _SMALL = (
     f"spark.driver.extraJavaOptions={_QUICK_JVM}",
     f"spark.executor.extraJavaOptions={_QUICK_JVM}",
 )
-
-
-def records_frame(spark: "SparkSession", records: Iterable[tuple[int, bytes | None]]) -> "DataFrame":
-    """Offsets and values as a Kafka source gives them, in partition 0 of the topic `telemetry`."""
-    rows = [
-        (b"key", None if value is None else bytearray(value), "telemetry", 0, offset, LOG_TIME)
-        for offset, value in records
-    ]
-    return spark.createDataFrame(rows, KAFKA_COLUMNS)
-
-
-def telemetry_json(time: datetime, value: float, *, uuid: str = "GPU-1", metric: str = "GPU_UTIL") -> bytes:
-    return json.dumps(
-        {
-            "timestamp": time.isoformat().replace("+00:00", "Z"),
-            "metric_name": f"DCGM_FI_DEV_{metric}",
-            "gpu_id": uuid[-1],
-            "device": f"nvidia{uuid[-1]}",
-            "uuid": uuid,
-            "modelName": "NVIDIA H100 80GB HBM3",
-            "Hostname": f"host-{int(uuid[-1]) % 2}",
-            "container": "",
-            "pod": "",
-            "namespace": "",
-            "value": value,
-            "labels_raw": "",
-        }
-    ).encode()
 
 
 @contextmanager
@@ -96,10 +59,10 @@ class PipelineProcess:
             self._process.wait()
             self._process = None
 
-    def stop(self) -> int:
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """As an operator would; the exit code."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
+        self._process.send_signal(number)
         return self.wait()
 
     def wait(self, seconds: float = 240.0) -> int:
@@ -130,71 +93,3 @@ class PipelineProcess:
 
     def log_end(self) -> str:
         return self.log_file.read_text(errors="replace")[-4000:]
-
-
-class Load:
-    """Points sent steadily until it is stopped, some of them twice.
-
-    `acknowledged` are the points that the broker has, `records` in how many records.
-    """
-
-    GPUS = 8
-    START = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-    def __init__(self, bootstrap: str, topic: str, per_second: int = 400) -> None:
-        self._producer = confluent_kafka.Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20, "log_level": 0}
-        )
-        self._topic = topic
-        self._per_second = per_second
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._send)
-        self.sent = 0
-        self.acknowledged: set[int] = set()
-        self.records = 0
-        self.failed: list[str] = []
-
-    def __enter__(self) -> "Load":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def finish(self) -> None:
-        """Stop, and wait for the broker's answers."""
-        self._stop.set()
-        self._thread.join()
-        assert self._producer.flush(60) == 0, "the broker did not take everything"
-        assert not self.failed, self.failed[:3]
-
-    @classmethod
-    def point(cls, number: int) -> tuple[str, datetime, float]:
-        """Which GPU, when and what value; no two numbers give the same GPU and time."""
-        uuid = f"GPU-{number % cls.GPUS}"
-        return uuid, cls.START + timedelta(milliseconds=100 * (number // cls.GPUS)), float(number % 101)
-
-    def _send(self) -> None:
-        began = time.monotonic()
-        while not self._stop.is_set():
-            due = int((time.monotonic() - began) * self._per_second)
-            while self.sent < due and not self._stop.is_set():
-                uuid, moment, value = self.point(self.sent)
-                data = telemetry_json(moment, value, uuid=uuid)
-                for _ in range(2 if self.sent % 10 == 0 else 1):
-                    self._producer.produce(
-                        self._topic, data, uuid.encode(), on_delivery=self._delivered(self.sent)
-                    )
-                self.sent += 1
-            self._producer.poll(0.02)
-
-    def _delivered(self, number: int) -> Callable[[Any, Any], None]:
-        def note(error: Any, message: Any) -> None:
-            if error is None:
-                self.acknowledged.add(number)
-                self.records += 1
-            else:
-                self.failed.append(str(error))
-
-        return note

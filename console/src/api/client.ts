@@ -1,5 +1,6 @@
 import { observeServerDate } from "./clock";
 import { reportAnswer, reportFailure } from "./connection";
+import { askForToken, authorization } from "./token";
 
 const TIMEOUT_MS = 15_000;
 
@@ -41,7 +42,7 @@ export function queryString(query: Query): string {
 async function request(address: string, signal: AbortSignal): Promise<Response> {
   try {
     const response = await fetch(address, {
-      headers: { accept: "application/json" },
+      headers: { accept: "application/json", ...authorization() },
       cache: "no-store",
       signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
     });
@@ -63,6 +64,7 @@ async function refusal(response: Response): Promise<ApiError> {
     // Not JSON: the status has to do.
   }
   if (response.status >= 500) return failure(reason, response.status);
+  if (response.status === 401) askForToken();
   reportAnswer();
   return new ApiError(reason, response.status);
 }

@@ -1,15 +1,18 @@
 import { useConnection } from "../api/connection";
+import { useTokenWanted } from "../api/token";
 import { PageHead } from "../parts/PageHead";
 import { State } from "../parts/State";
 import { ConnectionBanner } from "./ConnectionBanner";
 import { Navigation } from "./Navigation";
 import { useRoute } from "./router";
+import { TokenForm } from "./TokenForm";
 import { viewOf } from "./views";
 
 export function App() {
   const route = useRoute();
   const view = viewOf(route);
   const { downSince } = useConnection();
+  const tokenWanted = useTokenWanted();
   return (
     <div className="shell">
       <a className="skip" href="#main" onClick={toMain}>
@@ -18,7 +21,7 @@ export function App() {
       <Navigation route={route} view={view} />
       <main id="main" tabIndex={-1} className={downSince === null ? "" : "old"}>
         <ConnectionBanner />
-        {view?.render(route) ?? <NotFound />}
+        {tokenWanted ? <TokenForm /> : (view?.render(route) ?? <NotFound />)}
       </main>
     </div>
   );

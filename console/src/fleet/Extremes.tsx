@@ -1,6 +1,7 @@
-import { celsius, percent, watts } from "../format/numbers";
 import { Card } from "../parts/Card";
+import { type Column, List } from "../parts/List";
 import { GpuLink } from "../parts/links";
+import { power, temperature, utilisation } from "./gpuColumns";
 import { type GpuNow, hottest, idlest, isSilent } from "./shape";
 
 const ROWS = 5;
@@ -20,39 +21,24 @@ export function Extremes({ gpus, newestMs }: ExtremesProps) {
   );
 }
 
+const columns: readonly [Column<GpuNow>, ...Column<GpuNow>[]] = [
+  {
+    title: "GPU",
+    cell: (gpu) => (
+      <GpuLink uuid={gpu.uuid}>
+        {gpu.hostname} / {gpu.gpuId || gpu.uuid}
+      </GpuLink>
+    ),
+  },
+  { ...temperature, title: "Temp" },
+  { ...utilisation, title: "Util" },
+  power,
+];
+
 function Ranking({ title, gpus }: { title: string; gpus: readonly GpuNow[] }) {
   return (
     <Card title={title}>
-      <table className="list">
-        <thead>
-          <tr>
-            <th scope="col">GPU</th>
-            <th scope="col" className="number">
-              Temp
-            </th>
-            <th scope="col" className="number">
-              Util
-            </th>
-            <th scope="col" className="number">
-              Power
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {gpus.map((gpu) => (
-            <tr key={gpu.uuid}>
-              <th scope="row">
-                <GpuLink uuid={gpu.uuid}>
-                  {gpu.hostname} / {gpu.gpuId || gpu.uuid}
-                </GpuLink>
-              </th>
-              <td className="number">{celsius(gpu.temperature)}</td>
-              <td className="number">{percent(gpu.utilisation)}</td>
-              <td className="number">{watts(gpu.power)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <List rows={gpus} keyOf={(gpu) => gpu.uuid} columns={columns} />
     </Card>
   );
 }

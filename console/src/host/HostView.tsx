@@ -7,11 +7,12 @@ import { rangeNamed } from "../charts/ranges";
 import { EventsCard } from "../events/EventsCard";
 import { useEvents } from "../events/useEvents";
 import { GpuCell } from "../fleet/GpuCell";
+import { power, temperature, utilisation } from "../fleet/gpuColumns";
 import { type GpuNow, isSilent, newestMs } from "../fleet/shape";
 import { useFleet } from "../fleet/useFleet";
-import { celsius, percent, watts } from "../format/numbers";
 import { ago } from "../format/times";
 import { Card } from "../parts/Card";
+import { List } from "../parts/List";
 import { GpuLink } from "../parts/links";
 import { PageHead } from "../parts/PageHead";
 import { State, Waiting } from "../parts/State";
@@ -46,46 +47,30 @@ export function HostView({ route }: { route: Route }) {
 }
 
 function GpuTable({ gpus, newest }: { gpus: readonly GpuNow[]; newest: number | undefined }) {
+  const name = (gpu: GpuNow) => (
+    <>
+      <GpuCell gpu={gpu} silent={isSilent(gpu, newest)} /> GPU {gpu.gpuId}
+    </>
+  );
+  const uuid = (gpu: GpuNow) => (
+    <GpuLink uuid={gpu.uuid}>
+      <code>{gpu.uuid}</code>
+    </GpuLink>
+  );
   return (
     <Card title={`${gpus.length} GPUs`}>
-      <table className="list">
-        <thead>
-          <tr>
-            <th scope="col">GPU</th>
-            <th scope="col" className="number">
-              Utilisation
-            </th>
-            <th scope="col" className="number">
-              Temperature
-            </th>
-            <th scope="col" className="number">
-              Power
-            </th>
-            <th scope="col" className="number">
-              Last seen
-            </th>
-            <th scope="col">UUID</th>
-          </tr>
-        </thead>
-        <tbody>
-          {gpus.map((gpu) => (
-            <tr key={gpu.uuid}>
-              <th scope="row">
-                <GpuCell gpu={gpu} silent={isSilent(gpu, newest)} /> GPU {gpu.gpuId}
-              </th>
-              <td className="number">{percent(gpu.utilisation)}</td>
-              <td className="number">{celsius(gpu.temperature)}</td>
-              <td className="number">{watts(gpu.power)}</td>
-              <td className="number">{ago(gpu.timeMs, now())}</td>
-              <td>
-                <GpuLink uuid={gpu.uuid}>
-                  <code>{gpu.uuid}</code>
-                </GpuLink>
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <List
+        rows={gpus}
+        keyOf={(gpu) => gpu.uuid}
+        columns={[
+          { title: "GPU", cell: name },
+          utilisation,
+          temperature,
+          power,
+          { title: "Last seen", cell: (gpu) => ago(gpu.timeMs, now()), isNumber: true },
+          { title: "UUID", cell: uuid },
+        ]}
+      />
     </Card>
   );
 }

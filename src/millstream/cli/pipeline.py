@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,7 @@ from millstream.cli.pipeline_options import (
     StoreUrl,
     To,
     Topic,
+    check_access,
     domain_errors,
     parse_range,
     pipeline_settings,
@@ -26,6 +27,9 @@ from millstream.cli.pipeline_options import (
     spark_session,
     stop_on_signals,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 app = typer.Typer(help="Store telemetry with Spark, compute from it, and query it.", no_args_is_help=True)
 
@@ -84,8 +88,14 @@ def run(
     from millstream.cli.pipeline_view import RunView
     from millstream.pipeline.job.run import PipelineRun
 
+    def open_spark() -> "SparkSession":
+        spark = spark_session(settings, "pipeline", conf)
+        # Spark has taken SIGINT for itself.
+        stop_on_signals(job.stopping)
+        return spark
+
     with RunView() as view:
-        job = PipelineRun(settings, view, lambda: spark_session(settings, "pipeline", conf), once=once)
+        job = PipelineRun(settings, view, open_spark, once=once)
         stop_on_signals(job.stopping)
         with domain_errors():
             complete = job.run()
@@ -126,8 +136,12 @@ def backfill(
 
     spark = spark_session(settings, "backfill", conf)
     with domain_errors():
-        minutes = compute(spark, settings, range_start, range_end, BackfillSource(source), WorkView().update)
-    output.note(f"computed {minutes:,} minutes again" if minutes else "there are no points in this range")
+        done = compute(spark, settings, range_start, range_end, BackfillSource(source), WorkView().update)
+    if done.rejected:
+        output.note(f"the store refused {done.rejected:,} points; they are in {settings.dead_letter_topic}")
+    output.note(
+        f"computed {done.minutes:,} minutes again" if done.minutes else "there are no points in this range"
+    )
 
 
 @app.command()
@@ -187,17 +201,24 @@ def api(
             "--listen", "-l", metavar="HOST:PORT", help="Address to listen on.", show_default="127.0.0.1:8090"
         ),
     ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Let other machines read everything without a token.")
+    ] = False,
 ) -> None:
     """Serve the query API, its documentation and the web console. SIGTERM or Ctrl-C stops it.
+
+    Callers from other machines need the token of the setting pipeline.api_token.
 
     \b
     Examples:
       millstream pipeline api
-      millstream pipeline api --listen 0.0.0.0:8090 --store 'influx:http://localhost:8086?db=telemetry'
+      MILLSTREAM_PIPELINE_API_TOKEN=$(cat token) millstream pipeline api --listen 0.0.0.0:8090
+      millstream pipeline api --store 'influx:http://localhost:8086?db=telemetry'
     """
     require("duckdb", "starlette")
     host, port = parse_address(listen, "--listen") if listen is not None else (None, None)
     settings = pipeline_settings(config, store=store, data=data, api_host=host, api_port=port)
+    check_access(settings, insecure=insecure)
     from millstream.console.assets import static_dir
     from millstream.pipeline.api.server import serve_api
     from millstream.pipeline.stores.open import open_store
@@ -209,7 +230,7 @@ def api(
     try:
         serve_api(
             opened, settings.api_host, settings.api_port,
-            status_path=Path(settings.data) / "status.json", console_dir=static_dir(),
+            status_path=Path(settings.data) / "status.json", console_dir=static_dir(), token=settings.api_token,
             on_ready=lambda host, port: output.note(f"ready: http://{host}:{port}/ and http://{host}:{port}/docs"),
         )  # fmt: skip
     except OSError as error:

@@ -104,6 +104,22 @@ def pipeline_settings(config: Path | None, **flags: object) -> PipelineSettings:
     return settings
 
 
+def check_access(settings: PipelineSettings, *, insecure: bool) -> None:
+    """Telemetry is not for everybody on the network unless somebody says so."""
+    from millstream.pipeline.api.access import UnfitToken, check_token, is_loopback
+
+    if settings.api_token is not None:
+        try:
+            check_token(settings.api_token)
+        except UnfitToken as error:
+            raise CommandError(f"pipeline.api_token cannot be used: {error}") from error
+    elif not insecure and not is_loopback(settings.api_host):
+        raise CommandError(
+            f"other machines could read everything at {settings.api_host}; set pipeline.api_token"
+            " (MILLSTREAM_PIPELINE_API_TOKEN), or say --insecure"
+        )
+
+
 def spark_session(settings: PipelineSettings, name: str, conf: Sequence[str] | None) -> "SparkSession":
     from pyspark.errors import PySparkException
 
@@ -126,7 +142,7 @@ def domain_errors() -> Iterator[None]:
     """Failures of the pipeline as errors of a command."""
     from millstream.client import ClientError
     from millstream.pipeline.job.files import DirectoryInUse
-    from millstream.pipeline.stores.base import StoreError, StoreUnavailable
+    from millstream.pipeline.stores.errors import StoreError, StoreUnavailable
 
     try:
         yield

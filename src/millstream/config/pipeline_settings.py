@@ -70,6 +70,10 @@ class PipelineSettings:
     api_port: int = own_setting(
         8090, "The port the query API listens on; 0 takes a free one.", kind=_INT, minimum=0, maximum=65535
     )
+    api_token: str | None = own_setting(
+        None, "The token that callers of the query API must send; better given in the environment than in a file.",
+        sensitive=True,
+    )  # fmt: skip
     temperature_warning: float = own_setting(
         85.0, "A GPU this hot (degrees Celsius) has a thermal excursion.", kind=_DOUBLE
     )

@@ -40,15 +40,23 @@ As doubles all int64 blanks are 2^63, so its range starts at the double below. A
 plausible for its metric (an energy counter can pass 2^31 mJ) is a measurement.
 """
 
+METRICS: dict[str, Metric] = {}
+"""All that are known, by name."""
+
 _LARGEST_COUNT = 1e18
 
 
 def _gauge(name: str, unit: str, minimum: float, maximum: float) -> Metric:
-    return Metric(name, unit, MetricKind.GAUGE, minimum, maximum)
+    return _known(Metric(name, unit, MetricKind.GAUGE, minimum, maximum))
 
 
 def _counter(name: str, unit: str, maximum: float = _LARGEST_COUNT) -> Metric:
-    return Metric(name, unit, MetricKind.COUNTER, 0, maximum)
+    return _known(Metric(name, unit, MetricKind.COUNTER, 0, maximum))
+
+
+def _known(metric: Metric) -> Metric:
+    METRICS[metric.name] = metric
+    return metric
 
 
 GPU_UTIL = _gauge("DCGM_FI_DEV_GPU_UTIL", "%", 0, 100)
@@ -76,37 +84,6 @@ PCIE_REPLAY_COUNTER = _counter("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "replays", 1e9
 NVLINK_BANDWIDTH_TOTAL = _counter("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "MB")
 UNCORRECTABLE_REMAPPED_ROWS = _counter("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "rows", 1e9)
 CORRECTABLE_REMAPPED_ROWS = _counter("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "rows", 1e9)
-
-METRICS: dict[str, Metric] = {
-    metric.name: metric
-    for metric in (
-        GPU_UTIL,
-        MEM_COPY_UTIL,
-        ENC_UTIL,
-        DEC_UTIL,
-        SM_CLOCK,
-        MEM_CLOCK,
-        GPU_TEMP,
-        MEMORY_TEMP,
-        POWER_USAGE,
-        XID_ERRORS,
-        FB_FREE,
-        FB_USED,
-        FB_RESERVED,
-        VGPU_LICENSE_STATUS,
-        ROW_REMAP_FAILURE,
-        GR_ENGINE_ACTIVE,
-        PIPE_TENSOR_ACTIVE,
-        DRAM_ACTIVE,
-        PCIE_TX_BYTES,
-        PCIE_RX_BYTES,
-        TOTAL_ENERGY_CONSUMPTION,
-        PCIE_REPLAY_COUNTER,
-        NVLINK_BANDWIDTH_TOTAL,
-        UNCORRECTABLE_REMAPPED_ROWS,
-        CORRECTABLE_REMAPPED_ROWS,
-    )
-}
 
 
 def judge(metric: Metric, value: float) -> ValueVerdict:

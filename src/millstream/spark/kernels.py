@@ -65,24 +65,36 @@ def _use_temporary_cache() -> bool:
 
 @_compiled
 def _varint(data: Any, position: int, end: int, most_bytes: int) -> tuple[Any, int]:
-    """Value and the position behind it; -1 when the data ends inside, -2 when it is too long."""
+    """Value and the position behind it, or in its place the reason why there is none, below 0."""
     raw = np.uint64(0)
     shift = np.uint64(0)
     for index in range(most_bytes):
         if position >= end:
-            return 0, -1
+            return 0, -BAD_FIELD
         byte = np.uint64(data[position])
         position += 1
         raw |= (byte & np.uint64(0x7F)) << shift
         if byte < np.uint64(0x80):
             if most_bytes == 5:
                 if raw >> np.uint64(32):
-                    return 0, -2
+                    return 0, -BAD_VARINT
             elif index == 9 and byte > np.uint64(1):
-                return 0, -2
+                return 0, -BAD_VARINT
             return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), position
         shift += np.uint64(7)
-    return 0, -2
+    return 0, -BAD_VARINT
+
+
+@_compiled
+def _field(data: Any, position: int, end: int) -> tuple[Any, int, int]:
+    """Size (-1 for null), start, and the position behind it or why it is no field, below 0."""
+    size, start = _varint(data, position, end, 5)
+    if start < 0:
+        return size, start, start
+    behind = start + max(size, 0)
+    if size < -1 or behind > end:
+        return size, start, -BAD_FIELD
+    return size, start, behind
 
 
 @_compiled
@@ -129,52 +141,40 @@ def decode_records(  # noqa: C901 - one loop, so that the compiler sees all of i
     for _ in range(count):
         length, position = _varint(data, position, end, 5)
         if position < 0:
-            return CUT if position == -1 else BAD_VARINT
+            return CUT if position == -BAD_FIELD else -position
         record_end = position + length
         if length < 0 or record_end > end:
             return BAD_LENGTH
         # The byte before the timestamp holds the record's attributes, of which Kafka uses none.
         timestamp, position = _varint(data, position + 1, record_end, 10)
         if position < 0:
-            return BAD_FIELD if position == -1 else BAD_VARINT
+            return -position
         delta, position = _varint(data, position, record_end, 5)
         if position < 0:
-            return BAD_FIELD if position == -1 else BAD_VARINT
+            return -position
         if delta < 0 or delta > last_offset_delta:
             return BAD_DELTA
-        key_size, position = _varint(data, position, record_end, 5)
+        key_size, key_start, position = _field(data, position, record_end)
         if position < 0:
-            return BAD_FIELD if position == -1 else BAD_VARINT
-        key_start = position
-        position += max(key_size, 0)
-        if key_size < -1 or position > record_end:
-            return BAD_FIELD
-        value_size, position = _varint(data, position, record_end, 5)
+            return -position
+        value_size, value_start, position = _field(data, position, record_end)
         if position < 0:
-            return BAD_FIELD if position == -1 else BAD_VARINT
-        value_start = position
-        position += max(value_size, 0)
-        if value_size < -1 or position > record_end:
-            return BAD_FIELD
+            return -position
         header_count, position = _varint(data, position, record_end, 5)
         if position < 0:
-            return BAD_FIELD if position == -1 else BAD_VARINT
+            return -position
         if header_count < 0:
             return BAD_FIELD
         headers_start = position
         for _ in range(header_count):
-            size, position = _varint(data, position, record_end, 5)
+            name_size, _, position = _field(data, position, record_end)
             if position < 0:
-                return BAD_FIELD if position == -1 else BAD_VARINT
-            position += size
-            if size < 0 or position > record_end:
+                return -position
+            if name_size < 0:
                 return BAD_FIELD
-            size, position = _varint(data, position, record_end, 5)
+            _, _, position = _field(data, position, record_end)
             if position < 0:
-                return BAD_FIELD if position == -1 else BAD_VARINT
-            position += max(size, 0)
-            if size < -1 or position > record_end:
-                return BAD_FIELD
+                return -position
         if position != record_end:
             return BAD_FIELD
         offset = base_offset + delta

@@ -1,28 +1,27 @@
-"""The application: routes, errors as JSON, and threads for queries so that a slow one stops nobody."""
+"""The application: routes, and threads for queries so that a slow one stops nobody."""
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
-import orjson
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from millstream.observability.logs import get_logger
-from millstream.pipeline.api.answers import Json, rfc3339
+from millstream.pipeline.api.access import BearerToken
+from millstream.pipeline.api.answers import Json, json_response, rfc3339
 from millstream.pipeline.api.calls import CALLS, Call
+from millstream.pipeline.api.failures import HANDLERS
 from millstream.pipeline.api.openapi import openapi_document
 from millstream.pipeline.api.pages import page_routes
 from millstream.pipeline.api.parameters import Parameters
 from millstream.pipeline.api.problems import Problem, bad_request
 from millstream.pipeline.api.status import read_status
-from millstream.pipeline.stores.base import InvalidCursor, StoreError, StoreReader
+from millstream.pipeline.stores.base import StoreReader
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -40,30 +39,29 @@ _HEADERS = (
     ),
 )
 
-_log = get_logger("millstream.pipeline.api")
-
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def create_app(
-    store: StoreReader, status_path: Path | None = None, console_dir: Path | None = None
+    store: StoreReader,
+    status_path: Path | None = None,
+    console_dir: Path | None = None,
+    token: str | None = None,
 ) -> "ASGIApp":
-    """The API over `store`; `status_path` is what the job writes, `console_dir` the built console, if there is one."""
+    """The API over `store`; `status_path` is what the job writes, `console_dir` the built console, if there is one.
+
+    With a `token` only those get data who send it.
+    """
     threads = _Threads()
     routes = [Route(call.path, _endpoint(call, store, threads), methods=["GET"]) for call in CALLS]
     routes += [
         Route("/api/v1/pipeline", _pipeline(status_path), methods=["GET"]),
         Route("/health", _health, methods=["GET"]),
-        Route("/openapi.json", _fixed_json(openapi_document()), methods=["GET"]),
+        Route("/openapi.json", _fixed_json(openapi_document(has_token=token is not None)), methods=["GET"]),
         *page_routes(console_dir),
     ]
-    handlers: Any = {
-        HTTPException: _http_problem,
-        Problem: _problem,
-        StoreError: _store_problem,
-        Exception: _failure,
-    }
-    return _WithHeaders(Starlette(routes=routes, exception_handlers=handlers))
+    app: ASGIApp = Starlette(routes=routes, exception_handlers=HANDLERS)
+    return _WithHeaders(BearerToken(app, token) if token is not None else app)
 
 
 class _Threads:
@@ -121,42 +119,6 @@ def _fixed_json(content: Json) -> Endpoint:
         return json_response(content)
 
     return answer
-
-
-def json_response(content: Json, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(orjson.dumps(content), status, headers, "application/json")
-
-
-async def _problem(request: Request, problem: Problem) -> Response:
-    del request
-    headers = {"Retry-After": "1"} if problem.status == 503 else None
-    return json_response({"error": str(problem)}, problem.status, headers)
-
-
-async def _store_problem(request: Request, error: StoreError) -> Response:
-    if isinstance(error, InvalidCursor):
-        return json_response({"error": str(error)}, 400)
-    _log.warning("api.store_unavailable", path=request.url.path, error=str(error))
-    return json_response({"error": str(error)}, 503, {"Retry-After": "5"})
-
-
-async def _http_problem(request: Request, error: HTTPException) -> Response:
-    headers = dict(error.headers or {})
-    if error.status_code == 405:
-        allowed = headers["Allow"] = "GET, HEAD, OPTIONS"
-        if request.method == "OPTIONS":
-            return Response(status_code=204, headers=headers)
-        return json_response(
-            {"error": f"{request.method} is not possible here, only {allowed}"}, 405, headers
-        )
-    if error.status_code == 404:
-        return json_response({"error": f"there is nothing at {request.url.path}; see /docs"}, 404)
-    return json_response({"error": error.detail}, error.status_code, headers)
-
-
-async def _failure(request: Request, error: Exception) -> Response:
-    _log.error("api.failed", path=request.url.path, error=f"{type(error).__name__}: {error}")
-    return json_response({"error": "the server made a mistake; its log says more"}, 500)
 
 
 class _WithHeaders:

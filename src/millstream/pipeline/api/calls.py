@@ -10,6 +10,7 @@ from millstream.pipeline.api.answers import Json, listed
 from millstream.pipeline.api.parameters import Limits, Parameters, check_order, write_cursor
 from millstream.pipeline.api.problems import not_found
 from millstream.pipeline.stores.base import StoreReader
+from millstream.pipeline.stores.query import EventQuery, GpuQuery, LatestQuery, RollupQuery, TelemetryQuery
 from millstream.pipeline.stores.rows import EventStatus, Level, Resolution, Severity
 
 LIST_LIMITS = Limits(1_000, 10_000)
@@ -75,9 +76,10 @@ _UUID = Parameter("uuid", "The GPU's uuid.", {"type": "string"}, required=True)
 
 def _gpus(store: StoreReader, given: Parameters, path: Mapping[str, str]) -> Json:
     del path
-    page = store.gpus(
+    query = GpuQuery(
         hostname=given.text("hostname"), limit=given.limit(WIDE_LIMITS), cursor=given.cursor("gpus")
     )
+    page = store.gpus(query)
     found = listed("gpus", [answers.gpu(row) for row in page.rows])
     return found | {"next_cursor": write_cursor("gpus", page.next_cursor)}
 
@@ -86,10 +88,10 @@ def _telemetry(store: StoreReader, given: Parameters, path: Mapping[str, str]) -
     uuid = path["uuid"]
     start, end = given.required_time("start_time"), given.required_time("end_time")
     check_order(start, end)
-    page = store.telemetry(
-        uuid, start, end, metric=given.text("metric"), limit=given.limit(WIDE_LIMITS),
-        cursor=given.cursor("telemetry"),
+    query = TelemetryQuery(
+        uuid, start, end, given.text("metric"), limit=given.limit(WIDE_LIMITS), cursor=given.cursor("telemetry")
     )  # fmt: skip
+    page = store.telemetry(query)
     if not page.rows and store.gpu(uuid) is None:
         raise not_found(f"unknown GPU {uuid!r}; /api/v1/gpus lists those that are known")
     found = listed("data", [answers.point(row) for row in page.rows])
@@ -110,11 +112,12 @@ def _rollups(store: StoreReader, given: Parameters, path: Mapping[str, str]) -> 
     del path
     start, end = given.time("start_time"), given.time("end_time")
     check_order(start, end)
-    page = store.rollups(
+    query = RollupQuery(
         given.choice("resolution", Resolution) or Resolution.MINUTE, level=given.choice("level", Level),
         key=given.text("key"), metric=given.text("metric"), start=start, end=end,
         limit=given.limit(LIST_LIMITS), cursor=given.cursor("rollups"),
     )  # fmt: skip
+    page = store.rollups(query)
     found = listed("rollups", [answers.rollup(row) for row in page.rows])
     return found | {"next_cursor": write_cursor("rollups", page.next_cursor)}
 
@@ -124,21 +127,20 @@ def _events(store: StoreReader, given: Parameters, path: Mapping[str, str]) -> J
     start, end = given.time("start_time"), given.time("end_time")
     check_order(start, end)
     status = given.choice("status", VisibleStatus)
-    page = store.events(
+    query = EventQuery(
         kind=given.text("kind"), severity=given.choice("severity", Severity), uuid=given.text("uuid"),
         hostname=given.text("hostname"), status=EventStatus(status) if status is not None else None,
         start=start, end=end, limit=given.limit(LIST_LIMITS), cursor=given.cursor("events"),
     )  # fmt: skip
+    page = store.events(query)
     found = listed("events", [answers.event(row) for row in page.rows])
     return found | {"next_cursor": write_cursor("events", page.next_cursor)}
 
 
 def _latest(store: StoreReader, given: Parameters, path: Mapping[str, str]) -> Json:
     del path
-    rows = store.latest(
-        metric=given.text("metric"), hostname=given.text("hostname"), limit=given.limit(WIDE_LIMITS)
-    )
-    return listed("latest", [answers.latest(row) for row in rows])
+    query = LatestQuery(given.text("metric"), given.text("hostname"), given.limit(WIDE_LIMITS))
+    return listed("latest", [answers.latest(row) for row in store.latest(query)])
 
 
 CALLS = (

@@ -8,12 +8,13 @@ from millstream.pipeline.api.calls import CALLS, Call, Parameter
 
 _PROBLEMS = {
     "400": "A parameter is wrong; the error names it.",
+    "401": "The token is missing or wrong.",
     "404": "There is no such GPU.",
     "503": "The store cannot be read now.",
 }
 
 
-def openapi_document() -> dict[str, Any]:
+def openapi_document(*, has_token: bool = False) -> dict[str, Any]:
     paths = {call.path: {"get": _operation(call)} for call in CALLS}
     paths["/api/v1/pipeline"] = {
         "get": _plain(
@@ -21,7 +22,7 @@ def openapi_document() -> dict[str, Any]:
         )
     }
     paths["/health"] = {"get": _plain("health", "Whether this server answers.", schemas.HEALTH)}
-    return {
+    document: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
             "title": "Millstream telemetry",
@@ -31,6 +32,17 @@ def openapi_document() -> dict[str, Any]:
         "paths": paths,
         "components": {"schemas": {"Error": schemas.ERROR}},
     }
+    if has_token:
+        _require_token(document)
+    return document
+
+
+def _require_token(document: dict[str, Any]) -> None:
+    document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    for path, methods in document["paths"].items():
+        if path.startswith("/api/"):
+            methods["get"]["security"] = [{"token": []}]
+            methods["get"]["responses"]["401"] = _response(_PROBLEMS["401"], _ERROR)
 
 
 def _operation(call: Call) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 import orjson
 
 from millstream.pipeline.api.problems import bad_request
-from millstream.pipeline.stores.base import Cursor
+from millstream.pipeline.stores.query import Cursor
 
 E = TypeVar("E", bound=StrEnum)
 

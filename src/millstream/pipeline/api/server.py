@@ -30,13 +30,14 @@ def serve_api(
     *,
     status_path: Path | None = None,
     console_dir: Path | None = None,
+    token: str | None = None,
     on_ready: Ready | None = None,
 ) -> None:
     """Serve until a signal comes; port 0 takes a free one, `on_ready` is told which. Raises OSError when it is taken.
 
     The store stays open: it belongs to the caller.
     """
-    app = create_app(store, status_path, console_dir)
+    app = create_app(store, status_path, console_dir, token)
     with _listening(host, port) as listener:
         asyncio.run(_serve(app, listener, on_ready))
 

@@ -11,6 +11,10 @@ from millstream.pipeline.job.moments import micros
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
+TELEMETRY_PARTITIONS = 6
+OTHER_PARTITIONS = 1
+"""Of topics that are made because they are not there."""
+
 _FORMAT = "millstream"
 
 

@@ -24,6 +24,7 @@ from millstream.pipeline.job.moments import (
     hour_start,
     minute_start,
 )
+from millstream.pipeline.job.moved_hosts import retire_hosts
 from millstream.pipeline.job.rollups import rollups_of
 from millstream.pipeline.stores.base import Store
 from millstream.pipeline.stores.rows import Resolution
@@ -73,7 +74,10 @@ class Recomputation:
         for chunk in _chunks(marked, MINUTES_PER_HOUR):
             first, last = min(chunk), max(chunk)
             points = self._store.points_frame(self._spark, minute_start(first), minute_start(last) + MINUTE)
-            self._store.write_rollups(rollups_of(points, Resolution.MINUTE, sorted(chunk)), self._version())
+            version = self._version()
+            self._store.write_rollups(rollups_of(points, Resolution.MINUTE, sorted(chunk)), version)
+            starts = {minute_start(minute) for minute in chunk}
+            retire_hosts(self._spark, self._store, Resolution.MINUTE, starts, version)
             self._ledger.clear(Marks({minute: marked[minute] for minute in chunk}, {}))
             done += len(chunk)
             self._on_progress("minutes", done, len(marked))
@@ -90,7 +94,10 @@ class Recomputation:
         done = 0
         for chunk in _chunks(due, 1):
             points = self._store.points_frame(self._spark, hour_start(min(chunk)), hour_start(max(chunk) + 1))
-            self._store.write_rollups(rollups_of(points, Resolution.HOUR, sorted(chunk)), self._version())
+            version = self._version()
+            self._store.write_rollups(rollups_of(points, Resolution.HOUR, sorted(chunk)), version)
+            starts = {hour_start(hour) for hour in chunk}
+            retire_hosts(self._spark, self._store, Resolution.HOUR, starts, version)
             self._ledger.clear(Marks({}, {hour: due[hour] for hour in chunk}))
             done += len(chunk)
             self._on_progress("hours", done, len(due))

@@ -20,7 +20,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from millstream.config.pipeline_settings import PipelineSettings
 from millstream.pipeline.job.batch import BatchProcessor, sifted_records
 from millstream.pipeline.job.explain import in_one_line
-from millstream.pipeline.job.log_topics import send_to, telemetry_stream
+from millstream.pipeline.job.log_topics import (
+    OTHER_PARTITIONS,
+    TELEMETRY_PARTITIONS,
+    send_to,
+    telemetry_stream,
+)
 from millstream.pipeline.job.parts import Parts
 from millstream.pipeline.job.status import State, Status
 from millstream.pipeline.job.upkeep import Upkeep
@@ -30,8 +35,6 @@ _LOOK_EVERY_S = 0.25
 _STATUS_EVERY_S = 2.0
 _SHORTEST_BACKOFF_S = 1.0
 _LONGEST_BACKOFF_S = 30.0
-TELEMETRY_PARTITIONS = 6
-OTHER_PARTITIONS = 1
 
 
 class Display(Protocol):

@@ -29,9 +29,9 @@ from millstream.pipeline.report.windows import (
     columns,
     plan,
     read,
-    rows_of,
 )
 from millstream.pipeline.stores.base import StoreReader
+from millstream.pipeline.stores.query import EventQuery, GpuQuery, TelemetryQuery, all_rows
 from millstream.pipeline.stores.rows import Event, Level, Resolution, Rollup
 
 _BIN_WIDTHS = tuple(
@@ -55,7 +55,7 @@ class _Reading:
         self._start, self._end = _whole_minutes(start, end)
         self._progress = progress
         progress("looking for GPUs")
-        gpus = rows_of(lambda cursor: store.gpus(limit=PAGE_ROWS, cursor=cursor))
+        gpus = all_rows(store.gpus, GpuQuery(limit=PAGE_ROWS))
         self._known = {gpu.uuid: Machine(gpu.uuid, gpu.hostname, gpu.gpu_id, gpu.model_name) for gpu in gpus}
         self._stretches = plan(store, self._start, self._end, max(1, len(self._known)), most_rows)
         self._bins = _bins(self._stretches, self._start, self._end)
@@ -161,26 +161,14 @@ class _Reading:
     def _counter_values(self, uuid: str, start_s: float, end_s: float) -> list[float]:
         first = datetime.fromtimestamp(start_s, UTC)
         last = datetime.fromtimestamp(end_s, UTC) - timedelta(microseconds=1)
-        points = rows_of(
-            lambda cursor: self._store.telemetry(
-                uuid,
-                first,
-                last,
-                metric=metrics.TOTAL_ENERGY_CONSUMPTION.name,
-                limit=PAGE_ROWS,
-                cursor=cursor,
-            )
+        query = TelemetryQuery(
+            uuid, first, last, metric=metrics.TOTAL_ENERGY_CONSUMPTION.name, limit=PAGE_ROWS
         )
-        return [point.value for point in points]
+        return [point.value for point in all_rows(self._store.telemetry, query)]
 
     def _events(self) -> tuple[Event, ...]:
-        return tuple(
-            rows_of(
-                lambda cursor: self._store.events(
-                    start=self._start, end=self._end, limit=PAGE_ROWS, cursor=cursor
-                )
-            )
-        )
+        query = EventQuery(start=self._start, end=self._end, limit=PAGE_ROWS)
+        return tuple(all_rows(self._store.events, query))
 
     def _why_nothing(self) -> str:
         asked = f"between {self._start:%Y-%m-%d %H:%M} and {self._end:%Y-%m-%d %H:%M} UTC"

@@ -3,16 +3,14 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from millstream.pipeline.report.model import Floats
-from millstream.pipeline.stores.base import Cursor, Page, StoreReader
+from millstream.pipeline.stores.base import StoreReader
+from millstream.pipeline.stores.query import RollupQuery, all_rows
 from millstream.pipeline.stores.rows import Level, Resolution, Rollup
-
-T = TypeVar("T")
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -60,17 +58,6 @@ class Windows:
         )
 
 
-def rows_of(ask: Callable[[Cursor | None], Page[T]]) -> Iterator[T]:
-    """All rows of a question that is answered in pages."""
-    cursor: Cursor | None = None
-    while True:
-        page = ask(cursor)
-        yield from page.rows
-        cursor = page.next_cursor
-        if cursor is None:
-            return
-
-
 def plan(
     store: StoreReader, start: datetime, end: datetime, gpus: int, most_rows: int = MOST_ROWS
 ) -> list[Stretch]:
@@ -94,12 +81,8 @@ def plan(
 
 
 def _whole_hours(store: StoreReader, start: datetime, end: datetime) -> list[datetime]:
-    rows = rows_of(
-        lambda cursor: store.rollups(
-            Resolution.HOUR, level=Level.FLEET, start=start, end=end - HOUR, limit=PAGE_ROWS, cursor=cursor
-        )
-    )
-    return sorted({row.window_start for row in rows})
+    query = RollupQuery(Resolution.HOUR, level=Level.FLEET, start=start, end=end - HOUR, limit=PAGE_ROWS)
+    return sorted({row.window_start for row in all_rows(store.rollups, query)})
 
 
 def _runs(hours: list[datetime]) -> Iterator[tuple[datetime, datetime]]:
@@ -118,17 +101,15 @@ def read(
     store: StoreReader, stretches: list[Stretch], *, level: Level, metric: str | None
 ) -> Iterator[Rollup]:
     for stretch in stretches:
-        yield from rows_of(
-            lambda cursor, each=stretch: store.rollups(  # type: ignore[misc]
-                each.resolution,
-                level=level,
-                metric=metric,
-                start=each.start,
-                end=each.end - timedelta(microseconds=1),
-                limit=PAGE_ROWS,
-                cursor=cursor,
-            )
+        query = RollupQuery(
+            stretch.resolution,
+            level=level,
+            metric=metric,
+            start=stretch.start,
+            end=stretch.end - timedelta(microseconds=1),
+            limit=PAGE_ROWS,
         )
+        yield from all_rows(store.rollups, query)
 
 
 def columns(rows: Iterator[Rollup], place_of: Callable[[Rollup], int]) -> Windows:

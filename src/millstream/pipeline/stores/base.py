@@ -2,49 +2,37 @@
 
     store = open_store("parquet:telemetry-store", data=Path("millstream-pipeline"))
     rejected = store.write_points(frame, version=batch_id)     # in foreachBatch; executors do the writing
-    store.telemetry("GPU-5fd4...", start, end).rows            # without Spark
+    store.telemetry(TelemetryQuery("GPU-5fd4...", start, end)).rows   # without Spark
 
 Writing is idempotent: a row is known by its table's identity, so a batch that is written again, in whole or in part,
 changes nothing. A write returns when the rows are durable and readers see them.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
+from millstream.pipeline.stores.query import (
+    EventQuery,
+    GpuQuery,
+    LatestQuery,
+    Page,
+    RollupQuery,
+    TelemetryQuery,
+)
 from millstream.pipeline.stores.rows import (
     Event,
-    EventStatus,
     Gpu,
     Host,
     LatestValue,
-    Level,
     MetricCount,
     Point,
     Resolution,
     Rollup,
-    Severity,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-RowT = TypeVar("RowT")
-Cursor = Sequence[str | int]
-"""Where a page ended, as the store orders its rows: the key of the last row."""
-
-
-class StoreError(Exception):
-    """Any failure of a store; the message says what was wrong, where and what to do."""
-
-
-class StoreUnavailable(StoreError):
-    """The store did not take a write or answer a query within its bounded retries; the same call may succeed later."""
-
-
-class InvalidCursor(StoreError, ValueError):
-    """A cursor that this query cannot have handed out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +70,6 @@ class Compaction:
     expired_files: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Page(Generic[RowT]):
-    rows: tuple[RowT, ...]
-    next_cursor: Cursor | None
-    """For the following page; None when there is no more."""
-
-
 class StoreWriter(Protocol):
     """What the Spark jobs use, on the driver. Frames have the columns of `tables.py`; others are ignored.
 
@@ -122,6 +103,12 @@ class StoreWriter(Protocol):
         """Events with start <= event start < end, the retracted ones too, each once, with their `version`."""
         ...
 
+    def host_rollups_before(
+        self, version: int, resolution: Resolution, first: datetime, last: datetime
+    ) -> list[Rollup]:
+        """Rollups of hosts with first <= window_start <= last that are older than `version`, without Spark."""
+        ...
+
     def last_version(self) -> int:
         """The highest version of a rollup or event in the store; -1 in an empty one."""
         ...
@@ -132,13 +119,9 @@ class StoreWriter(Protocol):
 
 
 class StoreReader(Protocol):
-    """What the API and the report use; safe to call from several threads. Times are inclusive at both ends."""
+    """What the API and the report use; safe to call from several threads."""
 
-    def gpus(
-        self, *, hostname: str | None = None, limit: int = 1000, cursor: Cursor | None = None
-    ) -> Page[Gpu]:
-        """By uuid."""
-        ...
+    def gpus(self, query: GpuQuery) -> Page[Gpu]: ...
 
     def gpu(self, uuid: str) -> Gpu | None: ...
 
@@ -146,55 +129,13 @@ class StoreReader(Protocol):
 
     def metrics(self) -> tuple[MetricCount, ...]: ...
 
-    def telemetry(
-        self,
-        uuid: str,
-        start: datetime,
-        end: datetime,
-        *,
-        metric: str | None = None,
-        limit: int = 1000,
-        cursor: Cursor | None = None,
-    ) -> Page[Point]:
-        """By time, then metric."""
-        ...
+    def telemetry(self, query: TelemetryQuery) -> Page[Point]: ...
 
-    def rollups(
-        self,
-        resolution: Resolution,
-        *,
-        level: Level | None = None,
-        key: str | None = None,
-        metric: str | None = None,
-        start: datetime | None = None,
-        end: datetime | None = None,
-        limit: int = 1000,
-        cursor: Cursor | None = None,
-    ) -> Page[Rollup]:
-        """By window, then level, key and metric."""
-        ...
+    def rollups(self, query: RollupQuery) -> Page[Rollup]: ...
 
-    def events(
-        self,
-        *,
-        kind: str | None = None,
-        severity: Severity | None = None,
-        uuid: str | None = None,
-        hostname: str | None = None,
-        status: EventStatus | None = None,
-        start: datetime | None = None,
-        end: datetime | None = None,
-        limit: int = 1000,
-        cursor: Cursor | None = None,
-    ) -> Page[Event]:
-        """Those that overlap [start, end], the latest start first."""
-        ...
+    def events(self, query: EventQuery) -> Page[Event]: ...
 
-    def latest(
-        self, *, metric: str | None = None, hostname: str | None = None, limit: int = 1000
-    ) -> tuple[LatestValue, ...]:
-        """The newest value of each GPU and metric, by uuid and metric."""
-        ...
+    def latest(self, query: LatestQuery) -> tuple[LatestValue, ...]: ...
 
     def count_points(self) -> int:
         """Points in the store, each identity once."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from millstream.config.units import parse_duration_ms
-from millstream.pipeline.stores.base import Store, StoreError
+from millstream.pipeline.stores.base import Store
+from millstream.pipeline.stores.errors import StoreError
 
 if TYPE_CHECKING:
     from millstream.pipeline.stores.influx.target import InfluxTarget

@@ -123,7 +123,7 @@ class Cluster:
         return by_node
 
     def _leader_of(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The leader of each, asked for where it is not known. One that has none for now is not one that is gone."""
+        """The leader of each, asked for where it is not known; a partition between two leaders is not gone."""
         unknown = [place for place in places if place not in self._leaders]
         if not unknown:
             return self._leaders

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from millstream.pipeline.stores.base import StoreUnavailable
+from millstream.pipeline.stores.errors import StoreUnavailable
 from millstream.pipeline.stores.influx.connection import InfluxConnection, QueryRefused, Refusal
 from millstream.pipeline.stores.influx.influxql import identifier, literal
 from millstream.pipeline.stores.influx.refusals import find_refused

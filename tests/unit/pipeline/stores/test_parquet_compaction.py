@@ -14,6 +14,7 @@ from millstream.pipeline.stores.parquet.compaction import Upkeep
 from millstream.pipeline.stores.parquet.layout import EVENTS_ROOM, MINUTES_ROOM, POINTS_ROOM, covers_path
 from millstream.pipeline.stores.parquet.live import live_files
 from millstream.pipeline.stores.parquet.store import ParquetStore
+from millstream.pipeline.stores.query import EventQuery, GpuQuery, LatestQuery, RollupQuery, TelemetryQuery
 from millstream.pipeline.stores.rows import Resolution
 from support.store_rows import TEMP, UTIL, at, event, point, put, rollup
 
@@ -50,9 +51,10 @@ def names(directory: Path) -> list[str]:
 
 def everything(store: ParquetStore) -> tuple[object, ...]:
     return (
-        store.count_points(), store.gpus(), store.hosts(), store.metrics(), store.latest(),
-        store.telemetry("GPU-1", at(-1e5), at(1e5)), store.telemetry("GPU-2", at(-1e5), at(1e5)),
-        store.rollups(Resolution.MINUTE), store.rollups(Resolution.HOUR), store.events(), store.last_version(),
+        store.count_points(), store.gpus(GpuQuery()), store.hosts(), store.metrics(), store.latest(LatestQuery()),
+        *(store.telemetry(TelemetryQuery(uuid, at(-1e5), at(1e5))) for uuid in ("GPU-1", "GPU-2")),
+        *(store.rollups(RollupQuery(resolution)) for resolution in Resolution),
+        store.events(EventQuery()), store.last_version(),
     )  # fmt: skip
 
 
@@ -153,8 +155,8 @@ def test_two_merges_at_once_count_every_point_once(root: Path, open_with) -> Non
         merge(store._engine, POINTS_ROOM, live, live.files)
     assert len(live_files(hour(root)).files) == 2
     assert store.count_points() == 10
-    assert len(store.telemetry("GPU-1", at(0), at(100)).rows) == 10
-    assert store.gpus().rows[0].last_seen == at(9)
+    assert len(store.telemetry(TelemetryQuery("GPU-1", at(0), at(100))).rows) == 10
+    assert store.gpus(GpuQuery()).rows[0].last_seen == at(9)
 
 
 def test_a_version_that_is_used_again_loses_nothing(root: Path, open_with) -> None:
@@ -179,7 +181,7 @@ def test_a_merged_file_without_its_list_does_not_hide_anything(root: Path, open_
     # The list is remembered by its path, as it never changes; another process would read it afresh.
     other = merged.with_name(merged.name.replace(merged.stem[-8:], "00000000"))
     merged.rename(other)
-    assert store.telemetry("GPU-1", at(0), at(10)).rows[0].time == at(0)
+    assert store.telemetry(TelemetryQuery("GPU-1", at(0), at(10))).rows[0].time == at(0)
 
 
 def test_old_hours_expire(root: Path, open_with) -> None:
@@ -189,11 +191,13 @@ def test_old_hours_expire(root: Path, open_with) -> None:
     store = open_with(Upkeep(points_retention=timedelta(hours=1)))
     assert store.compact().expired_files == 2
     assert store.count_points() == 1
-    assert len(store.rollups(Resolution.MINUTE).rows) == 2, "rollups have a retention of their own"
+    assert len(store.rollups(RollupQuery(Resolution.MINUTE)).rows) == 2, (
+        "rollups have a retention of their own"
+    )
     assert not hour(root).parent.exists()
     store = open_with(Upkeep(rollups_retention=timedelta(hours=1)))
     store.compact()
-    assert len(store.rollups(Resolution.MINUTE).rows) == 1
+    assert len(store.rollups(RollupQuery(Resolution.MINUTE)).rows) == 1
 
 
 def test_readers_see_every_point_while_files_are_merged_and_deleted(root: Path, open_with) -> None:
@@ -205,7 +209,7 @@ def test_readers_see_every_point_while_files_are_merged_and_deleted(root: Path, 
     def read() -> None:
         while not stop.is_set():
             least = written[0]
-            seen = len(reader.telemetry("GPU-1", at(0), at(1000)).rows)
+            seen = len(reader.telemetry(TelemetryQuery("GPU-1", at(0), at(1000))).rows)
             if seen < least or reader.count_points() < least:
                 failures.append((least, seen))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from millstream.pipeline.stores.parquet.compaction import Upkeep
 from millstream.pipeline.stores.parquet.store import ParquetStore
+from millstream.pipeline.stores.query import TelemetryQuery
 from support.store_rows import at
 
 WRITER = """
@@ -49,7 +50,10 @@ def test_every_point_survives_kills(tmp_path: Path) -> None:
         writer.kill()
         written = max([written, *map(int, writer.communicate()[0].split())])
         store = ParquetStore(root, UPKEEP)
-        seen = [point.time for point in store.telemetry("GPU-1", at(0), at(3000), limit=10_000).rows]
+        seen = [
+            point.time
+            for point in store.telemetry(TelemetryQuery("GPU-1", at(0), at(3000), limit=10_000)).rows
+        ]
         # The last batch may be in place although nobody was told.
         assert seen in ([at(i) for i in range(written + 1)], [at(i) for i in range(written + 2)])
         assert store.count_points() == len(seen)

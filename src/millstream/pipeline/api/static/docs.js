@@ -46,11 +46,16 @@ function addressOf(path, parameters, form) {
   return text ? `${filled}?${text}` : filled;
 }
 
+function authorization() {
+  const token = document.getElementById("token").value.trim();
+  return token === "" ? {} : { authorization: `Bearer ${token}` };
+}
+
 async function send(address, result, next, form) {
   const started = performance.now();
   let answer;
   try {
-    answer = await fetch(address);
+    answer = await fetch(address, { headers: authorization() });
   } catch (error) {
     result.replaceChildren(element("p", { className: "failed", textContent: `The server cannot be reached: ${error.message}` }));
     return;
@@ -97,6 +102,7 @@ async function show() {
     const api = await (await fetch("/openapi.json")).json();
     document.getElementById("title").textContent = `${api.info.title} ${api.info.version}`;
     document.getElementById("description").textContent = api.info.description;
+    document.getElementById("access").hidden = api.components.securitySchemes === undefined;
     calls.replaceChildren(...Object.entries(api.paths).map(([path, methods]) => callFor(path, methods.get)));
   } catch (error) {
     calls.replaceChildren(element("p", { className: "failed", textContent: `The description cannot be loaded: ${error.message}` }));

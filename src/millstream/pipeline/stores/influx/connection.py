@@ -11,7 +11,7 @@ import random
 import time
 from dataclasses import dataclass
 
-from millstream.pipeline.stores.base import StoreError, StoreUnavailable
+from millstream.pipeline.stores.errors import StoreError, StoreUnavailable
 from millstream.pipeline.stores.influx.target import InfluxTarget
 
 _FIRST_PAUSE_S = 0.1

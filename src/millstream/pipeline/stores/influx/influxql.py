@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import orjson
 
-from millstream.pipeline.stores.base import StoreUnavailable
+from millstream.pipeline.stores.errors import StoreUnavailable
 from millstream.pipeline.stores.influx.connection import InfluxConnection, QueryRefused
 from millstream.pipeline.stores.influx.target import InfluxTarget
 
@@ -36,6 +36,12 @@ class TimeRange:
     @property
     def is_empty(self) -> bool:
         return self.first_us is not None and self.last_us is not None and self.first_us > self.last_us
+
+    def within(self, other: "TimeRange") -> "TimeRange":
+        """What both cover."""
+        firsts = [each for each in (self.first_us, other.first_us) if each is not None]
+        lasts = [each for each in (self.last_us, other.last_us) if each is not None]
+        return TimeRange(max(firsts, default=None), min(lasts, default=None))
 
     def conditions(self) -> list[str]:
         found = []

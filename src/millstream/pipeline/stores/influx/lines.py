@@ -24,8 +24,9 @@ POINT_TAGS = {
     "uuid": "uuid",
 }
 """Tag and column, in the order of the tags' names, which is the order the server sorts them into."""
-ROLLUP_TAGS = {"hostname": "hostname", "key": "key", "level": "level", "metric": "metric"}
-EVENT_TAGS = {"event_id": "event_id", "hostname": "hostname", "kind": "kind", "uuid": "uuid"}
+ROLLUP_TAGS = {"key": "key", "level": "level", "metric": "metric"}
+EVENT_TAGS = {"event_id": "event_id", "kind": "kind", "uuid": "uuid"}
+"""Of rollups and events only what identifies them: anything else may change, and with it would come a second row."""
 
 EVENTS_MEASUREMENT = "events"
 
@@ -72,7 +73,7 @@ def rollup_lines(batch: "pa.RecordBatch") -> Lines:
     fields: list[Any] = []
     for separator, name in zip(" ,,,", ("min", "max", "mean", "p95"), strict=True):
         fields += [f"{separator}{name}=", _text(batch[name])]
-    fields += [",count=", _text(batch["count"]), "i"]
+    fields += [",count=", _text(batch["count"]), "i", ",hostname=", *_quoted(batch["hostname"])]
     encoded = _encoded(batch, ROLLUP_TAGS.values())
     text = _joined(measurement, ROLLUP_TAGS, encoded, fields, batch["window_start"])
     return Lines(text, _tag_problems(encoded))
@@ -81,9 +82,8 @@ def rollup_lines(batch: "pa.RecordBatch") -> Lines:
 def event_lines(batch: "pa.RecordBatch") -> Lines:
     import pyarrow as pa
 
-    # What may change during an event's life is a field, or the change would make a second event.
     fields: list[Any] = [" end=", _text(_micros(batch["end"])), "i"]
-    for name in ("severity", "status", "message", "evidence"):
+    for name in ("hostname", "severity", "status", "message", "evidence"):
         fields += [f",{name}=", *_quoted(batch[name])]
     encoded = _encoded(batch, EVENT_TAGS.values())
     measurement = pa.repeat(EVENTS_MEASUREMENT, batch.num_rows)
@@ -126,7 +126,8 @@ def _escaped(values: "pa.Array", separators: str) -> "pa.Array":
 def _quoted(column: "pa.Array") -> list[Any]:
     import pyarrow.compute as pc
 
-    escaped = pc.replace_substring(pc.replace_substring(column, "\\", "\\\\"), '"', '\\"')
+    text = pc.fill_null(column, "")
+    escaped = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), '"', '\\"')
     return ['"', escaped, '"']
 
 

@@ -3,15 +3,20 @@
 The server keeps points with different tags apart, even of the same GPU, metric and time; a reader gets one of them.
 """
 
-from collections.abc import Callable, Iterator
 from datetime import datetime
-from itertools import islice
-from typing import Any, TypeVar
+from itertools import chain, islice
+from typing import Any
 
-from millstream.pipeline.stores.base import Cursor, Page
 from millstream.pipeline.stores.influx.influxql import InfluxQl, Series, TimeRange, equals, identifier, where
 from millstream.pipeline.stores.influx.lines import EVENTS_MEASUREMENT, rollups_measurement
-from millstream.pipeline.stores.keys import check_cursor
+from millstream.pipeline.stores.query import (
+    EventQuery,
+    GpuQuery,
+    LatestQuery,
+    Page,
+    RollupQuery,
+    TelemetryQuery,
+)
 from millstream.pipeline.stores.rows import (
     Event,
     EventStatus,
@@ -27,8 +32,6 @@ from millstream.pipeline.stores.rows import (
 )
 from millstream.pipeline.stores.times import micros, moment
 
-T = TypeVar("T")
-
 _OURS = {EVENTS_MEASUREMENT, *map(rollups_measurement, Resolution)}
 _GPU_TAGS = '"uuid", "gpu_id", "device", "modelName", "Hostname"'
 _ROLLUP_COLUMNS = '"level", "key", "hostname", "metric", "min", "max", "mean", "p95", "count"'
@@ -42,17 +45,13 @@ class InfluxQueries:
     def __init__(self, server: InfluxQl) -> None:
         self._server = server
 
-    def gpus(
-        self, *, hostname: str | None = None, limit: int = 1000, cursor: Cursor | None = None
-    ) -> Page[Gpu]:
-        after = check_cursor(cursor, str)
-        chosen = [
+    def gpus(self, query: GpuQuery) -> Page[Gpu]:
+        after = query.after
+        return query.page(
             gpu
             for gpu in self._all_gpus([])
-            if (hostname is None or gpu.hostname == hostname) and (after is None or gpu.uuid > str(after[0]))
-        ]
-        found = tuple(chosen[:limit])
-        return Page(found, (found[-1].uuid,) if len(chosen) > limit else None)
+            if query.hostname in {None, gpu.hostname} and (after is None or gpu.uuid > after)
+        )
 
     def gpu(self, uuid: str) -> Gpu | None:
         return next(iter(self._all_gpus(equals("uuid", uuid))), None)
@@ -70,10 +69,8 @@ class InfluxQueries:
     def count_points(self) -> int:
         return sum(each.points for each in self.metrics())
 
-    def latest(
-        self, *, metric: str | None = None, hostname: str | None = None, limit: int = 1000
-    ) -> tuple[LatestValue, ...]:
-        measurements = self._measurements() if metric is None else [metric]
+    def latest(self, query: LatestQuery) -> tuple[LatestValue, ...]:
+        measurements = self._measurements() if query.metric is None else [query.metric]
         newest: dict[tuple[str, str], LatestValue] = {}
         for each in self._points('last("value")', measurements, [], ' GROUP BY "uuid", "Hostname"'):
             time_us, value = each.rows[0]
@@ -83,95 +80,52 @@ class InfluxQueries:
             if known is None or known.time < seen.time:
                 newest[uuid, each.name] = seen
         in_order = (newest[key] for key in sorted(newest))
-        return tuple(islice((each for each in in_order if hostname in {None, each.hostname}), limit))
+        chosen = (each for each in in_order if query.hostname in {None, each.hostname})
+        return tuple(islice(chosen, query.limit))
 
-    def telemetry(
-        self,
-        uuid: str,
-        start: datetime,
-        end: datetime,
-        *,
-        metric: str | None = None,
-        limit: int = 1000,
-        cursor: Cursor | None = None,
-    ) -> Page[Point]:
-        after = check_cursor(cursor, int, str)
-        times = TimeRange(max(micros(start), int(after[0])) if after else micros(start), micros(end))
+    def telemetry(self, query: TelemetryQuery) -> Page[Point]:
+        after, times = query.after, TimeRange(query.first_us, micros(query.end))
         if times.is_empty:
             return Page((), None)
-        measurements = self._measurements() if metric is None else [metric]
+        measurements = self._measurements() if query.metric is None else [query.metric]
         # Every series on its own is limited; the first may be what the last page ended with.
-        tail = f" GROUP BY * ORDER BY time ASC LIMIT {limit + 2}"
+        tail = f" GROUP BY * ORDER BY time ASC LIMIT {query.limit + 2}"
         found: dict[tuple[int, str], Point] = {}
-        conditions = [*equals("uuid", uuid), *times.conditions()]
+        conditions = [*equals("uuid", query.uuid), *times.conditions()]
         for series in self._points('"value"', measurements, conditions, tail):
             for time_us, value in series.rows:
-                if after is None or (time_us, series.name) > (int(after[0]), str(after[1])):
+                if after is None or (time_us, series.name) > after:
                     found.setdefault((time_us, series.name), _point(series, time_us, value))
-        keys = sorted(found)
-        page = tuple(found[key] for key in keys[:limit])
-        return Page(page, keys[limit - 1] if len(keys) > limit else None)
+        return query.page(found[place] for place in sorted(found))
 
-    def rollups(
-        self,
-        resolution: Resolution,
-        *,
-        level: Level | None = None,
-        key: str | None = None,
-        metric: str | None = None,
-        start: datetime | None = None,
-        end: datetime | None = None,
-        limit: int = 1000,
-        cursor: Cursor | None = None,
-    ) -> Page[Rollup]:
-        after = check_cursor(cursor, int, str, str, str)
-        first_us = micros(start) if start is not None else None
-        if after is not None:
-            first_us = max(first_us, int(after[0])) if first_us is not None else int(after[0])
-        times = TimeRange(first_us, micros(end) if end is not None else None)
-        conditions = [*equals("level", level), *equals("key", key), *equals("metric", metric), '"count" > 0']
+    def rollups(self, query: RollupQuery) -> Page[Rollup]:
+        after = query.after
+        conditions = [
+            *equals("level", query.level),
+            *equals("key", query.key),
+            *equals("metric", query.metric),
+        ]
         parts = self._server.in_order_of_time(
-            _ROLLUP_COLUMNS, rollups_measurement(resolution), conditions, times, max(limit, _LEAST_CHUNK),
-            newest_first=False,
+            _ROLLUP_COLUMNS, rollups_measurement(query.resolution), [*conditions, '"count" > 0'],
+            TimeRange(query.first_us, query.last_us), max(query.limit, _LEAST_CHUNK), newest_first=False,
         )  # fmt: skip
-        return _page(
-            (sorted((_rollup(resolution, row) for row in part), key=_rollup_key) for part in parts),
-            lambda rollup: after is None or _rollup_key(rollup) > tuple(after),
-            limit, _rollup_key,
-        )  # fmt: skip
-
-    def events(
-        self,
-        *,
-        kind: str | None = None,
-        severity: Severity | None = None,
-        uuid: str | None = None,
-        hostname: str | None = None,
-        status: EventStatus | None = None,
-        start: datetime | None = None,
-        end: datetime | None = None,
-        limit: int = 1000,
-        cursor: Cursor | None = None,
-    ) -> Page[Event]:
-        after = check_cursor(cursor, int, str)
-        last_us = micros(end) if end is not None else None
-        if after is not None:
-            last_us = min(last_us, int(after[0])) if last_us is not None else int(after[0])
-        conditions = [*equals("kind", kind), *equals("uuid", uuid), *equals("hostname", hostname)]
-        conditions += [*equals("severity", severity), *equals("status", status)]
-        conditions.append(f"\"status\" <> '{EventStatus.RETRACTED.value}'")
-        if start is not None:
-            conditions.append(f'"end" >= {micros(start)}')
-        parts = self._server.in_order_of_time(
-            _EVENT_COLUMNS, EVENTS_MEASUREMENT, conditions, TimeRange(None, last_us), max(limit, _LEAST_CHUNK),
-            newest_first=True,
-        )  # fmt: skip
-        return _page(
-            (sorted(map(_event, part), key=_newest_first) for part in parts),
-            lambda event: after is None or _newest_first(event) > (-int(after[0]), str(after[1])),
-            limit,
-            lambda event: (micros(event.start), event.event_id),
+        rows = chain.from_iterable(
+            sorted((_rollup(query.resolution, row) for row in part), key=query.place) for part in parts
         )
+        return query.page(row for row in rows if after is None or query.place(row) > after)
+
+    def events(self, query: EventQuery) -> Page[Event]:
+        after = query.after
+        conditions = [condition for field in query.fields for condition in equals(*field)]
+        conditions.append(f"\"status\" <> '{EventStatus.RETRACTED.value}'")
+        if query.least_end_us is not None:
+            conditions.append(f'"end" >= {query.least_end_us}')
+        parts = self._server.in_order_of_time(
+            _EVENT_COLUMNS, EVENTS_MEASUREMENT, conditions, TimeRange(None, query.last_us),
+            max(query.limit, _LEAST_CHUNK), newest_first=True,
+        )  # fmt: skip
+        rows = chain.from_iterable(sorted(map(_event, part), key=_newest_first) for part in parts)
+        return query.page(row for row in rows if after is None or _newest_first(row) > (-after[0], after[1]))
 
     def _measurements(self) -> list[str]:
         names = [row[0] for series in self._server.select("SHOW MEASUREMENTS") for row in series.rows]
@@ -196,14 +150,6 @@ class InfluxQueries:
         return [newest[uuid] for uuid in sorted(newest)]
 
 
-def _page(
-    parts: Iterator[list[T]], wanted: Callable[[T], bool], limit: int, key: Callable[[T], Cursor]
-) -> Page[T]:
-    found = tuple(islice((row for part in parts for row in part if wanted(row)), limit + 1))
-    page = found[:limit]
-    return Page(page, key(page[-1]) if len(found) > limit else None)
-
-
 def _metric(count: MetricCount) -> str:
     return count.metric
 
@@ -223,10 +169,6 @@ def _rollup(resolution: Resolution, row: list[Any]) -> Rollup:
         resolution, moment(time_us), Level(level), key, hostname or "", metric, float(low), float(high), float(mean),
         float(p95), int(count),
     )  # fmt: skip
-
-
-def _rollup_key(rollup: Rollup) -> tuple[int, str, str, str]:
-    return micros(rollup.window_start), rollup.level.value, rollup.key, rollup.metric
 
 
 def _event(row: list[Any]) -> Event:

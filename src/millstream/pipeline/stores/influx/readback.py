@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-_SLICE_US = 10 * 60 * 1_000_000
+_SLICE, _SLICE_US = "10m", 10 * 60 * 1_000_000
 """One request asks for this much of one metric."""
 
 
@@ -31,11 +31,7 @@ def server_points(
     """Points with start <= time < end, each identity once. The server does not know their offsets: they are -1."""
     from pyspark.sql import functions as f
 
-    slices = [
-        (metric, first_us, min(first_us + _SLICE_US, micros(end)) - 1)
-        for metric in metrics
-        for first_us in range(micros(start), micros(end), _SLICE_US)
-    ]
+    slices = _slices(target, metrics, TimeRange(micros(start), micros(end) - 1))
     if not slices:
         return spark.createDataFrame([], POINTS.ddl)
     tasks = min(len(slices), spark.sparkContext.defaultParallelism)
@@ -46,6 +42,24 @@ def server_points(
     # Points that differ in a tag alone are apart on the server; any of them will do, but always the same.
     one = f.max(f.struct(*(f.col(name) for name in POINTS.names))).alias("row")
     return rows.groupBy(*POINTS.identity).agg(one).select("row.*")
+
+
+def _slices(
+    target: InfluxTarget, metrics: Sequence[str], times: TimeRange
+) -> list[tuple[str, int | None, int | None]]:
+    """Metric and times of those slices that hold points: a long range may have few."""
+    server = InfluxQl(for_reading(target))
+    found = []
+    try:
+        for metric in metrics:
+            counts = f'SELECT count("value") FROM {identifier(metric)}{where(times.conditions())}'  # noqa: S608 - quoted
+            for series in server.select(f"{counts} GROUP BY time({_SLICE}) fill(none)"):
+                for start_us, _ in series.rows:
+                    part = times.within(TimeRange(start_us, start_us + _SLICE_US - 1))
+                    found.append((metric, part.first_us, part.last_us))
+    finally:
+        server.close()
+    return found
 
 
 def _fetcher(target: InfluxTarget) -> "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]":

@@ -4,7 +4,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from millstream.observability.logs import get_logger
-from millstream.pipeline.stores.base import Compaction, Rejected, RejectedPoint, StoreUnavailable
+from millstream.pipeline.stores.base import Compaction, Rejected, RejectedPoint
+from millstream.pipeline.stores.errors import StoreUnavailable
 from millstream.pipeline.stores.influx.influxql import InfluxQl, for_reading, identifier
 from millstream.pipeline.stores.influx.lake import Lake
 from millstream.pipeline.stores.influx.lines import event_lines, point_lines, rollup_lines
@@ -12,7 +13,7 @@ from millstream.pipeline.stores.influx.posting import OUTCOME_DDL, UNAVAILABLE, 
 from millstream.pipeline.stores.influx.queries import InfluxQueries
 from millstream.pipeline.stores.influx.readback import server_points
 from millstream.pipeline.stores.influx.target import InfluxTarget
-from millstream.pipeline.stores.rows import Resolution
+from millstream.pipeline.stores.rows import Resolution, Rollup
 from millstream.pipeline.stores.tables import EVENTS, POINTS, ROLLUPS
 from millstream.pipeline.stores.times import moment
 
@@ -61,6 +62,11 @@ class InfluxStore(InfluxQueries):
 
     def events_frame(self, spark: "SparkSession", start: datetime, end: datetime) -> "DataFrame":
         return self._lake.events_frame(spark, start, end)
+
+    def host_rollups_before(
+        self, version: int, resolution: Resolution, first: datetime, last: datetime
+    ) -> list[Rollup]:
+        return self._lake.host_rollups_before(version, resolution, first, last)
 
     def last_version(self) -> int:
         return self._lake.last_version()

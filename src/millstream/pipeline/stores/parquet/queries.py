@@ -1,21 +1,30 @@
 """The questions that the store answers, as SQL over its files."""
 
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from millstream.pipeline.stores.base import Cursor, Page
-from millstream.pipeline.stores.keys import check_cursor
 from millstream.pipeline.stores.parquet.engine import Engine, with_fresh_files
 from millstream.pipeline.stores.parquet.layout import (
     EVENTS_ROOM,
     POINTS_ROOM,
     ROLLUP_ROOMS,
+    Room,
 )
 from millstream.pipeline.stores.parquet.live import LiveFiles, live_files
-from millstream.pipeline.stores.parquet.reading import Selection, read_page
+from millstream.pipeline.stores.parquet.reading import Selection, first_rows
 from millstream.pipeline.stores.parquet.series import PointCounts, newest_per
+from millstream.pipeline.stores.query import (
+    EventQuery,
+    GpuQuery,
+    LatestQuery,
+    Page,
+    Query,
+    RollupQuery,
+    TelemetryQuery,
+)
 from millstream.pipeline.stores.rows import (
     Event,
     EventStatus,
@@ -31,6 +40,7 @@ from millstream.pipeline.stores.rows import (
 )
 from millstream.pipeline.stores.times import micros, moment
 
+RowT = TypeVar("RowT")
 Condition = tuple[str, tuple[object, ...]]
 
 _POINT_COLUMNS = (
@@ -43,6 +53,7 @@ _ROLLUP_COLUMNS = (
 _EVENT_COLUMNS = (
     'event_id, kind, severity, uuid, hostname, epoch_us("start"), epoch_us("end"), status, message, evidence'
 )
+_ALL = 1 << 40
 _GPU_COLUMNS = "uuid, gpu_id, device, model_name, hostname, epoch_us(time)"
 
 
@@ -54,15 +65,11 @@ class ParquetQueries:
         self._engine = engine
         self._counts = PointCounts(root, engine)
 
-    def gpus(
-        self, *, hostname: str | None = None, limit: int = 1000, cursor: Cursor | None = None
-    ) -> Page[Gpu]:
-        after = check_cursor(cursor, str)
+    def gpus(self, query: GpuQuery) -> Page[Gpu]:
+        after: list[Condition] = [("uuid > ?", (query.after,))] if query.after is not None else []
         # The host is compared afterwards: a GPU belongs where it was seen last.
-        rows = self._newest("uuid", _GPU_COLUMNS, [("uuid > ?", (after[0],))] if after else [])
-        gpus = [_gpu(row) for row in rows if hostname is None or row[4] == hostname]
-        found = tuple(gpus[:limit])
-        return Page(found, (found[-1].uuid,) if len(gpus) > limit else None)
+        gpus = map(_gpu, self._newest("uuid", _GPU_COLUMNS, after))
+        return query.page(gpu for gpu in gpus if query.hostname in {None, gpu.hostname})
 
     def gpu(self, uuid: str) -> Gpu | None:
         rows = self._newest("uuid", _GPU_COLUMNS, [("uuid = ?", (uuid,))])
@@ -79,120 +86,79 @@ class ParquetQueries:
         counts = with_fresh_files(self._root, lambda: self._counts.per_metric(self._all_points()))
         return tuple(MetricCount(metric, points) for metric, points in sorted(counts.items()))
 
-    def latest(
-        self, *, metric: str | None = None, hostname: str | None = None, limit: int = 1000
-    ) -> tuple[LatestValue, ...]:
-        conditions = _equal([("metric", metric)])
+    def latest(self, query: LatestQuery) -> tuple[LatestValue, ...]:
+        conditions = _equal([("metric", query.metric)])
         rows = self._newest("uuid, metric", "uuid, hostname, metric, value, epoch_us(time)", conditions)
-        chosen = (row for row in rows if hostname is None or row[1] == hostname)
-        return tuple(map(_latest, islice(chosen, limit)))
+        chosen = (row for row in rows if query.hostname in {None, row[1]})
+        return tuple(map(_latest, islice(chosen, query.limit)))
 
     def count_points(self) -> int:
         return sum(each.points for each in self.metrics())
 
-    def telemetry(
-        self,
-        uuid: str,
-        start: datetime,
-        end: datetime,
-        *,
-        metric: str | None = None,
-        limit: int = 1000,
-        cursor: Cursor | None = None,
-    ) -> Page[Point]:
-        after = check_cursor(cursor, int, str)
-        first_us, last_us = micros(start), micros(end)
-        conditions = _equal([("uuid", uuid), ("metric", metric)])
-        if after is not None:
-            first_us = max(first_us, int(after[0]))
-            conditions.append(("(epoch_us(time), metric) > (?, ?)", tuple(after)))
+    def telemetry(self, query: TelemetryQuery) -> Page[Point]:
+        first_us, last_us = query.first_us, micros(query.end)
+        conditions = _equal([("uuid", query.uuid), ("metric", query.metric)])
         conditions += _between("time", first_us, last_us)
-        room = POINTS_ROOM
-        buckets = room.buckets(self._root, first_us // room.bucket_us, last_us // room.bucket_us)
-        return read_page(
-            self._engine, self._root, room,
-            Selection(_POINT_COLUMNS, "time, metric", tuple(conditions)),
-            buckets, limit,
-            lambda row: Point(moment(row[0]), *row[1:]),
-            lambda point: (micros(point.time), point.metric),
-        )  # fmt: skip
+        if query.after is not None:
+            conditions.append(("(epoch_us(time), metric) > (?, ?)", query.after))
+        selection = Selection(_POINT_COLUMNS, "time, metric", tuple(conditions))
+        return self._page(
+            query, POINTS_ROOM, selection, _point, self._buckets(POINTS_ROOM, first_us, last_us)
+        )
 
-    def rollups(
-        self,
-        resolution: Resolution,
-        *,
-        level: Level | None = None,
-        key: str | None = None,
-        metric: str | None = None,
-        start: datetime | None = None,
-        end: datetime | None = None,
-        limit: int = 1000,
-        cursor: Cursor | None = None,
-    ) -> Page[Rollup]:
-        after = check_cursor(cursor, int, str, str, str)
-        conditions = _equal([("level", level), ("key", key), ("metric", metric)])
-        first_us = micros(start) if start is not None else None
-        last_us = micros(end) if end is not None else None
-        if after is not None:
-            first_us = max(first_us, int(after[0])) if first_us is not None else int(after[0])
+    def rollups(self, query: RollupQuery) -> Page[Rollup]:
+        room = ROLLUP_ROOMS[query.resolution]
+        conditions = _equal([("level", query.level), ("key", query.key), ("metric", query.metric)])
+        conditions += _between("window_start", query.first_us, query.last_us)
+        if query.after is not None:
+            conditions.append(("(epoch_us(window_start), level, key, metric) > (?, ?, ?, ?)", query.after))
+        order = "window_start, level, key, metric"
+        selection = Selection(_ROLLUP_COLUMNS, order, tuple(conditions), (("count > 0", ()),))
+        return self._page(query, room, selection, _rollup, self._buckets(room, query.first_us, query.last_us))
+
+    def events(self, query: EventQuery) -> Page[Event]:
+        conditions: list[Condition] = [("status <> ?", (EventStatus.RETRACTED.value,)), *_equal(query.fields)]
+        conditions += _between('"start"', None, query.last_us)
+        conditions += _between('"end"', query.least_end_us, None)
+        if query.after is not None:
+            start_us, event_id = query.after
             conditions.append(
-                ("(epoch_us(window_start), level, key, metric) > (?, ?, ?, ?)", tuple(after)),
+                (
+                    '(epoch_us("start") < ? OR (epoch_us("start") = ? AND event_id > ?))',
+                    (start_us, start_us, event_id),
+                )
             )
-        conditions += _between("window_start", first_us, last_us)
-        room = ROLLUP_ROOMS[resolution]
-        buckets = room.buckets(
+        selection = Selection(_EVENT_COLUMNS, '"start" DESC, event_id', (), tuple(conditions))
+        buckets = self._buckets(EVENTS_ROOM, None, query.last_us)
+        return self._page(query, EVENTS_ROOM, selection, _event, buckets[::-1])
+
+    def host_rollups_before(
+        self, version: int, resolution: Resolution, first: datetime, last: datetime
+    ) -> list[Rollup]:
+        room, times = ROLLUP_ROOMS[resolution], (micros(first), micros(last))
+        of_hosts = (*_equal([("level", Level.HOST)]), *_between("window_start", *times))
+        older: tuple[Condition, ...] = (("version < ?", (version,)), ("count > 0", ()))
+        selection = Selection(_ROLLUP_COLUMNS, "window_start", of_hosts, older)
+        rows = first_rows(self._engine, self._root, room, selection, self._buckets(room, *times), _ALL)
+        return list(map(_rollup, rows))
+
+    def _buckets(self, room: Room, first_us: int | None, last_us: int | None) -> list[int]:
+        return room.buckets(
             self._root,
             first_us // room.bucket_us if first_us is not None else None,
             last_us // room.bucket_us if last_us is not None else None,
         )
-        order = "window_start, level, key, metric"
-        return read_page(
-            self._engine, self._root, room,
-            Selection(_ROLLUP_COLUMNS, order, tuple(conditions), (("count > 0", ()),)),
-            buckets, limit, _rollup,
-            lambda rollup: (micros(rollup.window_start), rollup.level.value, rollup.key, rollup.metric),
-        )  # fmt: skip
 
-    def events(
+    def _page(
         self,
-        *,
-        kind: str | None = None,
-        severity: Severity | None = None,
-        uuid: str | None = None,
-        hostname: str | None = None,
-        status: EventStatus | None = None,
-        start: datetime | None = None,
-        end: datetime | None = None,
-        limit: int = 1000,
-        cursor: Cursor | None = None,
-    ) -> Page[Event]:
-        after = check_cursor(cursor, int, str)
-        conditions: list[Condition] = [("status <> ?", (EventStatus.RETRACTED.value,))]
-        conditions += _equal(
-            [
-                ("kind", kind),
-                ("severity", severity),
-                ("uuid", uuid),
-                ("hostname", hostname),
-                ("status", status),
-            ]
-        )
-        last_us = micros(end) if end is not None else None
-        if after is not None:
-            last_us = min(last_us, int(after[0])) if last_us is not None else int(after[0])
-            conditions.append(
-                ('(epoch_us("start") < ? OR (epoch_us("start") = ? AND event_id > ?))', (after[0], *after))
-            )
-        conditions += _between('"start"', None, last_us)
-        conditions += _between('"end"', micros(start) if start is not None else None, None)
-        room = EVENTS_ROOM
-        buckets = room.buckets(self._root, None, last_us // room.bucket_us if last_us is not None else None)
-        return read_page(
-            self._engine, self._root, room,
-            Selection(_EVENT_COLUMNS, '"start" DESC, event_id', (), tuple(conditions)),
-            buckets[::-1], limit, _event,
-            lambda event: (micros(event.start), event.event_id),
-        )  # fmt: skip
+        query: Query[RowT],
+        room: Room,
+        selection: Selection,
+        make: Callable[[tuple[Any, ...]], RowT],
+        buckets: Sequence[int],
+    ) -> Page[RowT]:
+        rows = first_rows(self._engine, self._root, room, selection, buckets, query.limit + 1)
+        return query.page(map(make, rows))
 
     def _newest(
         self, group: str, columns: str, conditions: list[Condition] | None = None
@@ -211,7 +177,7 @@ class ParquetQueries:
         return [live_files(room.bucket_dir(self._root, bucket)) for bucket in room.buckets(self._root)]
 
 
-def _equal(wanted: list[tuple[str, str | None]]) -> list[Condition]:
+def _equal(wanted: Iterable[tuple[str, str | None]]) -> list[Condition]:
     return [(f"{column} = ?", (str(value),)) for column, value in wanted if value is not None]
 
 
@@ -222,6 +188,10 @@ def _between(column: str, first_us: int | None, last_us: int | None) -> list[Con
     if last_us is not None:
         conditions.append((f"{column} <= make_timestamptz(?::BIGINT)", (last_us,)))
     return conditions
+
+
+def _point(row: tuple[Any, ...]) -> Point:
+    return Point(moment(row[0]), *row[1:])
 
 
 def _gpu(row: tuple[Any, ...]) -> Gpu:

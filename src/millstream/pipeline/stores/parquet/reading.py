@@ -1,16 +1,13 @@
-"""Pages of rows, found by walking the buckets in the order of the answer until the page is full."""
+"""The first rows of an answer, found by walking the buckets in the order of the answer until there are enough."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from millstream.pipeline.stores.base import Cursor, Page
 from millstream.pipeline.stores.parquet.engine import Engine, newest_rows, with_fresh_files
 from millstream.pipeline.stores.parquet.layout import Room
 from millstream.pipeline.stores.parquet.live import live_files
-
-T = TypeVar("T")
 
 _MAX_STRIDE = 256
 
@@ -27,29 +24,21 @@ class Selection:
     """On any column; applied to the rows that count."""
 
 
-def read_page(
-    engine: Engine,
-    root: Path,
-    room: Room,
-    selection: Selection,
-    buckets: Sequence[int],
-    limit: int,
-    make: Callable[[tuple[Any, ...]], T],
-    key: Callable[[T], Cursor],
-) -> Page[T]:
+def first_rows(
+    engine: Engine, root: Path, room: Room, selection: Selection, buckets: Sequence[int], limit: int
+) -> list[tuple[Any, ...]]:
     """`buckets` are in the answer's order, and no bucket holds rows that belong before those of an earlier one."""
     rows: list[tuple[Any, ...]] = []
     for some in _strides(buckets):
-        wanted = limit + 1 - len(rows)
+        wanted = limit - len(rows)
         rows += with_fresh_files(root, lambda: _select(engine, root, room, selection, some, wanted))  # noqa: B023
-        if len(rows) > limit:
+        if len(rows) >= limit:
             break
-    found = tuple(map(make, rows[:limit]))
-    return Page(found, key(found[-1]) if len(rows) > limit else None)
+    return rows
 
 
 def _strides(buckets: Sequence[int]) -> Iterable[Sequence[int]]:
-    """One bucket, then two, four, ...: a full page needs few, an empty range must not take a query for each."""
+    """One bucket, then two, four, ...: a page needs few, an empty range must not take a query for each."""
     start, width = 0, 1
     while start < len(buckets):
         yield buckets[start : start + width]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from millstream.pipeline.stores.base import StoreUnavailable
+from millstream.pipeline.stores.errors import StoreUnavailable
 from millstream.pipeline.stores.parquet.durable import make_directories, move_into_place
 from millstream.pipeline.stores.parquet.layout import Room, batch_name
 
