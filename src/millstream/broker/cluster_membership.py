@@ -21,6 +21,7 @@ from millstream.cluster.raft.entries import HardState, Restored, Snapshot, first
 from millstream.cluster.raft.membership import Membership, ReplicaKey
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.storage.checkpoint import clean_broker_epoch
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
@@ -85,6 +86,7 @@ class ClusterMembership:
         metadata.broker_epoch = await self._unless_refused(
             self._register(metadata), "waiting for a controller to register with"
         )
+        broker.store.broker_epoch = metadata.broker_epoch
         log.info("joined", cluster_id=metadata.image.cluster_id, controller=metadata.controller_id)
 
     def _rebalance_settings(self) -> RebalanceSettings | None:
@@ -150,11 +152,13 @@ class ClusterMembership:
 
     async def _register(self, metadata: MetadataService) -> int:
         broker = self._broker
+        stopped_in = await broker.workers.run(lambda: clean_broker_epoch(broker.disk, broker.store.data_dir))
         command = RegisterBroker(
             broker.node_id,
             self._endpoints,
             broker.settings.broker.rack,
             is_fenced=True,
+            previous_epoch=stopped_in,
             directory=self._stored.key.directory_id,
         )
         while True:

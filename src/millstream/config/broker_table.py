@@ -69,6 +69,10 @@ _OWN = (
         "How often a broker of several tells the controller that it is alive.", minimum=10,
     ),
     _own(
+        "replica.lag.time.max.ms", ConfigType.LONG, "30000",
+        "A follower that has not caught up with its leader for this long leaves the in-sync set.", minimum=100,
+    ),
+    _own(
         "auto.leader.rebalance.enable", ConfigType.BOOLEAN, "true",
         "Whether the controller gives leadership back to preferred leaders, the first of the replicas.",
     ),

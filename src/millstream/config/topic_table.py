@@ -150,6 +150,12 @@ _DEFINITIONS = (
         "log.preallocate",
     ),
     _define(
+        "replication.mode", ConfigType.STRING,
+        "What acks=all waits for: async for the leader's own log only; quorum, as Kafka, for every in-sync replica, of "
+        "which there must be min.insync.replicas; sync for every replica, refusing writes while one is not in sync.",
+        "log.replication.mode", choices=("async", "sync", "quorum"),
+    ),
+    _define(
         "retention.bytes", ConfigType.LONG,
         "The oldest segments of a partition are deleted while it is larger than this; -1 sets no limit.",
         "log.retention.bytes", minimum=-1,
