@@ -28,7 +28,7 @@ test: check .stamps/console ## Everything that proves the project: checks, then 
 	$(PYTEST) -m serial $(ARGS); \
 	second=$$?; [ $$second -ne 5 ] || exit $$first; exit $$second
 
-long: .stamps/dev .stamps/console ## What takes minutes more: other ways to kill the pipeline, and to end the demo
+long: .stamps/dev .stamps/console ## What takes minutes more: other ways to kill the pipeline under load
 	$(PYTEST) -m long $(ARGS)
 
 unit: .stamps/dev ## The unit tests alone

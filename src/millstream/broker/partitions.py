@@ -182,6 +182,11 @@ class Partition:
         elif self.is_leader and end_offset > self.high_watermark:
             self._advance(end_offset, end_bytes)
 
+    def start_moved(self) -> None:
+        """The log's start is another: followers are told now, because somebody waits for them to know."""
+        for listener in self.listeners:
+            listener.appended(self)
+
     def count_replicas(self) -> None:
         """Move the high watermark if the replicas allow it."""
         replication = self.replication

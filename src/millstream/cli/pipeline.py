@@ -26,6 +26,7 @@ from millstream.cli.pipeline_options import (
     require,
     spark_session,
     stop_on_signals,
+    store_of,
 )
 
 if TYPE_CHECKING:
@@ -166,12 +167,9 @@ def report(
     settings = pipeline_settings(config, store=store, data=data)
     from millstream.cli.pipeline_view import StageView
     from millstream.pipeline.report import NothingToReport, last_day, write_report
-    from millstream.pipeline.stores.open import open_store
 
     with domain_errors():
-        opened = open_store(
-            settings.store_url, data=Path(settings.data), influx_token=settings.influx_token or ""
-        )
+        opened = store_of(settings)
         try:
             wanted = last_day(opened) if start is None and end is None else parse_range(start, end)
             summary = write_report(opened, *wanted, file, StageView().say)
@@ -221,12 +219,9 @@ def api(
     check_access(settings, insecure=insecure)
     from millstream.console.assets import static_dir
     from millstream.pipeline.api.server import serve_api
-    from millstream.pipeline.stores.open import open_store
 
     with domain_errors():
-        opened = open_store(
-            settings.store_url, data=Path(settings.data), influx_token=settings.influx_token or ""
-        )
+        opened = store_of(settings)
     try:
         serve_api(
             opened, settings.api_host, settings.api_port,

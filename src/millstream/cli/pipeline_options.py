@@ -20,6 +20,8 @@ from millstream.config.units import parse_duration_ms
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from millstream.pipeline.stores.base import Store
+
 
 Config = Annotated[
     Path | None,
@@ -86,8 +88,6 @@ def require(*modules: str) -> None:
 
 def pipeline_settings(config: Path | None, **flags: object) -> PipelineSettings:
     """The section `pipeline`, with the flags that were given."""
-    from millstream.pipeline.stores.open import open_store
-
     given = {name: str(value) if isinstance(value, Path) else value for name, value in flags.items()}
     settings = settings_for(config, {f"pipeline.{name}": value for name, value in given.items()}).pipeline
     try:
@@ -98,10 +98,14 @@ def pipeline_settings(config: Path | None, **flags: object) -> PipelineSettings:
         ) from error
     with domain_errors():
         # Contacts nothing; a URL that names no store should not wait for Spark to start.
-        open_store(
-            settings.store_url, data=Path(settings.data), influx_token=settings.influx_token or ""
-        ).close()
+        store_of(settings).close()
     return settings
+
+
+def store_of(settings: PipelineSettings) -> "Store":
+    from millstream.pipeline.stores.open import open_store
+
+    return open_store(settings.store_url, data=Path(settings.data), influx_token=settings.influx_token or "")
 
 
 def check_access(settings: PipelineSettings, *, insecure: bool) -> None:

@@ -5,37 +5,21 @@ import threading
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from millstream.cli import output
+from millstream.cli.live import LiveView
 
 _LINE_EVERY_S = 30.0
 
 
-class RunView:
+class RunView(LiveView):
     """The state of a run. Notes stay on the screen; the lines below them are drawn again and again."""
 
     def __init__(self) -> None:
-        self._is_live = sys.stderr.isatty()
+        super().__init__(refresh_per_second=4)
         self._lock = threading.Lock()
-        self._live: Any = None
         self._said_at = time.monotonic()
-
-    def __enter__(self) -> Self:
-        if self._is_live:
-            from rich.console import Console
-            from rich.live import Live
-
-            self._live = Live(console=Console(stderr=True), refresh_per_second=4, transient=True)
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
 
     def note(self, text: str) -> None:
         line = f"{datetime.now(UTC):%H:%M:%S} {text}"

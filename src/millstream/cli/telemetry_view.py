@@ -1,15 +1,12 @@
 """How a telemetry stream is shown: one live line on a terminal, a plain line now and then elsewhere."""
 
-import os
-import sys
 import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from millstream.cli import output
+from millstream.cli.live import LiveView
 
 if TYPE_CHECKING:
-    from rich.live import Live
     from rich.text import Text
 
     from millstream.pipeline.streamer import Progress
@@ -21,29 +18,13 @@ _SILENT_AFTER_S = 1.0
 _BEHIND_FROM_S = 1.0
 
 
-class TelemetryView:
+class TelemetryView(LiveView):
     """Shows progress and notes on standard error; the result belongs to standard output."""
 
     def __init__(self) -> None:
-        self._is_live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self._live: Live | None = None
+        super().__init__()
         self._shown_at = time.monotonic()
         self._rate = _Rate()
-
-    def __enter__(self) -> Self:
-        if self._is_live:
-            from rich.console import Console
-            from rich.live import Live
-
-            self._live = Live(console=Console(stderr=True), auto_refresh=False, transient=True)
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
 
     def progress(self, progress: "Progress") -> None:
         now = time.monotonic()

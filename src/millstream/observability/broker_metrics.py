@@ -64,6 +64,7 @@ class BrokerMetrics:
     log_flush_duration: Histogram
     corrupt_batches: Counter
     replicated_bytes: Counter
+    repaired_segments: Counter
     storage_errors: Family[Counter]
 
     @classmethod
@@ -98,6 +99,9 @@ class BrokerMetrics:
             ),
             replicated_bytes=new.counter(
                 "millstream_replicated_bytes_total", "Bytes of records fetched from leaders."
+            ),
+            repaired_segments=new.counter(
+                "millstream_repaired_segments_total", "Damaged segments fetched again from another replica."
             ),
             storage_errors=new.counters(
                 "millstream_storage_errors_total", "Failures of the disk, by operation.", "operation"

@@ -93,6 +93,7 @@ class PartitionLog:
         self.offline: KafkaError | None = None
         self.cleaning = False
         self.swapping = False
+        self.truncating = False
         self.record_count = sum(segment.summary.record_count for segment in self.segments)
         self.size_bytes = sum(segment.summary.size_bytes for segment in self.segments)
         self.unflushed_messages = 0
@@ -229,16 +230,18 @@ class PartitionLog:
         After a crash recovery finds the epoch in the batches. One without a directory waits for it.
         """
         self.epochs.assign(leader_epoch, start_offset)
-        if self.segments or self.disk.exists(self.directory):
-            self._note_epochs()
+        self.note_epochs()
 
     def end_epochs(self) -> None:
         """This node leads no longer: epochs in which it wrote nothing are not part of the log."""
         self.epochs.truncate_from_end(self.log_end_offset)
-        if self.epochs.dirty and (self.segments or self.disk.exists(self.directory)):
-            self._note_epochs()
+        if self.epochs.dirty:
+            self.note_epochs()
 
-    def _note_epochs(self) -> None:
+    def note_epochs(self) -> None:
+        """Have the next flush write them."""
+        if not self.segments and not self.disk.exists(self.directory):
+            return
         self._unsynced.small_files[f"{self.directory}/{EPOCHS_FILE}"] = self.epochs.encode()
 
     def _check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
@@ -503,6 +506,22 @@ class PartitionLog:
         self.record_count += summary.record_count
         self.size_bytes += summary.size_bytes
 
+    def replace_damaged(self, damaged: Segment, sound: Segment, path: str) -> None:
+        """Put the synced file at `path` in the place of a damaged segment's; the next flush writes the indexes."""
+        at = self.segments.index(damaged)
+        invariant(at < len(self.segments) - 1, "a segment that is written to is not replaced")
+        try:
+            self.disk.rename(path, damaged.log_path)
+        except OSError as error:
+            raise self.storage_failed(error) from error
+        self._forget([damaged])
+        self.segments[at] = sound
+        self.record_count += sound.summary.record_count
+        self.size_bytes += sound.summary.size_bytes
+        self._unsynced.sealed.append(sound)
+        self._unsynced.mark(sound)
+        self._unsynced.directories.add(self.directory)
+
     def _forget(self, dropped: list[Segment]) -> None:
         self._reader.forget_places()
         for segment in dropped:
@@ -616,7 +635,7 @@ class PartitionLog:
             self.size_bytes += last.summary.size_bytes
             self._unsynced.mark(last)
         self._unsynced.directories.add(self.directory)
-        self._note_epochs()
+        self.note_epochs()
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """All of it at once, for those who may wait for the disk."""

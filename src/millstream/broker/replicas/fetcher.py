@@ -143,6 +143,10 @@ class ReplicaFetcher:
                 log.info("fetching interrupted", leader=self._leader_id, error=str(error) or repr(error))
                 is_known = isinstance(error, KafkaError)
                 pause = _FIRST_PAUSE if is_known else min(2 * pause, _LONGEST_PAUSE)
+            except Exception:
+                # Whatever it was, the partitions must not be left without a fetcher.
+                log.exception("fetching failed", leader=self._leader_id)
+                pause = _LONGEST_PAUSE
             else:
                 pause = _FIRST_PAUSE
             finally:
@@ -228,7 +232,8 @@ class ReplicaFetcher:
             await asyncio.gather(*heard)
 
     async def _apply(self, key: Key, following: Following, found: FetchedPartition) -> None:
-        place = following.partition.log.log_end_offset
+        target = following.partition.log
+        place = target.log_start_offset, target.log_end_offset
         try:
             await following.handle(found)
         except Superseded:
@@ -236,7 +241,7 @@ class ReplicaFetcher:
         except KafkaError as error:
             self._failed(key, following, error)
             return
-        if found.diverging_epoch is not None or following.partition.log.log_end_offset != place:
+        if found.diverging_epoch is not None or place != (target.log_start_offset, target.log_end_offset):
             self._unsaid[key] = None
 
     def _failed(self, key: Key, following: Following, error: KafkaError) -> None:

@@ -142,6 +142,7 @@ class ReplicaFetch:
         self, key: tuple[bytes, int], request: FetchPartition, left: int, *, min_one: bool
     ) -> FetchedPartition:
         reply = FetchedPartition(*key)
+        partition = None
         try:
             partition = self._broker.partitions.find(*key)
             partition.check_epoch(request.current_leader_epoch)
@@ -153,6 +154,8 @@ class ReplicaFetch:
         except KafkaError as error:
             self._note(error)
             reply.error = error.code
+            if partition is not None and error.code == ErrorCode.CORRUPT_MESSAGE:
+                self._broker.replication.repairs.damaged(partition, request.fetch_offset)
         return reply
 
     def _note(self, error: KafkaError) -> None:
