@@ -43,8 +43,6 @@ def defaults_of(broker: AdminBroker) -> Defaults:
         static_configs=settings.broker_configs(),
         max_partitions=settings.cluster.max_partitions,
         max_partitions_per_request=settings.cluster.max_partitions_per_request,
-        # Records are kept by one node only.
-        max_replication_factor=1,
         placement=settings.replication.placement,
     )
 
@@ -74,6 +72,15 @@ async def submit_within(
             ErrorCode.REQUEST_TIMED_OUT,
             "the change is still under way; describe the resource to see its outcome",
         ) from None
+
+
+def check_cluster_id(broker: AdminBroker, wanted: str | None) -> None:
+    """A request that names a cluster is meant for that one only."""
+    known = broker.metadata.image.cluster_id
+    if wanted not in (None, known):
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is the cluster {known}, and the request is for {wanted}"
+        )
 
 
 def code_of(error: KafkaError | None) -> ErrorCode:

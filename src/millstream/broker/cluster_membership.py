@@ -13,12 +13,14 @@ from millstream.broker.peers.network import PeerNetwork
 from millstream.cluster.metadata.brokers import Heartbeat, RegisterBroker
 from millstream.cluster.metadata.directory import StoredReplica, create_replica, open_replica
 from millstream.cluster.metadata.ids import id_text, readable_ids
+from millstream.cluster.metadata.rebalancing import RebalanceSettings
 from millstream.cluster.metadata.records import ClusterCreated, Endpoint, encode_records
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.raft.entries import HardState, Restored, Snapshot, first_snapshot
 from millstream.cluster.raft.membership import Membership, ReplicaKey
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.storage.checkpoint import clean_broker_epoch
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
@@ -73,6 +75,7 @@ class ClusterMembership:
             transport=self.network,
             forward=self.network.forward,
             session_seconds=self._session_seconds,
+            rebalance=self._rebalance_settings(),
             failed=lambda error: broker.fail(str(error)),
             host=broker.host,
             tick_ms=broker.settings.cluster.tick,
@@ -83,7 +86,16 @@ class ClusterMembership:
         metadata.broker_epoch = await self._unless_refused(
             self._register(metadata), "waiting for a controller to register with"
         )
+        broker.store.broker_epoch = metadata.broker_epoch
         log.info("joined", cluster_id=metadata.image.cluster_id, controller=metadata.controller_id)
+
+    def _rebalance_settings(self) -> RebalanceSettings | None:
+        replication = self._broker.settings.replication
+        if not replication.auto_leader_rebalance:
+            return None
+        return RebalanceSettings(
+            replication.leader_imbalance_check_seconds, replication.leader_imbalance_percentage
+        )
 
     async def serve(self) -> None:
         """Return when the controller knows that clients may come; it is told so for as long as the node runs."""
@@ -140,7 +152,15 @@ class ClusterMembership:
 
     async def _register(self, metadata: MetadataService) -> int:
         broker = self._broker
-        command = RegisterBroker(broker.node_id, self._endpoints, broker.settings.broker.rack, is_fenced=True)
+        stopped_in = await broker.workers.run(lambda: clean_broker_epoch(broker.disk, broker.store.data_dir))
+        command = RegisterBroker(
+            broker.node_id,
+            self._endpoints,
+            broker.settings.broker.rack,
+            is_fenced=True,
+            previous_epoch=stopped_in,
+            directory=self._stored.key.directory_id,
+        )
         while True:
             try:
                 return await metadata.submit(command)

@@ -34,6 +34,7 @@ class PartitionCoordinatorLog:
     async def append(self, batch: bytes) -> int:
         # Offset and leader epoch are stamped into the batch, so it must be writable.
         view = memoryview(bytearray(batch))
+        self._partition.require_enough_replicas()
         appended = self._partition.append(view, read_header(view), self._clock.now_ms())
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         if self._partition.await_acknowledged(appended.last_offset, _Acknowledgement(future)):

@@ -80,6 +80,7 @@ class FetchSession:
             bool(partition.error)
             or len(partition.records) > 0
             or partition.diverging_epoch is not None
+            or partition.preferred_read_replica >= 0
             or cached.high_watermark != partition.high_watermark
             or cached.log_start_offset != partition.log_start_offset
             or cached.last_stable_offset != partition.last_stable_offset

@@ -32,6 +32,8 @@ Wanted = TypeVar("Wanted", bound=GroupReply)
 
 # Many topics made at once reach the coordinators as one change.
 _TOPIC_CHANGE_DELAY_SECONDS = 0.02
+# As many as there are nodes when the topic is made, up to this.
+_TOPIC_REPLICAS = 3
 _TOPIC_CONFIGS = (
     ("cleanup.policy", "compact"),
     ("compression.type", "producer"),
@@ -107,7 +109,13 @@ class Groups:
         return partition_for(group_id, len(self._broker.metadata.image.topics[OFFSETS_TOPIC].partitions))
 
     async def _create_topic(self) -> None:
-        topic = NewTopic(OFFSETS_TOPIC, self._settings.offsets_topic_num_partitions, configs=_TOPIC_CONFIGS)
+        live = len(self._broker.metadata.image.live_brokers)
+        topic = NewTopic(
+            OFFSETS_TOPIC,
+            self._settings.offsets_topic_num_partitions,
+            min(_TOPIC_REPLICAS, max(live, 1)),
+            configs=_TOPIC_CONFIGS,
+        )
         command = CreateTopics((topic,), defaults=defaults_of(self._broker), allow_internal=True)
         for outcome in await self._broker.metadata.submit(command):
             if outcome.error is not None and outcome.error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -118,8 +126,20 @@ class Groups:
         elected = [
             self._runtime.elect(partition.index)
             for partition in self._broker.partitions.of_topic(OFFSETS_TOPIC)
+            if partition.is_leader
         ]
         return [loading for loading in elected if loading is not None]
+
+    def _follow_leaders(self) -> None:
+        led = {
+            partition.index
+            for partition in self._broker.partitions.of_topic(OFFSETS_TOPIC)
+            if partition.is_leader
+        }
+        for index in self._runtime.partitions:
+            if index not in led:
+                self._runtime.resign(index)
+        self._elect()
 
     def _open_log(self, index: int) -> PartitionCoordinatorLog:
         return PartitionCoordinatorLog(self._broker.partitions.find(OFFSETS_TOPIC, index), self._broker.clock)
@@ -127,9 +147,9 @@ class Groups:
     def _metadata_changed(
         self, old: MetadataImage, new: MetadataImage, records: tuple[MetadataRecord, ...]
     ) -> None:
-        if OFFSETS_TOPIC in new.topics and OFFSETS_TOPIC not in old.topics:
-            # Another node may have asked for it; the partitions that came here are coordinated here.
-            self._elect()
+        if OFFSETS_TOPIC in new.topics and new.topics[OFFSETS_TOPIC] is not old.topics.get(OFFSETS_TOPIC):
+            # Another node may have asked for it, or leads what this one led: who leads a partition coordinates it.
+            self._follow_leaders()
         changed = False
         for record in records:
             if isinstance(record, TopicDeleted):

@@ -14,8 +14,9 @@ from millstream.broker.dispatch import Dispatcher, load_handler
 from millstream.broker.fetch_sessions import FetchSessions
 from millstream.broker.file_limits import raise_and_share
 from millstream.broker.flusher import Flusher
-from millstream.broker.partitions import Partition, Partitions
+from millstream.broker.partitions import Partitions
 from millstream.broker.peers.errors import CannotJoin
+from millstream.broker.replicas.roles import Replication
 from millstream.broker.server import Server
 from millstream.broker.topics import TopicChanges
 from millstream.broker.upkeep import Upkeep
@@ -35,6 +36,7 @@ from millstream.protocol.wire import MalformedRequest
 from millstream.runtime.clock import Clock, SystemClock
 from millstream.runtime.disk import Disk, SystemDisk
 from millstream.runtime.host import Host, SystemHost
+from millstream.storage.high_watermarks import read_high_watermarks
 from millstream.storage.segment_recovery import RecoveryReport
 from millstream.storage.store import DataDirectoryInUse, LogStore
 
@@ -81,6 +83,7 @@ class Broker:
         self.partitions = Partitions()
         self.flusher = Flusher(loop, self.workers, clock, self.metrics.log_flush_duration, self.storage_error)
         self.fetch_sessions = FetchSessions(random_below=self.host.random_below)
+        self.replication = Replication(self)
         self.dispatcher = Dispatcher(self)
         performance = replace(settings.performance, max_connections=files.connections)
         self.server = Server(loop, performance, self.dispatcher, self.metrics)
@@ -126,6 +129,8 @@ class Broker:
         self.metrics.watch(self)
         self._warn_of_few_files()
         self.upkeep.start()
+        if self.membership is not None:
+            self.replication.start()
         if self.settings.storage.cleaner_enabled:
             self.spawn(self.cleaner.run(), "cleaner")
         self.is_serving = True
@@ -177,15 +182,15 @@ class Broker:
         # In a thread: the quorum goes on meanwhile.
         await self.workers.run(lambda: self.store.load((spec for _, spec in specs), progress.report))
         self._is_loaded = True
+        reached = await self.workers.run(lambda: read_high_watermarks(self.disk, self.store.data_dir))
         for image, spec in specs:
-            target = self.store.logs[spec.topic, spec.partition]
-            self.partitions.add(
-                Partition(spec.topic, spec.partition, spec.topic_id, target, image.leader_epoch, self.flusher)
-            )
+            known = reached.get((spec.topic_id, spec.partition), 0) if len(image.replicas) > 1 else None
+            changes.serve(image, spec, known)
         self.metadata.subscribe(changes.apply)
         changes.apply(loaded, self.metadata.image, tuple(difference(loaded, self.metadata.image)))
-        if specs and not self.store.was_clean:
+        if specs and not self.store.was_clean and self.membership is None:
             # Records that clients have read may be gone with the page cache: a new epoch lets them find out (KIP-320).
+            # In a cluster registering without the marker of a clean stop does it.
             await self.metadata.submit(AdvanceLeaderEpochs(self.node_id))
         log.info(
             "logs loaded",
@@ -209,6 +214,7 @@ class Broker:
         await self.server.stop()
         if "groups" in self.__dict__:
             self.groups.close()
+        await self.replication.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -220,6 +226,8 @@ class Broker:
         self.upkeep.stop()
         self.flusher.close()
         self.workers.close()
+        if self._is_loaded:
+            self.upkeep.write_high_watermarks()
         # A store that was not loaded knows of no logs: its checkpoint would say that there are none.
         if self._is_loaded and not self.store.close():
             log.warning("not everything could be closed; the next start will recover the logs")

@@ -8,6 +8,8 @@ from millstream.broker.admin import defaults_of
 from millstream.broker.partitions import Partition
 from millstream.cluster.metadata.image import MetadataImage, PartitionImage, TopicImage
 from millstream.cluster.metadata.records import (
+    BrokerChanged,
+    BrokerRegistered,
     ConfigChanged,
     ConfigResource,
     MetadataRecord,
@@ -82,11 +84,12 @@ class TopicChanges:
                     topic = new.topic_by_id(topic_id)
                     if topic is not None:
                         self._add(topic, topic.partitions[index], broker_configs)
-                case PartitionChanged(topic_id, index, leader_epoch=leader_epoch):
+                case PartitionChanged(topic_id, index):
                     topic = new.topic_by_id(topic_id)
-                    partition = self._broker.partitions.get(topic.name, index) if topic is not None else None
-                    if partition is not None:
-                        partition.leader_epoch = leader_epoch
+                    if topic is not None:
+                        self._change(topic, topic.partitions[index], broker_configs)
+                case BrokerRegistered(broker_id) | BrokerChanged(broker_id):
+                    self._broker.replication.broker_changed(broker_id)
                 case ConfigChanged(ConfigResource.TOPIC, name):
                     topic = new.topic(name)
                     if topic is not None:
@@ -97,6 +100,7 @@ class TopicChanges:
             config = resolve_topic_config(topic.configs, broker_configs)
             for partition in self._broker.partitions.of_topic(topic.name):
                 partition.update_config(config)
+                self._broker.replication.config_changed(partition)
 
     def _add(self, topic: TopicImage, image: PartitionImage, broker_configs: Mapping[str, str]) -> None:
         is_here = self._broker.partitions.get(topic.name, image.index) is not None
@@ -104,20 +108,53 @@ class TopicChanges:
             return
         config = resolve_topic_config(topic.configs, broker_configs)
         spec = PartitionSpec(topic.name, image.index, topic.topic_id.bytes, config)
-        target = self._broker.store.create(spec)
-        self._broker.partitions.add(
-            Partition(
-                spec.topic, spec.partition, spec.topic_id, target, image.leader_epoch, self._broker.flusher
-            )
+        self._broker.store.create(spec)
+        self.serve(image, spec)
+
+    def serve(self, image: PartitionImage, spec: PartitionSpec, high_watermark: int | None = None) -> None:
+        """Take the role that this node has in a partition whose log is open."""
+        partition = Partition(
+            spec.topic,
+            spec.partition,
+            spec.topic_id,
+            self._broker.store.logs[spec.topic, spec.partition],
+            image.leader_epoch,
+            self._broker.flusher,
+            is_leader=False,
+            high_watermark=high_watermark,
         )
+        self._broker.partitions.add(partition)
+        self._broker.replication.update(partition, image)
+
+    def _change(self, topic: TopicImage, image: PartitionImage, broker_configs: Mapping[str, str]) -> None:
+        partition = self._broker.partitions.get(topic.name, image.index)
+        if self._broker.node_id not in image.replicas:
+            if partition is not None:
+                self._leave(partition, image)
+        elif partition is None:
+            self._add(topic, image, broker_configs)
+        else:
+            self._broker.replication.update(partition, image)
+
+    def _leave(self, partition: Partition, image: PartitionImage) -> None:
+        """Others keep the partition now; what is here goes."""
+        self._broker.replication.update(partition, image)
+        self._broker.replication.remove(partition)
+        self._broker.partitions.remove(partition)
+        self._discard(partition)
+        self._broker.store.forget_topic_directory(partition.topic)
+
+    def _discard(self, partition: Partition) -> None:
+        delay_ms = partition.log.config.file_delete_delay_ms
+        path = self._broker.store.remove(partition.topic, partition.index)
+        if partition.log.offline is not None:
+            partition.fail(partition.log.offline)
+        if path is not None:
+            self._broker.upkeep.remove_later(path, delay_ms)
 
     def _remove(self, topic: str) -> None:
         for partition in self._broker.partitions.remove_topic(topic):
-            delay_ms = partition.log.config.file_delete_delay_ms
-            path = self._broker.store.remove(topic, partition.index)
-            if partition.log.offline is not None:
-                partition.fail(partition.log.offline)
-            if path is not None:
-                self._broker.upkeep.remove_later(path, delay_ms)
+            self._broker.replication.remove(partition)
+            self._discard(partition)
         self._broker.store.forget_topic_directory(topic)
         self._broker.forget_topic(topic)

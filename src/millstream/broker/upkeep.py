@@ -10,6 +10,7 @@ from millstream.broker.partitions import Partition
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.storage.checkpoint import write_checkpoint
+from millstream.storage.high_watermarks import write_high_watermarks
 from millstream.storage.layout import SEGMENT_SUFFIXES
 from millstream.storage.retention import count_expired
 
@@ -21,12 +22,14 @@ log = get_logger("millstream.upkeep")
 # Kafka's producer.id.expiration.ms: how long an idempotent producer that writes nothing is remembered.
 PRODUCER_EXPIRATION_MS = 24 * 3600 * 1000
 _DELETED = ".deleted"
+_HIGH_WATERMARKS_MS = 5000
 
 
 class Upkeep:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._last_checkpoint: list[object] = []
+        self._last_high_watermarks: dict[tuple[bytes, int], int] = {}
         self._checkpointing = asyncio.Lock()
         self._removals: dict[str, asyncio.TimerHandle] = {}
 
@@ -34,6 +37,7 @@ class Upkeep:
         storage = self._broker.settings.storage
         self._broker.spawn(_repeat(storage.checkpoint_interval, self.checkpoint), "checkpoint")
         self._broker.spawn(_repeat(storage.retention_check_interval, self.enforce_retention), "retention")
+        self._broker.spawn(_repeat(_HIGH_WATERMARKS_MS, self.checkpoint_high_watermarks), "high watermarks")
         for path in self._broker.store.left_to_delete():
             self.remove_later(path, 0)
 
@@ -54,6 +58,27 @@ class Upkeep:
             await self._broker.workers.run(lambda: write_checkpoint(disk, data_dir, entries))
             self._last_checkpoint = list(entries)
             self._broker.store.checkpoint_written(entries)
+
+    async def checkpoint_high_watermarks(self) -> None:
+        reached = self._high_watermarks()
+        if reached != self._last_high_watermarks:
+            disk, data_dir = self._broker.disk, self._broker.store.data_dir
+            await self._broker.workers.run(lambda: write_high_watermarks(disk, data_dir, reached))
+            self._last_high_watermarks = reached
+
+    def write_high_watermarks(self) -> None:
+        """At the node's end, when there are no threads any more."""
+        reached = self._high_watermarks()
+        if reached != self._last_high_watermarks:
+            with suppress(OSError):
+                write_high_watermarks(self._broker.disk, self._broker.store.data_dir, reached)
+
+    def _high_watermarks(self) -> dict[tuple[bytes, int], int]:
+        return {
+            (each.topic_id, each.index): each.high_watermark
+            for each in self._broker.partitions
+            if each.replication is not None or not each.is_leader
+        }
 
     async def enforce_retention(self) -> None:
         now_ms = self._broker.clock.now_ms()

@@ -23,6 +23,7 @@ class CommandFile:
 
 COMMANDS = {
     "serve": CommandFile("millstream.cli.serve"),
+    "cluster": CommandFile("millstream.cli.cluster", is_group=True),
     "topic": CommandFile("millstream.cli.topic", is_group=True),
     "group": CommandFile("millstream.cli.group", is_group=True),
     "produce": CommandFile("millstream.cli.produce"),

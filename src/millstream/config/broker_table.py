@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from millstream.config.group_table import GROUP_CONFIGS
 from millstream.config.kinds import ConfigDefinition, ConfigType
+from millstream.config.topic import MAX_LONG
 from millstream.config.topic_table import TOPIC_CONFIGS
 
 
@@ -23,6 +24,22 @@ def _own(
     )
 
 
+def _rate(name: str, documentation: str) -> ConfigDefinition:
+    """A limit that is set and taken away while brokers run."""
+    return ConfigDefinition(name, ConfigType.LONG, str(MAX_LONG), documentation, minimum=1)
+
+
+_THROTTLES = (
+    _rate(
+        "leader.replication.throttled.rate",
+        "Bytes a second that this broker gives away of throttled replicas.",
+    ),
+    _rate(
+        "follower.replication.throttled.rate",
+        "Bytes a second that this broker fetches of throttled replicas.",
+    ),
+)
+
 _OWN = (
     _own("node.id", ConfigType.INT, "1", "This node's number, unique in the cluster.", minimum=0),
     _own("broker.rack", ConfigType.STRING, None, "The rack or zone of this node, told to clients."),
@@ -37,7 +54,7 @@ _OWN = (
     ),
     _own(
         "default.replication.factor", ConfigType.INT, "1",
-        "Replicas of a topic created without a replication factor; more than 1 are not kept yet.", minimum=1,
+        "Replicas of a topic created without a replication factor.", minimum=1,
     ),
     _own(
         "delete.topic.enable", ConfigType.BOOLEAN, "true",
@@ -50,6 +67,22 @@ _OWN = (
     _own(
         "broker.heartbeat.interval.ms", ConfigType.INT, "100",
         "How often a broker of several tells the controller that it is alive.", minimum=10,
+    ),
+    _own(
+        "replica.lag.time.max.ms", ConfigType.LONG, "30000",
+        "A follower that has not caught up with its leader for this long leaves the in-sync set.", minimum=100,
+    ),
+    _own(
+        "auto.leader.rebalance.enable", ConfigType.BOOLEAN, "true",
+        "Whether the controller gives leadership back to preferred leaders, the first of the replicas.",
+    ),
+    _own(
+        "leader.imbalance.check.interval.seconds", ConfigType.LONG, "300",
+        "How often the controller looks for partitions that their preferred leader does not lead.", minimum=1,
+    ),
+    _own(
+        "leader.imbalance.per.broker.percentage", ConfigType.INT, "10",
+        "Of the partitions that a broker should lead, this many in a hundred may be led by others.", minimum=0,
     ),
     _own(
         "max.connections", ConfigType.INT, "10000",
@@ -97,6 +130,8 @@ _OWN = (
 
 def _topic_defaults() -> Iterator[ConfigDefinition]:
     for topic in TOPIC_CONFIGS.values():
+        if not topic.synonyms:
+            continue
         strongest, *coarser = topic.synonyms
         yield replace(
             topic,
@@ -116,7 +151,9 @@ def _topic_defaults() -> Iterator[ConfigDefinition]:
             )
 
 
-BROKER_CONFIGS = {definition.name: definition for definition in (*_OWN, *GROUP_CONFIGS, *_topic_defaults())}
+BROKER_CONFIGS = {
+    definition.name: definition for definition in (*_OWN, *_THROTTLES, *GROUP_CONFIGS, *_topic_defaults())
+}
 
 UNSUPPORTED_BROKER_CONFIGS = {
     "advertised.listeners": "set broker.advertised_host and broker.advertised_port",

@@ -84,7 +84,7 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerLayers) -> list[D
         if in_effect is None:
             # Not the definition's default: flush.messages depends on flush.ms.
             in_effect = to_text(getattr(resolved, definition.field))
-        broker_name = definition.synonyms[0].name
+        broker_name = definition.synonyms[0].name if definition.synonyms else definition.name
         origins.append(ConfigOrigin(broker_name, definition.default, ConfigSource.DEFAULT_CONFIG))
         described.append(DescribedConfig(definition, in_effect, origins[0].source, tuple(origins)))
     return described

@@ -1,5 +1,6 @@
 """What a Kafka-named setting is: its type, its bounds, and how its text is read and written."""
 
+import re
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -44,6 +45,9 @@ class ConfigDefinition:
     dynamic: bool = True
     sensitive: bool = False
     synonyms: tuple[Synonym, ...] = ()
+    # Of a list that may be empty: what each item looks like, and the same in words.
+    item_pattern: str = ""
+    item_words: str = ""
 
     @property
     def field(self) -> str:
@@ -71,7 +75,7 @@ class ConfigDefinition:
             several = ", or several separated by commas" if self.type is ConfigType.LIST else ""
             return ", ".join(self.choices) + several
         if self.type is ConfigType.LIST:
-            return "a list"
+            return self.item_words or "a list"
         if self.type is ConfigType.BOOLEAN:
             return "true or false"
         if self.minimum is None and self.maximum is None:
@@ -88,9 +92,13 @@ class ConfigDefinition:
         return value
 
     def _list(self, text: str) -> frozenset[str]:
+        if self.item_pattern and not text:
+            return frozenset()
         items = [item.strip() for item in text.split(",")]
         for item in items:
             self._check_choice(item)
+            if self.item_pattern and not re.fullmatch(self.item_pattern, item):
+                raise self._refuse(text, f"write {self.item_words}")
         return frozenset(items)
 
     def _number(self, text: str) -> int | float:

@@ -18,7 +18,7 @@ from millstream.config.topics_section import read_topic
 # replaces what a weaker source said under the others.
 _FAMILIES = [[synonym.name for synonym in topic.synonyms] for topic in TOPIC_CONFIGS.values()]
 _FAMILY = {name: family for family in _FAMILIES for name in family}
-_TOPIC_BY_BROKER_NAME = {topic.synonyms[0].name: topic for topic in TOPIC_CONFIGS.values()}
+_TOPIC_BY_BROKER_NAME = {topic.synonyms[0].name: topic for topic in TOPIC_CONFIGS.values() if topic.synonyms}
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,16 @@ class PerformanceSettings:
 class ReplicationSettings:
     default_replication_factor: int = kafka_setting("default.replication.factor")
     min_insync_replicas: int = kafka_setting("min.insync.replicas")
+    replica_lag_time_max: int = kafka_setting("replica.lag.time.max.ms", _DURATION)
+    replica_selector: str = own_setting(
+        "rack",
+        "Where clients that name their rack (client.rack) read from: rack sends them to an in-sync replica of their"
+        " rack, leader keeps them at the leader.",
+        choices=("rack", "leader"),
+    )
+    auto_leader_rebalance: bool = kafka_setting("auto.leader.rebalance.enable")
+    leader_imbalance_check_seconds: int = kafka_setting("leader.imbalance.check.interval.seconds")
+    leader_imbalance_percentage: int = kafka_setting("leader.imbalance.per.broker.percentage")
     placement: str = own_setting(
         "ring",
         "How new partitions are placed on brokers: ring moves few when brokers come and go, modulo goes around"

@@ -24,7 +24,9 @@ class TopicConfig:
     file_delete_delay_ms: int = 60_000
     flush_messages: int = 1
     flush_ms: int = MAX_LONG
+    follower_replication_throttled_replicas: frozenset[str] = frozenset()
     index_interval_bytes: int = 4096
+    leader_replication_throttled_replicas: frozenset[str] = frozenset()
     max_compaction_lag_ms: int = MAX_LONG
     max_message_bytes: int = 1_048_588
     message_timestamp_after_max_ms: int = _HOUR_MS
@@ -34,6 +36,7 @@ class TopicConfig:
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
     preallocate: bool = False
+    replication_mode: str = "quorum"
     retention_bytes: int = -1
     retention_ms: int = 7 * _DAY_MS
     segment_bytes: int = 1 << 30
@@ -49,6 +52,15 @@ class TopicConfig:
     @property
     def deletes(self) -> bool:
         return "delete" in self.cleanup_policy
+
+    @property
+    def replicates_in_sync(self) -> bool:
+        """Whether acks=all waits for other replicas."""
+        return self.replication_mode != "async"
+
+    def needed_in_sync(self, replicas: int) -> int:
+        """With fewer in-sync replicas nothing more is committed: `min.insync.replicas`, all of them in mode sync."""
+        return replicas if self.replication_mode == "sync" else min(self.min_insync_replicas, replicas)
 
     @property
     def durable(self) -> bool:

@@ -16,6 +16,8 @@ def _define(
     minimum: float | None = None,
     maximum: float | None = None,
     choices: tuple[str, ...] = (),
+    item_pattern: str = "",
+    item_words: str = "",
 ) -> ConfigDefinition:
     return ConfigDefinition(
         name,
@@ -26,6 +28,18 @@ def _define(
         maximum=maximum,
         choices=choices,
         synonyms=tuple(s if isinstance(s, Synonym) else Synonym(s) for s in broker_names),
+        item_pattern=item_pattern,
+        item_words=item_words,
+    )
+
+
+def _throttled(name: str, documentation: str) -> ConfigDefinition:
+    return _define(
+        name,
+        ConfigType.LIST,
+        documentation,
+        item_pattern=r"\*|[0-9]+:[0-9]+",
+        item_words="* for all, or partition:broker, several separated by commas",
     )
 
 
@@ -77,10 +91,18 @@ _DEFINITIONS = (
         "before the disk has the data, unless it is 0 or flush.messages is 1.",
         "log.flush.interval.ms", minimum=0,
     ),
+    _throttled(
+        "follower.replication.throttled.replicas",
+        "Replicas whose broker copies them no faster than its follower.replication.throttled.rate.",
+    ),
     _define(
         "index.interval.bytes", ConfigType.INT,
         "An entry is added to the offset index about every this many bytes of log.",
         "log.index.interval.bytes", minimum=0,
+    ),
+    _throttled(
+        "leader.replication.throttled.replicas",
+        "Replicas that are copied from this broker no faster than its leader.replication.throttled.rate.",
     ),
     _define(
         "max.compaction.lag.ms", ConfigType.LONG,
@@ -128,6 +150,12 @@ _DEFINITIONS = (
         "log.preallocate",
     ),
     _define(
+        "replication.mode", ConfigType.STRING,
+        "What acks=all waits for: async for the leader's own log only; quorum, as Kafka, for every in-sync replica, of "
+        "which there must be min.insync.replicas; sync for every replica, refusing writes while one is not in sync.",
+        "log.replication.mode", choices=("async", "sync", "quorum"),
+    ),
+    _define(
         "retention.bytes", ConfigType.LONG,
         "The oldest segments of a partition are deleted while it is larger than this; -1 sets no limit.",
         "log.retention.bytes", minimum=-1,
@@ -170,8 +198,6 @@ _DEFINITIONS = (
 TOPIC_CONFIGS = {definition.name: definition for definition in _DEFINITIONS}
 
 UNSUPPORTED_TOPIC_CONFIGS = {
-    "follower.replication.throttled.replicas": "replication is not throttled here; leave it out",
-    "leader.replication.throttled.replicas": "replication is not throttled here; leave it out",
     "local.retention.bytes": "there is no tiered storage; use retention.bytes",
     "local.retention.ms": "there is no tiered storage; use retention.ms",
     "message.downconversion.enable": "old message formats are never served; leave it out",

@@ -63,6 +63,7 @@ class BrokerMetrics:
     connections_rejected: Family[Counter]
     log_flush_duration: Histogram
     corrupt_batches: Counter
+    replicated_bytes: Counter
     storage_errors: Family[Counter]
 
     @classmethod
@@ -94,6 +95,9 @@ class BrokerMetrics:
             log_flush_duration=new.histogram("millstream_log_flush_duration_seconds", "Time of an fsync."),
             corrupt_batches=new.counter(
                 "millstream_corrupt_batches_total", "Record batches that were damaged."
+            ),
+            replicated_bytes=new.counter(
+                "millstream_replicated_bytes_total", "Bytes of records fetched from leaders."
             ),
             storage_errors=new.counters(
                 "millstream_storage_errors_total", "Failures of the disk, by operation.", "operation"

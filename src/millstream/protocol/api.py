@@ -50,14 +50,20 @@ APIS: dict[int, Api] = {
         Api(35, "describe_log_dirs", 1, 4, 2),
         Api(37, "create_partitions", 0, 3, 2),
         Api(42, "delete_groups", 0, 2, 2),
+        Api(43, "elect_leaders", 0, 2, 2),
         Api(44, "incremental_alter_configs", 0, 1, 1),
+        Api(45, "alter_partition_reassignments", 0, 1, 0),
+        Api(46, "list_partition_reassignments", 0, 0, 0),
         Api(47, "offset_delete", 0, 0, NEVER_FLEXIBLE),
         Api(55, "describe_quorum", 0, 2, 0),
         Api(60, "describe_cluster", 0, 2, 0),
+        Api(64, "unregister_broker", 0, 0, 0),
         Api(68, "consumer_group_heartbeat", 0, 1, 0),
         Api(69, "consumer_group_describe", 0, 1, 0),
         Api(74, "list_config_resources", 0, 1, 0),
         Api(75, "describe_topic_partitions", 0, 0, 0),
+        Api(80, "add_raft_voter", 0, 1, 0),
+        Api(81, "remove_raft_voter", 0, 0, 0),
     )
 }
 

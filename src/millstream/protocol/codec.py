@@ -45,6 +45,20 @@ def encode_response(api: Api, version: int, response: Any) -> bytes:
     return bytes(out)
 
 
+def encode_request(api: Api, version: int, fields: Values) -> bytes:
+    """A request of which `fields` are given and the rest has its defaults; dictionaries stand for entities."""
+    out = bytearray()
+    message = message_class(api.name, version, "request")
+    writer_of(message)(out, _filled(message, fields))
+    return bytes(out)
+
+
+def decode_response(api: Api, version: int, payload: memoryview) -> Any:
+    message = message_class(api.name, version, "response")
+    reader = Reader(payload, flexible=message.__flexible__)
+    return presented_class(message, message)(**values_reader(message, message)(reader))
+
+
 def error_response(api: Api, code: int, message: str) -> Any:
     """A reply of the newest version that carries nothing but an error; None when it has no field for one."""
     target = message_class(api.name, api.max_version, "response")
@@ -64,6 +78,22 @@ def _entity(message: Any, name: str) -> Any:
 def _made(entity: Any, values: Values) -> Any:
     """With defaults for what `values` does not say."""
     return entity(**{**{field.name: field.default for field in shape_of(entity)}, **values})
+
+
+def _filled(entity: Any, fields: Values) -> Any:
+    entities = {field.name: field.entity for field in shape_of(entity)}
+    return _made(
+        entity,
+        {name: _filled_value(entities[name], value) for name, value in fields.items()},
+    )
+
+
+def _filled_value(entity: Any, value: Any) -> Any:
+    if isinstance(value, dict):
+        return _filled(entity, value)
+    if isinstance(value, list | tuple):
+        return tuple(_filled_value(entity, each) for each in value)
+    return value
 
 
 def _presented(value: Any, newer: Any) -> Any:

@@ -40,6 +40,8 @@ class FetchRequest(NamedTuple):
     topics: list[FetchTopic]
     forgotten: list[tuple[str | bytes, list[int]]]
     rack_id: str
+    replica_epoch: int = -1
+    """The broker epoch of a follower, from version 15 on."""
 
 
 @dataclass(slots=True)
@@ -54,11 +56,12 @@ class FetchedPartition:
     diverging_epoch: tuple[int, int] | None = None
     leader_id: int = -1
     leader_epoch: int = -1
+    preferred_read_replica: int = -1
 
 
 def decode_fetch(buffer: memoryview, position: int, version: int) -> FetchRequest:
     reader = Reader(buffer, position, flexible=version >= FLEXIBLE_FROM)
-    replica_id = reader.i32() if version <= 14 else -1
+    replica_id, replica_epoch = reader.i32() if version <= 14 else -1, -1
     max_wait_ms = reader.i32()
     min_bytes = reader.i32()
     max_bytes = reader.i32()
@@ -74,7 +77,8 @@ def decode_fetch(buffer: memoryview, position: int, version: int) -> FetchReques
     rack_id = reader.string() if version >= 11 else ""
     tags = reader.tags()
     if version >= 15 and 1 in tags:
-        replica_id = Reader(tags[1]).i32()
+        state = Reader(tags[1])
+        replica_id, replica_epoch = state.i32(), state.i64()
     return FetchRequest(
         replica_id,
         max_wait_ms,
@@ -86,6 +90,7 @@ def decode_fetch(buffer: memoryview, position: int, version: int) -> FetchReques
         topics,
         forgotten,
         rack_id,
+        replica_epoch,
     )
 
 
@@ -162,7 +167,7 @@ def _encode_partition(
     )
     out += array_length(0, flexible=flexible)
     if version >= 11:
-        out += I32.pack(-1)
+        out += I32.pack(partition.preferred_read_replica)
     size = len(partition.records)
     out += uvarint(size + 1) if flexible else I32.pack(size)
     if size:

@@ -20,6 +20,7 @@ CHECKPOINT_FILE = "checkpoint"
 CLEAN_MARKER_FILE = "clean-shutdown"
 _HEAD = struct.Struct(">4sI")
 _MAGIC = b"MSC1"
+NO_EPOCH = -1
 
 
 class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
@@ -33,6 +34,7 @@ class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
     segments: list[tuple[int, int, int, int, int, int, int, int, bool]]
     epochs: list[tuple[int, int]]
     producers: bytes
+    truncations: int = 0
 
     def state(self, files: OpenFiles, directory: str) -> LogState:
         """The log as it was; right only after a clean stop."""
@@ -45,6 +47,7 @@ class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
             self.flushed_position[0],
             LeaderEpochs(self.epochs),
             (ProducerStates.decode(self.producers) if self.producers else None) or ProducerStates(),
+            truncations=self.truncations,
         )
 
 
@@ -78,6 +81,7 @@ def describe(topic: str, partition: int, log: PartitionLog) -> LogCheckpoint:
         ],
         log.epochs.entries,
         log.producers.encode() if len(log.producers) else b"",
+        log.truncations,
     )
 
 
@@ -107,8 +111,27 @@ def read_checkpoint(disk: Disk, data_dir: str) -> tuple[list[LogCheckpoint], int
         return None
 
 
-def mark_clean(disk: Disk, data_dir: str, crc: int) -> None:
-    disk.write_atomically(f"{data_dir}/{CLEAN_MARKER_FILE}", b"%d\n" % crc)
+def mark_clean(disk: Disk, data_dir: str, crc: int, broker_epoch: int) -> None:
+    disk.write_atomically(f"{data_dir}/{CLEAN_MARKER_FILE}", b"%d %d\n" % (crc, broker_epoch))
+
+
+def clean_broker_epoch(disk: Disk, data_dir: str) -> int:
+    """The epoch of the broker that stopped cleanly here; -1 when the last stop was not clean."""
+    found = read_checkpoint(disk, data_dir)
+    path = f"{data_dir}/{CLEAN_MARKER_FILE}"
+    if found is None or not disk.exists(path):
+        return NO_EPOCH
+    crc, epoch = _decode_marker(disk.read(path))
+    return epoch if crc == found[1] else NO_EPOCH
+
+
+def _decode_marker(data: bytes) -> tuple[int, int]:
+    """Checksum of the checkpoint and broker epoch; markers of earlier versions have none."""
+    try:
+        crc, *rest = map(int, data.split())
+    except ValueError:
+        return NO_EPOCH, NO_EPOCH
+    return crc, rest[0] if rest else NO_EPOCH
 
 
 def take_clean_marker(disk: Disk, data_dir: str, crc: int) -> bool:
@@ -116,7 +139,7 @@ def take_clean_marker(disk: Disk, data_dir: str, crc: int) -> bool:
     path = f"{data_dir}/{CLEAN_MARKER_FILE}"
     if not disk.exists(path):
         return False
-    marker = disk.read(path).strip()
+    marker = disk.read(path)
     disk.unlink(path)
     disk.sync_dir(data_dir)
-    return marker == b"%d" % crc
+    return _decode_marker(marker)[0] == crc

@@ -5,6 +5,8 @@
     <20-digit offset>.snapshot                          producers as of that offset
     leader-epoch-checkpoint                             which leader wrote what
     log-start-offset-checkpoint                         present once records were deleted
+    truncation-checkpoint                               present after the end was cut, until a checkpoint knows of it
+    <20-digit base offset>.gaps                         the segment came from a leader that had compacted it
     partition.metadata                                  the topic's id: a topic made anew under an old name is another
 """
 
@@ -15,10 +17,12 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 TOPICS = "topics"
 EPOCHS_FILE = "leader-epoch-checkpoint"
 START_OFFSET_FILE = "log-start-offset-checkpoint"
+TRUNCATION_FILE = "truncation-checkpoint"
 IDENTITY_FILE = "partition.metadata"
 LOG_SUFFIX = ".log"
-SEGMENT_SUFFIXES = (".log", ".index", ".timeindex")
+SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".gaps")
 SNAPSHOT_SUFFIX = ".snapshot"
+GAPS_SUFFIX = ".gaps"
 TEMPORARY_SUFFIX = ".tmp"
 
 

@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import (
+    HEADER_SIZE,
     PREFIX_SIZE,
     BatchHeader,
+    CorruptBatch,
+    read_header,
     stamp,
     stamp_append_time,
 )
@@ -18,8 +21,12 @@ from millstream.runtime.invariant import invariant
 from millstream.storage.flush import FlushTicket, Unsynced
 from millstream.storage.layout import (
     EPOCHS_FILE,
+    GAPS_SUFFIX,
     IDENTITY_FILE,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
     START_OFFSET_FILE,
+    TRUNCATION_FILE,
     encode_identity,
     encode_start_offset,
     parent_directories,
@@ -30,6 +37,7 @@ from millstream.storage.log_reader import LogRead, LogReader
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.producer_state import ProducerStates
 from millstream.storage.segment import MAX_RELATIVE_OFFSET, Segment, SegmentSummary, find_segment
+from millstream.storage.truncation import Truncation
 
 
 class Appended(NamedTuple):
@@ -53,6 +61,7 @@ class LogState:
     producers: ProducerStates = field(default_factory=ProducerStates)
     unwritten: dict[str, bytes] = field(default_factory=dict)
     """Small files that the next flush is to write."""
+    truncations: int = 0
 
 
 class PartitionLog:
@@ -80,6 +89,7 @@ class PartitionLog:
         self.flushed_offset = state.flushed_offset
         self.flushed_position = state.flushed_position
         self.cleaned_offset = state.cleaned_offset
+        self.truncations = state.truncations
         self.offline: KafkaError | None = None
         self.cleaning = False
         self.swapping = False
@@ -91,6 +101,7 @@ class PartitionLog:
         self._unsynced.small_files.update(state.unwritten)
         self._flushing: FlushTicket | None = None
         self._retired = False
+        self._has_marker = False
         self._checkpointed_base = state.checkpointed_base
         self._snapshots = [segment.base_offset for segment in self.segments]
         self._reader = LogReader(self.disk, self.segments)
@@ -148,9 +159,86 @@ class PartitionLog:
         self.size_bytes += size
         self.appended_bytes += size
 
+    def append_replicated(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> None:
+        """Write batches of the leader, whose checksums hold, as they are.
+
+        CorruptBatch when they do not follow what is there: offsets and epochs, which no checksum covers, only grow.
+        A leader that has compacted leaves gaps between offsets.
+        """
+        self._require_online()
+        expected, epoch = self.log_end_offset, self.epochs.latest
+        at = 0
+        for header in headers:
+            if header.base_offset < expected or header.last_offset_delta < 0 or header.leader_epoch < epoch:
+                raise CorruptBatch(
+                    f"the leader sent offset {header.base_offset} of epoch {header.leader_epoch} where"
+                    f" {expected} of epoch {epoch} or later was expected",
+                    at,
+                )
+            expected, epoch = header.last_offset + 1, header.leader_epoch
+            at += header.size_bytes
+        first = start = at = 0
+        for number, header in enumerate(headers):
+            size = at - start + header.size_bytes
+            if number > first and (
+                self._is_full(self.segments[-1], size, header.last_offset, header.max_timestamp, now_ms)
+                or header.leader_epoch > headers[number - 1].leader_epoch
+            ):
+                self._write_run(data[start:at], headers[first:number], now_ms)
+                first, start = number, at
+            if number == first:
+                # Makes the segment that this run goes to.
+                self._prepare_segment(header, now_ms)
+            at += header.size_bytes
+        if first < len(headers):
+            self._write_run(data[start:at], headers[first:], now_ms)
+
+    def _prepare_segment(self, header: BatchHeader, now_ms: int) -> None:
+        try:
+            self._segment_for(header, header.last_offset, header.max_timestamp, now_ms)
+            if header.leader_epoch > self.epochs.latest:
+                self.begin_epoch(header.leader_epoch, header.base_offset)
+        except OSError as error:
+            raise self.write_failed(error) from error
+
+    def _write_run(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> None:
+        """Batches of one epoch for the last segment, in one write."""
+        segment = self.segments[-1]
+        try:
+            segment.append_run(data, headers, self.config.index_interval_bytes)
+        except OSError as error:
+            raise self.write_failed(error) from error
+        self._unsynced.mark(segment)
+        expected = self.log_end_offset
+        for header in headers:
+            if header.base_offset > expected and not segment.summary.compacted:
+                segment.summary.compacted = True
+                self._unsynced.small_files[segment.path + GAPS_SUFFIX] = b""
+            if header.producer_id >= 0 and not header.is_control:
+                self.producers.update(header, header.base_offset, now_ms)
+            self.record_count += header.record_count
+            self.unflushed_messages += header.record_count
+            expected = header.last_offset + 1
+        self.log_end_offset = expected
+        self.size_bytes += len(data)
+        self.appended_bytes += len(data)
+
     def begin_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        """Note where a leader's writing begins; reaches the disk with the next flush, before any acknowledgement."""
+        """Note where a leader's writing begins; reaches the disk with the next flush, before any acknowledgement.
+
+        After a crash recovery finds the epoch in the batches. One without a directory waits for it.
+        """
         self.epochs.assign(leader_epoch, start_offset)
+        if self.segments or self.disk.exists(self.directory):
+            self._note_epochs()
+
+    def end_epochs(self) -> None:
+        """This node leads no longer: epochs in which it wrote nothing are not part of the log."""
+        self.epochs.truncate_from_end(self.log_end_offset)
+        if self.epochs.dirty and (self.segments or self.disk.exists(self.directory)):
+            self._note_epochs()
+
+    def _note_epochs(self) -> None:
         self._unsynced.small_files[f"{self.directory}/{EPOCHS_FILE}"] = self.epochs.encode()
 
     def _check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
@@ -184,23 +272,27 @@ class PartitionLog:
         if not self.segments:
             return self.roll(now_ms)
         active = self.segments[-1]
-        summary = active.summary
-        config = self.config
-        if summary.size_bytes == 0:
-            return active
+        size = header.batch_length + PREFIX_SIZE
+        if active.summary.size_bytes and self._is_full(active, size, last_offset, max_timestamp, now_ms):
+            return self.roll(now_ms)
+        return active
+
+    def _is_full(
+        self, active: Segment, size_bytes: int, last_offset: int, max_timestamp: int, now_ms: int
+    ) -> bool:
+        """Whether so many bytes more are for a new segment."""
+        summary, config = active.summary, self.config
         if max_timestamp >= 0 and summary.first_timestamp >= 0:
             waited = max_timestamp - summary.first_timestamp
         else:
             waited = now_ms - summary.created_ms
-        if (
-            summary.size_bytes + header.batch_length + PREFIX_SIZE > config.segment_bytes
+        return (
+            summary.size_bytes + size_bytes > config.segment_bytes
             or waited > config.segment_ms - active.jitter_ms(config.segment_jitter_ms)
             or last_offset - summary.base_offset > MAX_RELATIVE_OFFSET
             or active.index.is_full(config.segment_index_bytes)
             or active.time_index.is_full(config.segment_index_bytes)
-        ):
-            return self.roll(now_ms)
-        return active
+        )
 
     def roll(self, now_ms: int) -> Segment:
         """Seal the active segment and begin a new one at the log's end."""
@@ -225,6 +317,9 @@ class PartitionLog:
     def checkpointed(self, base_offset: int) -> None:
         """A start after a crash will scan from the segment at `base_offset` on: older snapshots have served."""
         self._checkpointed_base = base_offset
+        if self._has_marker:
+            self._unsynced.garbage.append(f"{self.directory}/{TRUNCATION_FILE}")
+            self._has_marker = False
         old = [offset for offset in self._snapshots if offset < base_offset]
         del self._snapshots[: len(old)]
         self._unsynced.garbage += [snapshot_path(self.directory, offset) for offset in old]
@@ -254,6 +349,9 @@ class PartitionLog:
         identity = f"{self.directory}/{IDENTITY_FILE}"
         self.disk.write_atomically(identity, encode_identity(self.topic_id), durable=False)
         self._unsynced.small_files[identity] = encode_identity(self.topic_id)
+        if self.epochs.entries:
+            # A leader that has not written yet.
+            self._unsynced.small_files[f"{self.directory}/{EPOCHS_FILE}"] = self.epochs.encode()
         self._unsynced.directories.update(parent_directories(self.directory))
 
     # -- flushing
@@ -413,6 +511,125 @@ class PartitionLog:
             self._unsynced.forget(segment)
             if segment.pins == 0:
                 segment.close()
+
+    # -- the end of the log
+
+    @property
+    def is_flushing(self) -> bool:
+        return self._flushing is not None
+
+    def begin_truncation(self, offset: int, now_ms: int) -> Truncation:
+        """What is to be done so that the log ends at `offset`, or before the batch that holds it.
+
+        Where `offset` is outside of the log, it is to begin there anew. CorruptBatch when the place cannot be found.
+        """
+        anew = Truncation(
+            self.truncations + 1,
+            self.directory,
+            self.files,
+            offset,
+            offset,
+            LeaderEpochs(),
+            now_ms,
+            self.config.index_interval_bytes,
+        )
+        at = find_segment(self.segments, offset)
+        if at < 0 or not self.log_start_offset <= offset <= self.log_end_offset:
+            return anew
+        segment = self.segments[at]
+        position = segment.position_of(self.disk, offset)
+        if position is None:
+            position = segment.summary.size_bytes
+        else:
+            found = read_header(segment.file.pread(HEADER_SIZE, position)).base_offset
+            if found < self.log_start_offset:
+                # Nothing whole is left.
+                return replace(anew, log_start_offset=self.log_start_offset, end_offset=self.log_start_offset)
+            offset = min(offset, found)
+        planned = replace(
+            anew,
+            log_start_offset=self.log_start_offset,
+            end_offset=offset,
+            epochs=LeaderEpochs(self.epochs.entries),
+            cut=segment.summary,
+            position=position,
+        )
+        planned.epochs.truncate_from_end(offset)
+        usable = [each for each in self._snapshots if each <= segment.base_offset]
+        usable = [each for each in usable if self.disk.exists(snapshot_path(self.directory, each))]
+        if usable:
+            planned.snapshot = usable[-1]
+        if usable or segment.base_offset < self._checkpointed_base:
+            # Older snapshots are gone once a checkpoint makes them needless: then all of the log tells the producers.
+            since = usable[-1] if usable else 0
+            planned.scanned = [each.summary for each in self.segments[:at] if each.base_offset >= since]
+        return planned
+
+    def truncate(self, truncation: Truncation) -> None:
+        """Cut the log as prepared; the next flush makes it durable."""
+        invariant(self._flushing is None, "a log is not cut while it is flushed")
+        invariant(truncation.number == self.truncations + 1, "one cut after the other")
+        at = 0 if truncation.cut is None else find_segment(self.segments, truncation.cut.base_offset)
+        gone = self.segments[at:]
+        try:
+            if truncation.cut is not None:
+                gone[0].file.truncate(truncation.position)
+            for segment in reversed(gone[1:] if truncation.cut is not None else gone):
+                for suffix in SEGMENT_SUFFIXES:
+                    self.disk.unlink(segment.path + suffix)
+            for offset in self._snapshots:
+                if offset > truncation.end_offset or truncation.cut is None:
+                    self.disk.unlink(snapshot_path(self.directory, offset))
+        except OSError as error:
+            raise self.storage_failed(error) from error
+        self._forget(gone)
+        self.segments[at:] = [truncation.segment] if truncation.segment is not None else []
+        self._take_over(truncation)
+
+    def _take_over(self, truncation: Truncation) -> None:
+        last = truncation.segment
+        self.truncations = truncation.number
+        self.epochs, self.producers = truncation.epochs, truncation.producers
+        self.log_start_offset, self.log_end_offset = truncation.log_start_offset, truncation.end_offset
+        self.flushed_offset = min(self.flushed_offset, truncation.end_offset)
+        self.flushed_position = min(self.flushed_position, truncation.end_position)
+        self.cleaned_offset = min(self.cleaned_offset, truncation.end_offset)
+        self._checkpointed_base = min(self._checkpointed_base, truncation.end_position[0])
+        self._has_marker = True
+        self.unflushed_messages = 0
+        self._unsynced.small_files = {
+            path: data
+            for path, data in self._unsynced.small_files.items()
+            if not path.endswith(SNAPSHOT_SUFFIX)
+        }
+        if last is None:
+            self.flushed_offset = truncation.end_offset
+            self._snapshots.clear()
+            start = f"{self.directory}/{START_OFFSET_FILE}"
+            self._unsynced.small_files[start] = encode_start_offset(self.log_start_offset)
+            self._ensure_directory()
+        else:
+            self._snapshots = [each for each in self._snapshots if each <= truncation.end_offset]
+            if truncation.snapshot is not None and truncation.snapshot not in self._snapshots:
+                self._snapshots = sorted([*self._snapshots, truncation.snapshot])
+            self.record_count += last.summary.record_count
+            self.size_bytes += last.summary.size_bytes
+            self._unsynced.mark(last)
+        self._unsynced.directories.add(self.directory)
+        self._note_epochs()
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """All of it at once, for those who may wait for the disk."""
+        truncation = self.begin_truncation(offset, now_ms)
+        truncation.prepare(self.disk)
+        self.truncate(truncation)
+        ticket = self.begin_flush()
+        if ticket is not None:
+            try:
+                ticket.run(self.disk)
+            except OSError as error:
+                raise self.fail_flush(ticket, error) from error
+            self.complete_flush(ticket)
 
     def update_config(self, config: TopicConfig) -> None:
         self.config = config

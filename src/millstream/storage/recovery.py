@@ -6,6 +6,8 @@ with names and bytes still in the page cache.
 
 from itertools import pairwise
 
+import msgspec
+
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.disk import NO_ROOM, Disk
@@ -18,6 +20,7 @@ from millstream.storage.layout import (
     SEGMENT_SUFFIXES,
     START_OFFSET_FILE,
     TEMPORARY_SUFFIX,
+    TRUNCATION_FILE,
     decode_start_offset,
     parent_directories,
 )
@@ -25,7 +28,8 @@ from millstream.storage.log import LogState, PartitionLog
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.rebuilt_state import RebuiltState
 from millstream.storage.segment import Segment
-from millstream.storage.segment_recovery import Outcome, RecoveryReport, SegmentRecovery
+from millstream.storage.segment_recovery import Outcome, RecoveryReport, SegmentRecovery, gapped
+from millstream.storage.truncation import TruncationMarker, read_marker
 
 
 def recover_log(
@@ -36,10 +40,14 @@ def recover_log(
     report = RecoveryReport(directory)
     recover_swap(disk, directory)
     names = _names_without_litter(disk, directory)
+    marker = read_marker(disk, directory) if TRUNCATION_FILE in names else None
+    truncations = max(known.truncations if known else 0, marker.number if marker else 0)
+    if marker is not None and known is not None and marker.number > known.truncations:
+        known = _known_after(marker, known)
     log_start = _read_start_offset(disk, directory, names, known)
     bases = _segments_to_recover(disk, directory, names, known, log_start, report)
     rebuilt = RebuiltState.begin(disk, directory, names, _scan_from(bases, known), now_ms)
-    recovery = SegmentRecovery(files, directory, config, known, rebuilt, report)
+    recovery = SegmentRecovery(files, directory, config, known, rebuilt, report, gapped(names))
     segments = _recover_segments(disk, directory, bases, recovery)
     if segments and segments[-1].summary.end_offset < log_start:
         segments = _begin_at(log_start, segments, recovery)
@@ -63,8 +71,20 @@ def recover_log(
         epochs=rebuilt.epochs,
         producers=rebuilt.producers,
         unwritten=unwritten,
+        truncations=truncations,
     )
     return state, report
+
+
+def _known_after(marker: TruncationMarker, known: LogCheckpoint) -> LogCheckpoint:
+    """What a checkpoint from before the end was cut still says for sure."""
+    return msgspec.structs.replace(
+        known,
+        log_start_offset=min(known.log_start_offset, marker.log_start_offset),
+        flushed_offset=min(known.flushed_offset, marker.end_offset),
+        flushed_position=min(known.flushed_position, marker.position),
+        cleaned_offset=min(known.cleaned_offset, marker.end_offset),
+    )
 
 
 def _segments_to_recover(

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from millstream.config.topic import TopicConfig
 from millstream.protocol.record_batch import CorruptBatch
 from millstream.storage.checkpoint import LogCheckpoint
-from millstream.storage.layout import LOG_SUFFIX
+from millstream.storage.layout import GAPS_SUFFIX, LOG_SUFFIX
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.rebuilt_state import RebuiltState
 from millstream.storage.scan import find_batch, scan_batches
@@ -44,6 +44,11 @@ class _Synced:
     end_offset: int
 
 
+def gapped(names: list[str]) -> frozenset[int]:
+    """Segments in which offsets may be missing although they were never compacted here: their leader's were."""
+    return frozenset(int(name[:20]) for name in names if name.endswith(GAPS_SUFFIX) and name[:20].isdigit())
+
+
 @dataclass(slots=True)
 class SegmentRecovery:
     files: OpenFiles
@@ -52,6 +57,7 @@ class SegmentRecovery:
     known: LogCheckpoint | None
     rebuilt: RebuiltState
     report: RecoveryReport
+    gapped: frozenset[int] = frozenset()
     _summaries: dict[int, SegmentSummary] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -105,7 +111,7 @@ class SegmentRecovery:
         return self.known is not None and base > self.known.flushed_position[0]
 
     def _may_have_gaps(self, base: int, summary: SegmentSummary | None) -> bool:
-        if self.known is None:
+        if self.known is None or base in self.gapped:
             return True
         if base >= self.known.flushed_position[0]:
             return False

@@ -62,6 +62,8 @@ class LogStore:
         self.files = OpenFiles(disk, max_open_files)
         self.logs: dict[tuple[str, int], PartitionLog] = {}
         self.was_clean = False
+        self.broker_epoch = -1
+        """In which this node is registered; the marker of a clean stop repeats it."""
         self._clock = clock
         self._new_id = new_id
         self._unopened: dict[tuple[str, int], LogCheckpoint] = {}
@@ -225,7 +227,10 @@ class LogStore:
         """The checkpoint is on disk; logs may let go of what only an older one would need."""
         for entry in entries:
             log = self.logs.get((entry.topic, entry.partition))
-            if log is not None and log.topic_id == entry.topic_id:
+            if log is None or log.topic_id != entry.topic_id:
+                continue
+            # Its end may have been cut while the checkpoint was written.
+            if log.truncations == entry.truncations:
                 log.checkpointed(entry.flushed_position[0])
 
     def close(self) -> bool:
@@ -237,7 +242,7 @@ class LogStore:
             self.disk.sync_all(self.data_dir)
             crc = write_checkpoint(self.disk, self.data_dir, self.checkpoint())
             if sound:
-                mark_clean(self.disk, self.data_dir, crc)
+                mark_clean(self.disk, self.data_dir, crc, self.broker_epoch)
         except OSError:
             return False
         return sound

@@ -179,11 +179,10 @@ def test_lists_come_from_the_environment_separated_by_commas() -> None:
         (
             "replication:\n  default_replication_factor: 3",
             2,
-            "records are kept by one node only: there cannot be 3 replicas; write",
+            "the node is alone: there cannot be 3 replicas; write",
         ),
         ("kafka:\n  default.replication.factor: 3", 2, "write default_replication_factor: 1"),
-        ("replication:\n  min_insync_replicas: 2", 2, "write min_insync_replicas: 1"),
-        ("replication:\n  replica_lag_time_max: 10s", 2, "there are no followers"),
+        ("replication:\n  replica_lag_records_max: 9", 2, "use replica_lag_time_max"),
         ("cluster:\n  bootstrap_servers: [a]", 2, "'a' is not an address"),
         (
             "topics:\n  t:\n    partitions: 0",

@@ -1,4 +1,4 @@
-"""Any history of appends, flushes, rolls, checkpoints, retention and compaction, stopped anywhere, is recovered from.
+"""Any history of appends, flushes, checkpoints, cuts, retention and compaction, stopped anywhere, is recovered from.
 
 A model remembers every batch that was appended and how much of it was acknowledged as durable. The disk stops the
 program at a drawn point, with or without a loss of power; recovery may be stopped as well. What is opened then must be
@@ -48,6 +48,8 @@ class Model:
     acknowledged: int = 0
     least_start: int = 0
     """What was acknowledged as deleted."""
+    cut_to: int | None = None
+    """Where the end was being cut: any end from there on may be found."""
 
     def surviving(self, end: int) -> list[Written]:
         return [batch for batch in self.batches if batch.header.last_offset < end]
@@ -130,6 +132,33 @@ class CrashMachine(RuleBasedStateMachine):
                     self.store.disk.rename(path + suffix, path + suffix + ".deleted")
                     self.store.disk.unlink(path + suffix + ".deleted")
 
+    @rule(topic=st.sampled_from(["durable", "relaxed"]), share=st.floats(0, 1))
+    def truncate(self, topic: str, share: float) -> None:
+        self._truncate(topic, share)
+
+    def _truncate(self, topic: str, share: float) -> None:
+        """As a follower whose leader has another history: what was written is synced, then the end is cut."""
+        model, log = self.models[topic], self.log(topic)
+        self._flush(topic)
+        ends = [log.log_start_offset, *(each.header.last_offset + 1 for each in model.batches)]
+        ends = [end for end in ends if end >= log.log_start_offset]
+        target = ends[int(share * (len(ends) - 1))]
+        model.acknowledged = model.cut_to = target
+        self.scan_from[topic] = 0
+        log.truncate_to(target, self.store.clock.now_ms())
+        assert log.log_start_offset <= log.log_end_offset <= target
+        assert log.flushed_offset == log.log_end_offset
+        self.leader_epoch += 1
+        self._forget_after(topic)
+
+    def _forget_after(self, topic: str) -> None:
+        model, log = self.models[topic], self.log(topic)
+        model.batches = model.surviving(log.log_end_offset)
+        model.end = model.acknowledged = log.log_end_offset
+        model.cut_to = None
+        for key in [key for key in self.sequences if key[0] == topic]:
+            self.sequences[key] = self._last_sequences(model.batches).get(key[1], -1) + 1
+
     @rule()
     def compact(self) -> None:
         self._compact()
@@ -161,7 +190,7 @@ class CrashMachine(RuleBasedStateMachine):
         operations=OPERATIONS,
         during=st.lists(OPERATIONS, max_size=2),
         topic=ANY_TOPIC,
-        action=st.sampled_from(["flush", "checkpoint", "compact", "expire", "close"]),
+        action=st.sampled_from(["flush", "checkpoint", "compact", "expire", "truncate", "close"]),
     )
     def crash_inside(
         self, power_loss: bool, operations: int, during: list[int], topic: str, action: str
@@ -171,6 +200,7 @@ class CrashMachine(RuleBasedStateMachine):
             "checkpoint": self._checkpoint,
             "compact": self._compact,
             "expire": lambda: self._expire_a_segment(topic) if topic != "compacted" else None,
+            "truncate": lambda: self._truncate(topic, 0.5) if topic != "compacted" else None,
             "close": self.store.store.close,
         }
         self.store.disk.crash_after(operations)
@@ -194,12 +224,8 @@ class CrashMachine(RuleBasedStateMachine):
         self.check_all(power_loss)
         self._check_scanned()
         for topic, model in self.models.items():
-            log = self.log(topic)
-            model.batches = model.surviving(log.log_end_offset)
-            model.end = model.acknowledged = log.log_end_offset
-            model.least_start = log.log_start_offset
-            for key in [key for key in self.sequences if key[0] == topic]:
-                self.sequences[key] = self._last_sequences(model.batches).get(key[1], -1) + 1
+            self._forget_after(topic)
+            model.least_start = self.log(topic).log_start_offset
 
     # -- what must hold then
 
@@ -210,7 +236,7 @@ class CrashMachine(RuleBasedStateMachine):
             assert self.store.reports.get(log.directory) is None or not self.store.report(topic).damages
             assert model.acknowledged <= log.log_end_offset <= model.end
             if not power_loss:
-                assert log.log_end_offset == model.end
+                assert log.log_end_offset in {model.end, model.end if model.cut_to is None else model.cut_to}
             assert log.log_start_offset >= model.least_start
             assert log.flushed_offset == log.log_end_offset
             self._check_records(topic, log, model)

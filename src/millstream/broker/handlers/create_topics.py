@@ -1,5 +1,8 @@
 """CreateTopics: each topic is created or refused on its own."""
 
+import asyncio
+import datetime
+from dataclasses import replace
 from typing import Any
 
 from kio.schema.create_topics.v7.response import (
@@ -18,11 +21,12 @@ from millstream.broker.admin import (
     message_of,
     submit_within,
 )
-from millstream.cluster.metadata.topics import CreatedTopic, CreateTopics, NewTopic
+from millstream.cluster.metadata.topics import CreatedTopic, CreateTopics, NewTopic, in_slices
 from millstream.config.describe import BrokerLayers, describe_topic
-from millstream.protocol.errors import KafkaError
+from millstream.protocol.errors import ErrorCode, KafkaError
 
 _CONFIGS_FROM_VERSION = 5
+_PARTITIONS_AT_ONCE = 500
 
 
 async def handle(broker: AdminBroker, request: Any, context: AdminContext) -> CreateTopicsResponse:
@@ -31,11 +35,7 @@ async def handle(broker: AdminBroker, request: Any, context: AdminContext) -> Cr
         validate_only=request.validate_only,
         defaults=defaults_of(broker),
     )
-    try:
-        outcomes = await submit_within(broker, command, request.timeout)
-    except KafkaError as error:
-        names = dict.fromkeys(topic.name for topic in request.topics)
-        outcomes = tuple(CreatedTopic(name, error=error) for name in names)
+    outcomes = await _create(broker, command, request.timeout)
     described: dict[tuple[tuple[str, str], ...], tuple[CreatableTopicConfigs, ...]] = {}
     layers = layers_of(broker, broker.metadata.image)
     results = []
@@ -47,6 +47,26 @@ async def handle(broker: AdminBroker, request: Any, context: AdminContext) -> Cr
             configs = described.get(key) or described.setdefault(key, _configs(outcome, layers))
         results.append(_result(outcome, configs))
     return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
+
+
+async def _create(
+    broker: AdminBroker, command: CreateTopics, patience: datetime.timedelta
+) -> list[CreatedTopic]:
+    """Slice by slice, with room for others in between. What the client's time does not suffice for is not begun."""
+    outcomes: list[CreatedTopic] = []
+    deadline = asyncio.get_running_loop().time() + patience.total_seconds()
+    for each in in_slices(command, _PARTITIONS_AT_ONCE):
+        earlier = sum(outcome.partitions for outcome in outcomes if outcome.error is None)
+        left = deadline - asyncio.get_running_loop().time()
+        try:
+            if outcomes and left <= 0 < patience.total_seconds():
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "there was no time left for this topic")
+            part = replace(each, earlier_partitions=earlier)
+            outcomes += await submit_within(broker, part, datetime.timedelta(seconds=left))
+        except KafkaError as error:
+            names = dict.fromkeys(topic.name for topic in each.topics)
+            outcomes += [CreatedTopic(name, error=error) for name in names]
+    return outcomes
 
 
 def new_topic(topic: Any) -> NewTopic:

@@ -12,7 +12,7 @@ from kio.schema.describe_topic_partitions.v0.response import (
 
 from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext
 from millstream.broker.authorized_operations import NOT_REQUESTED, TOPIC_OPERATIONS
-from millstream.cluster.metadata.image import MetadataImage, PartitionImage, TopicImage
+from millstream.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from millstream.cluster.metadata.names import invalid_name_reason, is_internal
 from millstream.protocol.errors import ErrorCode
 
@@ -102,7 +102,7 @@ def _partition(image: MetadataImage, partition: PartitionImage) -> DescribeTopic
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
         # Kafka's Java client throws on null here.
-        eligible_leader_replicas=(),
-        last_known_elr=(),
+        eligible_leader_replicas=partition.elr,
+        last_known_elr=() if partition.last_known_leader == NO_LEADER else (partition.last_known_leader,),
         offline_replicas=tuple(broker for broker in partition.replicas if not image.is_live(broker)),
     )

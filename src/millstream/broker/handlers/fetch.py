@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 from millstream.broker.dispatch import LaterReply, RequestContext
 from millstream.broker.fetch_sessions import FetchSession
 from millstream.broker.memory import MemoryWaiter
-from millstream.broker.partitions import Partition
+from millstream.broker.partitions import NOBODY, Partition
+from millstream.broker.replicas.serving import serve_replica
+from millstream.cluster.replication.divergence import find_divergence
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import (
     TOPIC_ID_FROM,
@@ -34,6 +36,9 @@ Wanted = list[tuple[str | bytes, FetchPartition]]
 def serve(broker: "Broker", context: RequestContext, request: memoryview, position: int) -> None:
     fetch = decode_fetch(request, position, context.version)
     broker.metrics.fetch_requests.value += 1
+    if fetch.replica_id >= 0:
+        serve_replica(broker, context, fetch)
+        return
     try:
         session = broker.fetch_sessions.open(
             fetch, by_topic_id=context.version >= TOPIC_ID_FROM, now=broker.clock.monotonic()
@@ -112,19 +117,19 @@ class DelayedFetch:
     ) -> FetchedPartition:
         reply = FetchedPartition(topic, wanted.partition)
         try:
-            if self._request.replica_id >= 0:
-                raise KafkaError(
-                    ErrorCode.REPLICA_NOT_AVAILABLE, "this node has no replicas of its partitions"
-                )
-            partition = self._broker.partitions.find(topic, wanted.partition)
+            partition = self._find(topic, wanted.partition)
             partition.check_epoch(wanted.current_leader_epoch)
             log = partition.log
             reply.log_start_offset = log.log_start_offset
             reply.high_watermark = partition.high_watermark
             reply.last_stable_offset = partition.last_stable_offset
-            diverging = self._find_divergence(partition, wanted)
+            diverging = find_divergence(
+                log.epochs, log.log_end_offset, wanted.fetch_offset, wanted.last_fetched_epoch
+            )
             if diverging is not None:
                 reply.diverging_epoch = diverging
+                return reply
+            if self._request.rack_id and self._prefers_another(partition, wanted, reply):
                 return reply
             upper = (
                 partition.last_stable_offset
@@ -139,15 +144,31 @@ class DelayedFetch:
             reply.error = error.code
         return reply
 
-    @staticmethod
-    def _find_divergence(partition: Partition, wanted: FetchPartition) -> tuple[int, int] | None:
-        """Where the reader's history ends to be ours, if it read something that is not in this log."""
-        if wanted.last_fetched_epoch < 0:
-            return None
-        epoch, end_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)
-        if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
-            return epoch, end_offset
-        return None
+    def _find(self, topic: str | bytes, index: int) -> Partition:
+        """Clients that say where they are may read from followers (KIP-392)."""
+        partitions = self._broker.partitions
+        if not self._request.rack_id:
+            return partitions.find(topic, index)
+        partition = partitions.find_replica(topic, index)
+        if not partition.is_leader and partition.leader_id == NOBODY:
+            raise partition.not_leader()
+        return partition
+
+    def _prefers_another(self, partition: Partition, wanted: FetchPartition, reply: FetchedPartition) -> bool:
+        """Whether the client does better to read from a replica in its own rack, which the reply then names."""
+        if not partition.is_leader:
+            if wanted.fetch_offset > partition.log.log_end_offset:
+                raise KafkaError(
+                    ErrorCode.OFFSET_NOT_AVAILABLE, f"offset {wanted.fetch_offset} has not come here yet"
+                )
+            return False
+        preferred = self._broker.replication.preferred_reader(
+            partition, self._request.rack_id, wanted.fetch_offset
+        )
+        if preferred is None:
+            return False
+        reply.preferred_read_replica = preferred
+        return True
 
     def _note(self, error: KafkaError) -> None:
         self._broker.dispatcher.count_error(self._context.api, error.code)
@@ -161,7 +182,11 @@ class DelayedFetch:
             return True
         size = 0
         for partition in fetched:
-            if partition.error or partition.diverging_epoch is not None:
+            if (
+                partition.error
+                or partition.diverging_epoch is not None
+                or partition.preferred_read_replica >= 0
+            ):
                 return True
             size += len(partition.records)
         return size >= self._request.min_bytes
@@ -178,7 +203,7 @@ class DelayedFetch:
     def wait(self, found_bytes: int) -> None:
         self._missing_bytes = max(self._request.min_bytes - found_bytes, 1)
         for topic, wanted in self._wanted:
-            partition = self._broker.partitions.find(topic, wanted.partition)
+            partition = self._find(topic, wanted.partition)
             partition.await_data(self)
             self._watched.append(partition)
         self._begin_waiting(self._request.max_wait_ms)

@@ -6,7 +6,7 @@ from uuid import UUID
 from millstream.broker.addresses import host_for
 from millstream.broker.admin import defaults_of
 from millstream.broker.dispatch import LaterReply, RequestContext
-from millstream.cluster.metadata.image import MetadataImage, TopicImage
+from millstream.cluster.metadata.image import NO_LEADER, MetadataImage, TopicImage
 from millstream.cluster.metadata.names import invalid_name_reason, is_internal
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -73,57 +73,60 @@ def _answer(
         BrokerAddress(each.broker_id, host_for(each.endpoints[0], context), each.endpoints[0].port, each.rack)
         for each in image.live_brokers
     ]
+    live = frozenset(each.node_id for each in brokers)
     if wanted.topics is None:
-        topics = [_describe(broker, topic) for topic in image.topics.values()]
+        topics = [_describe(broker, topic, live) for topic in image.topics.values()]
     else:
-        topics = [_find(broker, image, topic, refused) for topic in wanted.topics]
+        topics = [_find(broker, image, topic, refused, live) for topic in wanted.topics]
     cluster = ClusterMetadata(image.cluster_id, broker.metadata.controller_id, brokers, topics)
     return encode_metadata_reply(context.version, wanted, cluster)
 
 
 def _find(
-    broker: "Broker", image: MetadataImage, wanted: WantedTopic, refused: dict[str, ErrorCode]
+    broker: "Broker",
+    image: MetadataImage,
+    wanted: WantedTopic,
+    refused: dict[str, ErrorCode],
+    live: frozenset[int],
 ) -> TopicMetadata:
     if wanted.name is None or wanted.topic_id != NULL_UUID:
         topic = image.topic_by_id(UUID(bytes=wanted.topic_id))
         if topic is None:
             return TopicMetadata(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id, False, [])
-        return _describe(broker, topic)
+        return _describe(broker, topic, live)
     topic = image.topic(wanted.name)
     if topic is not None:
-        return _describe(broker, topic)
+        return _describe(broker, topic, live)
     error = refused.get(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if invalid_name_reason(wanted.name) is not None:
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
     return TopicMetadata(error, wanted.name, NULL_UUID, False, [])
 
 
-def _describe(broker: "Broker", topic: TopicImage) -> TopicMetadata:
+def _describe(broker: "Broker", topic: TopicImage, live: frozenset[int]) -> TopicMetadata:
     partitions = []
-    live = {each.broker_id for each in broker.metadata.image.live_brokers}
     for partition in topic.partitions:
-        served = broker.partitions.get(topic.name, partition.index)
-        if partition.leader not in live or (served is not None and served.log.offline is not None):
-            state = PartitionMetadata(
-                ErrorCode.LEADER_NOT_AVAILABLE,
+        leader, error = partition.leader, ErrorCode.NONE
+        if leader not in live or (leader == broker.node_id and _is_offline(broker, topic, partition.index)):
+            leader, error = NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
+        replicas = partition.replicas
+        offline = () if live.issuperset(replicas) else tuple(each for each in replicas if each not in live)
+        partitions.append(
+            PartitionMetadata(
+                error,
                 partition.index,
-                -1,
+                leader,
                 partition.leader_epoch,
-                partition.replicas,
+                replicas,
                 partition.isr,
-                partition.replicas,
+                replicas if error is not ErrorCode.NONE and not offline else offline,
             )
-        else:
-            state = PartitionMetadata(
-                ErrorCode.NONE,
-                partition.index,
-                partition.leader,
-                partition.leader_epoch,
-                partition.replicas,
-                partition.isr,
-                (),
-            )
-        partitions.append(state)
+        )
     return TopicMetadata(
         ErrorCode.NONE, topic.name, topic.topic_id.bytes, is_internal(topic.name), partitions
     )
+
+
+def _is_offline(broker: "Broker", topic: TopicImage, index: int) -> bool:
+    served = broker.partitions.get(topic.name, index)
+    return served is not None and served.log.offline is not None

@@ -136,6 +136,8 @@ def _append_all(
     waiting: DelayedProduce | None = None
     for outcome, partition, records, header in checked:
         try:
+            if produce.acks == ALL_ACKS and partition.replication is not None:
+                partition.require_enough_replicas()
             appended = partition.append(records, header, now_ms)
         except KafkaError as error:
             _fail(broker, context, outcome, error)
@@ -145,11 +147,12 @@ def _append_all(
         outcome.base_offset = appended.base_offset
         outcome.log_append_time_ms = appended.log_append_time_ms
         outcome.log_start_offset = partition.log.log_start_offset
-        if produce.acks == NO_ACKS or appended.last_offset < partition.high_watermark:
+        by_all = produce.acks == ALL_ACKS
+        if produce.acks == NO_ACKS or partition.is_acknowledged(appended.last_offset, by_all=by_all):
             continue
         if waiting is None:
             waiting = DelayedProduce(broker, context.reply_later(), outcomes)
-        waiting.wait_for(partition, appended.last_offset, outcome)
+        waiting.wait_for(partition, appended.last_offset, outcome, by_all=by_all)
     if waiting is not None:
         waiting.start_timer(produce.timeout_ms)
     elif produce.acks != NO_ACKS:
@@ -180,8 +183,10 @@ class DelayedProduce:
         self._waiting: dict[Partition, list[PartitionOutcome]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def wait_for(self, partition: Partition, last_offset: int, outcome: PartitionOutcome) -> None:
-        if partition.await_acknowledged(last_offset, self):
+    def wait_for(
+        self, partition: Partition, last_offset: int, outcome: PartitionOutcome, *, by_all: bool
+    ) -> None:
+        if partition.await_acknowledged(last_offset, self, by_all=by_all):
             self._waiting.setdefault(partition, []).append(outcome)
 
     def start_timer(self, timeout_ms: int) -> None:
@@ -204,7 +209,8 @@ class DelayedProduce:
 
     def _timed_out(self) -> None:
         late = KafkaError(
-            ErrorCode.REQUEST_TIMED_OUT, "the records were not on disk within the request's timeout"
+            ErrorCode.REQUEST_TIMED_OUT,
+            "the records were not on disk, or not at enough replicas, within the request's timeout",
         )
         for outcomes in self._waiting.values():
             self._fail_all(outcomes, late)

@@ -1,5 +1,8 @@
 """The first words of a connection between nodes, repeated as its sign of life."""
 
+from collections.abc import Collection
+from uuid import UUID
+
 import msgspec
 
 from millstream.cluster.raft.membership import ReplicaKey
@@ -40,7 +43,10 @@ def decode_welcome(data: bytes | memoryview) -> Welcome:
     return _welcome_decoder.decode(data)
 
 
-def answer(me: Hello, members: tuple[ReplicaKey, ...], caller: Hello) -> Welcome:
+def answer(
+    me: Hello, members: tuple[ReplicaKey, ...], caller: Hello, retired: Collection[UUID] = ()
+) -> Welcome:
+    """`retired` are the data directories that were removed from the cluster."""
     refusal = None
     if caller.replica.node_id == me.replica.node_id and caller.replica != me.replica:
         node_id = me.replica.node_id
@@ -52,6 +58,8 @@ def answer(me: Hello, members: tuple[ReplicaKey, ...], caller: Hello) -> Welcome
             f"the node belongs to cluster {me.cluster_id} and the data directory to cluster {caller.cluster_id};"
             " check --seeds and --data"
         )
+    elif caller.replica.directory_id in retired:
+        refusal = f"node {caller.replica.node_id} was removed from the cluster; it may come back with an empty --data"
     else:
         refusal = _known_otherwise(members, caller.replica)
     return Welcome(me.cluster_id, me.replica, me.seeds, members, refusal)

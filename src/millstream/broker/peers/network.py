@@ -96,7 +96,8 @@ class PeerNetwork:
     # What comes in
 
     def greet(self, caller: Hello) -> Welcome:
-        welcome = answer(self._hello(), self.members, caller)
+        retired = self._metadata.image.retired_directories if self._metadata is not None else ()
+        welcome = answer(self._hello(), self.members, caller, retired)
         if welcome.refusal is not None:
             log.warning("node refused", node=caller.replica.node_id, reason=welcome.refusal)
         elif self._admission is not None and welcome.members:
@@ -155,12 +156,22 @@ class PeerNetwork:
             is_seed = link.address in self.seeds and twin.address not in self.seeds
             self._unlink(twin.address if is_seed else link.address)
 
-    def _follow(self, _old: MetadataImage, new: MetadataImage, _records: Records) -> None:
+    def _follow(self, old: MetadataImage, new: MetadataImage, _records: Records) -> None:
+        if old.brokers is new.brokers:
+            return
+        for broker_id in old.brokers.keys() - new.brokers.keys():
+            self._part_with(broker_id)
         linked = {link.peer.node_id for link in self._links.values() if link.peer is not None}
         for broker in new.live_brokers:
             endpoint = broker.endpoints[0]
             if broker.broker_id not in linked | {self.me.node_id} and endpoint.host not in WILDCARDS:
                 self._link(f"{endpoint.host}:{endpoint.port}")
+
+    def _part_with(self, broker_id: int) -> None:
+        """A node that was removed is not looked for any more, unless it is a seed, which may come back anew."""
+        for address, link in list(self._links.items()):
+            if link.peer is not None and link.peer.node_id == broker_id and address not in self.seeds:
+                self._unlink(address)
 
     def _snapshot_lost(self, to: ReplicaKey) -> None:
         if self._metadata is not None:

@@ -1,18 +1,22 @@
 """Brokers: registration, signs of life and fencing, and what a restart means for the partitions they lead."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from uuid import UUID
 
 from millstream.cluster.metadata.controller import Decision, NewId
+from millstream.cluster.metadata.difference import partition_changed
+from millstream.cluster.metadata.election import NO_LOSSES, Losses
 from millstream.cluster.metadata.ids import id_text
 from millstream.cluster.metadata.image import BrokerImage, MetadataImage
 from millstream.cluster.metadata.records import (
     BrokerChanged,
     BrokerRegistered,
+    BrokerUnregistered,
     ClusterCreated,
     Endpoint,
     MetadataRecord,
-    PartitionChanged,
 )
+from millstream.cluster.metadata.replica_changes import after_loss_of, after_return_of
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
@@ -27,16 +31,40 @@ class RegisterBroker:
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     is_fenced: bool = False
+    # Of the marker that the last clean stop left in the data directory; -1 where there is none.
+    previous_epoch: int = -1
+    directory: UUID | None = None
 
     def decide(self, image: MetadataImage, new_id: NewId, /) -> Decision[int]:
         records: list[MetadataRecord] = []
         if not image.cluster_id:
             records.append(ClusterCreated(id_text(new_id())))
-        epoch = 1 + max((broker.epoch for broker in image.brokers.values()), default=-1)
+        epoch = image.last_broker_epoch + 1
         records.append(
-            BrokerRegistered(self.broker_id, epoch, new_id(), self.endpoints, self.rack, self.is_fenced)
+            BrokerRegistered(
+                self.broker_id,
+                epoch,
+                new_id(),
+                self.endpoints,
+                self.rack,
+                self.is_fenced,
+                directory=self.directory,
+            )
         )
+        after = image.apply(records)
+        if self.is_fenced:
+            records += after_loss_of(self.broker_id, after, self._losses(image))
+        else:
+            records += after_return_of(self.broker_id, after)
         return Decision(tuple(records), epoch)
+
+    def _losses(self, image: MetadataImage) -> Losses:
+        """Without the marker of its last epoch, what the broker had not flushed is gone for all that is known."""
+        was = image.brokers.get(self.broker_id)
+        if was is None or was.epoch == self.previous_epoch:
+            return NO_LOSSES
+        is_other_disk = None not in (self.directory, was.directory) and self.directory != was.directory
+        return Losses((self.broker_id,), (self.broker_id,) if is_other_disk else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +77,27 @@ class BrokerStanding:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A broker's sign of life; it is let in when it wants to serve, and fenced when it wants to stop."""
+    """A broker's sign of life; it is let in when it wants to serve, and hands everything over when it wants to stop.
+
+    Once it wants to stop there is no way back for this epoch: a sign of life that was under way changes nothing.
+    """
 
     broker_id: int
     epoch: int
     wants_to_stop: bool = False
 
     def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[BrokerStanding]:
-        broker = _registered(image, self.broker_id, self.epoch)
+        broker = registered(image, self.broker_id, self.epoch)
+        if broker.is_shutting_down:
+            return Decision((), BrokerStanding(is_fenced=True, may_stop=True))
         standing = BrokerStanding(self.wants_to_stop, self.wants_to_stop)
-        if broker.is_fenced == self.wants_to_stop:
+        if self.wants_to_stop:
+            leaving = BrokerChanged(self.broker_id, self.epoch, is_fenced=True, is_shutting_down=True)
+            return Decision(_with_losses(image, leaving), standing)
+        if not broker.is_fenced:
             return Decision((), standing)
-        return Decision((BrokerChanged(self.broker_id, self.epoch, self.wants_to_stop),), standing)
+        back = BrokerChanged(self.broker_id, self.epoch, is_fenced=False)
+        return Decision((back, *after_return_of(self.broker_id, image.apply((back,)))), standing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +111,29 @@ class FenceBroker:
         broker = image.brokers.get(self.broker_id)
         if broker is None or broker.epoch != self.epoch or broker.is_fenced:
             return Decision((), False)
-        return Decision((BrokerChanged(self.broker_id, self.epoch, True),), True)
+        return Decision(_with_losses(image, BrokerChanged(self.broker_id, self.epoch, is_fenced=True)), True)
 
 
-def _registered(image: MetadataImage, broker_id: int, epoch: int) -> BrokerImage:
+@dataclass(frozen=True, slots=True)
+class UnregisterBroker:
+    """For a broker that will not come back. One that still runs ends when it hears of it."""
+
+    broker_id: int
+
+    def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[bool]:
+        broker = image.brokers.get(self.broker_id)
+        if broker is None:
+            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {self.broker_id} is not registered")
+        gone = BrokerUnregistered(self.broker_id, broker.epoch)
+        never = Losses((self.broker_id,), (self.broker_id,))
+        return Decision((gone, *after_loss_of(self.broker_id, image.apply((gone,)), never)), True)
+
+
+def _with_losses(image: MetadataImage, change: BrokerChanged) -> tuple[MetadataRecord, ...]:
+    return (change, *after_loss_of(change.broker_id, image.apply((change,))))
+
+
+def registered(image: MetadataImage, broker_id: int, epoch: int) -> BrokerImage:
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
@@ -101,14 +157,9 @@ class AdvanceLeaderEpochs:
 
     def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[int]:
         records = tuple(
-            PartitionChanged(
+            partition_changed(
                 topic.topic_id,
-                p.index,
-                p.replicas,
-                p.isr,
-                p.leader,
-                p.leader_epoch + 1,
-                p.partition_epoch + 1,
+                replace(p, leader_epoch=p.leader_epoch + 1, partition_epoch=p.partition_epoch + 1),
             )
             for topic in image.topics.values()
             for p in topic.partitions

@@ -12,11 +12,16 @@ from millstream.cluster.metadata.brokers import (
     BrokerStanding,
     Heartbeat,
     RegisterBroker,
+    UnregisterBroker,
 )
 from millstream.cluster.metadata.configs import AlterationOutcome, AlterConfigs
 from millstream.cluster.metadata.controller import Command
+from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncResult
+from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders
 from millstream.cluster.metadata.partitions import CreatePartitions, IncreaseOutcome
 from millstream.cluster.metadata.producer_ids import AllocateProducerIds
+from millstream.cluster.metadata.quorum_changes import AddVoter, RemoveVoter
+from millstream.cluster.metadata.reassignments import AlterReassignments, ReassignmentOutcome
 from millstream.cluster.metadata.topics import CreatedTopic, CreateTopics, DeletedTopic, DeleteTopics
 from millstream.protocol.errors import ErrorCode, KafkaError
 
@@ -29,6 +34,12 @@ _COMMANDS: dict[int, tuple[type[Any], Any]] = {
     6: (AdvanceLeaderEpochs, int),
     7: (AllocateProducerIds, range),
     8: (Heartbeat, BrokerStanding),
+    9: (ChangeInSyncSets, tuple[InSyncResult, ...]),
+    10: (UnregisterBroker, bool),
+    11: (ElectLeaders, tuple[ElectionOutcome, ...]),
+    12: (AlterReassignments, tuple[ReassignmentOutcome, ...]),
+    13: (AddVoter, bool),
+    14: (RemoveVoter, bool),
 }
 _NUMBERS = {kind: number for number, (kind, _) in _COMMANDS.items()}
 

@@ -1,14 +1,15 @@
 """Configurations of topics and brokers: which changes are allowed and what they come to."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 from millstream.cluster.metadata.controller import Decision, NewId
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage
-from millstream.cluster.metadata.records import ConfigChanged, ConfigResource, MetadataRecord
+from millstream.cluster.metadata.records import ConfigChanged, ConfigResource, PartitionChanged
+from millstream.cluster.metadata.replica_changes import after_new_rules
 from millstream.config.definitions import (
     ConfigDefinition,
     ConfigType,
@@ -20,6 +21,8 @@ from millstream.config.definitions import (
 )
 from millstream.config.errors import ConfigError
 from millstream.protocol.errors import ErrorCode, KafkaError
+
+_ELECTION_KEYS = ("min.insync.replicas", "unclean.leader.election.enable")
 
 
 class ConfigOperation(IntEnum):
@@ -61,7 +64,7 @@ class AlterConfigs:
 
     def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[tuple[AlterationOutcome, ...]]:
         times = Counter((a.resource_type, a.name) for a in self.alterations)
-        records: list[MetadataRecord] = []
+        records: list[ConfigChanged] = []
         outcomes: dict[tuple[int, str], AlterationOutcome] = {}
         for alteration in self.alterations:
             resource = (alteration.resource_type, alteration.name)
@@ -77,7 +80,9 @@ class AlterConfigs:
                 outcomes[resource] = AlterationOutcome(*resource, refused)
             except KafkaError as error:
                 outcomes[resource] = AlterationOutcome(*resource, error)
-        return Decision(() if self.validate_only else tuple(records), tuple(outcomes.values()))
+        if self.validate_only:
+            return Decision((), tuple(outcomes.values()))
+        return Decision((*records, *_elections(image, records)), tuple(outcomes.values()))
 
     def _alter(self, image: MetadataImage, alteration: ConfigAlteration) -> list[ConfigChanged]:
         resource = _resource(alteration.resource_type)
@@ -171,6 +176,17 @@ def check_topic_configs(configs: Mapping[str, str], broker_configs: Mapping[str,
         resolve_topic_config(configs, broker_configs)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def _elections(image: MetadataImage, records: list[ConfigChanged]) -> Iterator[PartitionChanged]:
+    """Who may lead is decided by the new rules in the same change, or an acknowledged record could be given away."""
+    changed = [record for record in records if record.key in _ELECTION_KEYS]
+    if not changed:
+        return iter(())
+    after = image.apply(records)
+    if any(record.resource is ConfigResource.BROKER for record in changed):
+        return after_new_rules(after, after.topics.values())
+    return after_new_rules(after, [after.topics[name] for name in {record.name for record in changed}])
 
 
 def _resource(resource_type: int) -> ConfigResource:

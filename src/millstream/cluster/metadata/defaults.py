@@ -20,23 +20,18 @@ class Defaults:
     static_configs: Mapping[str, str] = field(default_factory=dict)
     max_partitions_per_request: int = 100_000
     max_partitions: int = 1_000_000
-    max_replication_factor: int = 32_767
     placement: str = "ring"
 
     def broker_configs(self, image: MetadataImage) -> dict[str, str]:
         """The broker's settings that topics inherit from: static ones under the dynamic ones."""
         return {**self.static_configs, **image.broker_overrides(self.broker_id)}
 
-    def check_replicas(self, count: int) -> None:
-        if count > self.max_replication_factor:
-            raise KafkaError(
-                ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"Replication factor {count} is larger than {self.max_replication_factor}, which is what is served.",
-            )
+    def check_room(self, image: MetadataImage, pending: int, count: int, earlier: int = 0) -> None:
+        """Raise POLICY_VIOLATION when `count` partitions are too many after `pending` of the same request.
 
-    def check_room(self, image: MetadataImage, pending: int, count: int) -> None:
-        """Raise POLICY_VIOLATION when `count` partitions are too many after `pending` of the same request."""
-        if pending + count > self.max_partitions_per_request:
+        The image has `earlier` ones of that request already.
+        """
+        if earlier + pending + count > self.max_partitions_per_request:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
                 f"Too many partitions: one request may create at most {self.max_partitions_per_request}.",

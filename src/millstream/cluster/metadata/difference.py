@@ -1,13 +1,17 @@
 """What turns one image into another, as records: the whole of one for a snapshot, or what a snapshot skipped."""
 
 from collections.abc import Iterator, Mapping
+from uuid import UUID
 
 from millstream.cluster.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from millstream.cluster.metadata.records import (
+    BrokerEpochsUsed,
     BrokerRegistered,
+    BrokerUnregistered,
     ClusterCreated,
     ConfigChanged,
     ConfigResource,
+    DirectoriesRetired,
     MetadataRecord,
     PartitionChanged,
     PartitionCreated,
@@ -21,9 +25,16 @@ def difference(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecor
     """Records that give `new` when applied to `old`, which is empty or an earlier image of the same cluster."""
     if new.cluster_id != old.cluster_id:
         yield ClusterCreated(new.cluster_id)
+    for broker in old.brokers.values():
+        if broker.broker_id not in new.brokers:
+            yield BrokerUnregistered(broker.broker_id, broker.epoch)
     for broker in new.brokers.values():
         if old.brokers.get(broker.broker_id) != broker:
             yield _registered(broker)
+    if new.last_broker_epoch != old.last_broker_epoch:
+        yield BrokerEpochsUsed(new.last_broker_epoch)
+    if new.retired_directories != old.retired_directories:
+        yield DirectoriesRetired(tuple(sorted(new.retired_directories)))
     for name in {**old.broker_configs, **new.broker_configs}:
         yield from _configs(
             ConfigResource.BROKER, name, old.broker_configs.get(name, {}), new.broker_configs.get(name, {})
@@ -39,7 +50,14 @@ def difference(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecor
 
 def _registered(broker: BrokerImage) -> BrokerRegistered:
     return BrokerRegistered(
-        broker.broker_id, broker.epoch, broker.incarnation, broker.endpoints, broker.rack, broker.is_fenced
+        broker.broker_id,
+        broker.epoch,
+        broker.incarnation,
+        broker.endpoints,
+        broker.rack,
+        broker.is_fenced,
+        broker.is_shutting_down,
+        broker.directory,
     )
 
 
@@ -50,13 +68,37 @@ def _topic(old: TopicImage | None, new: TopicImage) -> Iterator[MetadataRecord]:
     known = old.partitions if old is not None else ()
     for was, now in zip(known, new.partitions, strict=False):
         if was != now:
-            yield PartitionChanged(new.topic_id, *_fields(now))
-    for now in new.partitions[len(known) :]:
-        yield PartitionCreated(new.topic_id, *_fields(now))
+            yield partition_changed(new.topic_id, now)
+    for p in new.partitions[len(known) :]:
+        yield PartitionCreated(
+            new.topic_id,
+            p.index,
+            p.replicas,
+            p.isr,
+            p.leader,
+            p.leader_epoch,
+            p.partition_epoch,
+            p.elr,
+            p.adding,
+            p.removing,
+            p.last_known_leader,
+        )
 
 
-def _fields(p: PartitionImage) -> tuple[int, tuple[int, ...], tuple[int, ...], int, int, int]:
-    return p.index, p.replicas, p.isr, p.leader, p.leader_epoch, p.partition_epoch
+def partition_changed(topic_id: UUID, p: PartitionImage) -> PartitionChanged:
+    return PartitionChanged(
+        topic_id,
+        p.index,
+        p.replicas,
+        p.isr,
+        p.leader,
+        p.leader_epoch,
+        p.partition_epoch,
+        p.elr,
+        p.adding,
+        p.removing,
+        p.last_known_leader,
+    )
 
 
 def _configs(

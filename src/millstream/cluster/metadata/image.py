@@ -7,10 +7,13 @@ from uuid import UUID
 
 from millstream.cluster.metadata.records import (
     BrokerChanged,
+    BrokerEpochsUsed,
     BrokerRegistered,
+    BrokerUnregistered,
     ClusterCreated,
     ConfigChanged,
     ConfigResource,
+    DirectoriesRetired,
     Endpoint,
     MetadataRecord,
     PartitionChanged,
@@ -20,6 +23,9 @@ from millstream.cluster.metadata.records import (
     TopicDeleted,
 )
 from millstream.runtime.invariant import InvariantViolation, invariant
+
+# In the place of a broker's id: nobody leads the partition.
+NO_LEADER = -1
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -32,6 +38,10 @@ class PartitionImage:
     leader: int
     leader_epoch: int
     partition_epoch: int
+    elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    last_known_leader: int = NO_LEADER
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,8 @@ class BrokerImage:
     endpoints: tuple[Endpoint, ...]
     rack: str | None
     is_fenced: bool = False
+    is_shutting_down: bool = False
+    directory: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +78,8 @@ class MetadataImage:
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
     partition_count: int = 0
+    last_broker_epoch: int = -1
+    retired_directories: frozenset[UUID] = frozenset()
 
     def apply(self, records: Iterable[MetadataRecord]) -> "MetadataImage":
         """The image after `records`; each map is copied at most once, whatever their number."""
@@ -122,7 +136,9 @@ class _Draft:
         "_brokers",
         "_cluster_id",
         "_ids",
+        "_last_broker_epoch",
         "_next_producer_id",
+        "_retired",
         "_touched",
     )
 
@@ -130,7 +146,9 @@ class _Draft:
         self._base = base
         self._cluster_id = base.cluster_id
         self._next_producer_id = base.next_producer_id
-        self._brokers: dict[int, BrokerImage] = {}
+        self._last_broker_epoch = base.last_broker_epoch
+        self._retired = base.retired_directories
+        self._brokers: dict[int, BrokerImage | None] = {}
         self._broker_configs: dict[str, dict[str, str]] = {}
         self._touched: dict[UUID, _TopicDraft | None] = {}
         self._ids: dict[str, UUID] = {}
@@ -161,14 +179,36 @@ class _Draft:
                     record.endpoints,
                     record.rack,
                     record.is_fenced,
+                    record.is_shutting_down,
+                    record.directory,
                 )
+                self._use_epochs(record.epoch)
             case BrokerChanged():
-                broker = self._brokers.get(record.broker_id) or self._base.brokers.get(record.broker_id)
-                if broker is None or broker.epoch != record.epoch:
-                    raise InvariantViolation(f"change of another broker: {record}")
-                self._brokers[record.broker_id] = replace(broker, is_fenced=record.is_fenced)
+                self._brokers[record.broker_id] = replace(
+                    self._broker(record), is_fenced=record.is_fenced, is_shutting_down=record.is_shutting_down
+                )
+            case BrokerUnregistered():
+                broker = self._broker(record)
+                self._use_epochs(broker.epoch)
+                if broker.directory is not None:
+                    self._retired |= {broker.directory}
+                self._brokers[record.broker_id] = None
+            case BrokerEpochsUsed():
+                self._use_epochs(record.last)
+            case DirectoriesRetired():
+                self._retired |= set(record.directories)
             case ClusterCreated():
                 self._cluster_id = record.cluster_id
+
+    def _broker(self, record: BrokerChanged | BrokerUnregistered) -> BrokerImage:
+        broker_id = record.broker_id
+        broker = self._brokers[broker_id] if broker_id in self._brokers else self._base.brokers.get(broker_id)
+        if broker is None or broker.epoch != record.epoch:
+            raise InvariantViolation(f"change of another broker: {record}")
+        return broker
+
+    def _use_epochs(self, last: int) -> None:
+        self._last_broker_epoch = max(self._last_broker_epoch, last)
 
     def _create_topic(self, record: TopicCreated) -> None:
         invariant(self._touched.get(record.topic_id) is None, f"topic created twice: {record}")
@@ -212,14 +252,22 @@ class _Draft:
             broker_configs = {name: configs for name, configs in merged.items() if configs}
         return MetadataImage(
             cluster_id=self._cluster_id,
-            brokers={**base.brokers, **self._brokers} if self._brokers else base.brokers,
+            brokers=self._finish_brokers(),
             topics=topics,
             topics_by_id=by_id,
             names_by_metric_name=names,
             broker_configs=broker_configs,
             next_producer_id=self._next_producer_id,
             partition_count=partition_count,
+            last_broker_epoch=self._last_broker_epoch,
+            retired_directories=self._retired,
         )
+
+    def _finish_brokers(self) -> Mapping[int, BrokerImage]:
+        if not self._brokers:
+            return self._base.brokers
+        merged = {**self._base.brokers, **self._brokers}
+        return {broker_id: broker for broker_id, broker in merged.items() if broker is not None}
 
     def _finish_topics(
         self,
@@ -252,7 +300,16 @@ def _partition(record: PartitionCreated | PartitionChanged) -> PartitionImage:
     # One tuple for both where they are equal, which is nearly always: it halves the image's small objects.
     isr = record.replicas if record.isr == record.replicas else record.isr
     return PartitionImage(
-        record.index, record.replicas, isr, record.leader, record.leader_epoch, record.partition_epoch
+        record.index,
+        record.replicas,
+        isr,
+        record.leader,
+        record.leader_epoch,
+        record.partition_epoch,
+        record.elr,
+        record.adding,
+        record.removing,
+        record.last_known_leader,
     )
 
 

@@ -52,7 +52,7 @@ class CreatePartitions:
                 topic = _find_growable(image, increase)
                 self.defaults.check_room(image, len(records), increase.count - len(topic.partitions))
                 assignments = _assign(image, topic, increase, placer)
-                records += creation_records(topic.topic_id, len(topic.partitions), assignments)
+                records += creation_records(image, topic.topic_id, len(topic.partitions), assignments)
                 outcomes[increase.topic] = IncreaseOutcome(increase.topic)
             except KafkaError as error:
                 outcomes[increase.topic] = IncreaseOutcome(increase.topic, error)
@@ -83,7 +83,8 @@ def _assign(
     image: MetadataImage, topic: TopicImage, increase: PartitionIncrease, placer: Placer
 ) -> list[Replicas]:
     added = increase.count - len(topic.partitions)
-    replication_factor = len(topic.partitions[0].replicas)
+    first = topic.partitions[0]
+    replication_factor = len(first.replicas) - len(first.removing)
     if increase.assignments is None:
         return placer.place(topic.name, len(topic.partitions), added, replication_factor)
     if len(increase.assignments) != added:

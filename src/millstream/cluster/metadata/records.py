@@ -35,6 +35,9 @@ class BrokerRegistered(msgspec.Struct, frozen=True, array_like=True, tag=2):
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     is_fenced: bool = False
+    is_shutting_down: bool = False
+    # The data directory's own id: an empty disk under an old broker id is told from the disk that was there.
+    directory: UUID | None = None
 
 
 class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -43,6 +46,12 @@ class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class PartitionCreated(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """`leader` is -1 where nobody leads; `elr` are those outside the isr that have all that was acknowledged.
+
+    While a reassignment goes on, `replicas` are the old and the new ones: `adding` of them are not in the isr yet,
+    `removing` go when all that are added have come in. `last_known_leader` led last, while nobody does.
+    """
+
     topic_id: UUID
     index: int
     replicas: tuple[int, ...]
@@ -50,6 +59,10 @@ class PartitionCreated(msgspec.Struct, frozen=True, array_like=True, tag=4):
     leader: int
     leader_epoch: int = 0
     partition_epoch: int = 0
+    elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    last_known_leader: int = -1
 
 
 class PartitionChanged(msgspec.Struct, frozen=True, array_like=True, tag=5):
@@ -62,6 +75,10 @@ class PartitionChanged(msgspec.Struct, frozen=True, array_like=True, tag=5):
     leader: int
     leader_epoch: int
     partition_epoch: int
+    elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    last_known_leader: int = -1
 
 
 class TopicDeleted(msgspec.Struct, frozen=True, array_like=True, tag=6):
@@ -91,6 +108,24 @@ class BrokerChanged(msgspec.Struct, frozen=True, array_like=True, tag=9):
     broker_id: int
     epoch: int
     is_fenced: bool
+    is_shutting_down: bool = False
+
+
+class BrokerUnregistered(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    broker_id: int
+    epoch: int
+
+
+class BrokerEpochsUsed(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """No broker epoch up to `last` is given again, even where its broker is gone."""
+
+    last: int
+
+
+class DirectoriesRetired(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """Data directories of nodes that were removed: none of them may come back."""
+
+    directories: tuple[UUID, ...]
 
 
 MetadataRecord = (
@@ -103,6 +138,9 @@ MetadataRecord = (
     | ConfigChanged
     | ProducerIdsAllocated
     | BrokerChanged
+    | BrokerUnregistered
+    | BrokerEpochsUsed
+    | DirectoriesRetired
 )
 
 # UUIDs as 16 bytes: a topic id is the largest part of most records.

@@ -19,10 +19,13 @@ from millstream.cluster.metadata.ids import readable_ids
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.machine import MetadataMachine, Records, Subscriber
 from millstream.cluster.metadata.producer_ids import ProducerIdPool
+from millstream.cluster.metadata.quorum_changes import QuorumChange
+from millstream.cluster.metadata.rebalancing import RebalanceSettings, Rebalancing
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.refusals import as_kafka_error
 from millstream.cluster.raft.driver import Driver
 from millstream.cluster.raft.entries import first_snapshot
+from millstream.cluster.raft.errors import RaftError
 from millstream.cluster.raft.membership import Membership, ReplicaKey
 from millstream.cluster.raft.messages import Message
 from millstream.cluster.raft.ports import Transport
@@ -51,7 +54,8 @@ class MetadataService:
     """Commands are decided at the controller, one after the other, on the image that they will find if all goes well.
 
     What is proposed while the disk is busy goes to it in one write, so that those who wait share one fsync. Without
-    `transport` and `forward` the node is a quorum of its own; without `session_seconds` no broker is ever fenced.
+    `transport` and `forward` the node is a quorum of its own; without `session_seconds` no broker is ever fenced,
+    without `rebalance` leaders stay where elections put them.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class MetadataService:
         transport: Transport | None = None,
         forward: Forward | None = None,
         session_seconds: float | None = None,
+        rebalance: RebalanceSettings | None = None,
         failed: Callable[[BaseException], None] | None = None,
         host: Host | None = None,
         tick_ms: int = TICK_MS,
@@ -70,6 +75,7 @@ class MetadataService:
         self._new_id = readable_ids(host.new_id)
         self._forward = forward
         self._session_seconds = session_seconds
+        self._rebalance = rebalance
         self._failed = failed
         self._machine = MetadataMachine()
         self._threads = host.workers(asyncio.get_running_loop(), 1, "metadata")
@@ -90,6 +96,7 @@ class MetadataService:
         self._is_settled = asyncio.Event()
         self._is_leading = False
         self._fencing: Fencing | None = None
+        self._rebalancing: Rebalancing | None = None
         self._failure: BaseException | None = None
         self._last_change: asyncio.Future[None] | None = None
         self._closed = False
@@ -194,6 +201,12 @@ class MetadataService:
             raise as_kafka_error(self._failure)
         if not self._is_leading:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the controller; try again")
+        asked: object = command
+        if isinstance(asked, QuorumChange):
+            try:
+                await asked.carry_out(self.quorum)
+            except RaftError as error:
+                raise as_kafka_error(error) from error
         decision = command.decide(self._machine.latest, self._new_id)
         if self._fencing is not None:
             self._fencing.note(command)
@@ -212,7 +225,7 @@ class MetadataService:
             with suppress(KafkaError, TimeoutError):
                 async with asyncio.timeout(_CLOSE_SECONDS):
                     await asyncio.shield(self._last_change)
-        self._stop_fencing()
+        self._stop_watching()
         self.quorum.close()
         self._threads.close()
 
@@ -220,13 +233,15 @@ class MetadataService:
 
     def on_leadership(self, _term: int, leader: ReplicaKey | None, *, is_mine: bool) -> None:
         self._machine.forget_foreseen()
-        self._stop_fencing()
+        self._stop_watching()
         self._leader = leader
         self._is_leading = is_mine
         if is_mine:
             self._is_settled.set()
             if self._session_seconds is not None:
                 self._fencing = Fencing(self._session_seconds, lambda: self.image, self.decide)
+            if self._rebalance is not None:
+                self._rebalancing = Rebalancing(self._rebalance, self.decide)
 
     def on_failure(self, error: BaseException) -> None:
         self._failure = error
@@ -244,10 +259,11 @@ class MetadataService:
                     await self.quorum.read_barrier()
         return result
 
-    def _stop_fencing(self) -> None:
-        if self._fencing is not None:
-            self._fencing.stop()
-            self._fencing = None
+    def _stop_watching(self) -> None:
+        for duty in (self._fencing, self._rebalancing):
+            if duty is not None:
+                duty.stop()
+        self._fencing = self._rebalancing = None
 
     def _propose(self, records: Records) -> "asyncio.Future[None]":
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from millstream.cluster.metadata.assignment import (
@@ -56,6 +56,8 @@ class CreateTopics:
     defaults: Defaults = field(default_factory=Defaults)
     # Only the node's own coordinators set it.
     allow_internal: bool = False
+    # How many partitions the same request has created before, when it comes in several commands.
+    earlier_partitions: int = 0
 
     def decide(self, image: MetadataImage, new_id: NewId, /) -> Decision[tuple[CreatedTopic, ...]]:
         times = Counter(topic.name for topic in self.topics)
@@ -83,7 +85,7 @@ class CreateTopics:
             if topic_id is not None:
                 records.append(TopicCreated(topic.name, topic_id))
                 records += [ConfigChanged(ConfigResource.TOPIC, topic.name, k, v) for k, v in configs.items()]
-                records += creation_records(topic_id, 0, assignments)
+                records += creation_records(image, topic_id, 0, assignments)
             outcomes[topic.name] = CreatedTopic(
                 topic.name, topic_id, len(assignments), len(assignments[0]), configs
             )
@@ -107,8 +109,7 @@ class CreateTopics:
     def _assign(self, image: MetadataImage, topic: NewTopic, placer: Placer, pending: int) -> list[Replicas]:
         if topic.assignments:
             assignments = _manual_assignments(image, topic)
-            self.defaults.check_replicas(len(assignments[0]))
-            self.defaults.check_room(image, pending, len(assignments))
+            self.defaults.check_room(image, pending, len(assignments), self.earlier_partitions)
             return assignments
         partitions, factor = topic.partitions, topic.replication_factor
         if factor == 0 or factor < -1:
@@ -123,9 +124,28 @@ class CreateTopics:
             )
         partitions = self.defaults.partitions if partitions == -1 else partitions
         factor = self.defaults.replication_factor if factor == -1 else factor
-        self.defaults.check_room(image, pending, partitions)
-        self.defaults.check_replicas(factor)
+        self.defaults.check_room(image, pending, partitions, self.earlier_partitions)
         return placer.place(topic.name, 0, partitions, factor)
+
+
+def in_slices(command: CreateTopics, partitions: int) -> list[CreateTopics]:
+    """The same as several commands of about so many partitions each: one would hold up every node for its length.
+
+    Topics are created or refused one by one anyway. A request that names one twice is not divided.
+    """
+    if command.validate_only or len({topic.name for topic in command.topics}) < len(command.topics):
+        return [command]
+    slices: list[list[NewTopic]] = []
+    room = 0
+    for topic in command.topics:
+        count = max(topic.partitions, len(topic.assignments))
+        size = count if count > 0 else command.defaults.partitions
+        if not slices or size > room:
+            slices.append([])
+            room = partitions
+        slices[-1].append(topic)
+        room -= size
+    return [replace(command, topics=tuple(topics)) for topics in slices]
 
 
 @dataclass(frozen=True, slots=True)

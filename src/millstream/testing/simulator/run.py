@@ -17,6 +17,7 @@ from millstream.testing.history.topics import judge_topics
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.nemesis import Nemesis
+from millstream.testing.simulator.partition_watch import PartitionWatch
 from millstream.testing.simulator.process import CURRENT
 from millstream.testing.simulator.quorum_watch import QuorumWatch
 from millstream.testing.simulator.violation import Violation
@@ -62,6 +63,7 @@ def run_seed(
             stack.enter_context(quorum.installed())
             stack.enter_context(_invariants_reported(loop))
             run = _Run(loop, seed, seconds, outcome)
+            stack.enter_context(run.partitions.installed())
             try:
                 loop.run(run.main())
             except Exception as error:  # noqa: BLE001 - whatever it is, the seed has found it
@@ -87,7 +89,8 @@ class _Run:
         self._seconds = seconds
         self._outcome = outcome
         self._cluster = SimulatedCluster(loop, random)
-        self._workload = Workload(self._cluster, random, partitions=2, replicas=1)
+        self.partitions = PartitionWatch(loop, self._cluster)
+        self._workload = Workload(self._cluster, random, partitions=2, replicas=3)
         self._nemesis = Nemesis(self._cluster, Random(random.getrandbits(64)))
 
     async def main(self) -> None:

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kio.schema.add_raft_voter.v1.request import AddRaftVoterRequest
 from kio.schema.alter_configs.v2 import request as alter_v2
+from kio.schema.alter_partition_reassignments.v1 import request as reassign_v1
 from kio.schema.create_partitions.v3 import request as create_partitions_v3
 from kio.schema.create_topics.v7 import request as create_topics_v7
 from kio.schema.delete_topics.v4 import request as delete_topics_v4
@@ -23,9 +25,13 @@ from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_configs.v4 import request as describe_configs_v4
 from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kio.schema.describe_topic_partitions.v0 import request as describe_partitions_v0
+from kio.schema.elect_leaders.v2 import request as elect_leaders_v2
 from kio.schema.incremental_alter_configs.v1 import request as incremental_v1
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
+from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
+from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
+from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.serial import entity_reader, entity_writer
 
 from millstream.cluster.metadata.records import Endpoint
@@ -33,7 +39,7 @@ from millstream.cluster.metadata.service import MetadataService
 from millstream.config.settings import ClusterSettings, Settings
 from millstream.protocol.api import APIS, Api
 from millstream.protocol.codec import decode_request, encode_response
-from millstream.protocol.errors import ErrorCode
+from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.disk import Disk, SystemDisk
 
 SECOND = datetime.timedelta(seconds=1)
@@ -474,3 +480,70 @@ async def test_list_config_resources(tmp_path: Path) -> None:
             "list_config_resources", ListConfigResourcesRequest(resource_types=()), version=0
         )
         assert old.config_resources == ()
+
+
+@in_loop
+async def test_many_topics_of_one_request_are_created_in_slices(tmp_path: Path) -> None:
+    topics = [new_topic(f"t{number}", 40) for number in range(40)]
+    async with running(tmp_path) as broker:
+        changes: list[int] = []
+        broker.metadata.subscribe(lambda _old, _new, records: changes.append(len(records)))
+        response = await broker.call("create_topics", create_request(*topics, new_topic("..")))
+        assert [topic.error_code for topic in response.topics] == [0] * 40 + [17]
+        assert [topic.name for topic in response.topics[:3]] == ["t0", "t1", "t2"]
+        assert len(changes) > 2
+        assert broker.metadata.image.partition_count == 1600
+
+
+@in_loop
+async def test_the_limit_of_a_request_holds_over_all_its_slices(tmp_path: Path) -> None:
+    settings = replace(Settings(), cluster=ClusterSettings(max_partitions_per_request=1000))
+    topics = [new_topic(f"t{number}", 400) for number in range(3)]
+    async with running(tmp_path, settings=settings) as broker:
+        response = await broker.call("create_topics", create_request(*topics))
+        assert [topic.error_code for topic in response.topics] == [0, 0, ErrorCode.POLICY_VIOLATION]
+
+
+@in_loop
+async def test_elections_and_reassignments_on_a_node_alone(tmp_path: Path) -> None:
+    async with running(tmp_path, new_topic("a", 2)) as broker:
+        elect = elect_leaders_v2
+        wanted = elect.TopicPartitions(topic="a", partitions=(0, 7))
+        for topics, codes in (((wanted,), [84, 3]), (None, [])):
+            request = elect.ElectLeadersRequest(election_type=0, topic_partitions=topics, timeout=SECOND)
+            response = await broker.call("elect_leaders", request)
+            found = [p.error_code for t in response.replica_election_results for p in t.partition_result]
+            assert (response.error_code, found) == (0, codes)
+        reassign = reassign_v1
+        moves = tuple(
+            reassign.ReassignablePartition(partition_index=index, replicas=replicas)
+            for index, replicas in ((0, (1,)), (1, (1, 2)), (2, (1,)))
+        )
+        request = reassign.AlterPartitionReassignmentsRequest(
+            timeout=SECOND, topics=(reassign.ReassignableTopic(name="a", partitions=moves),)
+        )
+        response = await broker.call("alter_partition_reassignments", request)
+        assert [each.error_code for each in response.responses[0].partitions] == [0, 39, 3]
+        listed = await broker.call(
+            "list_partition_reassignments", ListPartitionReassignmentsRequest(timeout=SECOND, topics=None)
+        )
+        assert listed.topics == ()
+
+
+@in_loop
+async def test_brokers_and_votes_that_are_not_there_cannot_go(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        with pytest.raises(KafkaError) as caught:
+            await broker.call("unregister_broker", UnregisterBrokerRequest(broker_id=9))
+        assert caught.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+        for cluster_id, code in ((None, 127), ("another", 104)):
+            request = RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=9, voter_directory_id=None)
+            with pytest.raises(KafkaError) as caught:
+                await broker.call("remove_raft_voter", request)
+            assert caught.value.code == code
+        request = AddRaftVoterRequest(
+            cluster_id=None, timeout=SECOND, voter_id=1, voter_directory_id=None, listeners=()
+        )
+        with pytest.raises(KafkaError) as caught:
+            await broker.call("add_raft_voter", request)
+        assert caught.value.code is ErrorCode.DUPLICATE_VOTER

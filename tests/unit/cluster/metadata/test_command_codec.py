@@ -11,6 +11,7 @@ from millstream.cluster.metadata.brokers import (
     BrokerStanding,
     Heartbeat,
     RegisterBroker,
+    UnregisterBroker,
 )
 from millstream.cluster.metadata.configs import (
     AlterationOutcome,
@@ -20,8 +21,12 @@ from millstream.cluster.metadata.configs import (
 )
 from millstream.cluster.metadata.controller import Command
 from millstream.cluster.metadata.defaults import Defaults
+from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncChange, InSyncResult
+from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders
 from millstream.cluster.metadata.partitions import CreatePartitions, IncreaseOutcome, PartitionIncrease
 from millstream.cluster.metadata.producer_ids import AllocateProducerIds
+from millstream.cluster.metadata.quorum_changes import AddVoter, RemoveVoter
+from millstream.cluster.metadata.reassignments import AlterReassignments, Reassignment, ReassignmentOutcome
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.topics import (
     CreatedTopic,
@@ -55,6 +60,15 @@ EXAMPLES: list[tuple[Command[Any], Any]] = [
     (AdvanceLeaderEpochs(1), 3),
     (AllocateProducerIds(5), range(10, 15)),
     (Heartbeat(1, 2, wants_to_stop=True), BrokerStanding(is_fenced=True, may_stop=True)),
+    (
+        ChangeInSyncSets(1, 2, (InSyncChange(UUID(int=4), 0, 1, ((1, 2), (3, -1)), 5),)),
+        (InSyncResult(0, 1, 1, (1, 3), 6), InSyncResult(74)),
+    ),
+    (UnregisterBroker(3), True),
+    (ElectLeaders(0, (("t", 1),)), (ElectionOutcome("t", 1),)),
+    (AlterReassignments((Reassignment("t", 0, (1, 2)),)), (ReassignmentOutcome("t", 0),)),
+    (AddVoter(4, UUID(int=4)), True),
+    (RemoveVoter(4), True),
 ]
 
 

@@ -1,0 +1,62 @@
+"""AlterPartitionReassignments: other replicas for partitions, or the end of such a move half-way."""
+
+from itertools import groupby
+from typing import Any
+
+from kio.schema.alter_partition_reassignments.v1.response import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+from millstream.broker.admin import (
+    NO_THROTTLE,
+    AdminBroker,
+    AdminContext,
+    code_of,
+    message_of,
+    submit_within,
+)
+from millstream.cluster.metadata.reassignments import (
+    AlterReassignments,
+    Reassignment,
+    ReassignmentOutcome,
+)
+from millstream.protocol.errors import ErrorCode
+
+
+async def handle(
+    broker: AdminBroker, request: Any, _context: AdminContext
+) -> AlterPartitionReassignmentsResponse:
+    command = AlterReassignments(
+        tuple(
+            Reassignment(
+                topic.name,
+                each.partition_index,
+                None if each.replicas is None else tuple(each.replicas),
+            )
+            for topic in request.topics
+            for each in topic.partitions
+        ),
+        request.allow_replication_factor_change,
+    )
+    outcomes = await submit_within(broker, command, request.timeout)
+    ordered = sorted(outcomes, key=lambda each: (each.topic, each.index))
+    return AlterPartitionReassignmentsResponse(
+        throttle_time=NO_THROTTLE,
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        responses=tuple(
+            ReassignableTopicResponse(name=topic, partitions=tuple(map(_response, results)))
+            for topic, results in groupby(ordered, key=lambda each: each.topic)
+        ),
+    )
+
+
+def _response(outcome: ReassignmentOutcome) -> ReassignablePartitionResponse:
+    return ReassignablePartitionResponse(
+        partition_index=outcome.index,
+        error_code=code_of(outcome.error),
+        error_message=message_of(outcome.error),
+    )

@@ -1,0 +1,43 @@
+"""ElectLeaders: preferred leaders back in their place, or leaders where only an unclean election gives one."""
+
+from itertools import groupby
+from typing import Any
+
+from kio.schema.elect_leaders.v2.response import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
+
+from millstream.broker.admin import (
+    NO_THROTTLE,
+    AdminBroker,
+    AdminContext,
+    code_of,
+    message_of,
+    submit_within,
+)
+from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders
+from millstream.protocol.errors import ErrorCode
+
+
+async def handle(broker: AdminBroker, request: Any, _context: AdminContext) -> ElectLeadersResponse:
+    partitions = None
+    if request.topic_partitions is not None:
+        partitions = tuple(
+            (topic.topic, index) for topic in request.topic_partitions for index in topic.partitions
+        )
+    outcomes = await submit_within(broker, ElectLeaders(request.election_type, partitions), request.timeout)
+    ordered = sorted(outcomes, key=lambda each: (each.topic, each.index))
+    return ElectLeadersResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.NONE,
+        replica_election_results=tuple(
+            ReplicaElectionResult(topic=topic, partition_result=tuple(map(_result, results)))
+            for topic, results in groupby(ordered, key=lambda each: each.topic)
+        ),
+    )
+
+
+def _result(outcome: ElectionOutcome) -> PartitionResult:
+    return PartitionResult(
+        partition_id=outcome.index,
+        error_code=code_of(outcome.error),
+        error_message=message_of(outcome.error),
+    )

@@ -1,0 +1,46 @@
+"""ListPartitionReassignments: which partitions are on their way to other replicas."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from kio.schema.list_partition_reassignments.v0.response import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext
+from millstream.cluster.metadata.image import MetadataImage, PartitionImage
+from millstream.protocol.errors import ErrorCode
+
+
+def handle(broker: AdminBroker, request: Any, _context: AdminContext) -> ListPartitionReassignmentsResponse:
+    image = broker.metadata.image
+    topics = []
+    for name, partitions in _wanted(image, request):
+        ongoing = tuple(_ongoing(each) for each in partitions if each.adding or each.removing)
+        if ongoing:
+            topics.append(OngoingTopicReassignment(name=name, partitions=ongoing))
+    return ListPartitionReassignmentsResponse(
+        throttle_time=NO_THROTTLE, error_code=ErrorCode.NONE, error_message=None, topics=tuple(topics)
+    )
+
+
+def _wanted(image: MetadataImage, request: Any) -> Iterator[tuple[str, Iterable[PartitionImage]]]:
+    """Those asked for that exist; without a list, all."""
+    if request.topics is None:
+        for name, topic in sorted(image.topics.items()):
+            yield name, topic.partitions
+        return
+    for asked in request.topics:
+        found = (image.partition(asked.name, index) for index in asked.partition_indexes)
+        yield asked.name, [each for each in found if each is not None]
+
+
+def _ongoing(p: PartitionImage) -> OngoingPartitionReassignment:
+    return OngoingPartitionReassignment(
+        partition_index=p.index,
+        replicas=p.replicas,
+        adding_replicas=p.adding,
+        removing_replicas=p.removing,
+    )

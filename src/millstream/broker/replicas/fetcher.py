@@ -1,0 +1,269 @@
+"""This node as a follower of another: one connection, one long poll for all partitions that the other leads."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from millstream.broker.partitions import Partition
+from millstream.broker.replicas.following import Following, Superseded
+from millstream.broker.replicas.link import ReplicaLink
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.fetch import FetchedPartition
+from millstream.protocol.replica_fetch import (
+    Key,
+    ReplicaFetchReply,
+    ReplicaFetchRequest,
+    decode_reply,
+    encode_request,
+)
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+log = get_logger("millstream.replicas")
+
+_MAX_WAIT_MS = 500
+_REPLY_BYTES = 16 << 20
+_SILENCE_SECONDS = 3.0
+_RETRY_SECONDS = 0.05
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
+_MOST_IN_FLIGHT = 2
+
+
+class ReplicaFetcher:
+    """While one request waits at the leader, another may overtake it to say that there is more to fetch."""
+
+    def __init__(self, broker: "Broker", leader_id: int) -> None:
+        self._broker = broker
+        self._leader_id = leader_id
+        self._followed: dict[Key, Following] = {}
+        self._unsaid: dict[Key, None] = {}
+        """Partitions whose place the leader must be told."""
+        self._forgotten: dict[Key, None] = {}
+        self._urgent = False
+        self._woken = asyncio.Event()
+        self._requests = 0
+        self._session = (0, 0)
+        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._beginnings: dict[asyncio.Task[None], None] = {}
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def follow(self, partition: Partition, leader_epoch: int) -> None:
+        key = partition.topic_id, partition.index
+        self.unfollow(partition)
+        following = self._followed[key] = Following(self._broker, partition, leader_epoch)
+        self._forgotten.pop(key, None)
+        self._start(self._begin(key, following))
+        if self._task is None:
+            self._task = self._broker.loop.create_task(self._run(), name=f"fetcher of {self._leader_id}")
+
+    def unfollow(self, partition: Partition) -> None:
+        key = partition.topic_id, partition.index
+        following = self._followed.pop(key, None)
+        if following is None:
+            return
+        following.is_over = True
+        self._unsaid.pop(key, None)
+        self._cancel_timer(key)
+        if following.asked_from >= 0:
+            self._forgotten[key] = None
+            self._wake()
+
+    def stop(self) -> list["asyncio.Task[None]"]:
+        """Tasks that are ending."""
+        for following in self._followed.values():
+            following.is_over = True
+        for key in list(self._timers):
+            self._cancel_timer(key)
+        tasks = [*self._beginnings, *([self._task] if self._task is not None else [])]
+        for task in tasks:
+            task.cancel()
+        return tasks
+
+    def leader_changed(self) -> None:
+        """The leader's broker is registered anew or let in again: whatever was waited for may be there now."""
+        self._woken.set()
+
+    def _start(self, work: "Awaitable[None]") -> None:
+        task = asyncio.ensure_future(work)
+        self._beginnings[task] = None
+        task.add_done_callback(lambda ended: self._beginnings.pop(ended, None))
+
+    async def _begin(self, key: Key, following: Following) -> None:
+        while not following.is_over:
+            try:
+                await following.begin()
+            except Superseded:
+                return
+            except KafkaError as error:
+                if following.partition.log.offline is not None:
+                    self._give_up(key, following, error)
+                    return
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                self._say(key)
+                return
+
+    def _say(self, key: Key) -> None:
+        """Ask for this partition with the next request, which does not wait for the answer to the last."""
+        if key in self._followed:
+            self._unsaid[key] = None
+            self._wake()
+
+    def _wake(self) -> None:
+        self._urgent = True
+        self._woken.set()
+
+    def _cancel_timer(self, key: Key) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+
+    # The conversation
+
+    async def _run(self) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            if not self._followed:
+                self._woken.clear()
+                await self._woken.wait()
+                continue
+            link = None
+            try:
+                link = await self._connect()
+                await self._converse(link)
+            except (OSError, EOFError, TimeoutError, KafkaError) as error:
+                log.info("fetching interrupted", leader=self._leader_id, error=str(error) or repr(error))
+                is_known = isinstance(error, KafkaError)
+                pause = _FIRST_PAUSE if is_known else min(2 * pause, _LONGEST_PAUSE)
+            else:
+                pause = _FIRST_PAUSE
+            finally:
+                if link is not None:
+                    link.close()
+            self._woken.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._woken.wait()
+
+    async def _connect(self) -> ReplicaLink:
+        leader = self._broker.metadata.image.brokers.get(self._leader_id)
+        if leader is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {self._leader_id} is not registered")
+        endpoint = leader.endpoints[0]
+        return await ReplicaLink.connect(endpoint.host, endpoint.port)
+
+    async def _converse(self, link: ReplicaLink) -> None:
+        """Fetch until nothing is left to follow, or the connection or the session breaks."""
+        self._session = (0, 0)
+        self._forgotten.clear()
+        self._unsaid = {
+            key: None for key, each in self._followed.items() if each.asked_from >= 0 or key in self._unsaid
+        }
+        waiting: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
+        while self._followed or waiting:
+            if not waiting or (self._urgent and len(waiting) < _MOST_IN_FLIGHT and self._session[0]):
+                waiting.append(self._send(link))
+            woken = asyncio.ensure_future(self._woken.wait())
+            try:
+                done, _ = await asyncio.wait(
+                    (waiting[0][1], woken), timeout=_SILENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                )
+            finally:
+                woken.cancel()
+            if not done:
+                raise TimeoutError(f"no answer for {_SILENCE_SECONDS} s")
+            self._woken.clear()
+            if waiting[0][1].done():
+                number, reply = waiting.popleft()
+                await self._handle(number, decode_reply(reply.result()))
+
+    def _send(self, link: ReplicaLink) -> tuple[int, "asyncio.Future[memoryview]"]:
+        session_id, epoch = self._session
+        self._requests += 1
+        self._urgent = False
+        partitions = {}
+        for key in self._unsaid:
+            following = self._followed[key]
+            if following.asked_from < 0:
+                following.asked_from = self._requests
+            partitions[key] = following.request()
+        request = ReplicaFetchRequest(
+            self._broker.node_id,
+            self._broker.metadata.broker_epoch,
+            session_id,
+            epoch,
+            # The first answer, which names the session, does not wait.
+            _MAX_WAIT_MS if session_id else 0,
+            _REPLY_BYTES,
+            partitions,
+            tuple(self._forgotten),
+        )
+        self._unsaid.clear()
+        self._forgotten.clear()
+        self._session = session_id, epoch + 1 if epoch < 2**31 - 1 else 1
+        return self._requests, link.send(encode_request(link.next_correlation(), request))
+
+    async def _handle(self, number: int, reply: ReplicaFetchReply) -> None:
+        if reply.error:
+            raise KafkaError(reply.error, f"broker {self._leader_id} answered {reply.error.name}")
+        if self._session[0] == 0:
+            self._session = reply.session_id, self._session[1]
+        heard = []
+        for found in reply.partitions:
+            key = _key(found)
+            following = self._followed.get(key)
+            if following is not None and 0 <= following.asked_from <= number:
+                heard.append(self._apply(key, following, found))
+        if len(heard) == 1:
+            await heard[0]
+        elif heard:
+            await asyncio.gather(*heard)
+
+    async def _apply(self, key: Key, following: Following, found: FetchedPartition) -> None:
+        place = following.partition.log.log_end_offset
+        try:
+            await following.handle(found)
+        except Superseded:
+            return
+        except KafkaError as error:
+            self._failed(key, following, error)
+            return
+        if found.diverging_epoch is not None or following.partition.log.log_end_offset != place:
+            self._unsaid[key] = None
+
+    def _failed(self, key: Key, following: Following, error: KafkaError) -> None:
+        if self._followed.get(key) is not following:
+            return
+        if following.partition.log.offline is not None:
+            self._give_up(key, following, error)
+            return
+        if error.code == ErrorCode.CORRUPT_MESSAGE:
+            self._broker.corruption(error)
+        elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+            self._broker.storage_error("replicate", error)
+        self._cancel_timer(key)
+        say: Callable[[], None] = partial(self._say, key)
+        self._timers[key] = self._broker.loop.call_later(_RETRY_SECONDS, say)
+
+    def _give_up(self, key: Key, following: Following, error: KafkaError) -> None:
+        """The log is offline: it is followed again when the node is started again."""
+        log.error(
+            "a replica is offline",
+            topic=following.partition.topic,
+            partition=following.partition.index,
+            error=error.message,
+        )
+        if self._followed.get(key) is following:
+            self.unfollow(following.partition)
+
+
+def _key(found: FetchedPartition) -> Key:
+    return (found.topic if isinstance(found.topic, bytes) else found.topic.encode()), found.index

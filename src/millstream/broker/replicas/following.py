@@ -1,0 +1,169 @@
+"""One partition as its follower keeps it: what a leader's reply does to the log."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from millstream.broker.partitions import Partition
+from millstream.cluster.replication.divergence import EpochEnd, truncation_offset
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.fetch import FetchedPartition, FetchPartition
+from millstream.protocol.record_batch import iter_batches
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+log = get_logger("millstream.replicas")
+
+PARTITION_BYTES = 2 << 20
+_CLEANER_PAUSE_SECONDS = 0.05
+# Soon over: one of the two does not know of a change yet, or the leader is just starting.
+_PASSING = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+
+
+class Superseded(Exception):
+    """The leader changed meanwhile: what was heard from the one before no longer counts."""
+
+
+@dataclass(slots=True, eq=False)
+class Following:
+    """`asked_from` is the first request that asked in this leader epoch; replies to earlier ones are thrown away."""
+
+    broker: "Broker"
+    partition: Partition
+    leader_epoch: int
+    asked_from: int = -1
+    is_over: bool = False
+
+    async def begin(self) -> None:
+        """Before the first request: what this node wrote as a leader is on disk, and what it never wrote forgotten."""
+        if self.partition.log.has_unsynced or self.partition.flushing:
+            await self.broker.flusher.sync(self.partition)
+        self._require_current()
+        self.partition.log.end_epochs()
+
+    def request(self) -> FetchPartition:
+        target = self.partition.log
+        offset = target.log_end_offset
+        return FetchPartition(
+            self.partition.index,
+            self.leader_epoch,
+            offset,
+            target.epochs.epoch_of(offset - 1) if offset > target.log_start_offset else -1,
+            target.log_start_offset,
+            PARTITION_BYTES,
+        )
+
+    async def handle(self, reply: FetchedPartition) -> None:
+        """Raises KafkaError when the partition is to be asked for again after a pause."""
+        self._require_current()
+        if reply.error:
+            await self._handle_error(reply)
+            return
+        if reply.diverging_epoch is not None:
+            target = self.partition.log
+            offset = truncation_offset(target.epochs, target.log_end_offset, EpochEnd(*reply.diverging_epoch))
+            await self._truncate(offset, "the leader's history is another")
+            return
+        if len(reply.records):
+            self._append(memoryview(reply.records))
+            if self.partition.log.config.durable:
+                # What is not on disk is not there: neither for the leader's count nor for the next request.
+                await self.broker.flusher.sync(self.partition)
+                self._require_current()
+        self.partition.replicated(reply.high_watermark)
+        self._follow_start(reply.log_start_offset)
+
+    def _require_current(self) -> None:
+        if self.is_over:
+            raise Superseded
+        if self.partition.log.offline is not None:
+            raise self.partition.log.offline
+
+    def _append(self, data: memoryview) -> None:
+        target = self.partition.log
+        start, batches = 0, []
+        for position, header in iter_batches(data):
+            is_here = header.last_offset < target.log_end_offset
+            if is_here and header.leader_epoch == target.epochs.epoch_of(header.base_offset):
+                # Sent twice, because a request overtook the reply before: the same epoch wrote the same there.
+                start = position + header.size_bytes
+            else:
+                batches.append(header)
+        if batches:
+            target.append_replicated(data[start:], batches, self.broker.clock.now_ms())
+            self.broker.flusher.appended(self.partition)
+            self.broker.metrics.replicated_bytes.value += len(data) - start
+
+    async def _handle_error(self, reply: FetchedPartition) -> None:
+        target = self.partition.log
+        if reply.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            start, end = reply.log_start_offset, max(reply.high_watermark, reply.log_start_offset)
+            offset = start if target.log_end_offset < start else min(end, target.log_end_offset)
+            if offset == target.log_end_offset:
+                raise KafkaError(reply.error, "the leader has not come this far")
+            await self._truncate(offset, "the leader's log does not reach here")
+            return
+        if reply.error not in _PASSING:
+            log.warning(
+                "cannot follow",
+                topic=self.partition.topic,
+                partition=self.partition.index,
+                error=reply.error.name,
+            )
+        raise KafkaError(reply.error)
+
+    async def _truncate(self, offset: int, reason: str) -> None:
+        """Cut the log's end. Nothing else writes to it meanwhile: the partition is asked for again only afterwards."""
+        partition, target, broker = self.partition, self.partition.log, self.broker
+        if offset == target.log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, "the leader's history is another, and ends here too"
+            )
+        is_committed = offset < partition.high_watermark
+        (log.error if is_committed else log.info)(
+            "truncating",
+            topic=partition.topic,
+            partition=partition.index,
+            end=target.log_end_offset,
+            to=offset,
+            high_watermark=partition.high_watermark,
+            leader_epoch=self.leader_epoch,
+            reason=reason,
+        )
+        while target.cleaning:  # noqa: ASYNC110 - the cleaner works in steps, and cuts are rare
+            await asyncio.sleep(_CLEANER_PAUSE_SECONDS)
+        await broker.flusher.sync(partition)
+        self._require_current()
+        truncation = target.begin_truncation(offset, broker.clock.now_ms())
+        try:
+            await broker.workers.run(lambda: truncation.prepare(broker.disk))
+        except OSError as error:
+            raise target.write_failed(error) from error
+        while target.is_flushing:
+            await broker.flusher.sync(partition)
+        if self.is_over or target.offline is not None:
+            epochs = target.epochs
+            await broker.workers.run(lambda: truncation.abandon(broker.disk, epochs))
+            raise Superseded
+        target.truncate(truncation)
+        partition.truncated()
+        await broker.flusher.sync(partition)
+        self._require_current()
+
+    def _follow_start(self, leader_start: int) -> None:
+        target = self.partition.log
+        start = min(leader_start, self.partition.high_watermark, target.flushed_offset)
+        if start > target.log_start_offset:
+            target.advance_start(start)
+            self.broker.flusher.flush(self.partition)

@@ -1,0 +1,165 @@
+"""Takes changes of the in-sync sets of the partitions that this node leads to the controller.
+
+One change of a partition at a time. One whose outcome is unknown is asked for again until the metadata shows how it
+ended: until then it may have been made.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from millstream.broker.partitions import Partition
+from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncChange, InSyncResult
+from millstream.cluster.replication.leader import LeaderState, PendingChange
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+log = get_logger("millstream.replicas")
+
+_RETRY_SECONDS = 0.1
+_MOST_CHANGES = 1000
+# The metadata will say what happened instead: it has moved on, or the controller is behind.
+_TO_BE_SEEN = frozenset(
+    {
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.NEW_LEADER_ELECTED,
+        ErrorCode.NOT_CONTROLLER,
+    }
+)
+_REFUSED = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
+
+_Asked = tuple[Partition, LeaderState, PendingChange]
+
+
+class InSyncSets:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._max_lag_seconds = broker.settings.replication.replica_lag_time_max / 1000
+        self._due: dict[Partition, None] = {}
+        self._woken = asyncio.Event()
+
+    def start(self) -> None:
+        self._broker.spawn(self._take_changes(), "in-sync sets")
+        self._broker.spawn(self._watch_lag(), "replica lag")
+
+    def consider(self, partition: Partition) -> None:
+        """A follower may have caught up."""
+        self._due[partition] = None
+        self._woken.set()
+
+    async def _watch_lag(self) -> None:
+        while True:
+            await asyncio.sleep(self._max_lag_seconds / 2)
+            now = self._broker.clock.monotonic()
+            for partition in self._broker.partitions:
+                state = partition.replication
+                if state is not None and state.lagging(
+                    partition.log.log_end_offset, now, self._max_lag_seconds
+                ):
+                    self.consider(partition)
+
+    async def _take_changes(self) -> None:
+        asked: list[_Asked] = []
+        while True:
+            if not asked:
+                await self._woken.wait()
+            self._woken.clear()
+            due, self._due = self._due, {}
+            for partition in due:
+                if len(asked) < _MOST_CHANGES:
+                    asked += self._propose(partition)
+                else:
+                    self._due[partition] = None
+            asked = [each for each in asked if each[1].pending is each[2] and each[0].replication is each[1]]
+            if asked:
+                asked = await self._ask(asked)
+            if self._due:
+                self._woken.set()
+            if asked:
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    def _propose(self, partition: Partition) -> list[_Asked]:
+        state = partition.replication
+        if state is None or state.pending is not None or not partition.is_leader:
+            return []
+        now = self._broker.clock.monotonic()
+        leaving = state.lagging(partition.log.log_end_offset, now, self._max_lag_seconds)
+        joining = [each for each in state.replicas if state.may_join(each) and self._is_eligible(state, each)]
+        if not leaving and not joining:
+            return []
+        change = state.propose(joining=joining, leaving=leaving)
+        log.info(
+            "in-sync set changes",
+            topic=partition.topic,
+            partition=partition.index,
+            isr=list(change.isr),
+            leaving=list(leaving),
+            joining=joining,
+        )
+        return [(partition, state, change)]
+
+    def _is_eligible(self, state: LeaderState, broker_id: int) -> bool:
+        broker = self._broker.metadata.image.brokers.get(broker_id)
+        follower = state.follower(broker_id)
+        return (
+            broker is not None
+            and follower is not None
+            and not broker.is_fenced
+            and not broker.is_shutting_down
+            and follower.broker_epoch == broker.epoch
+        )
+
+    async def _ask(self, asked: list[_Asked]) -> list[_Asked]:
+        """Those whose outcome is not known yet."""
+        metadata = self._broker.metadata
+        command = ChangeInSyncSets(
+            self._broker.node_id,
+            metadata.broker_epoch,
+            tuple(
+                InSyncChange(
+                    UUID(bytes=partition.topic_id),
+                    partition.index,
+                    state.leader_epoch,
+                    state.broker_epochs(change.isr, metadata.broker_epoch),
+                    change.partition_epoch,
+                )
+                for partition, state, change in asked
+            ),
+        )
+        try:
+            results = await metadata.submit(command)
+        except KafkaError as error:
+            log.warning("in-sync sets not changed", count=len(asked), error=error.message)
+            if error.code in _REFUSED:
+                for _, state, change in asked:
+                    state.refused(change)
+            return asked
+        return [
+            each for each, result in zip(asked, results, strict=True) if not self._is_decided(each, result)
+        ]
+
+    def _is_decided(self, asked: _Asked, result: InSyncResult) -> bool:
+        partition, state, change = asked
+        if result.error == ErrorCode.NONE:
+            # Mostly the metadata came first; where the set was so already, there is nothing that would come.
+            if partition.replication is state and result.leader_epoch == state.leader_epoch:
+                now = self._broker.clock.monotonic()
+                state.metadata_changed(state.replicas, result.isr, result.partition_epoch, now)
+                state.refused(change)
+                partition.in_sync_set_changed()
+            return True
+        if result.error in _TO_BE_SEEN:
+            return False
+        log.warning(
+            "in-sync set not changed",
+            topic=partition.topic,
+            partition=partition.index,
+            error=ErrorCode(result.error).name,
+        )
+        state.refused(change)
+        partition.count_replicas()
+        return True

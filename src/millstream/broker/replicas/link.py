@@ -1,0 +1,101 @@
+"""A connection to another node for fetching: requests out, whole replies in, in their order."""
+
+import asyncio
+from collections import deque
+from typing import cast
+
+from millstream.protocol.wire import I32
+
+_FIRST_BYTES = 1 << 16
+_MOST_REPLY_BYTES = 1 << 30
+_CONNECT_SECONDS = 2.0
+
+
+class ReplicaLink(asyncio.BufferedProtocol):
+    """Replies are read right into the buffer that they are handed out in."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray(_FIRST_BYTES)
+        self._filled = 0
+        self._waiting: deque[asyncio.Future[memoryview]] = deque()
+        self._correlation = 0
+        self.closed = False
+
+    @classmethod
+    async def connect(cls, host: str, port: int) -> "ReplicaLink":
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            _, link = await loop.create_connection(cls, host.strip("[]"), port)
+        return link
+
+    def next_correlation(self) -> int:
+        self._correlation = (self._correlation + 1) & 0x7FFFFFFF
+        return self._correlation
+
+    def send(self, request: bytes) -> "asyncio.Future[memoryview]":
+        """The reply's body, behind its correlation id; ConnectionError when the connection ends before."""
+        reply: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        # Whoever waited may have gone: then nobody need hear of an error.
+        reply.add_done_callback(lambda future: future.cancelled() or future.exception())
+        if self.closed or self._transport is None:
+            reply.set_exception(ConnectionError("the connection is closed"))
+        else:
+            self._waiting.append(reply)
+            self._transport.write(I32.pack(len(request)) + request)
+        return reply
+
+    def close(self) -> None:
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+        self._fail()
+
+    # The transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self.closed = True
+        self._fail()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        return memoryview(self._buffer)[self._filled :]
+
+    def buffer_updated(self, size: int) -> None:
+        self._filled += size
+        while self._filled >= 4:
+            length = I32.unpack_from(self._buffer)[0]
+            if not 4 <= length <= _MOST_REPLY_BYTES or (self._filled >= 4 + length and not self._waiting):
+                self.close()
+                return
+            if self._filled < 4 + length:
+                self._make_room(4 + length)
+                return
+            frame, end = self._buffer, 4 + length
+            # What was handed out is the receiver's: the rest goes on in a buffer of its own.
+            rest = memoryview(frame)[end : self._filled]
+            self._buffer = bytearray(max(_FIRST_BYTES, len(rest)))
+            self._buffer[: len(rest)] = rest
+            self._filled = len(rest)
+            reply = self._waiting.popleft()
+            if not reply.done():
+                reply.set_result(memoryview(frame)[8:end])
+        if self._filled == len(self._buffer):
+            self._make_room(2 * self._filled)
+
+    def _make_room(self, size: int) -> None:
+        if size > len(self._buffer):
+            grown = bytearray(size)
+            grown[: self._filled] = memoryview(self._buffer)[: self._filled]
+            self._buffer = grown
+
+    def _fail(self) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for reply in waiting:
+            if not reply.done():
+                reply.set_exception(ConnectionError("the connection was lost"))

@@ -1,0 +1,157 @@
+"""Makes this node lead, follow or leave alone each partition that it keeps, as the metadata says."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from millstream.broker.partitions import NOBODY, Partition
+from millstream.broker.replicas.fetcher import ReplicaFetcher
+from millstream.broker.replicas.in_sync import InSyncSets
+from millstream.broker.replicas.sessions import ReplicaSessions
+from millstream.cluster.metadata.image import PartitionImage
+from millstream.cluster.replication.leader import LeaderState
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.fetch import FetchPartition
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+log = get_logger("millstream.replicas")
+
+
+class Replication:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self.sessions = ReplicaSessions()
+        self.in_sync = InSyncSets(broker)
+        self._reads_by_rack = broker.settings.replication.replica_selector == "rack"
+        self._fetchers: dict[int, ReplicaFetcher] = {}
+
+    def start(self) -> None:
+        self.in_sync.start()
+
+    async def stop(self) -> None:
+        tasks = [task for fetcher in self._fetchers.values() for task in fetcher.stop()]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def update(self, partition: Partition, image: PartitionImage) -> None:
+        """Take the role that the metadata gives this node."""
+        if image.leader == self._broker.node_id:
+            self._lead(partition, image)
+            return
+        if not partition.is_leader and (partition.leader_id, partition.leader_epoch) == (
+            image.leader,
+            image.leader_epoch,
+        ):
+            return
+        self._stop_fetching(partition)
+        partition.follow(image.leader, image.leader_epoch)
+        if image.leader != NOBODY and partition.log.offline is None:
+            self._fetcher(image.leader).follow(partition, image.leader_epoch)
+
+    def remove(self, partition: Partition) -> None:
+        self._stop_fetching(partition)
+
+    def _lead(self, partition: Partition, image: PartitionImage) -> None:
+        state = partition.replication
+        config = partition.log.config
+        now = self._broker.clock.monotonic()
+        if partition.is_leader and partition.leader_epoch == image.leader_epoch and state is not None:
+            state.min_isr = config.needed_in_sync(len(image.replicas))
+            state.metadata_changed(image.replicas, image.isr, image.partition_epoch, now)
+            partition.in_sync_set_changed()
+            self.in_sync.consider(partition)
+            return
+        self._stop_fetching(partition)
+        if len(image.replicas) == 1:
+            partition.lead(image.leader_epoch, None)
+            return
+        state = LeaderState(
+            self._broker.node_id,
+            image.leader_epoch,
+            partition.log.log_end_offset,
+            partition.high_watermark,
+            now,
+            replicas=image.replicas,
+            isr=image.isr,
+            partition_epoch=image.partition_epoch,
+            min_isr=config.needed_in_sync(len(image.replicas)),
+        )
+        log.info(
+            "leading",
+            topic=partition.topic,
+            partition=partition.index,
+            leader_epoch=image.leader_epoch,
+            end=partition.log.log_end_offset,
+            high_watermark=partition.high_watermark,
+            isr=list(image.isr),
+        )
+        partition.lead(image.leader_epoch, state)
+
+    def config_changed(self, partition: Partition) -> None:
+        state = partition.replication
+        if state is not None:
+            state.min_isr = partition.log.config.needed_in_sync(len(state.replicas))
+            partition.count_replicas()
+
+    def broker_changed(self, broker_id: int) -> None:
+        """A broker was registered, let in or fenced: those who wait for it may try again."""
+        fetcher = self._fetchers.get(broker_id)
+        if fetcher is not None:
+            fetcher.leader_changed()
+        for partition in self._broker.partitions:
+            state = partition.replication
+            if state is not None and state.may_join(broker_id):
+                self.in_sync.consider(partition)
+
+    def follower_fetched(
+        self, partition: Partition, broker_id: int, broker_epoch: int, request: FetchPartition
+    ) -> None:
+        state = partition.replication
+        is_follower = state is not None and state.follower_fetched(
+            broker_id,
+            request.fetch_offset,
+            partition.log.log_end_offset,
+            self._broker.clock.monotonic(),
+            log_start_offset=request.log_start_offset,
+            broker_epoch=broker_epoch,
+        )
+        if state is None or not is_follower:
+            raise KafkaError(
+                ErrorCode.REPLICA_NOT_AVAILABLE,
+                f"broker {broker_id} is not known to keep {partition.topic}-{partition.index}",
+            )
+        partition.count_replicas()
+        if broker_id not in state.isr and state.pending is None and state.may_join(broker_id):
+            self.in_sync.consider(partition)
+
+    def preferred_reader(self, partition: Partition, rack: str, offset: int) -> int | None:
+        """A follower in that rack that is in sync and has come to `offset`; None when this node may as well serve."""
+        state = partition.replication
+        if state is None or not self._reads_by_rack or self._broker.settings.broker.rack == rack:
+            return None
+        image = self._broker.metadata.image
+        for broker_id in state.isr:
+            follower = state.follower(broker_id)
+            broker = image.brokers.get(broker_id)
+            if (
+                follower is not None
+                and broker is not None
+                and broker.rack == rack
+                and not broker.is_fenced
+                and follower.end_offset >= offset
+                and follower.log_start_offset <= offset
+            ):
+                return broker_id
+        return None
+
+    def _fetcher(self, leader_id: int) -> ReplicaFetcher:
+        fetcher = self._fetchers.get(leader_id)
+        if fetcher is None:
+            fetcher = self._fetchers[leader_id] = ReplicaFetcher(self._broker, leader_id)
+        return fetcher
+
+    def _stop_fetching(self, partition: Partition) -> None:
+        fetcher = self._fetchers.get(partition.leader_id)
+        if fetcher is not None:
+            fetcher.unfollow(partition)

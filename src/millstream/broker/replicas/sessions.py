@@ -1,0 +1,124 @@
+"""What each follower fetches from this node: as in Kafka's fetch sessions, only what changes is said again.
+
+Partitions tell the session when there is something new, so a fetch costs what there is to tell, however many
+partitions the follower has.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from millstream.broker.partitions import Partition
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.fetch import FetchedPartition, FetchPartition, FetchRequest
+
+Key = tuple[bytes, int]
+
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+_MAX_EPOCH = 2**31 - 1
+
+
+@dataclass(slots=True)
+class WantedPartition:
+    """What the follower said last of a partition, and what it was told."""
+
+    request: FetchPartition
+    partition: Partition | None = None
+    high_watermark: int = -2
+    log_start_offset: int = -2
+
+    def differs(self, found: FetchedPartition) -> bool:
+        return self.high_watermark != found.high_watermark or self.log_start_offset != found.log_start_offset
+
+    def told(self, found: FetchedPartition) -> None:
+        self.high_watermark, self.log_start_offset = found.high_watermark, found.log_start_offset
+
+
+@dataclass(slots=True, eq=False)
+class ReplicaSession:
+    """`woken` is called, while a fetch waits, when there is something to fetch."""
+
+    session_id: int
+    broker_id: int
+    broker_epoch: int
+    next_epoch: int = 1
+    wanted: dict[Key, WantedPartition] = field(default_factory=dict)
+    news: dict[Key, None] = field(default_factory=dict)
+    woken: Callable[[], None] | None = None
+    interrupted: Callable[[], None] | None = None
+
+    def want(self, key: Key, request: FetchPartition) -> WantedPartition:
+        wanted = self.wanted.get(key)
+        if wanted is None:
+            wanted = self.wanted[key] = WantedPartition(request)
+        else:
+            wanted.request = request
+        self.news[key] = None
+        return wanted
+
+    def forget(self, key: Key) -> None:
+        self.news.pop(key, None)
+        wanted = self.wanted.pop(key, None)
+        if wanted is not None:
+            self._stop_listening(wanted)
+
+    def listen(self, wanted: WantedPartition, partition: Partition) -> None:
+        if self not in partition.listeners:
+            partition.listeners.append(self)
+        wanted.partition = partition
+
+    def close(self) -> None:
+        for wanted in self.wanted.values():
+            self._stop_listening(wanted)
+        self.wanted.clear()
+        self.news.clear()
+        if self.interrupted is not None:
+            self.interrupted()
+
+    def _stop_listening(self, wanted: WantedPartition) -> None:
+        if wanted.partition is not None and self in wanted.partition.listeners:
+            wanted.partition.listeners.remove(self)
+        wanted.partition = None
+
+    # What partitions say
+
+    def appended(self, partition: Partition) -> None:
+        self.news[partition.topic_id, partition.index] = None
+        if self.woken is not None:
+            self.woken()
+
+    def advanced(self, partition: Partition) -> None:
+        self.news[partition.topic_id, partition.index] = None
+
+
+class ReplicaSessions:
+    """One for each follower: a new one takes the place of the one before."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, ReplicaSession] = {}
+        self._last_id = 0
+
+    def open(self, request: FetchRequest) -> ReplicaSession:
+        """The session of this request; KafkaError when it names one that is not there."""
+        session = self._sessions.get(request.replica_id)
+        if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            if session is not None:
+                session.close()
+            self._last_id += 1
+            session = ReplicaSession(self._last_id, request.replica_id, request.replica_epoch)
+            self._sessions[request.replica_id] = session
+            return session
+        if session is None or session.session_id != request.session_id:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {request.session_id}")
+        if session.next_epoch != request.session_epoch or session.broker_epoch != request.replica_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                f"fetch session {request.session_id} is at epoch {session.next_epoch}, not {request.session_epoch}",
+            )
+        session.next_epoch = 1 if session.next_epoch == _MAX_EPOCH else session.next_epoch + 1
+        return session
+
+    def close(self, session: ReplicaSession) -> None:
+        session.close()
+        if self._sessions.get(session.broker_id) is session:
+            del self._sessions[session.broker_id]

@@ -1,0 +1,163 @@
+"""`millstream cluster`: start a local one, see how one fares, and change who takes part and who keeps what."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from millstream.cli import output
+from millstream.cli.cluster_nodes import add, remove
+from millstream.cli.cluster_replicas import elect, reassign, rebalance
+from millstream.cli.errors import ExitCode
+from millstream.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+
+if TYPE_CHECKING:
+    from millstream.cli.cluster_up import LocalNode
+
+app = typer.Typer(
+    help="Start a local cluster, and look after a running one: status, nodes, leaders, replicas.",
+    no_args_is_help=True,
+)
+
+
+@app.command()
+def up(
+    nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, max=99, help="How many nodes.")] = 3,
+    data: Annotated[
+        Path,
+        typer.Option("--data", "-d", metavar="DIR", help="Directory for the data and logs of all nodes."),
+    ] = Path("cluster"),
+    port: Annotated[
+        int | None,
+        typer.Option("--port", "-p", min=1, max=65000, help="The first node's port; free ones without."),
+    ] = None,
+    http: Annotated[bool, typer.Option("--http", help="Serve /metrics and /health on every node.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Start a cluster on this machine and run it until Ctrl-C, which stops all nodes cleanly.
+
+    New topics have three replicas, two of which must be in sync, where there are that many nodes;
+    MILLSTREAM_<SECTION>_<KEY> in the environment sets something else. Started again with the same
+    directory it goes on where it stopped.
+
+    \b
+    Examples:
+      millstream cluster up
+      millstream cluster up --nodes 5 --data ./five --port 9092
+    """
+    from millstream.cli.cluster_up import LocalCluster
+
+    factor = min(nodes, 3)
+    settings = {
+        "MILLSTREAM_REPLICATION_DEFAULT_REPLICATION_FACTOR": str(factor),
+        "MILLSTREAM_REPLICATION_MIN_INSYNC_REPLICAS": str(min(factor, 2)),
+    }
+    cluster = LocalCluster(
+        data,
+        nodes,
+        port or 0,
+        http,
+        {key: value for key, value in settings.items() if key not in os.environ},
+    )
+    code: int = ExitCode.OK
+    cluster.start()
+    try:
+        cluster.wait_until_ready()
+        _show_nodes(cluster.nodes, as_json)
+        output.flush()
+        if sys.stderr.isatty():
+            output.note(f"use it with --bootstrap {cluster.bootstrap}; Ctrl-C stops it")
+        code = cluster.watch()
+    except KeyboardInterrupt:
+        output.note("stopping")
+    finally:
+        is_clean = cluster.stop()
+    raise typer.Exit(code if is_clean else ExitCode.FAILURE)
+
+
+def _show_nodes(nodes: "list[LocalNode]", as_json: bool) -> None:
+    if as_json:
+        output.json_document(
+            [
+                {
+                    "node": each.node_id,
+                    "address": each.address,
+                    "http": each.http,
+                    "data": str(each.data),
+                    "log": str(each.log),
+                    "pid": each.process.pid if each.process else None,
+                }
+                for each in nodes
+            ]
+        )
+        return
+    output.table(
+        ("node", "address", "http", "data", "log", "pid"),
+        [
+            (str(e.node_id), e.address, e.http, e.data, e.log, str(e.process.pid) if e.process else None)
+            for e in nodes
+        ],
+    )
+
+
+@app.command()
+def status(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 1 unless every node and every replica is there.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the nodes of a cluster, what they are in it, and whether all partitions are well.
+
+    \b
+    Examples:
+      millstream cluster status
+      millstream cluster status --json --check
+    """
+    from millstream.cli.cluster_calls import ClusterCalls
+    from millstream.cli.cluster_view import view_cluster
+
+    with ClusterCalls(bootstrap) as calls:
+        view = view_cluster(calls)
+    if as_json:
+        output.json_document(view.as_document())
+    else:
+        output.facts(
+            {
+                "cluster": view.cluster_id,
+                "controller": view.controller if view.controller >= 0 else "none",
+                "health": "good" if view.is_healthy else "not all is there",
+                "topics": len({each.topic for each in view.partitions}),
+                "partitions": len(view.partitions),
+                "without a leader": len(view.leaderless),
+                "with replicas out of sync": len(view.under_replicated),
+                "not led by the preferred": len(view.not_preferred),
+                "being reassigned": view.reassigning,
+            }
+            | ({"voters that are away": list(view.missing_voters)} if view.missing_voters else {})
+        )
+        output.table(
+            ("node", "address", "rack", "state", "quorum", "log end", "leaders", "replicas"),
+            [
+                (
+                    str(each.broker_id),
+                    each.address,
+                    each.rack,
+                    "fenced" if each.is_fenced else "live",
+                    each.quorum or "-",
+                    each.log_end,
+                    each.leaders,
+                    each.replicas,
+                )
+                for each in view.brokers
+            ],
+        )
+    if check and not view.is_healthy:
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+for command in (add, remove, rebalance, elect, reassign):
+    app.command()(command)

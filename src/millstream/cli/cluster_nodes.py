@@ -1,0 +1,111 @@
+"""`millstream cluster add` and `remove`: nodes come into a running cluster, and go out of it."""
+
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from millstream.cli import output
+from millstream.cli.cluster_work import Patience, Throttle, Yes, move_replicas
+from millstream.cli.errors import CommandError
+from millstream.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+
+NodeId = Annotated[int, typer.Argument(metavar="NODE", min=0, help="The node's id.", show_default=False)]
+
+_LOOK_SECONDS = 0.2
+
+
+def add(
+    node: NodeId,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    voter: Annotated[
+        bool, typer.Option("--voter/--no-voter", help="Whether the node gets a vote in the metadata quorum.")
+    ] = True,
+    timeout: Patience = 60.0,
+    as_json: AsJson = False,
+) -> None:
+    """Take a node that was started with the cluster's --seeds fully in: wait for it, and give it a vote.
+
+    `millstream cluster rebalance` then moves partitions to it. Votes are best of an odd number.
+
+    \b
+    Examples:
+      millstream serve --data ./4 --node-id 4 --listen n4:9092 --seeds n1:9092,n2:9092,n3:9092 &
+      millstream cluster add 4 && millstream cluster rebalance
+    """
+    from millstream.cli.cluster_calls import ClusterCalls, reason_of
+    from millstream.cli.cluster_view import view_cluster
+    from millstream.protocol.errors import ErrorCode
+
+    deadline = time.monotonic() + timeout
+    with ClusterCalls(bootstrap) as calls:
+        while True:
+            problem = f"node {node} is not there; start it with the cluster's --seeds"
+            found = next(
+                (each for each in view_cluster(calls).live_brokers() if each.broker_id == node), None
+            )
+            if found is not None and found.quorum:
+                if not voter or found.quorum != "follower":
+                    break
+                reply = calls.call("add_raft_voter", voter_id=node, listeners=())
+                if reply.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER):
+                    continue
+                problem = reason_of(reply)
+            if time.monotonic() > deadline:
+                raise CommandError(f"cannot add node {node}: {problem}")
+            time.sleep(_LOOK_SECONDS)
+    if as_json:
+        output.json_document({"node": node, "quorum": found.quorum})
+    else:
+        output.line(f"node {node} at {found.address} is in, as a {found.quorum} of the quorum")
+
+
+def remove(
+    node: NodeId,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    throttle: Throttle = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Do not move its replicas first: for a node that is lost for good."),
+    ] = False,
+    yes: Yes = False,
+    timeout: Patience = 3600.0,
+    as_json: AsJson = False,
+) -> None:
+    """Take a node out: its replicas move to others, then it loses its vote and its registration, and ends.
+
+    Asks first when run on a terminal. Its data directory cannot come back; a new one under its id can.
+
+    \b
+    Examples:
+      millstream cluster remove 4
+      millstream cluster remove 2 --force --yes
+    """
+    from millstream.cli.cluster_calls import ClusterCalls
+    from millstream.cli.cluster_moves import evacuate
+    from millstream.cli.cluster_view import view_cluster
+
+    with ClusterCalls(bootstrap) as calls:
+        view = view_cluster(calls)
+        found = next((each for each in view.brokers if each.broker_id == node), None)
+        if found is None and node not in view.missing_voters:
+            raise CommandError(f"there is no node {node}; see `millstream cluster status`")
+        if len(view.brokers) == 1:
+            raise CommandError(f"node {node} is the only one; stop it instead")
+        if not yes and sys.stdin.isatty():
+            typer.confirm(f"Take node {node} out of the cluster at {bootstrap}?", abort=True, err=True)
+        moves = [] if force or found is None else evacuate(view, node)
+        move_replicas(calls, moves, throttle, timeout, is_waiting=True)
+    is_member = node in view.missing_voters or (found is not None and bool(found.quorum))
+    others = [each.address for each in view.live_brokers() if each.broker_id != node]
+    # Not through the node itself, which ends on the way. Its registration goes first: it is not let in again then.
+    with ClusterCalls(",".join(others)) as calls:
+        if found is not None:
+            calls.checked(f"cannot unregister broker {node}", "unregister_broker", broker_id=node)
+        if is_member:
+            calls.checked(f"cannot take node {node} out of the quorum", "remove_raft_voter", voter_id=node)
+    if as_json:
+        output.json_document({"node": node, "moved": len(moves)})
+    else:
+        output.line(f"removed node {node}, after {len(moves)} replicas moved to others")

@@ -1,0 +1,181 @@
+"""A cluster on this machine: every node a process of its own, started and stopped together."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from millstream.cli import output
+from millstream.cli.errors import CommandError
+
+READY_SECONDS = 60.0
+_STOP_SECONDS = 30.0
+_LOOK_SECONDS = 0.1
+_TAIL_LINES = 5
+
+
+@dataclass(slots=True)
+class LocalNode:
+    node_id: int
+    address: str
+    data: Path
+    http: str | None
+    process: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def log(self) -> Path:
+        return self.data.with_suffix(".log")
+
+    @property
+    def exit_code(self) -> int | None:
+        return None if self.process is None else self.process.poll()
+
+    def log_tail(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return "\n".join(lines[-_TAIL_LINES:])
+
+
+@dataclass(slots=True)
+class LocalCluster:
+    """Nodes 1 to `count` under `directory`; ports from `first_port` on, or free ones."""
+
+    directory: Path
+    count: int
+    first_port: int = 0
+    http: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+    nodes: list[LocalNode] = field(default_factory=list)
+
+    def start(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        ports = self._ports()
+        web = _free_ports(self.count) if self.http else [None] * self.count
+        self.nodes = [
+            LocalNode(
+                number,
+                f"127.0.0.1:{port}",
+                self.directory / f"node-{number}",
+                None if web_port is None else f"127.0.0.1:{web_port}",
+            )
+            for number, (port, web_port) in enumerate(zip(ports, web, strict=True), 1)
+        ]
+        self._remember(ports)
+        seeds = ",".join(each.address for each in self.nodes)
+        for node in self.nodes:
+            node.process = self._launch(node, seeds)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(each.address for each in self.nodes)
+
+    def wait_until_ready(self) -> None:
+        """Return when every node serves; CommandError with a node's last words when one ends instead."""
+        deadline = time.monotonic() + READY_SECONDS
+        waiting = list(self.nodes)
+        while waiting:
+            for node in waiting:
+                if node.exit_code is not None:
+                    raise CommandError(f"node {node.node_id} did not start; {node.log}:\n{node.log_tail()}")
+            waiting = [each for each in waiting if not _serves(each.address)]
+            if waiting and time.monotonic() > deadline:
+                away = ", ".join(str(each.node_id) for each in waiting)
+                raise CommandError(f"not ready after {READY_SECONDS:g} s: node {away}; see {waiting[0].log}")
+            if waiting:
+                time.sleep(_LOOK_SECONDS)
+
+    def watch(self) -> int:
+        """Return when no node is left; whoever ends meanwhile is named."""
+        running = list(self.nodes)
+        while running:
+            for node in list(running):
+                if node.exit_code is not None:
+                    running.remove(node)
+                    output.note(f"node {node.node_id} ended with {_ending(node.exit_code)}; see {node.log}")
+            time.sleep(_LOOK_SECONDS)
+        return 1
+
+    def stop(self) -> bool:
+        """Ask all to stop, one after the other so that each hands over, and say whether all did so cleanly."""
+        is_clean = True
+        deadline = time.monotonic() + _STOP_SECONDS
+        for node in self.nodes:
+            process = node.process
+            if process is None or process.poll() is not None:
+                continue
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.returncode != 0:
+                is_clean = False
+                output.note(f"node {node.node_id} ended with {_ending(process.returncode)}; see {node.log}")
+        return is_clean
+
+    def _launch(self, node: LocalNode, seeds: str) -> "subprocess.Popen[bytes]":
+        arguments = ["--data", str(node.data), "--node-id", str(node.node_id), "--listen", node.address]
+        # A node that lists nobody but itself is alone.
+        arguments += ["--seeds", seeds] if self.count > 1 else []
+        arguments += ["--http", node.http] if node.http else []
+        with node.log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "millstream", "serve", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.settings},
+                # Ctrl-C is for this process, which stops the nodes in order.
+                start_new_session=True,
+            )
+
+    def _ports(self) -> list[int]:
+        """The same as last time in this directory: the seeds of a cluster do not change."""
+        if self.first_port:
+            return list(range(self.first_port, self.first_port + self.count))
+        remembered = self._ports_file.read_text().split() if self._ports_file.exists() else []
+        ports = [int(each) for each in remembered if each.isdecimal()]
+        if len(ports) >= self.count:
+            return ports[: self.count]
+        # Free ones as a rule are not in order, and which seed is the first would change with every node.
+        return sorted(_free_ports(self.count))
+
+    def _remember(self, ports: list[int]) -> None:
+        self._ports_file.write_text(" ".join(map(str, ports)) + "\n")
+
+    @property
+    def _ports_file(self) -> Path:
+        return self.directory / "ports"
+
+
+def _serves(address: str) -> bool:
+    """Whether the node answers clients: it closes their connections for as long as it waits for others."""
+    host, _, port = address.rpartition(":")
+    # ApiVersions, version 0, without a client's name.
+    request = b"\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff"
+    try:
+        with socket.create_connection((host, int(port)), timeout=1.0) as connection:
+            connection.sendall(request)
+            return len(connection.recv(8)) == 8
+    except OSError:
+        return False
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def _ending(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -1,0 +1,103 @@
+"""What the commands on a running cluster share: moving replicas, electing leaders, and how both are shown."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from millstream.cli import output
+from millstream.cli.errors import CommandError, UsageError
+
+if TYPE_CHECKING:
+    from millstream.cli.cluster_calls import ClusterCalls
+    from millstream.cli.cluster_moves import Move, Ongoing
+
+Throttle = Annotated[
+    str | None,
+    typer.Option(
+        "--throttle", metavar="SIZE", help="At most this many bytes a second and broker, such as 50MB."
+    ),
+]
+Patience = Annotated[float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def move_replicas(
+    calls: "ClusterCalls", moves: "list[Move]", rate: str | None, timeout: float, *, is_waiting: bool
+) -> bool:
+    """Whether all replicas are where they belong; the limit of speed ends with the move."""
+    from millstream.cli import cluster_moves
+    from millstream.config.units import parse_size
+
+    if not moves:
+        return True
+    try:
+        limit = None if rate is None else parse_size(rate)
+    except ValueError as error:
+        raise UsageError(f"--throttle {rate!r}: {error}") from error
+    cluster_moves.start(calls, moves, limit)
+    if not is_waiting:
+        return False
+    try:
+        is_done = cluster_moves.wait(calls, timeout, output.Progress("partitions moved"))
+    finally:
+        if limit is not None:
+            cluster_moves.unthrottle(calls, moves)
+    if not is_done:
+        raise CommandError(
+            f"not finished after {timeout:g} s; it goes on without a limit of speed, and"
+            " `millstream cluster reassign` shows how far it is"
+        )
+    return True
+
+
+def elect_leaders(
+    calls: "ClusterCalls", wanted: list[tuple[str, int]] | None, *, is_unclean: bool
+) -> tuple[list[tuple[str, int]], list[tuple[str, int, str]]]:
+    """Those elected, and those that could not be; where an election was not needed nothing failed."""
+    from millstream.cli.cluster_calls import reason_of
+    from millstream.protocol.errors import ErrorCode
+
+    topics: dict[str, list[int]] = {}
+    for topic, index in wanted or ():
+        topics.setdefault(topic, []).append(index)
+    asked = None if wanted is None else [{"topic": t, "partitions": tuple(p)} for t, p in topics.items()]
+    reply = calls.checked(
+        "cannot elect leaders", "elect_leaders", election_type=int(is_unclean), topic_partitions=asked
+    )
+    elected, failed = [], []
+    for topic in reply.replica_election_results:
+        for each in topic.partition_result:
+            if each.error_code == ErrorCode.NONE:
+                elected.append((topic.topic, each.partition_id))
+            elif each.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                failed.append((topic.topic, each.partition_id, reason_of(each)))
+    return elected, failed
+
+
+def show_moves(moves: "list[Move]", as_json: bool) -> None:
+    if as_json:
+        # As a plan that --file reads.
+        output.json_document({"version": 1, "partitions": [each.as_document() for each in moves]})
+        return
+    output.table(
+        ("topic", "partition", "from", "to"),
+        [(each.topic, each.index, each.before, each.replicas) for each in moves],
+    )
+
+
+def show_ongoing(ongoing: "list[Ongoing]", as_json: bool) -> None:
+    columns = ("topic", "partition", "adding", "removing")
+    if as_json:
+        output.json_document([dict(zip(columns, row, strict=True)) for row in ongoing])
+    elif not ongoing and sys.stdout.isatty():
+        output.note("no partition is being reassigned")
+    else:
+        output.table(columns, ongoing)
+
+
+def show_cancelled(called_off: list[tuple[str, int]], as_json: bool) -> None:
+    if as_json:
+        output.json_document({"cancelled": [{"topic": t, "partition": i} for t, i in called_off]})
+    else:
+        output.line(f"{len(called_off)} reassignments called off")

@@ -1,0 +1,112 @@
+"""Changes of in-sync sets: leaders ask for them, and only the controller makes them."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from millstream.cluster.metadata.brokers import registered
+from millstream.cluster.metadata.controller import Decision, NewId
+from millstream.cluster.metadata.difference import partition_changed
+from millstream.cluster.metadata.election import is_usable, min_insync, next_state, rules_of
+from millstream.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from millstream.cluster.metadata.records import MetadataRecord
+from millstream.protocol.errors import ErrorCode
+
+__all__ = ["ChangeInSyncSets", "InSyncChange", "InSyncResult", "min_insync"]
+
+
+@dataclass(frozen=True, slots=True)
+class InSyncChange:
+    """What the leader wants: members with the broker epochs in which it saw them; -1 where it does not know."""
+
+    topic_id: UUID
+    index: int
+    leader_epoch: int
+    isr: tuple[tuple[int, int], ...]
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class InSyncResult:
+    """`error` is a Kafka error code, 0 where the partition is now as the other fields say."""
+
+    error: int
+    leader: int = NO_LEADER
+    leader_epoch: int = -1
+    isr: tuple[int, ...] = ()
+    partition_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeInSyncSets:
+    """Answers one result for each change, in their order. A set that is there already needs no record."""
+
+    broker_id: int
+    broker_epoch: int
+    changes: tuple[InSyncChange, ...]
+
+    def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[tuple[InSyncResult, ...]]:
+        registered(image, self.broker_id, self.broker_epoch)
+        records: list[MetadataRecord] = []
+        results: list[InSyncResult] = []
+        seen: set[tuple[UUID, int]] = set()
+        for change in self.changes:
+            topic = image.topics_by_id.get(change.topic_id)
+            if topic is None:
+                results.append(InSyncResult(ErrorCode.UNKNOWN_TOPIC_ID))
+                continue
+            if not 0 <= change.index < len(topic.partitions):
+                results.append(InSyncResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                continue
+            if (change.topic_id, change.index) in seen:
+                results.append(InSyncResult(ErrorCode.INVALID_REQUEST))
+                continue
+            seen.add((change.topic_id, change.index))
+            results.append(self._change(image, topic, change, records))
+        return Decision(tuple(records), tuple(results))
+
+    def _change(
+        self, image: MetadataImage, topic: TopicImage, change: InSyncChange, records: list[MetadataRecord]
+    ) -> InSyncResult:
+        p = topic.partitions[change.index]
+        error = self._refusal(image, p, change)
+        if error is not ErrorCode.NONE:
+            return InSyncResult(error)
+        isr = tuple(broker for broker, _ in change.isr)
+        if set(isr) == set(p.isr):
+            return _state(p)
+        after = next_state(p, image.brokers, rules_of(image, topic), isr=isr)
+        if after is not p:
+            records.append(partition_changed(topic.topic_id, after))
+        if after.leader != self.broker_id or after.leader_epoch != p.leader_epoch:
+            # A reassignment is complete with this set, and the asker must look at the metadata for who leads now.
+            return InSyncResult(ErrorCode.NEW_LEADER_ELECTED)
+        return _state(after)
+
+    def _refusal(self, image: MetadataImage, p: PartitionImage, change: InSyncChange) -> ErrorCode:
+        """The order of the checks is part of the rules: the asker acts on the first that fails."""
+        if change.leader_epoch < p.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if change.leader_epoch > p.leader_epoch:
+            # Known to the asker and not yet here: this cannot be the controller any more.
+            return ErrorCode.NOT_CONTROLLER
+        if self.broker_id != p.leader:
+            return ErrorCode.INVALID_REQUEST
+        if change.partition_epoch < p.partition_epoch:
+            return ErrorCode.INVALID_UPDATE_VERSION
+        if change.partition_epoch > p.partition_epoch:
+            return ErrorCode.NOT_CONTROLLER
+        members = [broker for broker, _ in change.isr]
+        if len(set(members)) != len(members) or not set(members) <= set(p.replicas):
+            return ErrorCode.INVALID_REQUEST
+        if self.broker_id not in members:
+            return ErrorCode.INVALID_REQUEST
+        for broker, epoch in change.isr:
+            if not is_usable(image.brokers, broker):
+                return ErrorCode.INELIGIBLE_REPLICA
+            if epoch not in (-1, image.brokers[broker].epoch):
+                return ErrorCode.INELIGIBLE_REPLICA
+        return ErrorCode.NONE
+
+
+def _state(p: PartitionImage) -> InSyncResult:
+    return InSyncResult(ErrorCode.NONE, p.leader, p.leader_epoch, p.isr, p.partition_epoch)

@@ -1,0 +1,118 @@
+"""Elections that somebody asks for: an operator, or the controller that wants preferred leaders back."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from millstream.cluster.metadata.controller import Decision, NewId
+from millstream.cluster.metadata.difference import partition_changed
+from millstream.cluster.metadata.election import Seek, next_state, rules_of
+from millstream.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from millstream.cluster.metadata.records import MetadataRecord
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+
+class ElectionType(IntEnum):
+    """Kafka's numbers."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionOutcome:
+    topic: str
+    index: int
+    error: KafkaError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeaders:
+    """Without `partitions` for all of them; then those that need no election are not in the answer."""
+
+    kind: int
+    partitions: tuple[tuple[str, int], ...] | None = None
+
+    def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[tuple[ElectionOutcome, ...]]:
+        try:
+            kind = ElectionType(self.kind)
+        except ValueError:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unknown election type {self.kind}; use 0 (preferred) or 1 (unclean).",
+            ) from None
+        records: list[MetadataRecord] = []
+        outcomes: list[ElectionOutcome] = []
+        wanted = _all(image) if self.partitions is None else dict.fromkeys(self.partitions)
+        for topic, index in wanted:
+            error = _elect(image, topic, index, kind, records)
+            is_news = error is None or error.code is not ErrorCode.ELECTION_NOT_NEEDED
+            if is_news or self.partitions is not None:
+                outcomes.append(ElectionOutcome(topic, index, error))
+        return Decision(tuple(records), tuple(outcomes))
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePreferredLeaders:
+    """For brokers that lead too few of the partitions whose first replica they are; answers how many were moved.
+
+    `allowed_percent` of a broker's own may be led by others; at most `limit` leaders move at once.
+    """
+
+    allowed_percent: int = 10
+    limit: int = 1000
+
+    def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[int]:
+        own: Counter[int] = Counter()
+        elsewhere: Counter[int] = Counter()
+        for topic in image.topics.values():
+            for p in topic.partitions:
+                own[p.replicas[0]] += 1
+                elsewhere[p.replicas[0]] += p.leader != p.replicas[0]
+        poor = {broker for broker, n in elsewhere.items() if 100 * n > self.allowed_percent * own[broker]}
+        records: list[MetadataRecord] = []
+        if poor:
+            for topic in image.topics.values():
+                for p in topic.partitions:
+                    first = p.replicas[0]
+                    if p.leader != first and first in poor and first in p.isr and len(records) < self.limit:
+                        _move(image, topic, p, Seek.PREFERRED, records)
+        return Decision(tuple(records), len(records))
+
+
+def _all(image: MetadataImage) -> Iterator[tuple[str, int]]:
+    return ((topic.name, p.index) for topic in image.topics.values() for p in topic.partitions)
+
+
+def _elect(
+    image: MetadataImage, name: str, index: int, kind: ElectionType, records: list[MetadataRecord]
+) -> KafkaError | None:
+    p = image.partition(name, index)
+    if p is None:
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {name}-{index}.")
+    topic = image.topics[name]
+    if kind is ElectionType.PREFERRED:
+        if p.leader == p.replicas[0]:
+            return KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "The preferred replica leads already.")
+        after = _move(image, topic, p, Seek.PREFERRED, records)
+        if after.leader != p.replicas[0]:
+            return KafkaError(
+                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+                f"The preferred replica {p.replicas[0]} is not alive and in sync.",
+            )
+        return None
+    if p.leader != NO_LEADER:
+        return KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"The partition is led by {p.leader}.")
+    if _move(image, topic, p, Seek.UNCLEAN, records).leader == NO_LEADER:
+        return KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "None of the replicas is alive.")
+    return None
+
+
+def _move(
+    image: MetadataImage, topic: TopicImage, p: PartitionImage, seek: Seek, records: list[MetadataRecord]
+) -> PartitionImage:
+    after = next_state(p, image.brokers, rules_of(image, topic), seek=seek)
+    if after is not p:
+        records.append(partition_changed(topic.topic_id, after))
+    return after

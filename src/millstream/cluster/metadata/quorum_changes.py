@@ -1,0 +1,65 @@
+"""Who has a vote in the metadata quorum, changed by one node at a time through the quorum's own log."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from millstream.cluster.metadata.controller import Decision, NewId
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.raft.driver import Driver
+from millstream.cluster.raft.errors import ChangeRefused
+from millstream.cluster.raft.membership import Change, ChangeKind, Membership, ReplicaKey
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumChange:
+    """Carried out by the leader of the quorum; without `directory` the node's id alone says who is meant."""
+
+    node_id: int
+    directory: UUID | None = None
+
+    def decide(self, _image: MetadataImage, _new_id: NewId, /) -> Decision[bool]:
+        """The quorum's own log holds the change: there are no records of it."""
+        return Decision((), True)
+
+    def change_of(self, membership: Membership) -> Change:
+        raise NotImplementedError
+
+    async def carry_out(self, quorum: Driver) -> None:
+        try:
+            await quorum.change_membership(self.change_of(quorum.status().membership))
+        except ChangeRefused as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+    def _among(self, replicas: tuple[ReplicaKey, ...]) -> ReplicaKey | None:
+        for each in replicas:
+            if each.node_id == self.node_id and self.directory in (None, each.directory_id):
+                return each
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class AddVoter(QuorumChange):
+    def change_of(self, membership: Membership) -> Change:
+        if self._among(membership.voters) is not None:
+            raise KafkaError(ErrorCode.DUPLICATE_VOTER, f"node {self.node_id} has a vote already")
+        learner = self._among(membership.learners)
+        if learner is None:
+            raise KafkaError(
+                ErrorCode.VOTER_NOT_FOUND,
+                f"node {self.node_id} does not follow the metadata log; start it with --seeds first",
+            )
+        return Change(ChangeKind.PROMOTE, learner)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoter(QuorumChange):
+    """Also of a node that only follows: it is not sent the log any more."""
+
+    def change_of(self, membership: Membership) -> Change:
+        member = self._among(membership.replicas)
+        if member is None:
+            raise KafkaError(
+                ErrorCode.VOTER_NOT_FOUND, f"node {self.node_id} is not a member of the metadata quorum"
+            )
+        return Change(ChangeKind.REMOVE, member)

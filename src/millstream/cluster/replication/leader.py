@@ -1,0 +1,177 @@
+"""What the leader of a partition knows of its replicas, and what follows from it: in-sync set and high watermark.
+
+The committed in-sync set is the controller's word, which comes with the metadata. A change that was asked for counts
+for nobody's good until then: a new member holds the high watermark back already, an old one still does.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from millstream.cluster.replication.progress import UNKNOWN, FollowerProgress
+
+
+@dataclass(frozen=True, slots=True)
+class PendingChange:
+    """An in-sync set that the controller was asked for, on top of the state with that partition epoch."""
+
+    isr: tuple[int, ...]
+    partition_epoch: int
+
+
+class LeaderState:
+    """`me` leads in `leader_epoch`, whose first offset is `epoch_start_offset`."""
+
+    __slots__ = (
+        "_followers",
+        "epoch_start_offset",
+        "high_watermark",
+        "isr",
+        "leader_epoch",
+        "me",
+        "min_isr",
+        "partition_epoch",
+        "pending",
+        "replicas",
+    )
+
+    def __init__(
+        self,
+        me: int,
+        leader_epoch: int,
+        epoch_start_offset: int,
+        high_watermark: int,
+        now: float,
+        *,
+        replicas: tuple[int, ...],
+        isr: tuple[int, ...],
+        partition_epoch: int,
+        min_isr: int = 1,
+    ) -> None:
+        self.me = me
+        self.leader_epoch = leader_epoch
+        self.epoch_start_offset = epoch_start_offset
+        self.high_watermark = high_watermark
+        self.isr = isr
+        self.partition_epoch = partition_epoch
+        self.min_isr = min_isr
+        self.pending: PendingChange | None = None
+        self._followers: dict[int, FollowerProgress] = {}
+        self._set_replicas(replicas, now)
+
+    def _set_replicas(self, replicas: tuple[int, ...], now: float) -> None:
+        self.replicas = replicas
+        known = self._followers
+        self._followers = {
+            # Members of the in-sync set begin with a whole lag time to show themselves.
+            each: known.get(each) or FollowerProgress(caught_up_at=now if each in self.isr else float("-inf"))
+            for each in replicas
+            if each != self.me
+        }
+
+    # What comes in
+
+    def metadata_changed(
+        self, replicas: tuple[int, ...], isr: tuple[int, ...], partition_epoch: int, now: float
+    ) -> None:
+        """The controller's word on the same leader epoch; what was asked for on an older state is decided."""
+        if partition_epoch < self.partition_epoch:
+            return
+        if partition_epoch > self.partition_epoch:
+            self.pending = None
+        self.isr, self.partition_epoch = isr, partition_epoch
+        if replicas != self.replicas:
+            self._set_replicas(replicas, now)
+
+    def follower_fetched(
+        self,
+        broker_id: int,
+        offset: int,
+        leader_end_offset: int,
+        now: float,
+        *,
+        log_start_offset: int = UNKNOWN,
+        broker_epoch: int = UNKNOWN,
+    ) -> bool:
+        """False when that broker keeps no replica of this partition, or not any more."""
+        follower = self._followers.get(broker_id)
+        if follower is None:
+            return False
+        follower.fetched(offset, leader_end_offset, now)
+        follower.log_start_offset = log_start_offset
+        follower.broker_epoch = broker_epoch
+        return True
+
+    def advance(self, own_end_offset: int) -> bool:
+        """Raise the high watermark to the lowest end of all that may be in sync; whether it moved.
+
+        `own_end_offset` is what counts of the leader's own log: in a durable topic what is on its disk.
+        """
+        if self.is_under_minimum:
+            return False
+        lowest = own_end_offset
+        for broker_id in self.maximal_isr:
+            if broker_id != self.me:
+                follower = self._followers.get(broker_id)
+                lowest = min(lowest, follower.end_offset if follower is not None else UNKNOWN)
+        if lowest <= self.high_watermark:
+            return False
+        self.high_watermark = lowest
+        return True
+
+    # Who is in sync
+
+    @property
+    def maximal_isr(self) -> Iterable[int]:
+        if self.pending is None:
+            return self.isr
+        return {*self.isr, *self.pending.isr}
+
+    @property
+    def is_under_minimum(self) -> bool:
+        """Fewer committed members than are needed; a pending one does not count yet."""
+        return len(self.isr) < min(self.min_isr, len(self.replicas))
+
+    def lagging(self, leader_end_offset: int, now: float, max_lag_seconds: float) -> tuple[int, ...]:
+        """Members of the in-sync set that have been behind for too long."""
+        return tuple(
+            each
+            for each in self.isr
+            if each != self.me
+            and (
+                each not in self._followers
+                or not self._followers[each].is_caught_up(leader_end_offset, now, max_lag_seconds)
+            )
+        )
+
+    def may_join(self, broker_id: int) -> bool:
+        """Whether a follower that is not in sync has what a member must have."""
+        follower = self._followers.get(broker_id)
+        return (
+            follower is not None
+            and broker_id not in self.isr
+            and follower.end_offset >= max(self.high_watermark, self.epoch_start_offset)
+        )
+
+    def follower(self, broker_id: int) -> FollowerProgress | None:
+        return self._followers.get(broker_id)
+
+    def propose(self, *, joining: Iterable[int] = (), leaving: Iterable[int] = ()) -> PendingChange:
+        """Ask for a change; the caller takes it to the controller and must not ask for another before it is decided."""
+        assert self.pending is None
+        gone = set(leaving)
+        isr = (*(each for each in self.isr if each not in gone), *joining)
+        self.pending = PendingChange(isr, self.partition_epoch)
+        return self.pending
+
+    def refused(self, change: PendingChange) -> None:
+        """The controller did not and will not make this change."""
+        if self.pending is change:
+            self.pending = None
+
+    def broker_epochs(self, isr: Iterable[int], own_epoch: int) -> tuple[tuple[int, int], ...]:
+        """Members with the epochs in which they were seen fetching."""
+        return tuple((each, own_epoch if each == self.me else self._epoch_of(each)) for each in isr)
+
+    def _epoch_of(self, broker_id: int) -> int:
+        follower = self._followers.get(broker_id)
+        return follower.broker_epoch if follower is not None else UNKNOWN

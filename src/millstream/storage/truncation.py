@@ -1,0 +1,132 @@
+"""Cutting off the end of a log; a crash at any moment leaves it as it was, or as it is to be.
+
+    prepare   the marker and the epochs before the cut reach the disk: recovery trusts nothing behind it any more
+    apply     files are cut and removed, in one step with the log in memory
+    flush     the next flush makes the cut durable, before anything that was appended since
+
+`prepare` syncs and scans, so it belongs in a thread; `PartitionLog.truncate` applies it on the event loop. A checkpoint
+from before the cut says that more was synced than is there: cuts are numbered, and a marker with a higher number than
+the checkpoint's prevails.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.record_batch import BatchHeader
+from millstream.runtime.disk import Disk
+from millstream.storage.layout import (
+    EPOCHS_FILE,
+    LOG_SUFFIX,
+    START_OFFSET_FILE,
+    TRUNCATION_FILE,
+    encode_start_offset,
+    snapshot_path,
+)
+from millstream.storage.leader_epochs import LeaderEpochs
+from millstream.storage.open_files import OpenFiles
+from millstream.storage.producer_state import ProducerStates
+from millstream.storage.scan import scan_sound
+from millstream.storage.segment import Segment, SegmentSummary
+
+
+class TruncationMarker(msgspec.Struct, frozen=True):
+    """Up to where the log was cut when the file was written; what came later is for recovery to find."""
+
+    number: int
+    log_start_offset: int
+    end_offset: int
+    position: tuple[int, int]
+
+
+def read_marker(disk: Disk, directory: str) -> TruncationMarker:
+    path = f"{directory}/{TRUNCATION_FILE}"
+    try:
+        return msgspec.json.decode(disk.read(path), type=TruncationMarker)
+    except msgspec.MsgspecError as error:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot be read: {error}") from None
+
+
+@dataclass(slots=True)
+class Truncation:
+    """A log that is to end at `end_offset`. Nothing may be appended to it before it is applied or given up."""
+
+    number: int
+    directory: str
+    files: OpenFiles
+    log_start_offset: int
+    end_offset: int
+    epochs: LeaderEpochs
+    now_ms: int
+    index_interval_bytes: int
+    cut: SegmentSummary | None = None
+    """The segment that becomes the last one; None when none is left."""
+    position: int = 0
+    """Where in that segment the log is to end."""
+    scanned: list[SegmentSummary] = field(default_factory=list)
+    """Segments before it that must be read to know the producers."""
+    snapshot: int | None = None
+    segment: Segment | None = None
+    producers: ProducerStates = field(default_factory=ProducerStates)
+
+    @property
+    def end_position(self) -> tuple[int, int]:
+        return (self.cut.base_offset, self.position) if self.cut is not None else (0, 0)
+
+    def prepare(self, disk: Disk) -> None:
+        """Blocks until recovery would know of the cut; the log itself is not touched."""
+        if disk.exists(self.directory):
+            marker = TruncationMarker(self.number, self.log_start_offset, self.end_offset, self.end_position)
+            disk.write_atomically(f"{self.directory}/{TRUNCATION_FILE}", msgspec.json.encode(marker))
+            disk.write_atomically(f"{self.directory}/{EPOCHS_FILE}", self.epochs.encode())
+            if self.cut is None:
+                start = encode_start_offset(self.log_start_offset)
+                disk.write_atomically(f"{self.directory}/{START_OFFSET_FILE}", start)
+        if self.cut is not None:
+            self._learn(disk, self.cut)
+
+    def abandon(self, disk: Disk, epochs: LeaderEpochs) -> None:
+        """The log stays as it is: take back what `prepare` wrote. Blocks as `prepare` does."""
+        if disk.exists(self.directory):
+            disk.write_atomically(f"{self.directory}/{EPOCHS_FILE}", epochs.encode())
+            disk.unlink(f"{self.directory}/{TRUNCATION_FILE}")
+            disk.sync_dir(self.directory)
+
+    def _learn(self, disk: Disk, cut: SegmentSummary) -> None:
+        """What the log in memory has to know of what is left: producers, and the last segment with its indexes."""
+        if self.snapshot is not None:
+            stored = ProducerStates.decode(disk.read(snapshot_path(self.directory, self.snapshot)))
+            self.producers = stored or ProducerStates()
+        for summary in self.scanned:
+            for _, header in self._batches(disk, summary, summary.size_bytes):
+                self._see(header)
+        if len(self.producers) and self.snapshot != cut.base_offset:
+            # Recovery will scan from here on, and snapshots that a later checkpoint made needless are gone.
+            disk.write_atomically(snapshot_path(self.directory, cut.base_offset), self.producers.encode())
+            self.snapshot = cut.base_offset
+        left = SegmentSummary(
+            cut.base_offset, end_offset=cut.base_offset, created_ms=cut.created_ms, compacted=cut.compacted
+        )
+        self.segment = segment = Segment(self.files, self.directory, left, stored=False)
+        for position, header in self._batches(disk, cut, self.position):
+            left.size_bytes = position
+            segment.note_batch(
+                header, header.base_offset, header.max_timestamp, position, self.index_interval_bytes
+            )
+            self._see(header)
+        left.size_bytes, left.end_offset = self.position, self.end_offset
+        segment.index.dirty = segment.time_index.dirty = True
+
+    def _see(self, header: BatchHeader) -> None:
+        if header.producer_id >= 0 and not header.is_control:
+            self.producers.update(header, header.base_offset, self.now_ms)
+
+    def _batches(self, disk: Disk, summary: SegmentSummary, end: int) -> Iterator[tuple[int, BatchHeader]]:
+        file = disk.open(f"{self.directory}/{summary.base_offset:020d}{LOG_SUFFIX}", read_only=True)
+        try:
+            for position, header, _ in scan_sound(file, 0, end):
+                yield position, header
+        finally:
+            file.close()

@@ -1,0 +1,155 @@
+"""`millstream cluster` as a user runs it: a local cluster, its status, nodes that come and go, leaders that move."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.cli import Cli
+from support.cluster import eventually, free_ports
+from support.node import NodeProcess
+
+# Longer than the default: the machine that runs the tests may be busy.
+ENVIRONMENT = {"MILLSTREAM_CLUSTER_SESSION_TIMEOUT": "3s", "MILLSTREAM_REPLICATION_PLACEMENT": "balanced"}
+
+
+class Up:
+    """`millstream cluster up`, from its first words to Ctrl-C."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.nodes: dict[int, dict[str, Any]] = {}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> "Up":
+        cli = Cli("")
+        cli.environment |= ENVIRONMENT
+        self.process = cli.start("cluster", "up", "--nodes", "3", "--data", str(self.directory), "--json")
+        assert self.process.stdout is not None
+        text = self.process.stdout.readline()
+        self.nodes = {node["node"]: node for node in json.loads(text)}
+        return self
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node["address"] for node in self.nodes.values())
+
+    def interrupt(self) -> int:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGINT)
+        _, errors = self.process.communicate(timeout=60)
+        assert b"Traceback" not in errors, errors.decode()
+        return self.process.returncode
+
+    def close(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.interrupt()
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Up]:
+    cluster = Up(tmp_path / "cluster")
+    try:
+        yield cluster.start()
+    finally:
+        cluster.close()
+
+
+def test_a_local_cluster_from_start_to_stop(up: Up) -> None:
+    cli = Cli(up.bootstrap)
+    assert set(up.nodes) == {1, 2, 3}
+    cli.ok("topic", "create", "orders", "--partitions", "6")
+    status = cli.json("cluster", "status", "--check")
+    assert (status["healthy"], status["partitions"], status["under_replicated"]) == (True, 6, [])
+    assert sorted(each["leaders"] for each in status["brokers"]) == [2, 2, 2]
+    assert {each["replicas"] for each in status["brokers"]} == {6}
+    assert sorted(each["quorum"] for each in status["brokers"]) == ["leader", "voter", "voter"]
+    table = cli.ok("cluster", "status").decode()
+    assert "health\tgood" in table
+    assert "node\taddress\track\tstate\tquorum\tlog end\tleaders\treplicas" in table
+    assert up.interrupt() == 0
+    for node in up.nodes.values():
+        assert not is_running(node["pid"])
+    addresses = up.bootstrap
+    up.start()
+    assert up.bootstrap == addresses, "started again in the same place, it is found in the same place"
+    assert Cli(up.bootstrap).json("cluster", "status")["topics"] == 1
+
+
+def test_leaders_move_away_from_a_dead_node_and_back_on_request(up: Up) -> None:
+    cli = Cli(up.bootstrap)
+    cli.ok("topic", "create", "orders", "--partitions", "6")
+    victim = 1 + cli.json("cluster", "status")["controller"] % 3
+    os.kill(up.nodes[victim]["pid"], signal.SIGKILL)
+    others = Cli(",".join(node["address"] for number, node in up.nodes.items() if number != victim))
+    status = eventually(
+        lambda: others.json("cluster", "status"),
+        lambda seen: len(seen["under_replicated"]) == 6 and not seen["leaderless"],
+        "a leader for every partition",
+    )
+    assert not status["healthy"]
+    assert {each["id"]: each["leaders"] for each in status["brokers"]}[victim] == 0
+    assert others.run("cluster", "status", "--check").returncode == 1
+    failed = others.run("cluster", "elect")
+    assert failed.returncode == 1
+    assert b"PREFERRED_LEADER_NOT_AVAILABLE" in failed.stderr
+    assert others.json("cluster", "reassign") == []
+    assert "no other live broker" in others.fails("cluster", "remove", str(victim), "--yes")
+
+
+def test_a_fourth_node_comes_and_another_goes(up: Up, tmp_path: Path) -> None:
+    cli = Cli(up.bootstrap)
+    seeds = up.bootstrap
+    home = tmp_path / "four"
+    home.mkdir()
+    fourth = NodeProcess(home, ["--node-id", "4", "--seeds", seeds], environment=ENVIRONMENT)
+    fourth.listen = f"127.0.0.1:{free_ports(1)[0]}"
+    try:
+        assert "not there" in cli.fails("cluster", "add", "4", "--timeout", "1")
+        fourth.start()
+        assert cli.json("cluster", "add", "4") == {"node": 4, "quorum": "voter"}
+        status = cli.json("cluster", "status", "--check")
+        assert [each["id"] for each in status["brokers"]] == [1, 2, 3, 4]
+        removed = status["controller"]
+        rest = Cli(",".join([fourth.listen, *(n["address"] for i, n in up.nodes.items() if i != removed)]))
+        if removed == 4:
+            rest = cli
+        assert rest.json("cluster", "remove", str(removed), "--yes") == {"node": removed, "moved": 0}
+        seen = eventually(
+            lambda: rest.json("cluster", "status"),
+            lambda found: (
+                removed not in [each["id"] for each in found["brokers"]] and found["controller"] > 0
+            ),
+            "a cluster without the node",
+        )
+        assert seen["voters_away"] == []
+        assert sorted(each["quorum"] for each in seen["brokers"]) == ["leader", "voter", "voter"]
+        rest.ok("topic", "create", "after", "--replication-factor", "3")
+        assert f"there is no node {removed}" in rest.fails("cluster", "remove", str(removed), "--yes")
+    finally:
+        fourth.close()
+
+
+def test_wrong_usage_is_said_without_asking_the_cluster() -> None:
+    cli = Cli("127.0.0.1:1")
+    for arguments in (
+        ("cluster", "elect", "--unclean"),
+        ("cluster", "reassign", "--replicas", "1,2"),
+        ("cluster", "reassign", "t", "--replicas", "1", "--cancel"),
+        ("cluster", "rebalance", "--placement", "wild"),
+    ):
+        assert cli.run(*arguments).returncode == 2, arguments
+    assert cli.run("cluster", "status").returncode == 3
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,74 @@
+"""A cluster's metadata for tests of elections: brokers that are up, topics with replicas, commands in a row."""
+
+import uuid
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from millstream.cluster.metadata.brokers import FenceBroker, Heartbeat, RegisterBroker
+from millstream.cluster.metadata.controller import Command
+from millstream.cluster.metadata.image import MetadataImage, PartitionImage
+from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncChange, InSyncResult
+from millstream.cluster.metadata.records import Endpoint
+from millstream.cluster.metadata.topics import CreateTopics, NewTopic
+
+Result = TypeVar("Result")
+
+ENDPOINTS = (Endpoint("PLAINTEXT", "localhost", 9092),)
+
+
+class Cluster:
+    """`image` is the newest; every command is decided on it and applied at once."""
+
+    def __init__(self, *brokers: int) -> None:
+        self.image = MetadataImage()
+        for broker in brokers:
+            self.start(broker)
+
+    def do(self, command: Command[Result]) -> Result:
+        decision = command.decide(self.image, uuid.uuid4)
+        self.image = self.image.apply(decision.records)
+        return decision.result
+
+    def start(self, broker: int, previous_epoch: int = -1, directory: uuid.UUID | None = None) -> None:
+        self.do(
+            RegisterBroker(
+                broker, ENDPOINTS, is_fenced=True, previous_epoch=previous_epoch, directory=directory
+            )
+        )
+        self.beat(broker)
+
+    def start_cleanly(self, broker: int) -> None:
+        self.start(broker, previous_epoch=self.image.brokers[broker].epoch)
+
+    def beat(self, broker: int, *, wants_to_stop: bool = False) -> None:
+        self.do(Heartbeat(broker, self.image.brokers[broker].epoch, wants_to_stop))
+
+    def fence(self, *brokers: int) -> None:
+        for broker in brokers:
+            self.do(FenceBroker(broker, self.image.brokers[broker].epoch))
+
+    def create(self, *replicas: int, topic: str = "t", **configs: Any) -> None:
+        settings = tuple((key.replace("_", "."), str(value)) for key, value in configs.items())
+        (outcome,) = self.do(CreateTopics((NewTopic(topic, assignments=((0, replicas),), configs=settings),)))
+        assert outcome.error is None, outcome.error
+
+    def partition(self, topic: str = "t") -> PartitionImage:
+        return self.image.topics[topic].partitions[0]
+
+    def set_isr(self, isr: Iterable[int], topic: str = "t") -> InSyncResult:
+        """As the partition's leader asks for it."""
+        p, brokers = self.partition(topic), self.image.brokers
+        change = InSyncChange(
+            self.image.topics[topic].topic_id,
+            0,
+            p.leader_epoch,
+            tuple((broker, brokers[broker].epoch) for broker in isr),
+            p.partition_epoch,
+        )
+        (result,) = self.do(ChangeInSyncSets(p.leader, brokers[p.leader].epoch, (change,)))
+        return result
+
+    def led(self, topic: str = "t") -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+        """Leader, in-sync set, eligible leaders."""
+        p = self.partition(topic)
+        return p.leader, p.isr, p.elr

@@ -1,0 +1,61 @@
+"""What a rebalance and the removal of a node would move, from what the cluster says of itself."""
+
+import pytest
+
+from millstream.cli.cluster_moves import evacuate, plan
+from millstream.cli.cluster_view import BrokerView, ClusterView, PartitionView
+from millstream.cli.errors import CommandError
+
+
+def cluster(brokers: int, *partitions: tuple[int, ...], fenced: tuple[int, ...] = ()) -> ClusterView:
+    return ClusterView(
+        "c",
+        1,
+        tuple(
+            BrokerView(number, f"n{number}:9092", None, number in fenced, "voter", 5, 0, 0)
+            for number in range(1, brokers + 1)
+        ),
+        tuple(
+            PartitionView("t", index, replicas[0], replicas, replicas)
+            for index, replicas in enumerate(partitions)
+        ),
+        0,
+    )
+
+
+def test_a_removed_nodes_replicas_go_to_those_that_have_least() -> None:
+    view = cluster(4, (1, 2, 3), (2, 3, 4), (3, 4, 1))
+    assert [(each.index, each.replicas) for each in evacuate(view, 2)] == [(0, (1, 4, 3)), (1, (1, 3, 4))]
+
+
+def test_a_node_cannot_go_when_nobody_is_left_for_its_replicas() -> None:
+    with pytest.raises(CommandError, match="no other live broker is left"):
+        evacuate(cluster(3, (1, 2, 3)), 3)
+    with pytest.raises(CommandError, match="no other live broker is left"):
+        evacuate(cluster(4, (1, 2, 3), fenced=(4,)), 3)
+
+
+@pytest.mark.parametrize("placement", ["ring", "modulo", "balanced"])
+def test_a_plan_keeps_the_number_of_replicas_and_uses_live_brokers(placement: str) -> None:
+    view = cluster(4, *[(1, 2)] * 12, fenced=(2,))
+    for each in plan(view, placement):
+        assert len(each.replicas) == 2
+        assert set(each.replicas) <= {1, 3, 4}
+
+
+def test_a_plan_that_is_carried_out_is_empty_the_next_time() -> None:
+    view = cluster(3, *[(1, 2)] * 9)
+    after = {each.index: each.replicas for each in plan(view, "ring")}
+    moved = [after.get(each.index, each.replicas) for each in view.partitions]
+    assert plan(cluster(3, *moved), "ring") == []
+
+
+def test_more_replicas_than_brokers_cannot_be_placed() -> None:
+    with pytest.raises(CommandError, match="3 replicas and there would be 2 brokers"):
+        plan(cluster(3, (1, 2, 3), fenced=(2,)), "ring")
+
+
+def test_health() -> None:
+    assert cluster(3, (1, 2, 3)).is_healthy
+    assert not cluster(3, (1, 2, 3), fenced=(3,)).is_healthy
+    assert not cluster(3, (-1, 2)).is_healthy

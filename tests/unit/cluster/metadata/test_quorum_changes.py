@@ -1,0 +1,62 @@
+"""Votes come and go one at a time, asked for at any node, and refused with a reason."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from millstream.cluster.metadata.command_codec import decode_command, encode_command
+from millstream.cluster.metadata.quorum_changes import AddVoter, RemoveVoter
+from millstream.cluster.metadata.records import Endpoint
+from millstream.cluster.metadata.service import MetadataService
+from millstream.cluster.raft.membership import Change, ChangeKind, Membership, ReplicaKey
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.runtime.disk import SystemDisk
+
+ONE, TWO, THREE = (ReplicaKey(number, UUID(int=number)) for number in (1, 2, 3))
+MEMBERS = Membership((ONE, TWO), (THREE,))
+
+
+def run(story: Callable[[], Coroutine[object, object, None]]) -> None:
+    asyncio.run(story())
+
+
+def test_a_learner_gets_a_vote() -> None:
+    assert AddVoter(3).change_of(MEMBERS) == Change(ChangeKind.PROMOTE, THREE)
+    assert AddVoter(3, THREE.directory_id).change_of(MEMBERS) == Change(ChangeKind.PROMOTE, THREE)
+
+
+def test_who_has_one_or_is_not_there_is_refused() -> None:
+    with pytest.raises(KafkaError) as caught:
+        AddVoter(1).change_of(MEMBERS)
+    assert caught.value.code is ErrorCode.DUPLICATE_VOTER
+    for absent in (AddVoter(9), AddVoter(3, ONE.directory_id), RemoveVoter(9), RemoveVoter(1, UUID(int=7))):
+        with pytest.raises(KafkaError) as caught:
+            absent.change_of(MEMBERS)
+        assert caught.value.code is ErrorCode.VOTER_NOT_FOUND
+
+
+def test_a_voter_and_a_learner_can_go() -> None:
+    assert RemoveVoter(2).change_of(MEMBERS) == Change(ChangeKind.REMOVE, TWO)
+    assert RemoveVoter(3).change_of(MEMBERS) == Change(ChangeKind.REMOVE, THREE)
+
+
+def test_the_last_vote_stays(tmp_path: Path) -> None:
+    async def story() -> None:
+        endpoints = (Endpoint("PLAINTEXT", "localhost", 9092),)
+        service = await MetadataService.open(SystemDisk(), str(tmp_path), node_id=1, endpoints=endpoints)
+        try:
+            with pytest.raises(KafkaError, match="last voter") as caught:
+                await service.submit(RemoveVoter(1))
+            assert caught.value.code is ErrorCode.INVALID_REQUEST
+        finally:
+            await service.close()
+
+    run(story)
+
+
+def test_they_are_sent_to_the_controller() -> None:
+    for command in (AddVoter(3, UUID(int=3)), RemoveVoter(2)):
+        assert decode_command(encode_command(command)) == command

@@ -1,0 +1,139 @@
+"""Partitions move to other replicas: first more of them, then the old ones go; or everything is called off."""
+
+import uuid
+
+from millstream.cluster.metadata.command_codec import (
+    decode_command,
+    decode_result,
+    encode_command,
+    encode_result,
+)
+from millstream.cluster.metadata.image import NO_LEADER
+from millstream.cluster.metadata.partitions import CreatePartitions, PartitionIncrease
+from millstream.cluster.metadata.reassignments import AlterReassignments, Reassignment
+from millstream.protocol.errors import ErrorCode
+from support.replicated import Cluster
+
+NEW_LEADER = ErrorCode.NEW_LEADER_ELECTED
+
+
+def reassign(cluster: Cluster, *replicas: int, cancel: bool = False, same_factor: bool = False) -> ErrorCode:
+    wanted = Reassignment("t", 0, None if cancel else replicas)
+    (outcome,) = cluster.do(AlterReassignments((wanted,), allow_other_factor=not same_factor))
+    return ErrorCode.NONE if outcome.error is None else outcome.error.code
+
+
+def three() -> Cluster:
+    cluster = Cluster(1, 2, 3, 4, 5)
+    cluster.create(1, 2, 3)
+    return cluster
+
+
+def test_new_replicas_come_first_and_old_ones_go_when_all_new_ones_are_in_sync() -> None:
+    cluster = three()
+    assert reassign(cluster, 3, 4, 5) is ErrorCode.NONE
+    p = cluster.partition()
+    assert (p.replicas, p.adding, p.removing) == ((3, 4, 5, 1, 2), (4, 5), (1, 2))
+    assert (p.leader, p.isr, p.leader_epoch) == (1, (1, 2, 3), 0)
+    assert cluster.set_isr((1, 2, 3, 4)).error == 0
+    assert cluster.partition().adding == (4, 5)
+    assert cluster.set_isr((1, 2, 3, 4, 5)).error == NEW_LEADER
+    p = cluster.partition()
+    assert (p.replicas, p.isr, p.adding, p.removing) == ((3, 4, 5), (3, 4, 5), (), ())
+    assert (p.leader, p.leader_epoch) == (3, 1)
+
+
+def test_a_leader_that_stays_leads_on_with_a_new_epoch_that_shuts_the_old_ones_out() -> None:
+    cluster = three()
+    assert reassign(cluster, 1, 4) is ErrorCode.NONE
+    assert cluster.set_isr((1, 2, 3, 4)).error == NEW_LEADER
+    p = cluster.partition()
+    assert (p.replicas, p.leader, p.leader_epoch) == ((1, 4), 1, 1)
+
+
+def test_fewer_replicas_at_once() -> None:
+    cluster = three()
+    assert reassign(cluster, 2) is ErrorCode.NONE
+    assert cluster.partition().replicas == (2,)
+    assert cluster.led() == (2, (2,), ())
+
+
+def test_another_order_is_another_preferred_leader_and_no_other_leader() -> None:
+    cluster = three()
+    assert reassign(cluster, 3, 2, 1) is ErrorCode.NONE
+    p = cluster.partition()
+    assert (p.replicas, p.leader, p.leader_epoch, p.partition_epoch) == ((3, 2, 1), 1, 0, 1)
+    assert reassign(cluster, 3, 2, 1) is ErrorCode.NONE
+    assert cluster.partition() == p
+
+
+def test_called_off_half_way() -> None:
+    cluster = three()
+    assert reassign(cluster, cancel=True) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    reassign(cluster, 4, 5)
+    assert cluster.set_isr((1, 2, 3, 4)).error == 0
+    assert reassign(cluster, cancel=True) is ErrorCode.NONE
+    p = cluster.partition()
+    assert (set(p.replicas), p.isr, p.adding, p.removing) == ({1, 2, 3}, (1, 2, 3), (), ())
+    assert p.leader_epoch == 1  # whoever was added may be so again
+
+
+def test_not_called_off_when_only_the_new_ones_have_the_data() -> None:
+    cluster = three()
+    reassign(cluster, 4, 5)
+    assert cluster.set_isr((1, 4)).error == 0
+    cluster.fence(1)
+    assert cluster.led() == (4, (4,), ())
+    assert reassign(cluster, cancel=True) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_a_change_of_mind_counts_from_what_there_was_before() -> None:
+    cluster = three()
+    reassign(cluster, 1, 2, 4)
+    assert reassign(cluster, 1, 2, 5) is ErrorCode.NONE
+    p = cluster.partition()
+    assert (p.replicas, p.adding, p.removing) == ((1, 2, 5, 3), (5,), (3,))
+
+
+def test_it_goes_on_when_brokers_fall_silent() -> None:
+    cluster = three()
+    reassign(cluster, 4, 5)
+    cluster.fence(1, 2, 3)
+    assert cluster.led() == (NO_LEADER, (), (3,))
+    cluster.beat(3)
+    assert cluster.set_isr((3, 4, 5)).error == NEW_LEADER
+    assert cluster.partition().replicas == (4, 5)
+    assert cluster.led() == (4, (4, 5), ())
+
+
+def test_what_cannot_be_is_refused() -> None:
+    cluster = three()
+    assert reassign(cluster, 1, 9) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert reassign(cluster, 1, 1) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert reassign(cluster) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert reassign(cluster, 1, 2, same_factor=True) is ErrorCode.INVALID_REPLICATION_FACTOR
+    (outcome,) = cluster.do(AlterReassignments((Reassignment("no", 0, (1,)),)))
+    assert outcome.error is not None
+    assert outcome.error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    twice = (Reassignment("t", 0, (1,)), Reassignment("t", 0, (2,)))
+    (outcome,) = cluster.do(AlterReassignments(twice))
+    assert outcome.error is not None
+    assert outcome.error.code is ErrorCode.INVALID_REQUEST
+
+
+def test_partitions_added_meanwhile_have_the_number_of_replicas_that_is_aimed_at() -> None:
+    cluster = three()
+    reassign(cluster, 4, 5)
+    (outcome,) = cluster.do(CreatePartitions((PartitionIncrease("t", 2),)))
+    assert outcome.error is None
+    assert len(cluster.image.topics["t"].partitions[1].replicas) == 2
+
+
+def test_it_is_sent_to_the_controller_and_back() -> None:
+    cluster = three()
+    command = AlterReassignments((Reassignment("t", 0, (4, 5)), Reassignment("no", 1, None)), True)
+    assert decode_command(encode_command(command)) == command
+    result = command.decide(cluster.image, uuid.uuid4).result
+    decoded = decode_result(command, encode_result(result))
+    assert [each.index for each in decoded] == [0, 1]
+    assert decoded[1].error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

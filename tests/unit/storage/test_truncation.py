@@ -1,0 +1,179 @@
+"""Cutting the end of a log: what is left, what is forgotten, and what a crash in between leaves."""
+
+import pytest
+
+from millstream.protocol.errors import KafkaError
+from millstream.storage.checkpoint import write_checkpoint
+from millstream.storage.truncation import read_marker
+from millstream.testing.disk import Crashed, Fault, Operation, SimulatedDisk
+from support.logs import NOW_MS, Store, append, append_values, batch_of, flush, new_log, read_values
+
+SMALL = {"segment_bytes": 300, "index_interval_bytes": 50}
+
+
+def test_records_behind_the_cut_are_gone_and_others_take_their_offsets() -> None:
+    log = new_log(**SMALL)
+    for number in range(20):
+        append_values(log, b"old-%d" % number)
+    flush(log)
+    log.truncate_to(7, NOW_MS)
+    assert (log.log_end_offset, log.flushed_offset) == (7, 7)
+    assert read_values(log) == [b"old-%d" % number for number in range(7)]
+    append(log, batch_of([b"new"]), leader_epoch=3)
+    assert read_values(log, 6) == [b"old-6", b"new"]
+    assert log.record_count == 8
+    assert log.size_bytes == sum(segment.file.size() for segment in log.segments)
+
+
+def test_a_cut_inside_of_a_batch_takes_the_whole_batch() -> None:
+    log = new_log()
+    append_values(log, b"a", b"b")
+    append_values(log, b"c", b"d", b"e")
+    flush(log)
+    log.truncate_to(4, NOW_MS)
+    assert log.log_end_offset == 2
+    assert read_values(log) == [b"a", b"b"]
+
+
+def test_epochs_behind_the_cut_are_forgotten() -> None:
+    log = new_log()
+    for epoch in (1, 2, 4):
+        append(log, batch_of([b"x", b"y"]), leader_epoch=epoch)
+    flush(log)
+    log.truncate_to(4, NOW_MS)
+    assert log.epochs.entries == [(1, 0), (2, 2)]
+    log.truncate_to(3, NOW_MS)
+    assert log.epochs.entries == [(1, 0)]
+
+
+def test_producers_are_as_they_were_at_the_cut() -> None:
+    log = new_log(**SMALL)
+    for sequence in range(12):
+        append(log, batch_of([b"v" * 50], producer=(7, 0, sequence)))
+    flush(log)
+    log.truncate_to(5, NOW_MS)
+    again = append(log, batch_of([b"v" * 50], producer=(7, 0, 4)))
+    assert (again.duplicate, again.base_offset) == (True, 4)
+    assert append(log, batch_of([b"v" * 50], producer=(7, 0, 5))).base_offset == 5
+    with pytest.raises(KafkaError, match="sequence"):
+        append(log, batch_of([b"v"], producer=(7, 0, 9)))
+
+
+def test_producers_are_found_again_where_a_checkpoint_has_made_their_snapshots_needless() -> None:
+    store = Store(topics={"t": new_log(**SMALL).config})
+    log = store.log()
+    for sequence in range(12):
+        append(log, batch_of([b"v" * 50], producer=(7, 0, sequence)))
+        flush(log)
+        store.checkpoint()
+    flush(log)
+    log.truncate_to(3, NOW_MS)
+    for _ in range(2):
+        assert append(store.log(), batch_of([b"v" * 50], producer=(7, 0, 2))).base_offset == 2
+        store.kill()
+
+
+@pytest.mark.parametrize("offset", [0, 50])
+def test_outside_of_the_log_it_begins_anew(offset: int) -> None:
+    store = Store()
+    log = store.log()
+    for number in range(10):
+        append_values(log, b"%d" % number)
+    log.advance_start(3)
+    flush(log)
+    store.checkpoint()
+    log.truncate_to(offset, NOW_MS)
+    for _ in range(2):
+        log = store.log()
+        assert (log.log_start_offset, log.log_end_offset) == (offset, offset)
+        assert (len(log.segments), log.epochs.entries, len(log.producers)) == (0, [], 0)
+        store.lose_power()
+    append_values(store.log(), b"first")
+    flush(store.log())
+    assert read_values(store.lose_power().log()) == [b"first"]
+    assert store.log().log_start_offset == offset
+
+
+def test_a_checkpoint_from_before_the_cut_is_not_believed() -> None:
+    """Otherwise recovery would take the missing bytes for damage, and keep their offsets."""
+    store = Store()
+    log = store.log()
+    for number in range(10):
+        append_values(log, b"%d" % number)
+    flush(log)
+    store.checkpoint()
+    log.truncate_to(4, NOW_MS)
+    log = store.kill().log()
+    assert (log.log_end_offset, store.report().damages) == (4, [])
+    append(log, batch_of([b"new"]), leader_epoch=1)
+    flush(log)
+    store.checkpoint()
+    log = store.kill().log()
+    assert read_values(log, 3) == [b"3", b"new"]
+    assert not store.report().damages
+
+
+def test_a_checkpoint_that_was_under_way_does_not_hide_the_cut() -> None:
+    store = Store()
+    log = store.log()
+    for number in range(10):
+        append_values(log, b"%d" % number)
+    flush(log)
+    entries = store.store.checkpoint()
+    log.truncate_to(4, NOW_MS)
+    write_checkpoint(store.disk, store.store.data_dir, entries)
+    store.store.checkpoint_written(entries)
+    assert read_marker(store.disk, log.directory).end_offset == 4
+    assert store.kill().log().log_end_offset == 4
+    assert not store.report().damages
+
+
+def test_a_crash_at_any_step_leaves_the_whole_log_or_the_cut_one() -> None:
+    seen = set()
+    for operations in range(200):
+        store = Store(SimulatedDisk(operations), {"t": new_log(**SMALL).config})
+        for number in range(12):
+            append(store.log(), batch_of([b"%d" % number * 40], producer=(1, 0, number)), leader_epoch=number)
+        flush(store.log())
+        store.checkpoint()
+        store.disk.crash_after(operations)
+        try:
+            store.log().truncate_to(5, NOW_MS)
+        except Crashed:
+            log = store.lose_power().log()
+            assert log.offline is None
+            assert not store.report().damages
+            assert log.epochs.epoch_of(log.log_end_offset - 1) == log.log_end_offset - 1
+            end = log.log_end_offset
+            assert append(log, batch_of([b"x"], producer=(1, 0, end))).base_offset == end
+            seen.add(end)
+            continue
+        break
+    assert {5, 12} <= seen
+
+
+def test_a_cut_that_is_given_up_leaves_no_trace() -> None:
+    store = Store()
+    log = store.log()
+    for epoch in range(6):
+        append(log, batch_of([b"%d" % epoch]), leader_epoch=epoch)
+    flush(log)
+    store.checkpoint()
+    truncation = log.begin_truncation(2, NOW_MS)
+    truncation.prepare(store.disk)
+    truncation.abandon(store.disk, log.epochs)
+    log = store.lose_power().log()
+    assert (log.log_end_offset, log.epochs.entries) == (6, [(n, n) for n in range(6)])
+    assert not store.report().damages
+
+
+def test_a_disk_that_fails_takes_the_log_offline() -> None:
+    disk = SimulatedDisk()
+    log = new_log(disk)
+    for number in range(4):
+        append_values(log, b"%d" % number)
+    flush(log)
+    disk.faults.add(Fault(Operation.TRUNCATE, path="*.log"))
+    with pytest.raises(KafkaError, match="cannot use"):
+        log.truncate_to(2, NOW_MS)
+    assert log.offline is not None
