@@ -50,7 +50,8 @@ class ClusterMembership:
         self._heartbeat_seconds = cluster.heartbeat_interval / 1000
         seeds = tuple(sorted(set(cluster.bootstrap_servers)))
         self._stored = self._open()
-        self.network = PeerNetwork(self._stored.key, self._stored.members, seeds)
+        address = f"{endpoints[0].host}:{endpoints[0].port}"
+        self.network = PeerNetwork(self._stored.key, self._stored.members, seeds, address)
         self._heartbeats: asyncio.Task[None] | None = None
 
     def _open(self) -> StoredReplica:

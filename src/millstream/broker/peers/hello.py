@@ -10,11 +10,15 @@ from millstream.protocol.wire import MalformedRequest
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True):
-    """Who is calling. `cluster_id` is empty as long as the node belongs to none, `seeds` are sorted."""
+    """Who is calling. `cluster_id` is empty as long as the node belongs to none, `seeds` are sorted.
+
+    `address` is where the caller is reached: one that is no seed would not be found otherwise.
+    """
 
     cluster_id: str
     replica: ReplicaKey
     seeds: tuple[str, ...]
+    address: str = ""
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True):

@@ -31,9 +31,12 @@ _COMMAND_SECONDS = 30.0
 class PeerNetwork:
     """Links to the seeds at once, and to every broker of the image as it becomes known."""
 
-    def __init__(self, me: ReplicaKey, members: tuple[ReplicaKey, ...], seeds: tuple[str, ...]) -> None:
+    def __init__(
+        self, me: ReplicaKey, members: tuple[ReplicaKey, ...], seeds: tuple[str, ...], address: str = ""
+    ) -> None:
         self.me = me
         self.seeds = seeds
+        self._address = address
         self.answers: dict[str, Welcome] = {}
         """By seed, the newest."""
         self.refusal: str | None = None
@@ -102,6 +105,7 @@ class PeerNetwork:
             log.warning("node refused", node=caller.replica.node_id, reason=welcome.refusal)
         elif self._admission is not None and welcome.members:
             self._admission.consider(caller.replica)
+            self._link_back(caller)
         return welcome
 
     def receive(self, connection: "Connection", data: memoryview) -> None:
@@ -130,7 +134,13 @@ class PeerNetwork:
         self._tasks.pop(address).cancel()
 
     def _hello(self) -> Hello:
-        return Hello(self.cluster_id, self.me, self.seeds)
+        return Hello(self.cluster_id, self.me, self.seeds, self._address)
+
+    def _link_back(self, caller: Hello) -> None:
+        """A node that is neither a seed nor a broker yet is reached at the address that it gives."""
+        is_linked = any(link.peer == caller.replica for link in self._links.values())
+        if caller.address and caller.replica != self.me and not is_linked:
+            self._link(caller.address)
 
     def _greeted(self, link: PeerLink, welcome: Welcome) -> None:
         before = self.answers.get(link.address)
