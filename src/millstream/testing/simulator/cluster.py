@@ -31,11 +31,6 @@ class SimulatedCluster:
             node.start()
 
     @property
-    def is_whole(self) -> bool:
-        """Every node serves."""
-        return all(node.serving is not None for node in self.nodes.values())
-
-    @property
     def names(self) -> list[str]:
         return [node.name for node in self.nodes.values()]
 

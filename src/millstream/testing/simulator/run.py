@@ -15,6 +15,7 @@ from millstream.runtime.invariant import InvariantViolation
 from millstream.testing.history import judge
 from millstream.testing.history.topics import judge_topics
 from millstream.testing.simulator.cluster import SimulatedCluster
+from millstream.testing.simulator.comparison import differences, what_is_missing
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.nemesis import Nemesis
 from millstream.testing.simulator.partition_watch import PartitionWatch
@@ -102,11 +103,15 @@ class _Run:
         await asyncio.sleep(max(0.0, self._seconds * 0.7 - loop.time()))
         await nemesis.heal()
         outcome.faults = nemesis.faults
-        await self._within(_HEALING_SECONDS, self._come_back(), "no progress after everything was healed")
+        try:
+            await self._within(_HEALING_SECONDS, self._come_back(), "no progress after everything was healed")
+        except Violation as error:
+            raise Violation(f"{error}: {what_is_missing(self._cluster)}") from None
         await asyncio.sleep(max(0.0, self._seconds - loop.time()))
         await self._within(_HEALING_SECONDS, workload.stop(), "the clients did not come to an end")
         await self._within(_HEALING_SECONDS, workload.read_everything(), "not everything could be read")
         nemesis.end()
+        outcome.problems += differences(self._cluster)
         outcome.acknowledged = sum(producer.acknowledged for producer in workload.producers)
         outcome.read = sum(len(poll.records) for poll in workload.history.polls)
         outcome.problems += map(str, judge(workload.history))
@@ -119,9 +124,9 @@ class _Run:
         )
 
     async def _come_back(self) -> None:
-        """Every node serves, and every producer gets an acknowledgement."""
+        """Every node serves, every partition is led and in sync, and every producer gets an acknowledgement."""
         before = [producer.acknowledged for producer in self._workload.producers]
-        while not (self._cluster.is_whole and self._is_acknowledged_beyond(before)):  # noqa: ASYNC110
+        while not (what_is_missing(self._cluster) is None and self._is_acknowledged_beyond(before)):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
     def _is_acknowledged_beyond(self, before: list[int]) -> bool:

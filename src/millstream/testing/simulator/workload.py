@@ -28,7 +28,7 @@ class Workload:
         self._clients = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._is_over = False
-        self._pause = random.choice((0.05, 0.2, 0.5))
+        self._pause = random.choice((0.15, 0.4, 1.0))
         self.admin = SimulatedAdmin(self._client("admin"), self.topic_calls, replicas)
         self._other_topics = SimulatedAdmin(self._client("meddler"), self.topic_calls, replicas)
         self.producers = [
