@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from millstream.broker.partitions import Partition
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
+from millstream.runtime.host import Running
 from millstream.storage.compaction.job import (
     CleanedGroup,
     CleaningFailure,
@@ -39,7 +40,7 @@ class Cleaner:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._delete_horizons: dict[Partition, int] = {}
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Running | None = None
         self._swap_under_way: asyncio.Task[None] | None = None
         self._last_cleaned: PartitionLog | None = None
 
@@ -67,9 +68,8 @@ class Cleaner:
 
     async def stop(self) -> None:
         """End the cleaning under way: a swap that was begun is finished, files that will not be swapped in go."""
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
-            await self._process.wait()
+        if self._process is not None:
+            await self._process.kill()
         if self._swap_under_way is not None:
             await asyncio.gather(self._swap_under_way, return_exceptions=True)
         if self._last_cleaned is not None and not self._last_cleaned.swapping:
@@ -177,20 +177,12 @@ class Cleaner:
             self._delete_horizons[partition] = horizon_ms
 
     async def _work(self, job: bytes) -> CleaningOutcome:
-        self._process = await asyncio.create_subprocess_exec(
-            *worker_command(os.getpid()),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        output, errors = await self._process.communicate(job)
-        if self._process.returncode != 0:
-            reason = (
-                errors.decode(errors="replace").strip().rpartition("\n")[2]
-                or f"exit code {self._process.returncode}"
-            )
-            raise OSError(f"the cleaning process failed: {reason}")
-        return decode_outcome(output)
+        self._process = await self._broker.host.start_process(worker_command(os.getpid()))
+        finished = await self._process.communicate(job)
+        if finished.code != 0:
+            errors = finished.errors.decode(errors="replace").strip().rpartition("\n")[2]
+            raise OSError(f"the cleaning process failed: {errors or f'exit code {finished.code}'}")
+        return decode_outcome(finished.output)
 
     async def _swap(self, partition: Partition, group: CleanedGroup) -> None:
         target, disk, workers = partition.log, self._broker.disk, self._broker.workers

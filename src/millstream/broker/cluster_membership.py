@@ -5,7 +5,6 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
-from uuid import uuid4
 
 from millstream.broker.addresses import WILDCARDS
 from millstream.broker.peers.errors import CannotJoin
@@ -59,7 +58,7 @@ class ClusterMembership:
         broker = self._broker
         stored = open_replica(broker.disk, broker.store.data_dir, broker.node_id)
         if stored is None:
-            key = ReplicaKey(broker.node_id, uuid4())
+            key = ReplicaKey(broker.node_id, broker.host.new_id())
             # With nothing in it: what the cluster begins with comes from whoever founds it.
             stored = create_replica(broker.disk, broker.store.data_dir, key, Snapshot())
         return stored
@@ -79,6 +78,8 @@ class ClusterMembership:
             session_seconds=self._session_seconds,
             rebalance=self._rebalance_settings(),
             failed=lambda error: broker.fail(str(error)),
+            host=broker.host,
+            tick_ms=broker.settings.cluster.tick,
         )
         broker.metadata = metadata
         self.network.attach(metadata)
@@ -142,7 +143,7 @@ class ClusterMembership:
         return await self._broker.workers.run(lambda: self._found(found))
 
     def _found(self, found: Found) -> StoredReplica:
-        cluster_id = id_text(readable_ids(uuid4)())
+        cluster_id = id_text(readable_ids(self._broker.host.new_id)())
         first = first_snapshot(Membership(found.voters), encode_records([ClusterCreated(cluster_id)]))
         state = Restored(HardState(), first)
         self._stored.wal.start_from(state)

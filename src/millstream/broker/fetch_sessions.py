@@ -7,6 +7,7 @@ id 0, epoch 0    open a session      id n, epoch 0    replace session n by a new
 
 import secrets
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -91,8 +92,9 @@ class FetchSessions:
 
     EVICTABLE_AFTER_SECONDS = 120.0
 
-    def __init__(self, slots: int = 1000) -> None:
+    def __init__(self, slots: int = 1000, random_below: Callable[[int], int] = secrets.randbelow) -> None:
         self._slots = slots
+        self._random_below = random_below
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:
@@ -136,6 +138,6 @@ class FetchSessions:
 
     def _new_id(self) -> int:
         """By chance, not by counting: a client that missed a restart must not meet the session of another."""
-        while (session_id := secrets.randbelow(_MAX_ID) + 1) in self._sessions:
+        while (session_id := self._random_below(_MAX_ID) + 1) in self._sessions:
             pass
         return session_id

@@ -5,7 +5,6 @@ Imported with the first request about groups, or at start when there are groups 
 
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
-from uuid import uuid4
 
 from millstream.broker.admin import defaults_of
 from millstream.broker.coordinator_log import PartitionCoordinatorLog
@@ -55,7 +54,9 @@ class Groups:
         self._telling: asyncio.TimerHandle | None = None
         self._runtime: CoordinatorRuntime[GroupRequest, GroupRecord, GroupReply] = CoordinatorRuntime(
             OFFSETS_TOPIC,
-            lambda _: GroupCoordinator(self._settings, lambda: str(uuid4()), broker.metadata.image),
+            lambda _: GroupCoordinator(
+                self._settings, lambda: str(broker.host.new_id()), broker.metadata.image
+            ),
             self._open_log,
             broker.clock,
         )

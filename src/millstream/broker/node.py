@@ -35,7 +35,7 @@ from millstream.protocol.errors import KafkaError
 from millstream.protocol.wire import MalformedRequest
 from millstream.runtime.clock import Clock, SystemClock
 from millstream.runtime.disk import Disk, SystemDisk
-from millstream.runtime.workers import Workers
+from millstream.runtime.host import Host, SystemHost
 from millstream.storage.high_watermarks import read_high_watermarks
 from millstream.storage.segment_recovery import RecoveryReport
 from millstream.storage.store import DataDirectoryInUse, LogStore
@@ -61,21 +61,29 @@ class CannotStart(Exception):
 class Broker:
     """What handlers see of the node."""
 
-    def __init__(self, settings: Settings, disk: Disk, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        disk: Disk,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        host: Host | None = None,
+    ) -> None:
         self.settings = settings
         self.disk = disk
         self.clock = clock
+        self.host = host or SystemHost()
         self.loop = loop
         self.node_id = settings.broker.id
         self.auto_create_topics = settings.broker.auto_create_topics
         self.metrics = BrokerMetrics.create()
-        self.workers = Workers(loop, _FLUSH_THREADS, "disk")
+        self.workers = self.host.workers(loop, _FLUSH_THREADS, "disk")
         data_dir = os.path.abspath(settings.broker.data_dir)
         files = raise_and_share(settings.performance)
-        self.store = LogStore(disk, clock, data_dir, files.log_files)
+        self.store = LogStore(disk, clock, data_dir, files.log_files, self.host.new_id)
         self.partitions = Partitions()
         self.flusher = Flusher(loop, self.workers, clock, self.metrics.log_flush_duration, self.storage_error)
-        self.fetch_sessions = FetchSessions()
+        self.fetch_sessions = FetchSessions(random_below=self.host.random_below)
         self.replication = Replication(self)
         self.dispatcher = Dispatcher(self)
         performance = replace(settings.performance, max_connections=files.connections)
@@ -90,7 +98,7 @@ class Broker:
         self.delayed_produces = 0
         self.delayed_fetches = 0
         self.listen = ("", 0)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
         self._logged: dict[tuple[str, str], float] = {}
         self._messages_in: dict[str, Counter] = {}
 
@@ -109,7 +117,12 @@ class Broker:
             await self._join((endpoint,))
         else:
             self.metadata = await MetadataService.open(
-                self.disk, self.store.data_dir, node_id=self.node_id, endpoints=(endpoint,), rack=broker.rack
+                self.disk,
+                self.store.data_dir,
+                node_id=self.node_id,
+                endpoints=(endpoint,),
+                rack=broker.rack,
+                host=self.host,
             )
         changes = TopicChanges(self)
         self.partitions.is_elsewhere = changes.is_elsewhere
@@ -227,11 +240,11 @@ class Broker:
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run a task of the node's own; if it ends with an error, that is logged."""
         task = self.loop.create_task(work, name=name)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._task_ended)
 
     def _task_ended(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("task failed", task=task.get_name(), exc_info=error)
 

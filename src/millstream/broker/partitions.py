@@ -101,7 +101,8 @@ class Partition:
         self._flushes = flushes
         self._acks: deque[tuple[int, AckWaiter]] = deque()
         self._local_acks: deque[tuple[int, AckWaiter]] = deque()
-        self._readers: set[DataWaiter] = set()
+        # Told in the order they came, so that a simulated run can be repeated.
+        self._readers: dict[DataWaiter, None] = {}
         self._sizes = VisibleSizes()
         self._visible_size = log.appended_bytes
 
@@ -169,10 +170,10 @@ class Partition:
         return last_offset < self.durable_end_offset
 
     def await_data(self, waiter: DataWaiter) -> None:
-        self._readers.add(waiter)
+        self._readers[waiter] = None
 
     def stop_waiting(self, waiter: DataWaiter) -> None:
-        self._readers.discard(waiter)
+        self._readers.pop(waiter, None)
 
     def flushed(self, end_offset: int, end_bytes: int) -> None:
         """The log is on disk up to `end_offset`."""

@@ -42,7 +42,8 @@ class Server:
         self.buffers = FrameBuffers()
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._settings = settings
-        self._connections: set[Connection] = set()
+        # In the order they came, so that a simulated run can be repeated.
+        self._connections: dict[Connection, None] = {}
         self._per_ip: Tally[str] = Tally()
         self._listener: asyncio.Server | None = None
         self._bound = ("", 0)
@@ -86,7 +87,7 @@ class Server:
         """Accept no connection and read no request any more."""
         if self._listener is not None:
             self._listener.close()
-        for connection in self._connections:
+        for connection in list(self._connections):
             connection.stop_reading()
 
     async def stop(self) -> None:
@@ -103,7 +104,7 @@ class Server:
             connection.abort()
 
     def connected(self, connection: Connection) -> None:
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._tune(connection)
         ip = connection.peer.rpartition(":")[0]
         self._per_ip[ip] += 1
@@ -140,7 +141,7 @@ class Server:
                 raw.setsockopt(socket.SOL_SOCKET, option, size)
 
     def disconnected(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         ip = connection.peer.rpartition(":")[0]
         self._per_ip[ip] -= 1
         if self._per_ip[ip] <= 0:

@@ -31,6 +31,8 @@ COMMANDS = {
     "telemetry": CommandFile("millstream.cli.telemetry", is_group=True),
     "pipeline": CommandFile("millstream.cli.pipeline", is_group=True),
     "log": CommandFile("millstream.cli.log", is_group=True),
+    "sim": CommandFile("millstream.cli.sim"),
+    "chaos": CommandFile("millstream.cli.chaos"),
     "config": CommandFile("millstream.cli.config", is_group=True),
 }
 

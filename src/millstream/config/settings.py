@@ -55,6 +55,15 @@ class ClusterSettings:
     )
     session_timeout: int = kafka_setting("broker.session.timeout.ms", _DURATION)
     heartbeat_interval: int = kafka_setting("broker.heartbeat.interval.ms", _DURATION)
+    tick: int = own_setting(
+        10,
+        "The quorum's unit of time: its leader is heard every 5 of them, and another is elected after 30 to 60 of"
+        " silence. More where the nodes are far apart.",
+        kind=_INT,
+        spelling=_DURATION,
+        minimum=1,
+        maximum=1000,
+    )
     max_partitions: int = own_setting(
         1_000_000, "Partitions the cluster may hold; creating more is refused.", kind=_INT, minimum=1
     )

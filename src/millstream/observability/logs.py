@@ -2,21 +2,26 @@
 
 import logging
 import sys
+from collections.abc import Callable
 from typing import Any
 
 DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
 _LEVELS = {"debug": DEBUG, "info": INFO, "warning": WARNING, "error": ERROR}
 
+Sink = Callable[[str, str, dict[str, Any]], None]
+"""Takes a line as its level, its event and its fields."""
+
 
 class _Output:
     """The one place lines go to; a program that never calls `configure` sees warnings and errors."""
 
-    __slots__ = ("format", "level", "processors")
+    __slots__ = ("format", "level", "processors", "sink")
 
     def __init__(self) -> None:
         self.level = WARNING
         self.format = "auto"
         self.processors: list[Any] = []
+        self.sink: Sink | None = None
 
 
 _output = _Output()
@@ -62,6 +67,9 @@ class Logger:
         self._write("error", event, {"exc_info": True, **fields})
 
     def _write(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        if _output.sink is not None:
+            _output.sink(level, event, {**self._fields, **fields})
+            return
         if not _output.processors:
             _output.processors = _processors(_output.format)
         line: Any = {"event": event, "level": level, **self._fields, **fields}
@@ -83,6 +91,12 @@ def configure(level: str, fmt: str) -> None:
     root.handlers = [_LibraryHandler()]
     # Libraries are chatty below warning, and none of it is about the user's data.
     root.setLevel(max(WARNING, _output.level))
+
+
+def redirect(sink: Sink | None, level: str = "warning") -> None:
+    """Give lines from this level on to `sink` instead of writing them; None ends that."""
+    _output.sink = sink
+    _output.level = _LEVELS[level]
 
 
 class _LibraryHandler(logging.Handler):

@@ -1,9 +1,9 @@
 """All partition logs of one data directory: opening them at start, making and removing them, the checkpoint."""
 
-import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple
+from uuid import UUID, uuid4
 
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -49,7 +49,14 @@ class DataDirectoryInUse(Exception):
 
 
 class LogStore:
-    def __init__(self, disk: Disk, clock: Clock, data_dir: str, max_open_files: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        data_dir: str,
+        max_open_files: int,
+        new_id: Callable[[], UUID] = uuid4,
+    ) -> None:
         self.disk = disk
         self.data_dir = data_dir
         self.files = OpenFiles(disk, max_open_files)
@@ -58,6 +65,7 @@ class LogStore:
         self.broker_epoch = -1
         """In which this node is registered; the marker of a clean stop repeats it."""
         self._clock = clock
+        self._new_id = new_id
         self._unopened: dict[tuple[str, int], LogCheckpoint] = {}
         self._unsynced: list[PartitionLog] = []
 
@@ -198,7 +206,7 @@ class LogStore:
         topic, _, partition = directory.rpartition("/")
         # A topic's name may be as long as a file name can be: there would be no room for the rest.
         name = topic.rpartition("/")[2][:_MOVED_NAME_LENGTH]
-        path = f"{target}/{name}-{partition}-{uuid.uuid4().hex}"
+        path = f"{target}/{name}-{partition}-{self._new_id().hex}"
         self.disk.rename(directory, path)
         return path
 

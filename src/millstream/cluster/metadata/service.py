@@ -4,11 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
-from uuid import uuid4
 
 from millstream.cluster.metadata.brokers import Heartbeat, RegisterBroker
 from millstream.cluster.metadata.command_codec import decode_result, encode_command
-from millstream.cluster.metadata.controller import Command, NewId
+from millstream.cluster.metadata.controller import Command
 from millstream.cluster.metadata.directory import (
     StoredReplica,
     WrongDataDirectory,
@@ -31,9 +30,10 @@ from millstream.cluster.raft.membership import Membership, ReplicaKey
 from millstream.cluster.raft.messages import Message
 from millstream.cluster.raft.ports import Transport
 from millstream.cluster.raft.replica import SNAPSHOT_AFTER_BYTES
+from millstream.cluster.raft.settings import TICK_MS
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.disk import Disk
-from millstream.runtime.workers import Workers
+from millstream.runtime.host import Host, SystemHost
 
 Result = TypeVar("Result")
 # Asks the node with that id to decide on a command, as bytes.
@@ -67,16 +67,18 @@ class MetadataService:
         session_seconds: float | None = None,
         rebalance: RebalanceSettings | None = None,
         failed: Callable[[BaseException], None] | None = None,
-        new_id: NewId = uuid4,
+        host: Host | None = None,
+        tick_ms: int = TICK_MS,
         snapshot_after: int = SNAPSHOT_AFTER_BYTES,
     ) -> None:
-        self._new_id = readable_ids(new_id)
+        host = host or SystemHost()
+        self._new_id = readable_ids(host.new_id)
         self._forward = forward
         self._session_seconds = session_seconds
         self._rebalance = rebalance
         self._failed = failed
         self._machine = MetadataMachine()
-        self._threads = Workers(asyncio.get_running_loop(), 1, "metadata")
+        self._threads = host.workers(asyncio.get_running_loop(), 1, "metadata")
         self.quorum = Driver(
             stored.key,
             stored.restored,
@@ -85,9 +87,9 @@ class MetadataService:
             transport or _NobodyElse(),
             self._threads,
             self,
-            # Any source that differs from node to node will do, and the ids' does.
-            jitter=lambda below: new_id().int % below,
-            new_id=new_id,
+            jitter=host.random_below,
+            new_id=host.new_id,
+            tick_ms=tick_ms,
             snapshot_after_bytes=snapshot_after,
         )
         self._leader: ReplicaKey | None = None
@@ -110,23 +112,24 @@ class MetadataService:
         node_id: int,
         endpoints: tuple[Endpoint, ...],
         rack: str | None = None,
-        new_id: NewId = uuid4,
+        host: Host | None = None,
         snapshot_after: int = SNAPSHOT_AFTER_BYTES,
     ) -> "MetadataService":
         """Load the metadata in `data_dir`, or begin a cluster of this node alone, and register this broker.
 
         Raises WalCorrupt, WrongDataDirectory, UnknownRecords or KafkaError when the node cannot start from there.
         """
+        host = host or SystemHost()
         stored = open_replica(disk, data_dir, node_id)
         if stored is None:
-            key = ReplicaKey(node_id, new_id())
+            key = ReplicaKey(node_id, host.new_id())
             stored = create_replica(disk, data_dir, key, first_snapshot(Membership((key,))))
         if stored.members != (stored.key,):
             stored.wal.close()
             raise WrongDataDirectory(
                 f"{data_dir} belongs to a node of a cluster; give the addresses of its nodes with --seeds"
             )
-        service = cls(stored, new_id=new_id, snapshot_after=snapshot_after)
+        service = cls(stored, host=host, snapshot_after=snapshot_after)
         try:
             await service.lead()
             service.broker_epoch = await service.submit(RegisterBroker(node_id, endpoints, rack))

@@ -1,0 +1,66 @@
+"""`millstream chaos`: a local cluster of real processes under faults, judged by what clients saw."""
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from millstream.cli import output
+from millstream.cli.errors import CommandError
+
+
+def command(
+    seconds: Annotated[
+        float, typer.Option("--seconds", "-s", min=1.0, help="How long there are faults.")
+    ] = 60.0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which faults come, and when.")] = 1,
+    nodes: Annotated[int, typer.Option("--nodes", min=1, max=9, help="Nodes of the cluster.")] = 3,
+    replicas: Annotated[
+        int | None, typer.Option("--replicas", min=1, help="Replicas; 3 or one a node.")
+    ] = None,
+    rate: Annotated[float, typer.Option("--rate", min=1.0, help="Messages a second and producer.")] = 100.0,
+    network: Annotated[
+        bool, typer.Option("--network/--no-network", help="Cut networks too; needs root and iproute2.")
+    ] = True,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="Keep the nodes' data and logs here.")
+    ] = None,
+    report: Annotated[
+        Path, typer.Option("--report", metavar="FILE", help="Where the HTML report goes.")
+    ] = Path("chaos.html"),
+) -> None:
+    """Start a local cluster, load it with librdkafka's clients, kill, pause and cut off nodes, and judge the result.
+
+    A run passes when every acknowledged message can be read, once, in its order. Exits with 1 when it does not.
+    The timeline in the report needs matplotlib (pip install 'millstream[pipeline]').
+
+    \b
+    Examples:
+      millstream chaos --seconds 120 --report chaos.html
+      millstream chaos --seed 7 --no-network --data ./chaos
+    """
+    from millstream.testing.chaos.report import figures, write_report
+    from millstream.testing.chaos.run import ChaosPlan, run_chaos
+
+    plan = ChaosPlan(
+        seconds=seconds,
+        nodes=nodes,
+        replicas=replicas or min(3, nodes),
+        rate=rate,
+        fault_seconds=min(4.0, seconds / 4),
+        seed=seed,
+        uses_network=network,
+    )
+    with tempfile.TemporaryDirectory(prefix="millstream-chaos-") as temporary:
+        directory = data or Path(temporary)
+        directory.mkdir(parents=True, exist_ok=True)
+        result = run_chaos(plan, directory, output.note)
+    missing = write_report(result, report)
+    output.facts(figures(result))
+    output.note(f"report: {report}" + (f" ({missing})" if missing else ""))
+    for anomaly in result.anomalies[:10]:
+        output.line(str(anomaly))
+    if not result.is_passed:
+        reason = f"{len(result.anomalies)} anomalies" if result.anomalies else "nothing was acknowledged"
+        raise CommandError(f"the run failed: {reason}; the report has them all: {report}")

@@ -1,0 +1,82 @@
+"""What a node takes from its machine besides disk and clock: threads, chance, processes.
+
+One place, so that a simulation can give it all from a seed.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID, uuid4
+
+from millstream.runtime.workers import Workers
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a process ended, and what it wrote."""
+
+    code: int
+    output: bytes
+    errors: bytes
+
+
+class Running(Protocol):
+    async def communicate(self, data: bytes) -> Finished:
+        """Give it its input and wait for its end."""
+        ...
+
+    async def kill(self) -> None:
+        """End it if it has not ended; returns when it is gone."""
+        ...
+
+
+class Host(Protocol):
+    def workers(self, loop: asyncio.AbstractEventLoop, count: int, name: str) -> Workers: ...
+
+    def new_id(self) -> UUID:
+        """One that nobody else draws."""
+        ...
+
+    def random_below(self, limit: int) -> int:
+        """From 0 to `limit` - 1, not to be guessed from outside."""
+        ...
+
+    async def start_process(self, command: Sequence[str]) -> Running: ...
+
+
+class SystemProcess:
+    __slots__ = ("_process",)
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def communicate(self, data: bytes) -> Finished:
+        output, errors = await self._process.communicate(data)
+        code = self._process.returncode
+        return Finished(-1 if code is None else code, output, errors)
+
+    async def kill(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+
+
+class SystemHost:
+    __slots__ = ()
+
+    def workers(self, loop: asyncio.AbstractEventLoop, count: int, name: str) -> Workers:
+        return Workers(loop, count, name)
+
+    def new_id(self) -> UUID:
+        return uuid4()
+
+    def random_below(self, limit: int) -> int:
+        return secrets.randbelow(limit)
+
+    async def start_process(self, command: Sequence[str]) -> Running:
+        pipe = asyncio.subprocess.PIPE
+        return SystemProcess(
+            await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+        )

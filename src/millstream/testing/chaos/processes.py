@@ -1,0 +1,153 @@
+"""The nodes of a chaos run: `millstream serve`, each a process of its own."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from millstream.testing.chaos.wires import Wires
+
+_READY_SECONDS = 60.0
+_STOP_SECONDS = 30.0
+
+
+class NodeFailed(RuntimeError):
+    """A node did not do what it was told; the message ends with the end of its log."""
+
+
+class ChaosNode:
+    def __init__(self, number: int, home: Path, address: str, seeds: str, prefix: list[str]) -> None:
+        self.number = number
+        self.address = address
+        self._home = home
+        self._log = home / "node.log"
+        self._command = [
+            *prefix, sys.executable, "-m", "millstream", "serve", "--node-id", str(number), "--listen", address,
+            "--seeds", seeds, "--data", str(home / "data"), "--log-format", "json",
+        ]  # fmt: skip
+        self._process: subprocess.Popen[bytes] | None = None
+        self._position = 0
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def launch(self) -> None:
+        self._home.mkdir(parents=True, exist_ok=True)
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("MILLSTREAM_")
+        }
+        # Nobody waits three seconds for company, and internal topics are made as in production.
+        environment["MILLSTREAM_KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS"] = "0"
+        with self._log.open("ab") as log:
+            self._position = log.tell()
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def wait_until_ready(self) -> None:
+        deadline = time.monotonic() + _READY_SECONDS
+        while time.monotonic() < deadline:
+            if self._is_ready():
+                return
+            if not self.is_running:
+                raise NodeFailed(f"node {self.number} ended\n{self.log_tail()}")
+            time.sleep(0.02)
+        raise NodeFailed(f"node {self.number} was not ready within {_READY_SECONDS:.0f} s\n{self.log_tail()}")
+
+    def _is_ready(self) -> bool:
+        with self._log.open("rb") as log:
+            log.seek(self._position)
+            return any(
+                b'"ready"' in line and json.loads(line).get("event") == "ready"
+                for line in log
+                if line.endswith(b"\n")
+            )
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        """As a service manager does."""
+        process = self._process
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            code = process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise NodeFailed(f"node {self.number} did not stop\n{self.log_tail()}") from None
+        self._process = None
+        if code != 0:
+            raise NodeFailed(f"node {self.number} stopped with exit code {code}\n{self.log_tail()}")
+
+    def pause(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+
+    def log_tail(self, lines: int = 20) -> str:
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
+
+
+class ChaosCluster:
+    """Nodes 1 to `count`; with `wires`, each in a network of its own."""
+
+    def __init__(self, directory: Path, count: int, wires: Wires | None) -> None:
+        self.wires = wires
+        numbers = range(1, count + 1)
+        if wires is None:
+            addresses = {
+                number: f"127.0.0.1:{port}" for number, port in zip(numbers, _free_ports(count), strict=True)
+            }
+        else:
+            addresses = {number: f"{wires.address(number)}:9092" for number in numbers}
+        self.bootstrap = ",".join(addresses.values())
+        self.nodes = {
+            number: ChaosNode(
+                number,
+                directory / f"node-{number}",
+                addresses[number],
+                self.bootstrap,
+                [] if wires is None else wires.prefix(number),
+            )
+            for number in numbers
+        }
+
+    def start(self) -> None:
+        for node in self.nodes.values():
+            node.launch()
+        for node in self.nodes.values():
+            node.wait_until_ready()
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            node.resume()
+            node.kill()
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return sorted(each.getsockname()[1] for each in sockets)
+    finally:
+        for each in sockets:
+            each.close()

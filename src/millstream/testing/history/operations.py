@@ -1,0 +1,98 @@
+"""What producers and consumers did, and what came of it."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    OK = "ok"
+    FAILED = "failed"
+    """It definitely did not happen."""
+    UNKNOWN = "unknown"
+    """It may have happened, or may happen yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A value, unique within its key, was sent. A key is a partition: within it there is one order."""
+
+    process: str
+    key: str
+    value: str
+    start: float
+    end: float
+    outcome: Outcome
+    offset: int | None = None
+    """Where it is, if the answer said so."""
+    transaction: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    key: str
+    offset: int
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """What one call returned, in its order."""
+
+    process: str
+    records: tuple[Seen, ...]
+    start: float
+    end: float
+    is_fresh: bool = False
+    """Positions were set since the poll before: by a rebalance, an assignment or a seek."""
+    is_final: bool = False
+    """A part of the last phase, which reads everything from the beginning to the end."""
+    is_committed_only: bool = True
+    transaction: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    name: str
+    outcome: Outcome
+    """OK: committed. FAILED: aborted."""
+
+
+@dataclass(slots=True)
+class History:
+    """Sends and polls stand in the order in which each process began them."""
+
+    sends: list[Send] = field(default_factory=list)
+    polls: list[Poll] = field(default_factory=list)
+    transactions: list[Transaction] = field(default_factory=list)
+    final_keys: set[str] = field(default_factory=set)
+    """Those that the last phase read to the end."""
+    is_idempotent: bool = True
+    """Whether a value may stand at only one offset."""
+
+
+class Kind(StrEnum):
+    INCONSISTENT_OFFSETS = "inconsistent offsets"
+    DUPLICATE = "duplicate"
+    ABORTED_READ = "aborted read"
+    LOST_WRITE = "lost write"
+    UNSEEN = "unseen"
+    PRECOMMITTED_READ = "pre-committed read"
+    SKIP_IN_POLL = "skip inside a poll"
+    SKIP_BETWEEN_POLLS = "skip between polls"
+    NONMONOTONIC_POLL = "non-monotonic poll"
+    NONMONOTONIC_SEND = "non-monotonic send"
+    TORN_TRANSACTION = "torn transaction"
+    NOT_LINEARIZABLE = "not linearizable"
+    NEVER_DELIVERED = "never delivered"
+    DELIVERED_AFTER_ACK = "delivered after its acknowledgement"
+    IN_QUEUE_AND_DEAD = "in the queue and in the dead-letter queue"
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    kind: Kind
+    key: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.key}: {self.detail}"

@@ -1,0 +1,41 @@
+"""Share groups: every message is worked on at least once, and not again once that is confirmed."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from millstream.testing.history.operations import Anomaly, Kind
+
+
+class QueueStep(StrEnum):
+    PUT = "put"
+    """The message's send was acknowledged."""
+    DELIVERED = "delivered"
+    ACKED = "acked"
+    """The confirmation of its acknowledgement came."""
+    DEAD = "dead"
+    """It was found in the dead-letter queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEvent:
+    queue: str
+    value: str
+    step: QueueStep
+    at: float
+
+
+def judge_queue(events: Sequence[QueueEvent]) -> Iterator[Anomaly]:
+    """`events` in the order of time; deliveries at the time they were asked for, confirmations when they came."""
+    steps: dict[tuple[str, str], list[QueueStep]] = {}
+    for event in sorted(events, key=lambda each: each.at):
+        steps.setdefault((event.queue, event.value), []).append(event.step)
+    for (queue, value), seen in steps.items():
+        if QueueStep.PUT in seen and QueueStep.DELIVERED not in seen and QueueStep.DEAD not in seen:
+            yield Anomaly(Kind.NEVER_DELIVERED, queue, value)
+        if QueueStep.ACKED in seen and QueueStep.DELIVERED in seen[seen.index(QueueStep.ACKED) :]:
+            yield Anomaly(Kind.DELIVERED_AFTER_ACK, queue, value)
+        if QueueStep.DEAD in seen and (
+            QueueStep.ACKED in seen or QueueStep.DELIVERED in seen[seen.index(QueueStep.DEAD) :]
+        ):
+            yield Anomaly(Kind.IN_QUEUE_AND_DEAD, queue, value)

@@ -1,0 +1,119 @@
+"""A Kafka client in the simulation: connections to the nodes it hears of, requests and their replies."""
+
+import asyncio
+from random import Random
+
+from millstream.protocol.wire import I32
+from millstream.spark.wire import requests as reading
+from millstream.testing.simulator.loop import SimulatedLoop
+from millstream.testing.simulator.process import Process
+
+Address = tuple[str, int]
+
+
+class NoAnswer(Exception):
+    """The reply did not come: nobody knows what became of the request."""
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.replies: dict[int, asyncio.Future[memoryview]] = {}
+        self.transport: asyncio.Transport | None = None
+        self._buffer = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        data = self._buffer + data
+        at = 0
+        while len(data) - at >= 4:
+            size: int = I32.unpack_from(data, at)[0]
+            if len(data) - at - 4 < size:
+                break
+            self._reply(memoryview(data)[at + 4 : at + 4 + size])
+            at += 4 + size
+        self._buffer = data[at:]
+
+    def _reply(self, frame: memoryview) -> None:
+        reply = self.replies.pop(I32.unpack_from(frame, 0)[0], None)
+        if reply is not None and not reply.done():
+            reply.set_result(frame[4:])
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        lost, self.replies = self.replies, {}
+        for reply in lost.values():
+            if not reply.done():
+                reply.set_exception(NoAnswer(f"the connection was lost: {exc}"))
+
+
+class SimulatedClient:
+    """A program on a machine of its own. Use it in tasks that run in `process.context`."""
+
+    def __init__(
+        self, name: str, loop: SimulatedLoop, random: Random, bootstrap: tuple[Address, ...]
+    ) -> None:
+        self.name = name
+        self.loop = loop
+        self.random = random
+        self.process = Process(name)
+        self._bootstrap = bootstrap
+        self._brokers: dict[int, Address] = {}
+        self._leaders: dict[tuple[str, int], int] = {}
+        self._connections: dict[Address, _Connection] = {}
+        self._correlation = 0
+
+    async def ask(self, address: Address, api: int, version: int, body: bytes, seconds: float) -> memoryview:
+        """The reply's body; NoAnswer when it does not come in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                connection = await self._connect(address)
+                assert connection.transport is not None
+                self._correlation += 1
+                reply: asyncio.Future[memoryview] = self.loop.create_future()
+                connection.replies[self._correlation] = reply
+                head = reading.header(api, version, self._correlation, self.name)
+                connection.transport.write(I32.pack(len(head) + len(body)) + head + body)
+                return await reply
+        except (TimeoutError, OSError) as error:
+            self.hang_up(address)
+            raise NoAnswer(f"{address[0]}: {error!r}") from error
+
+    async def _connect(self, address: Address) -> _Connection:
+        connection = self._connections.get(address)
+        if connection is None or connection.transport is None:
+            _, connection = await self.loop.create_connection(_Connection, *address)  # type: ignore[assignment]
+            assert isinstance(connection, _Connection)
+            self._connections[address] = connection
+        return connection
+
+    def hang_up(self, address: Address) -> None:
+        connection = self._connections.pop(address, None)
+        if connection is not None and connection.transport is not None:
+            connection.transport.abort()
+
+    def any_node(self) -> Address:
+        return self.random.choice(self._bootstrap)
+
+    async def leader_of(self, topic: str, partition: int, seconds: float = 2.0) -> Address | None:
+        """Where the partition's leader is, as far as somebody knows; None when nobody does."""
+        leader = self._leaders.get((topic, partition))
+        if leader is None:
+            await self._look(topic, seconds)
+            leader = self._leaders.get((topic, partition))
+        return None if leader is None else self._brokers.get(leader)
+
+    def forget_leader(self, topic: str, partition: int) -> None:
+        self._leaders.pop((topic, partition), None)
+
+    async def _look(self, topic: str, seconds: float) -> None:
+        body = reading.metadata_request([topic])
+        reply = await self.ask(self.any_node(), reading.METADATA, reading.METADATA_VERSION, body, seconds)
+        found = reading.read_metadata(reply)
+        self._brokers = dict(found.brokers)
+        for each in found.topics:
+            for partition in each.partitions:
+                if partition.leader >= 0:
+                    self._leaders[each.name, partition.partition] = partition.leader

@@ -1,0 +1,55 @@
+"""Three nodes, their machines and the network between them, from one source of chance."""
+
+from dataclasses import replace
+from random import Random
+
+from millstream.config.settings import Settings
+from millstream.testing.simulator.loop import SimulatedLoop
+from millstream.testing.simulator.machine import Machine
+from millstream.testing.simulator.network import Network
+from millstream.testing.simulator.node import PORT, SimulatedNode
+
+
+class SimulatedCluster:
+    def __init__(self, loop: SimulatedLoop, random: Random, count: int = 3) -> None:
+        self.loop = loop
+        self.network = Network(loop, Random(random.getrandbits(64)))
+        names = [f"n{number}" for number in range(1, count + 1)]
+        self.addresses = tuple((name, PORT) for name in names)
+        settings = simulated_settings(tuple(f"{name}:{PORT}" for name in names))
+        self.nodes = {
+            number: SimulatedNode(
+                Machine(name, loop, Random(random.getrandbits(64))),
+                number,
+                settings,
+            )
+            for number, name in enumerate(names, 1)
+        }
+
+    def start(self) -> None:
+        for node in self.nodes.values():
+            node.start()
+
+    @property
+    def names(self) -> list[str]:
+        return [node.name for node in self.nodes.values()]
+
+
+def simulated_settings(seeds: tuple[str, ...]) -> Settings:
+    """The defaults, at a slower pace: what is rare in sixty seconds of a cluster is what a simulation is for."""
+    settings = Settings()
+    return replace(
+        settings,
+        broker=replace(settings.broker, data_dir="/data", auto_create_topics=False),
+        cluster=replace(
+            settings.cluster,
+            bootstrap_servers=seeds,
+            tick=40,
+            heartbeat_interval=500,
+            session_timeout=2500,
+        ),
+        storage=replace(settings.storage, checkpoint_interval=5_000, cleaner_interval=5_000),
+        replication=replace(
+            settings.replication, default_replication_factor=len(seeds), min_insync_replicas=2
+        ),
+    )

@@ -1,0 +1,64 @@
+"""At the end of a run: every partition is led and fully in sync, and its copies are equal byte for byte."""
+
+from collections.abc import Iterator
+
+from millstream.broker.node import Broker
+from millstream.broker.partitions import Partition
+from millstream.testing.simulator.cluster import SimulatedCluster
+
+_MAX_BYTES = 1 << 24
+
+
+def what_is_missing(cluster: SimulatedCluster) -> str | None:
+    """Why the cluster is not whole yet: a node that does not serve, a partition without a leader or with few in sync."""
+    brokers: dict[int, Broker] = {}
+    for node in cluster.nodes.values():
+        if node.serving is None:
+            return f"{node.name} does not serve"
+        brokers[node.node_id] = node.serving
+    newest = max(
+        (broker.metadata for broker in brokers.values()), key=lambda each: each.quorum.status().applied_index
+    )
+    for topic in newest.image.topics.values():
+        for index, partition in enumerate(topic.partitions):
+            name = f"{topic.name}-{index}"
+            leader = brokers.get(partition.leader)
+            if leader is None:
+                return f"{name} has no leader"
+            if sorted(partition.isr) != sorted(partition.replicas):
+                return f"{name} has {list(partition.isr)} of {list(partition.replicas)} in sync"
+            led = leader.partitions.get(topic.name, index)
+            if led is None or not led.is_leader or led.leader_epoch != partition.leader_epoch:
+                return f"node {partition.leader} does not lead {name} yet"
+    return None
+
+
+def differences(cluster: SimulatedCluster) -> Iterator[str]:
+    """Below the leader's high watermark all copies are the same."""
+    brokers = {node.node_id: node.serving for node in cluster.nodes.values() if node.serving is not None}
+    for node_id, broker in brokers.items():
+        for partition in broker.partitions:
+            if not partition.is_leader or partition.log.offline is not None:
+                continue
+            upper = partition.high_watermark
+            wanted = _content(partition, partition.log.log_start_offset, upper)
+            for other_id, other in brokers.items():
+                copy = other.partitions.get(partition.topic, partition.index)
+                if copy is None or copy is partition or copy.topic_id != partition.topic_id:
+                    continue
+                if _content(copy, partition.log.log_start_offset, upper) != wanted:
+                    yield (
+                        f"{partition.topic}-{partition.index}: below {upper} the copy of node {other_id} differs from"
+                        f" that of its leader, node {node_id}"
+                    )
+
+
+def _content(partition: Partition, first: int, upper: int) -> bytes:
+    parts = []
+    while first < upper:
+        read = partition.log.read(first, _MAX_BYTES, upper)
+        if not len(read.data):
+            break
+        parts.append(bytes(read.data))
+        first = read.next_offset
+    return b"".join(parts)

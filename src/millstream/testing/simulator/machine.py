@@ -1,0 +1,96 @@
+"""A simulated machine: its disk, its clock, its chance, and the program that runs on it."""
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+from uuid import UUID
+
+from millstream.runtime.host import Finished, Running
+from millstream.runtime.workers import Workers
+from millstream.storage.compaction.job import decode_job, encode_outcome
+from millstream.storage.compaction.worker import work
+from millstream.testing.disk import SimulatedDisk
+from millstream.testing.simulator.loop import SimulatedLoop
+from millstream.testing.simulator.process import Process
+from millstream.testing.simulator.threads import SimulatedWorkers
+
+_EPOCH_MS = 1_700_000_000_000
+
+
+class SimulatedClock:
+    """`offset_ms` makes the wall clock jump; time that is measured with `monotonic` does not."""
+
+    __slots__ = ("_loop", "offset_ms")
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+        self.offset_ms = 0
+
+    def now_ms(self) -> int:
+        return _EPOCH_MS + int(self._loop.time() * 1000) + self.offset_ms
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+
+class Machine:
+    """A `runtime.host.Host`. Its disk outlives its programs; `start` begins the next one."""
+
+    def __init__(self, name: str, loop: SimulatedLoop, random: Random) -> None:
+        self.name = name
+        self.loop = loop
+        self.random = random
+        self.disk = SimulatedDisk(random.getrandbits(64), journaled=random.random() < 0.5)
+        self.clock = SimulatedClock(loop)
+        self.process = Process(name)
+        self.disk_seconds = 0.0005
+        """What a job at the disk takes, about."""
+        self._threads: list[SimulatedWorkers] = []
+
+    def start(self) -> Process:
+        self.process = Process(self.name)
+        self._threads = []
+        return self.process
+
+    def crash(self, *, power_loss: bool) -> None:
+        """End the program wherever it is; with `power_loss` the page cache is gone too."""
+        self.process.is_alive = False
+        for threads in self._threads:
+            threads.crash(self.disk, self.random)
+        self.disk.restart(power_loss=power_loss)
+        self.loop.network.process_died(self.process, silently=power_loss)
+
+    def _job_seconds(self) -> float:
+        return self.disk_seconds * self.random.expovariate(1.0)
+
+    # -- runtime.host.Host
+
+    def workers(self, loop: asyncio.AbstractEventLoop, count: int, name: str) -> Workers:
+        del name
+        threads = SimulatedWorkers(loop, count, self._job_seconds)
+        self._threads.append(threads)
+        return threads
+
+    def new_id(self) -> UUID:
+        return UUID(int=self.random.getrandbits(128), version=4)
+
+    def random_below(self, limit: int) -> int:
+        return self.random.randrange(limit)
+
+    async def start_process(self, command: Sequence[str]) -> Running:
+        del command  # there is one program that a node starts
+        return _CleaningProcess(self)
+
+
+class _CleaningProcess:
+    """Compaction, which is the only work that a node gives to a process, at one simulated moment."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    async def communicate(self, data: bytes) -> Finished:
+        await asyncio.sleep(self._machine.disk_seconds * 10)
+        return Finished(0, encode_outcome(work(self._machine.disk, decode_job(data))), b"")
+
+    async def kill(self) -> None:
+        return

@@ -1,0 +1,240 @@
+"""What goes wrong in a run, drawn from the seed: one or two faults at a time, each with its end."""
+
+import asyncio
+import errno
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+from millstream.observability.logs import get_logger
+from millstream.testing.disk import Fault, Operation
+from millstream.testing.simulator.cluster import SimulatedCluster
+from millstream.testing.simulator.node import SimulatedNode
+
+log = get_logger("millstream.nemesis")
+
+FaultWork = Callable[[], Coroutine[Any, Any, None]]
+
+_RESTART_SECONDS = (0.2, 6.0)
+_CUT_SECONDS = (0.5, 8.0)
+
+
+class Nemesis:
+    """Runs outside of all machines. After `heal` everything works again, and every node is started."""
+
+    def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
+        self.faults = 0
+        self._cluster = cluster
+        self._random = random
+        self._is_over = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self._busy: dict[str, None] = {}
+        kinds: list[FaultWork] = [
+            self._kill,
+            self._kill,
+            self._lose_power,
+            self._stop_in_order,
+            self._pause,
+            self._isolate,
+            self._isolate,
+            self._cut_pair,
+            self._cut_one_way,
+            self._slow_link,
+            self._lose_segments,
+            self._reset,
+            self._slow_disk,
+            self._full_disk,
+            self._failing_sync,
+            self._jump_clock,
+        ]
+        # Each run has a few kinds only: with all of them at once, each hides what another would show.
+        self._kinds = random.sample(kinds, random.randint(2, 6))
+        self._gap = random.choice((0.5, 2.0, 4.0))
+        self._at_once = random.choice((1, 1, 2))
+
+    def start(self) -> None:
+        loop = self._cluster.loop
+        self._tasks = [loop.create_task(self._trouble(), name="nemesis") for _ in range(self._at_once)]
+        self._tasks.append(loop.create_task(self._look_after(), name="keeper"))
+
+    async def heal(self) -> None:
+        self._is_over = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._cluster.network.heal_all()
+        for node in self._cluster.nodes.values():
+            node.machine.disk.faults.clear()
+            node.machine.disk.capacity_bytes = None
+            node.machine.disk_seconds = 0.0005
+            if node.process.is_paused:
+                self._cluster.loop.resume(node.process)
+            if node.broker is not None and node.has_failed_logs:
+                # A log whose fsync failed stays offline for the program's life, and says so.
+                self._note("killed for its failed logs", node.name)
+                node.crash(power_loss=False)
+            if not node.is_up:
+                node.start()
+        self._tasks = [self._cluster.loop.create_task(self._look_after(), name="keeper")]
+
+    def end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _trouble(self) -> None:
+        while True:
+            await asyncio.sleep(self._random.expovariate(1 / self._gap))
+            fault = self._random.choice(self._kinds)
+            self.faults += 1
+            await fault()
+
+    async def _look_after(self) -> None:
+        """A program that ended by itself is started again, as a supervisor would."""
+        while True:
+            await asyncio.sleep(1.0)
+            for node in self._cluster.nodes.values():
+                if not node.is_up and (node.ended is not None or self._is_over):
+                    self._note("restarted", node.name, reason=node.ended)
+                    node.start()
+
+    def _note(self, what: str, *where: str, **details: object) -> None:
+        log.warning(what, where=list(where), **details)
+
+    def _any(self) -> SimulatedNode:
+        return self._random.choice(list(self._cluster.nodes.values()))
+
+    def _two(self) -> tuple[str, str]:
+        one, other = self._random.sample(self._cluster.names, 2)
+        return one, other
+
+    async def _sleep(self, shortest: float, longest: float) -> None:
+        await asyncio.sleep(self._random.uniform(shortest, longest))
+
+    # -- programs and machines
+
+    async def _kill(self) -> None:
+        await self._end(self._any(), power_loss=False)
+
+    async def _lose_power(self) -> None:
+        await self._end(self._any(), power_loss=True)
+
+    async def _end(self, node: SimulatedNode, *, power_loss: bool) -> None:
+        if not node.is_up or node.name in self._busy:
+            return
+        self._note("power lost" if power_loss else "killed", node.name)
+        node.crash(power_loss=power_loss)
+        await self._sleep(*_RESTART_SECONDS)
+        self._start(node)
+
+    async def _stop_in_order(self) -> None:
+        node = self._any()
+        if not node.is_up or node.name in self._busy:
+            return
+        self._note("stopped", node.name)
+        self._busy[node.name] = None
+        try:
+            await node.stop()
+        finally:
+            del self._busy[node.name]
+        await self._sleep(*_RESTART_SECONDS)
+        self._start(node)
+
+    def _start(self, node: SimulatedNode) -> None:
+        if not node.is_up:
+            self._note("started", node.name)
+            node.start()
+
+    async def _pause(self) -> None:
+        node = self._any()
+        process = node.process
+        if not node.is_up or process.is_paused:
+            return
+        self._note("paused", node.name)
+        process.is_paused = True
+        await self._sleep(0.5, 6.0)
+        if process.is_paused:
+            self._note("resumed", node.name)
+            self._cluster.loop.resume(process)
+
+    async def _jump_clock(self) -> None:
+        node = self._any()
+        node.machine.clock.offset_ms += self._random.choice((-3_600_000, -5_000, 5_000, 3_600_000))
+        self._note("clock jumped", node.name, offset_ms=node.machine.clock.offset_ms)
+
+    # -- the network
+
+    async def _isolate(self) -> None:
+        node = self._any()
+        others = [name for name in self._cluster.names if name != node.name]
+        await self._cut([(node.name, other) for other in others] + [(other, node.name) for other in others])
+
+    async def _cut_pair(self) -> None:
+        one, other = self._two()
+        await self._cut([(one, other), (other, one)])
+
+    async def _cut_one_way(self) -> None:
+        node = self._any()
+        others = self._random.sample(
+            [name for name in self._cluster.names if name != node.name], self._random.choice((1, 2))
+        )
+        ways = [(node.name, other) for other in others]
+        await self._cut(ways if self._random.random() < 0.5 else [(there, here) for here, there in ways])
+
+    async def _cut(self, ways: list[tuple[str, str]]) -> None:
+        network = self._cluster.network
+        self._note("cut", *(f"{source}>{target}" for source, target in ways))
+        for source, target in ways:
+            network.cut(source, target)
+        await self._sleep(*_CUT_SECONDS)
+        self._note("healed", *(f"{source}>{target}" for source, target in ways))
+        for source, target in ways:
+            network.heal(source, target)
+
+    async def _slow_link(self) -> None:
+        one, other = self._two()
+        self._note("slow", f"{one}>{other}")
+        self._cluster.network.slow(one, other, self._random.choice((0.02, 0.3, 1.0)))
+        await self._sleep(*_CUT_SECONDS)
+        self._cluster.network.slow(one, other, 0.0)
+
+    async def _lose_segments(self) -> None:
+        self._cluster.network.loss = self._random.choice((0.01, 0.1, 0.3))
+        self._note("loss", share=self._cluster.network.loss)
+        await self._sleep(*_CUT_SECONDS)
+        self._cluster.network.loss = 0.0
+
+    async def _reset(self) -> None:
+        one, other = self._two()
+        self._note("reset", one, other)
+        self._cluster.network.reset(one, other)
+
+    # -- disks
+
+    async def _slow_disk(self) -> None:
+        node = self._any()
+        node.machine.disk_seconds = self._random.choice((0.01, 0.1, 0.5))
+        self._note("slow disk", node.name, seconds=node.machine.disk_seconds)
+        await self._sleep(*_CUT_SECONDS)
+        node.machine.disk_seconds = 0.0005
+
+    async def _full_disk(self) -> None:
+        node = self._any()
+        disk = node.machine.disk
+        disk.capacity_bytes = disk.used_bytes() + self._random.randrange(2000)
+        self._note("full disk", node.name)
+        await self._sleep(*_CUT_SECONDS)
+        disk.capacity_bytes = None
+
+    async def _failing_sync(self) -> None:
+        node = self._any()
+        self._note("failing sync", node.name)
+        node.machine.disk.faults.add(
+            Fault(
+                Operation.SYNC,
+                errno.EIO,
+                skip=self._random.randrange(5),
+                times=self._random.choice((1, 1, 3)),
+            )
+        )
+        await self._sleep(0.5, 3.0)
+        node.machine.disk.faults.clear()

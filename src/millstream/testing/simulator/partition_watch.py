@@ -1,0 +1,118 @@
+"""The rules of replicated partitions, checked whenever one changes hands, moves its high watermark or is cut."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from millstream.broker.partitions import Partition
+from millstream.testing.simulator.cluster import SimulatedCluster
+from millstream.testing.simulator.loop import SimulatedLoop
+from millstream.testing.simulator.process import CURRENT
+
+Place = tuple[bytes, int]
+
+
+class PartitionWatch:
+    """One leader an epoch; no leader without what was committed before it; nothing committed that is not on the disks
+    of all in sync; a high watermark never goes back, and nobody gives up what lies below it.
+    """
+
+    def __init__(self, loop: SimulatedLoop, cluster: SimulatedCluster) -> None:
+        self.advances = 0
+        self.elections = 0
+        self.truncations = 0
+        self._violated = loop.violated
+        self._cluster = cluster
+        self._leaders: dict[tuple[bytes, int, int], str] = {}
+        self._committed: dict[Place, int] = {}
+        """The highest high watermark that any leader has told of."""
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """See every partition that lives meanwhile."""
+        originals = {name: getattr(Partition, name) for name in ("_advance", "lead", "truncated")}
+
+        def advanced(partition: Partition, high_watermark: int, size: int) -> None:
+            before = partition.high_watermark
+            originals["_advance"](partition, high_watermark, size)
+            self._advanced(partition, before, high_watermark)
+
+        def led(partition: Partition, leader_epoch: int, replication: Any) -> None:
+            self._led(partition, leader_epoch)
+            originals["lead"](partition, leader_epoch, replication)
+
+        def truncated(partition: Partition) -> None:
+            self._truncated(partition)
+            originals["truncated"](partition)
+
+        replacements: dict[str, Callable[..., None]] = {
+            "_advance": advanced,
+            "lead": led,
+            "truncated": truncated,
+        }
+        for name, replacement in replacements.items():
+            setattr(Partition, name, replacement)
+        try:
+            yield
+        finally:
+            for name, original in originals.items():
+                setattr(Partition, name, original)
+
+    def _advanced(self, partition: Partition, before: int, after: int) -> None:
+        self.advances += 1
+        if after < before:
+            self._violated(f"{_name(partition)}: the high watermark goes back from {before} to {after}")
+        if not partition.is_leader:
+            return
+        place = partition.topic_id, partition.index
+        self._committed[place] = max(after, self._committed.get(place, 0))
+        replication = partition.replication
+        for broker_id in () if replication is None else replication.isr:
+            end = self._durable_end(broker_id, partition)
+            if end is not None and end < after:
+                self._violated(
+                    f"{_name(partition)}: the high watermark is {after}, and on the disk of node {broker_id}, which is"
+                    f" in sync, the log ends at {end}"
+                )
+
+    def _led(self, partition: Partition, leader_epoch: int) -> None:
+        here = _here()
+        known = self._leaders.setdefault((partition.topic_id, partition.index, leader_epoch), here)
+        if known != here:
+            self._violated(f"{_name(partition)}: {known} and {here} both lead in epoch {leader_epoch}")
+        if partition.is_leader and partition.leader_epoch == leader_epoch:
+            return
+        self.elections += 1
+        committed = self._committed.get((partition.topic_id, partition.index), 0)
+        if partition.log.offline is None and partition.log.log_end_offset < committed:
+            self._violated(
+                f"{_name(partition)}: {here} leads in epoch {leader_epoch} with a log that ends at"
+                f" {partition.log.log_end_offset}; up to {committed} was committed"
+            )
+
+    def _truncated(self, partition: Partition) -> None:
+        self.truncations += 1
+        end = partition.log.log_end_offset
+        if end < partition.high_watermark:
+            self._violated(
+                f"{_name(partition)}: {_here()} cuts its log to {end}, below its high watermark"
+                f" {partition.high_watermark}"
+            )
+
+    def _durable_end(self, broker_id: int, partition: Partition) -> int | None:
+        """What that node's copy holds on disk; None when the node is away, or has another topic by that name."""
+        node = self._cluster.nodes.get(broker_id)
+        broker = None if node is None else node.broker
+        copy = None if broker is None else broker.partitions.get(partition.topic, partition.index)
+        if copy is None or copy.topic_id != partition.topic_id or copy.log.offline is not None:
+            return None
+        return copy.log.flushed_offset if copy.log.config.durable else copy.log.log_end_offset
+
+
+def _name(partition: Partition) -> str:
+    return f"{partition.topic}-{partition.index}"
+
+
+def _here() -> str:
+    process = CURRENT.get()
+    return "-" if process is None else process.machine

@@ -1,0 +1,66 @@
+"""The quorum's rules, checked after every event of every replica."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.raft.entries import Entry
+from millstream.cluster.raft.replica import Replica
+from millstream.testing.simulator.loop import SimulatedLoop
+
+
+class QuorumWatch:
+    """One leader a term; what is committed stays; after the same entry everybody has the same image."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._violated = loop.violated
+        self.committed_index = 0
+        self._leaders: dict[int, int] = {}
+        self._committed: dict[int, Entry] = {}
+        self._images: dict[int, MetadataImage] = {}
+        self._checked: dict[Replica, tuple[int, int]] = {}
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """See every replica that lives meanwhile."""
+        pump = Replica._pump
+
+        def watched(replica: Replica) -> None:
+            pump(replica)
+            self._look(replica)
+
+        setattr(Replica, "_pump", watched)  # noqa: B010 - a method in place of a method
+        try:
+            yield
+        finally:
+            setattr(Replica, "_pump", pump)  # noqa: B010
+
+    def _look(self, replica: Replica) -> None:
+        state = replica._raft.state
+        if state.leadership is not None:
+            leader = self._leaders.setdefault(state.term, state.key.node_id)
+            if leader != state.key.node_id:
+                self._violated(
+                    f"nodes {leader} and {state.key.node_id} both lead the quorum in term {state.term}"
+                )
+        log = state.log
+        committed, applied = self._checked.get(replica, (0, 0))
+        if log.commit_index > committed:
+            for entry in log.between(max(committed + 1, log.first_index), log.commit_index):
+                self._check_entry(state.key.node_id, entry)
+            self.committed_index = max(self.committed_index, log.commit_index)
+        if log.applied_index > applied and not replica._is_pumping:
+            self._check_image(state.key.node_id, log.applied_index, replica._machine)
+        self._checked[replica] = log.commit_index, log.applied_index
+
+    def _check_entry(self, node_id: int, entry: Entry) -> None:
+        known = self._committed.setdefault(entry.index, entry)
+        if known is not entry and known != entry:
+            self._violated(f"node {node_id} holds {entry} as committed, where {known} was committed before")
+
+    def _check_image(self, node_id: int, index: int, machine: Any) -> None:
+        image: MetadataImage = machine.image
+        known = self._images.setdefault(index, image)
+        if known is not image and known != image:
+            self._violated(f"after entry {index} node {node_id} has another image than others had")

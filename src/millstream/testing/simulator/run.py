@@ -1,0 +1,185 @@
+"""One seed: a cluster is formed, works under faults, is healed, and must come back; then its history is judged."""
+
+import asyncio
+import gc
+import sys
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from millstream.observability import logs
+from millstream.runtime.invariant import InvariantViolation
+from millstream.testing.history import judge
+from millstream.testing.history.topics import judge_topics
+from millstream.testing.simulator.cluster import SimulatedCluster
+from millstream.testing.simulator.comparison import differences, what_is_missing
+from millstream.testing.simulator.loop import SimulatedLoop
+from millstream.testing.simulator.nemesis import Nemesis
+from millstream.testing.simulator.partition_watch import PartitionWatch
+from millstream.testing.simulator.process import CURRENT
+from millstream.testing.simulator.quorum_watch import QuorumWatch
+from millstream.testing.simulator.violation import Violation
+from millstream.testing.simulator.workload import TOPIC, Workload
+
+SECONDS = 60.0
+_FORMING_SECONDS = 30.0
+_HEALING_SECONDS = 60.0
+_LINES_KEPT = 2000
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a seed came to. `trace` is equal for equal runs."""
+
+    seed: int
+    problems: list[str] = field(default_factory=list)
+    trace: int = 0
+    steps: int = 0
+    simulated_seconds: float = 0.0
+    faults: int = 0
+    acknowledged: int = 0
+    read: int = 0
+    metadata_changes: int = 0
+    lines: list[str] = field(default_factory=list)
+    """The last lines of the log, of all nodes and of the nemesis."""
+
+
+def run_seed(
+    seed: int, *, seconds: float = SECONDS, keep_lines: int = _LINES_KEPT, level: str = "warning"
+) -> Outcome:
+    """Never raises for what goes wrong in the run: that is in `problems`."""
+    outcome = Outcome(seed)
+    loop = SimulatedLoop()
+    lines: deque[str] = deque(maxlen=keep_lines)
+    was_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with ExitStack() as stack:
+            stack.callback(logs.redirect, None)
+            logs.redirect(_Sink(loop, lines), level)
+            quorum = QuorumWatch(loop)
+            stack.enter_context(quorum.installed())
+            stack.enter_context(_invariants_reported(loop))
+            run = _Run(loop, seed, seconds, outcome)
+            stack.enter_context(run.partitions.installed())
+            try:
+                loop.run(run.main())
+            except Exception as error:  # noqa: BLE001 - whatever it is, the seed has found it
+                outcome.problems.append(f"{type(error).__name__}: {error}")
+            outcome.metadata_changes = quorum.committed_index
+        outcome.problems += [_describe(each) for each in loop.failures]
+        outcome.trace, outcome.steps = loop.trace & (1 << 64) - 1, loop.steps
+        outcome.simulated_seconds = loop.time()
+        outcome.lines = list(lines)
+    finally:
+        loop.close()
+        del loop
+        _collect()
+        if was_collecting:
+            gc.enable()
+    return outcome
+
+
+class _Run:
+    def __init__(self, loop: SimulatedLoop, seed: int, seconds: float, outcome: Outcome) -> None:
+        random = Random(seed)
+        self._loop = loop
+        self._seconds = seconds
+        self._outcome = outcome
+        self._cluster = SimulatedCluster(loop, random)
+        self.partitions = PartitionWatch(loop, self._cluster)
+        self._workload = Workload(self._cluster, random, partitions=2, replicas=3)
+        self._nemesis = Nemesis(self._cluster, Random(random.getrandbits(64)))
+
+    async def main(self) -> None:
+        loop, workload, nemesis, outcome = self._loop, self._workload, self._nemesis, self._outcome
+        self._cluster.start()
+        await self._within(_FORMING_SECONDS, self._form(), "the cluster did not form")
+        workload.start()
+        nemesis.start()
+        await asyncio.sleep(max(0.0, self._seconds * 0.7 - loop.time()))
+        await nemesis.heal()
+        outcome.faults = nemesis.faults
+        try:
+            await self._within(_HEALING_SECONDS, self._come_back(), "no progress after everything was healed")
+        except Violation as error:
+            raise Violation(f"{error}: {what_is_missing(self._cluster)}") from None
+        await asyncio.sleep(max(0.0, self._seconds - loop.time()))
+        await self._within(_HEALING_SECONDS, workload.stop(), "the clients did not come to an end")
+        await self._within(_HEALING_SECONDS, workload.read_everything(), "not everything could be read")
+        nemesis.end()
+        outcome.problems += differences(self._cluster)
+        outcome.acknowledged = sum(producer.acknowledged for producer in workload.producers)
+        outcome.read = sum(len(poll.records) for poll in workload.history.polls)
+        outcome.problems += map(str, judge(workload.history))
+        outcome.problems += map(str, judge_topics(workload.topic_calls))
+
+    async def _form(self) -> None:
+        workload = self._workload
+        await workload.as_client(
+            workload.admin.client, workload.admin.create_surely(TOPIC, workload.partitions, {})
+        )
+
+    async def _come_back(self) -> None:
+        """Every node serves, every partition is led and in sync, and every producer gets an acknowledgement."""
+        before = [producer.acknowledged for producer in self._workload.producers]
+        while not (what_is_missing(self._cluster) is None and self._is_acknowledged_beyond(before)):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+    def _is_acknowledged_beyond(self, before: list[int]) -> bool:
+        producers = self._workload.producers
+        return all(each.acknowledged > count for each, count in zip(producers, before, strict=True))
+
+    async def _within(self, seconds: float, work: Any, otherwise: str) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await work
+        except TimeoutError:
+            raise Violation(f"{otherwise} within {seconds:.0f} s") from None
+
+
+class _Sink:
+    """Log lines with their simulated time and machine."""
+
+    def __init__(self, loop: SimulatedLoop, lines: "deque[str]") -> None:
+        self._loop = loop
+        self._lines = lines
+
+    def __call__(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        process = CURRENT.get()
+        where = process.machine if process is not None else "-"
+        told = " ".join(f"{name}={value}" for name, value in fields.items() if name != "logger")
+        self._lines.append(f"{self._loop.time():10.4f} {where:10} {level:7} {event} {told}")
+
+
+@contextmanager
+def _invariants_reported(loop: SimulatedLoop) -> Iterator[None]:
+    """An invariant of the program that does not hold ends the run, also where the program would live with it."""
+    original = InvariantViolation.__init__
+
+    def reported(self: InvariantViolation, *arguments: object) -> None:
+        original(self, *arguments)
+        loop.violated(f"invariant: {self}")
+
+    setattr(InvariantViolation, "__init__", reported)  # noqa: B010 - a method in place of a method
+    try:
+        yield
+    finally:
+        setattr(InvariantViolation, "__init__", original)  # noqa: B010
+
+
+def _describe(failure: dict[str, Any]) -> str:
+    return f"{failure.get('message')}: {failure.get('exception')!r}"
+
+
+def _collect() -> None:
+    """What the run left is taken apart now; programs that were killed complain when their tasks go."""
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda _: None
+    try:
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook

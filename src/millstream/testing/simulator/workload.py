@@ -1,0 +1,99 @@
+"""The clients of a run: producers and consumers of one topic, and somebody who creates and deletes others."""
+
+import asyncio
+from collections.abc import Coroutine
+from random import Random
+from typing import Any
+
+from millstream.testing.history import History
+from millstream.testing.history.topics import TopicCall
+from millstream.testing.simulator.admin import SimulatedAdmin
+from millstream.testing.simulator.client import SimulatedClient
+from millstream.testing.simulator.cluster import SimulatedCluster
+from millstream.testing.simulator.consumer import SimulatedConsumer
+from millstream.testing.simulator.producer import SimulatedProducer
+
+TOPIC = "ledger"
+
+
+class Workload:
+    """`history` and `topic_calls` are what the clients saw."""
+
+    def __init__(self, cluster: SimulatedCluster, random: Random, *, partitions: int, replicas: int) -> None:
+        self.history = History()
+        self.topic_calls: list[TopicCall] = []
+        self.partitions = partitions
+        self._cluster = cluster
+        self._random = random
+        self._clients = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_over = False
+        self._pause = random.choice((0.15, 0.4, 1.0))
+        self.admin = SimulatedAdmin(self._client("admin"), self.topic_calls, replicas)
+        self._other_topics = SimulatedAdmin(self._client("meddler"), self.topic_calls, replicas)
+        self.producers = [
+            SimulatedProducer(self._client(f"producer-{index}-{number}"), TOPIC, index, self.history)
+            for index in range(partitions)
+            for number in range(random.choice((1, 2)))
+        ]
+        self._consumers = [
+            SimulatedConsumer(self._client(f"consumer-{index}"), TOPIC, index, self.history)
+            for index in range(partitions)
+        ]
+
+    def _client(self, name: str) -> SimulatedClient:
+        random = Random(self._random.getrandbits(64))
+        return SimulatedClient(name, self._cluster.loop, random, self._cluster.addresses)
+
+    def start(self) -> None:
+        for producer in self.producers:
+            self._run(producer.client, self._produce(producer))
+        for consumer in self._consumers:
+            self._run(consumer.client, self._consume(consumer))
+        self._run(self._other_topics.client, self._meddle())
+
+    def _run(self, client: SimulatedClient, work: Coroutine[Any, Any, None]) -> None:
+        context = client.process.context
+        self._tasks.append(self._cluster.loop.create_task(work, name=client.name, context=context))
+
+    async def stop(self) -> None:
+        """Let what is under way come to its end; an error of a client is one of the run."""
+        self._is_over = True
+        await asyncio.gather(*self._tasks)
+
+    async def as_client(self, client: SimulatedClient, work: Coroutine[Any, Any, None]) -> None:
+        await self._cluster.loop.create_task(work, name=client.name, context=client.process.context)
+
+    async def read_everything(self) -> None:
+        """The last phase: from the beginning to the end of every partition."""
+        for index in range(self.partitions):
+            consumer = SimulatedConsumer(
+                self._client(f"final-{index}"), TOPIC, index, self.history, is_final=True
+            )
+            await self.as_client(consumer.client, _read_to_end(consumer))
+            self.history.final_keys.add(f"{TOPIC}-{index}")
+
+    async def _produce(self, producer: SimulatedProducer) -> None:
+        random = producer.client.random
+        while not self._is_over:
+            await producer.send(random.choice((1, 1, 3)))
+            await asyncio.sleep(random.expovariate(1 / self._pause))
+
+    async def _consume(self, consumer: SimulatedConsumer) -> None:
+        while not self._is_over:
+            await consumer.poll()
+
+    async def _meddle(self) -> None:
+        random = self._other_topics.client.random
+        while not self._is_over:
+            topic = f"other-{random.randrange(3)}"
+            if random.random() < 0.6:
+                await self._other_topics.create(topic, random.choice((1, 3)))
+            else:
+                await self._other_topics.delete(topic)
+            await asyncio.sleep(random.expovariate(1 / 2.0))
+
+
+async def _read_to_end(consumer: SimulatedConsumer) -> None:
+    while consumer.high_watermark < 0 or consumer.position < consumer.high_watermark:
+        await consumer.poll(wait_ms=0)

@@ -1,0 +1,32 @@
+"""A seed is a run: the same events in the same order, in any process."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from millstream.testing.simulator.run import run_seed
+
+SEEDS = (1, 7, 23)
+_PROGRAM = """
+import sys
+from millstream.testing.simulator.run import run_seed
+for seed in map(int, sys.argv[1:]):
+    print(run_seed(seed).trace)
+"""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_seed_run_twice_gives_the_same_trace(seed: int) -> None:
+    first, second = run_seed(seed), run_seed(seed)
+    assert (first.trace, first.steps, first.lines) == (second.trace, second.steps, second.lines)
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "4711"])
+def test_nothing_depends_on_the_order_of_hashes(hash_seed: str) -> None:
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, *map(str, SEEDS)], capture_output=True, check=True, env=environment
+    )
+    assert [int(line) for line in done.stdout.split()] == [run_seed(seed).trace for seed in SEEDS]

@@ -1,0 +1,28 @@
+from millstream.testing.history.operations import Kind
+from millstream.testing.history.queues import QueueEvent, QueueStep, judge_queue
+
+PUT, DELIVERED, ACKED, DEAD = QueueStep.PUT, QueueStep.DELIVERED, QueueStep.ACKED, QueueStep.DEAD
+
+
+def kinds(*steps: QueueStep) -> list[Kind]:
+    events = [QueueEvent("q", "m", step, at) for at, step in enumerate(steps)]
+    return [anomaly.kind for anomaly in judge_queue(events)]
+
+
+def test_a_message_that_was_worked_on() -> None:
+    assert kinds(PUT, DELIVERED, ACKED) == []
+    assert kinds(PUT, DELIVERED, DELIVERED, ACKED) == []
+    assert kinds(PUT, DELIVERED, DELIVERED, DEAD) == []
+
+
+def test_a_message_that_nobody_got() -> None:
+    assert kinds(PUT) == [Kind.NEVER_DELIVERED]
+
+
+def test_a_message_that_came_again_after_its_acknowledgement() -> None:
+    assert kinds(PUT, DELIVERED, ACKED, DELIVERED) == [Kind.DELIVERED_AFTER_ACK]
+
+
+def test_a_message_in_both_queues() -> None:
+    assert kinds(PUT, DELIVERED, DEAD, DELIVERED) == [Kind.IN_QUEUE_AND_DEAD]
+    assert kinds(PUT, DELIVERED, ACKED, DEAD) == [Kind.IN_QUEUE_AND_DEAD]
