@@ -86,7 +86,7 @@ def test_harness_writes_a_report_that_renders(tmp_path: Path) -> None:
     run = ["ratio", "--quick", "--rounds", "1", "--seconds", "0.1", "--peer", "mock", "--data", str(tmp_path)]
 
     _bench(*run, "--json", str(report))
-    page = _bench("--markdown", "--json", str(report))
+    page = _bench("--markdown", "--report", str(report))
 
     loads = json.loads(report.read_bytes())["loads"]
     assert loads

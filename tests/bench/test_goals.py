@@ -1,5 +1,7 @@
 """How a report is judged and drawn, on made-up numbers."""
 
+from dataclasses import replace
+
 from bench.goals import Verdict, judge
 from bench.model import Environment, FigureCell, LoadCell, LoadResult, Peer, Report, Sample
 from bench.ratio import throughput_ratio
@@ -54,8 +56,24 @@ def test_figure_goal_takes_the_worst_of_its_cells() -> None:
 
 
 def test_markdown_has_the_machine_and_only_tables_with_rows() -> None:
-    page = markdown(_report())
+    page = markdown([_report()])
 
     assert "2 cores (a CPU)" in page
     assert "### Goals" in page
     assert "### Throughput" not in page
+
+
+def test_a_page_of_several_reports_has_each_scenario_from_the_latest() -> None:
+    earlier, later = _report(), _report()
+    later.environment = replace(later.environment, date="2026-01-02")
+    earlier.figures.append(FigureCell("memory", names.IDLE_MEMORY_AT_START, "MB", (70.0,)))
+    earlier.figures.append(FigureCell("start", "start: a thing", "s", (2.0,)))
+    later.figures.append(FigureCell("memory", names.IDLE_MEMORY_AT_START, "MB", (50.0,)))
+
+    page = markdown([later, earlier])
+
+    assert "Measured start: 2026-01-01" in page
+    assert "Measured memory: 2026-01-02" in page
+    assert "50.00 MB" in page
+    assert "70.00 MB" not in page
+    assert "start: a thing" in page
