@@ -71,6 +71,8 @@ def _value(chance: random.Random, field: FieldShape) -> Any:
         limit = 1 << (_NUMBERS[kind] - 1)
         return chance.choice((0, 0, 1, 1, 2, 3, -1, -2, 100, limit - 1, -limit))
     match kind:
+        case "uint16":
+            return chance.choice((0, 1, 9092, 0xFFFF))
         case "string":
             return chance.choice(_NAMES)
         case "bool":
