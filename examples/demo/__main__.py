@@ -22,9 +22,9 @@ from millstream.console import static_dir
 
 PAGE_PORT = 8090
 # Some history first, so that the page has something to show, and more faults than a real fleet has.
-STREAM = ["--hosts", "8", "--interval", "5s", "--since", "20m", "--follow", "--faults", "40", "--json"]
+STREAM = ["--hosts", "8", "--interval", "10s", "--since", "20m", "--follow", "--faults", "40", "--json"]
 # Small steps through the history: the first of them shows on the page while the others are under way.
-MOST_RECORDS_OF_A_BATCH = 100_000
+MOST_RECORDS_OF_A_BATCH = 40_000
 NODE_START_S = 60.0
 API_START_S = 60.0
 # Spark's first start on a slow machine; the first micro-batch comes on top.

@@ -14,7 +14,7 @@ from millstream.pipeline.stores.rows import Level, Resolution
 from millstream.testing import EmbeddedBroker
 from support.influx import InfluxProcess, influxd_path
 from support.pipeline import PipelineProcess, opened_store
-from support.telemetry_records import Load
+from support.telemetry_load import Load
 
 pytestmark = [pytest.mark.xdist_group("job"), pytest.mark.timeout(600)]
 

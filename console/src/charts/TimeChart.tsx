@@ -104,7 +104,8 @@ function options(
   return {
     width: element.clientWidth,
     height,
-    padding: [8, 8, 0, 0],
+    // At the right there is room for half of the last time's label.
+    padding: [8, 24, 0, 0],
     legend: { show: false },
     cursor: {
       y: false,

@@ -109,4 +109,5 @@ async function show() {
   }
 }
 
+document.getElementById("access").addEventListener("submit", (event) => event.preventDefault());
 show();
