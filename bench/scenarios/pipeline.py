@@ -170,7 +170,7 @@ def _open(url: str, directory: Path) -> "Store":
 
 def _process(records: "DataFrame", store: "Store", directory: Path) -> None:
     """One micro-batch, as `millstream pipeline run` treats it."""
-    from millstream.pipeline.job.batch import BatchProcessor, sifted_records
+    from millstream.pipeline.job.batch import BatchProcessor
     from millstream.pipeline.job.ledger import Ledger
     from millstream.pipeline.job.reasons import Limits
 
@@ -186,4 +186,4 @@ def _process(records: "DataFrame", store: "Store", directory: Path) -> None:
         threading.Event(),
         lambda _: None,
     )
-    processor(sifted_records(records, limits), 0)
+    processor(records, 0)

@@ -1,31 +1,26 @@
 """Reading telemetry from its topic and writing dead letters to theirs, through `format("millstream")`."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.config.pipeline_settings import PipelineSettings
 from millstream.pipeline.job.moments import micros
 
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.readwriter import DataStreamReader
-
 _FORMAT = "millstream"
 
 
 def telemetry_stream(spark: SparkSession, settings: PipelineSettings) -> DataFrame:
-    reader: DataStreamReader = (
+    return (
         spark.readStream.format(_FORMAT)
         .option("kafka.bootstrap.servers", settings.bootstrap)
         .option("subscribe", settings.topic)
         .option("startingOffsets", settings.starting_offsets)
         # Records that retention has deleted are gone; stopping would only lose more of them.
         .option("failOnDataLoss", "false")
+        .option("maxOffsetsPerTrigger", str(settings.max_offsets_per_trigger))
+        .load()
     )
-    if settings.max_offsets_per_trigger is not None:
-        reader = reader.option("maxOffsetsPerTrigger", str(settings.max_offsets_per_trigger))
-    return reader.load()
 
 
 def telemetry_since(spark: SparkSession, settings: PipelineSettings, start: datetime) -> DataFrame:

@@ -22,6 +22,7 @@ _SETTINGS = {
     # Tasks of a re-computation are short, so that a micro-batch gets its turn.
     "spark.sql.files.maxPartitionBytes": "32m",
     "spark.driver.memory": "2g",
+    "spark.python.daemon.module": "millstream.pipeline.job.daemon",
 }
 
 

@@ -9,6 +9,7 @@ changes nothing. A write returns when the rows are durable and readers see them.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -29,6 +30,8 @@ from millstream.pipeline.stores.rows import (
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from millstream.pipeline.stores.outcomes import PointsIntake
 
 RowT = TypeVar("RowT")
 Cursor = Sequence[str | int]
@@ -100,6 +103,11 @@ class StoreWriter(Protocol):
 
     def write_points(self, frame: "DataFrame", version: int) -> Rejected:
         """Reads the frame once."""
+        ...
+
+    def intake(self, version: int) -> "AbstractContextManager[PointsIntake]":
+        """For executors that have points as Arrow at hand. What they gave it is in the store when the block ends
+        without an exception, save for what they report as refused."""
         ...
 
     def write_rollups(self, frame: "DataFrame", version: int) -> None:
