@@ -20,8 +20,9 @@ from millstream.pipeline.job.judge import examined, sifted, unjudged
 from millstream.pipeline.job.ledger import Ledger
 from millstream.pipeline.job.parse import parsed
 from millstream.pipeline.job.points import points_of, without_duplicates
+from millstream.pipeline.job.ranges import RECORDS_DDL, records_of
 from millstream.pipeline.job.reasons import Limits, Verdict
-from millstream.pipeline.job.storing import RECORDS_DDL, StoreTask
+from millstream.pipeline.job.storing import StoreTask
 from millstream.pipeline.job.summary import Summary, summarise
 from millstream.pipeline.stores.base import Rejected, Store
 
@@ -45,7 +46,7 @@ def _nothing_lost(batch_id: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BatchProcessor:
-    """For `foreachBatch`, over rows with the columns of a Kafka source."""
+    """For `foreachBatch`, over ranges of the log (`ranges.py`) or over rows with the columns of a Kafka source."""
 
     store: Store
     ledger: Ledger
@@ -66,18 +67,18 @@ class BatchProcessor:
             self.on_failure(error)
             raise
 
-    def process(self, records: DataFrame, version: int) -> None:
+    def process(self, batch: DataFrame, version: int) -> None:
         lost = self.lost_before(version)
         with _directory(self.ledger.directory / "doubtful") as aside:
             with self.store.intake(version) as intake:
-                report = StoreTask(intake, self.limits, datetime.now(UTC), aside).over(records)
+                report = StoreTask(intake, self.limits, datetime.now(UTC), aside).over(batch)
             summary = report.summary(self.ledger.watermark)
             rejected = report.rejected.points
             if summary.count(Verdict.DOUBTFUL):
-                looked_at, more = self._examine(records.sparkSession, aside, version)
+                looked_at, more = self._examine(batch.sparkSession, aside, version)
                 summary, rejected = summary.settled(looked_at), rejected + more.points
         if rejected:
-            self.send_letters(rejected_letters(records, rejected))
+            self.send_letters(rejected_letters(records_of(batch), rejected))
         self.ledger.record(version, summary, rejected=len(rejected), lost=lost)
 
     def _examine(self, spark: SparkSession, aside: Path, version: int) -> tuple[Summary, Rejected]:

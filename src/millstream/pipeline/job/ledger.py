@@ -61,6 +61,13 @@ class Ledger:
         return self._batch_id
 
     @property
+    def batch_rows(self) -> int:
+        """Records of the last batch."""
+        with self._lock:
+            names = ("valid", "bad", "sentinel")
+            return sum(self._totals[name] - self._totals_before[name] for name in names)
+
+    @property
     def newest(self) -> datetime | None:
         return self._newest
 

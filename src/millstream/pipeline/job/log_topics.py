@@ -6,13 +6,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millstream.config.pipeline_settings import PipelineSettings
 from millstream.pipeline.job.moments import micros
+from millstream.pipeline.job.ranges import FORMAT as RANGES
+from millstream.pipeline.job.ranges import register
 
 _FORMAT = "millstream"
 
 
 def telemetry_stream(spark: SparkSession, settings: PipelineSettings) -> DataFrame:
+    """Ranges of the log, for tasks that read it themselves."""
     return (
-        spark.readStream.format(_FORMAT)
+        spark.readStream.format(RANGES)
+        .options(**register(spark))
         .option("kafka.bootstrap.servers", settings.bootstrap)
         .option("subscribe", settings.topic)
         .option("startingOffsets", settings.starting_offsets)

@@ -24,7 +24,7 @@ from millstream.pipeline.job.moments import (
     hour_start,
     minute_start,
 )
-from millstream.pipeline.job.rollups import rollups_of
+from millstream.pipeline.job.rollups import POINT_COLUMNS, rollups_of
 from millstream.pipeline.stores.base import Store
 from millstream.pipeline.stores.rows import Resolution
 
@@ -72,7 +72,9 @@ class Recomputation:
         done = 0
         for chunk in _chunks(marked, MINUTES_PER_HOUR):
             first, last = min(chunk), max(chunk)
-            points = self._store.points_frame(self._spark, minute_start(first), minute_start(last) + MINUTE)
+            points = self._store.points_frame(
+                self._spark, minute_start(first), minute_start(last) + MINUTE, POINT_COLUMNS
+            )
             self._store.write_rollups(rollups_of(points, Resolution.MINUTE, sorted(chunk)), self._version())
             self._ledger.clear(Marks({minute: marked[minute] for minute in chunk}, {}))
             done += len(chunk)
@@ -89,7 +91,9 @@ class Recomputation:
         }
         done = 0
         for chunk in _chunks(due, 1):
-            points = self._store.points_frame(self._spark, hour_start(min(chunk)), hour_start(max(chunk) + 1))
+            points = self._store.points_frame(
+                self._spark, hour_start(min(chunk)), hour_start(max(chunk) + 1), POINT_COLUMNS
+            )
             self._store.write_rollups(rollups_of(points, Resolution.HOUR, sorted(chunk)), self._version())
             self._ledger.clear(Marks({}, {hour: due[hour] for hour in chunk}))
             done += len(chunk)

@@ -93,7 +93,7 @@ class Status:
                 "started_at": rfc3339(self._started_at),
                 "updated_at": rfc3339(now),
                 "batch_id": self._ledger.batch_id,
-                "batch_rows": int(self._progress.get("numInputRows", 0)),
+                "batch_rows": self._ledger.batch_rows,
                 "under_way_rows": self._under_way_rows,
                 "batch_ms": int(duration.get("triggerExecution", 0)),
                 "rows_per_second": self._rate(now, _handled(totals)),

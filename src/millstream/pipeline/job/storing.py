@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.pipeline.job.moments import MINUTE_US, minute_of, moment
+from millstream.pipeline.job.ranges import MOST_TASKS, RECORD_COLUMNS, holds_ranges, read_ranges
 from millstream.pipeline.job.reasons import Limits, Verdict
 from millstream.pipeline.job.summary import Summary
 from millstream.pipeline.stores.outcomes import OUTCOME_DDL, PointsIntake, check_available, rejected_of
@@ -21,13 +22,8 @@ if TYPE_CHECKING:
 
     from millstream.pipeline.stores.base import Rejected
 
-RECORDS_DDL = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
-"""What is needed of a Kafka source's columns, and the columns of what is put aside."""
-
 _REPORT_DDL = f"{OUTCOME_DDL}, minute bigint, rows bigint"
 _MINUTE = "minute"
-_MOST_TASKS = 8
-"""A task leaves a file for each hour of its points: more tasks make files too small to read well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +34,19 @@ class StoreTask:
     aside: Path
     """A directory for the doubtful records, as Parquet files."""
 
-    def over(self, records: "DataFrame") -> "Report":
-        """Do it with all of them. Raises StoreUnavailable."""
-        columns = [part.split()[0] for part in RECORDS_DDL.split(", ")]
-        tasks = min(records.sparkSession.sparkContext.defaultParallelism, _MOST_TASKS)
-        done = records.select(*columns).coalesce(tasks).mapInArrow(self.run, _REPORT_DDL)
+    def over(self, batch: "DataFrame") -> "Report":
+        """Do it with all records of a frame with records or ranges. Raises StoreUnavailable."""
+        if holds_ranges(batch):
+            done = batch.mapInArrow(self.run_ranges, _REPORT_DDL)
+        else:
+            tasks = min(batch.sparkSession.sparkContext.defaultParallelism, MOST_TASKS)
+            done = batch.select(*RECORD_COLUMNS).coalesce(tasks).mapInArrow(self.run, _REPORT_DDL)
         rows = [row.asDict() for row in done.collect()]
         check_available(rows)
         return Report(rows)
+
+    def run_ranges(self, ranges: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        return self.run(read_ranges(ranges))
 
     def run(self, batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         """For `mapInArrow`."""

@@ -116,8 +116,10 @@ class StoreWriter(Protocol):
 
     def write_events(self, frame: "DataFrame", version: int) -> None: ...
 
-    def points_frame(self, spark: "SparkSession", start: datetime, end: datetime) -> "DataFrame":
-        """Points with start <= time < end, each identity once."""
+    def points_frame(
+        self, spark: "SparkSession", start: datetime, end: datetime, columns: Sequence[str] | None = None
+    ) -> "DataFrame":
+        """Points with start <= time < end, each identity once; all their columns, or those that are named."""
         ...
 
     def rollups_frame(

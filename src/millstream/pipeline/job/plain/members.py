@@ -87,7 +87,7 @@ class Names(NamedTuple):
 def hash_of(data: Any, start: int, end: int) -> Any:
     """FNV-1a."""
     made = np.uint64(0xCBF29CE484222325)
-    for place in range(start, end):
+    for place in range(np.uint64(start), np.uint64(end)):
         made = (made ^ np.uint64(data[place])) * np.uint64(0x100000001B3)
     return made
 

@@ -26,6 +26,7 @@ _EXACT_TENS = 22
 _EXACT_WHOLE = 1 << 53
 _TENS = 10.0 ** np.arange(_EXACT_TENS + 1)
 _TRUE, _FALSE, _NULL = (np.frombuffer(word, np.uint8) for word in (b"true", b"false", b"null"))
+_ORDINARY = np.array([0x20 <= byte < 0x80 and byte not in b'"\\' for byte in range(256)])
 _DAYS_BEFORE = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365], np.int64)
 
 
@@ -41,31 +42,35 @@ def blank(data: Any, position: int, end: int) -> int:
 
 
 @compiled
-def string_end(data: Any, position: int, end: int) -> tuple[int, int]:
+def string_end(data: Any, position: int, end: int) -> tuple[Any, int]:
     """The position behind the closing quote, from the one behind the opening; and what the string holds.
 
     Escapes of one letter only; what is not ASCII must be right UTF-8.
     """
     holds = 0
-    while position < end:
-        byte = data[position]
-        if byte == 0x22:
-            return position + 1, holds
-        if byte < 0x20:
-            return -1, 0
-        if byte < 0x80:
-            position += 1
-            if byte == 0x5C:
-                if position >= end or not _is_simple_escape(data[position]):
-                    return -1, 0
-                holds |= ESCAPED
-                position += 1
+    # Unsigned, or the compiled code looks for negative indices at every byte.
+    at, stop, one = np.uint64(position), np.uint64(end), np.uint64(1)
+    while at < stop:
+        byte = data[at]
+        if _ORDINARY[byte]:
+            at += one
+        elif byte == 0x22:
+            return np.int64(at + one), holds
+        elif byte < 0x20:
+            return np.int64(-1), 0
+        elif byte == 0x5C:
+            at += one
+            if at >= stop or not _is_simple_escape(data[at]):
+                return np.int64(-1), 0
+            holds |= ESCAPED
+            at += one
         else:
-            position = _letter_end(data, position, end)
-            if position < 0:
-                return -1, 0
+            behind = _letter_end(data, np.int64(at), end)
+            if behind < 0:
+                return np.int64(-1), 0
+            at = np.uint64(behind)
             holds |= NOT_ASCII
-    return -1, 0
+    return np.int64(-1), 0
 
 
 @compiled
@@ -99,7 +104,7 @@ def unescaped(byte: int) -> int:
 
 
 @compiled
-def _letter_end(data: Any, position: int, end: int) -> int:
+def _letter_end(data: Any, position: Any, end: int) -> Any:
     """Behind a letter of two to four bytes in UTF-8: the shortest form, no surrogates, nothing above U+10FFFF."""
     first = data[position]
     low, high = 0x80, 0xBF

@@ -22,9 +22,6 @@ from millstream.pipeline.job.reasons import Limits
 from millstream.pipeline.metrics import METRICS, SENTINEL_RANGES
 from millstream.pipeline.stores.tables import POINTS
 
-RECORD_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
-"""What is needed of a Kafka source's columns."""
-
 _VALUE_SPAN = len(TEXT_COLUMNS)
 _LONG_AGO = -(1 << 62)
 
@@ -58,7 +55,7 @@ class Sieve:
         self._hashes = np.zeros((3, MOST_MEMBERS), np.uint64)
 
     def sift(self, records: pa.RecordBatch) -> Sifted:
-        """From rows with RECORD_COLUMNS."""
+        """From rows with the columns `value`, `partition`, `offset` and `timestamp` of a Kafka source."""
         rows = records.num_rows
         offsets, data = _binary(records["value"])
         status, metrics = np.zeros(rows, np.int8), np.zeros(rows, np.int32)
@@ -144,6 +141,8 @@ def _within(values: npt.NDArray[np.float64], ranges: Iterable[tuple[float, float
 
 def load() -> None:
     """Compile the loops, or load them from the cache, before there is anything to read."""
-    kinds = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64(), pa.timestamp("us", tz="UTC"))
-    nothing = [pa.array([None], kind) for kind in kinds]
-    Sieve(Limits(), EPOCH).sift(pa.RecordBatch.from_arrays(nothing, names=list(RECORD_COLUMNS)))
+    kinds = {
+        "value": pa.binary(), "partition": pa.int32(), "offset": pa.int64(), "timestamp": pa.timestamp("us", tz="UTC"),
+    }  # fmt: skip
+    nothing = {name: pa.array([None], kind) for name, kind in kinds.items()}
+    Sieve(Limits(), EPOCH).sift(pa.RecordBatch.from_pydict(nothing))

@@ -1,6 +1,6 @@
 """The InfluxDB store: points, rollups and events on the server, and a lake of Parquet files to re-compute from."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -59,12 +59,15 @@ class InfluxStore(InfluxQueries):
         self._write_derived(frame, Posting(self.target, EVENTS, event_lines))
         self._lake.write_events(frame, version)
 
-    def points_frame(self, spark: "SparkSession", start: datetime, end: datetime) -> "DataFrame":
+    def points_frame(
+        self, spark: "SparkSession", start: datetime, end: datetime, columns: Sequence[str] | None = None
+    ) -> "DataFrame":
         border = self._lake.complete_from
         if start >= border:
-            return self._lake.points_frame(spark, start, end)
+            return self._lake.points_frame(spark, start, end, columns)
         old = server_points(spark, self.target, self._measurements(), start, min(border, end))
-        return old if end <= border else old.unionByName(self._lake.points_frame(spark, border, end))
+        old = old if columns is None else old.select(*columns)
+        return old if end <= border else old.unionByName(self._lake.points_frame(spark, border, end, columns))
 
     def rollups_frame(
         self, spark: "SparkSession", resolution: Resolution, start: datetime, end: datetime

@@ -1,6 +1,6 @@
 """The store of Parquet files: everything put together."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -62,8 +62,10 @@ class ParquetStore(ParquetQueries):
     def write_events(self, frame: "DataFrame", version: int) -> None:
         self._writer.write(frame, [Target(EVENTS_ROOM)], version)
 
-    def points_frame(self, spark: "SparkSession", start: datetime, end: datetime) -> "DataFrame":
-        return read_frame(spark, self.root, POINTS_ROOM, start, end)
+    def points_frame(
+        self, spark: "SparkSession", start: datetime, end: datetime, columns: Sequence[str] | None = None
+    ) -> "DataFrame":
+        return read_frame(spark, self.root, POINTS_ROOM, start, end, columns)
 
     def rollups_frame(
         self, spark: "SparkSession", resolution: Resolution, start: datetime, end: datetime
