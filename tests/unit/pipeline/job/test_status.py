@@ -27,7 +27,9 @@ def test_lag_and_rows_are_known_while_a_batch_runs(tmp_path: Path) -> None:
     assert status.document()["lag"] == 42, "what the cluster does not say stays as it was"
 
 
-def test_sizes_of_batches_come_from_sparks_log_of_offsets(tmp_path: Path) -> None:
+def test_sizes_of_batches_come_from_sparks_log_of_offsets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     offsets = tmp_path / "offsets"
     offsets.mkdir()
     for batch, (first, second) in enumerate(((10, 20), (15, 22))):
@@ -37,4 +39,8 @@ def test_sizes_of_batches_come_from_sparks_log_of_offsets(tmp_path: Path) -> Non
     assert position.end_of(1) == {("telemetry", 0): 15, ("telemetry", 1): 22}
     assert (position.size_of(1), position.size_of(0), position.size_of(2)) == (7, None, None)
     assert position.lost_before(7) == 0
+    # Retention has deleted up to offset 13 of one partition, and more than the batch holds of the other.
+    monkeypatch.setattr(position, "_ask", lambda _: {("telemetry", 0): 13, ("telemetry", 1): 90})
+    assert position.lost_before(1) == 3 + 2
+    assert position.lag(1) == {("telemetry", 0): 0, ("telemetry", 1): 68}
     position.close()

@@ -112,7 +112,7 @@ def find(data: Any, start: int, end: int, name_hash: Any, names: Any) -> Any:
 
 
 @compiled
-def name_end(data: Any, position: int, end: int, hashes: Any, count: int) -> tuple[int, int]:
+def name_end(data: Any, position: int, end: int, hashes: Any, count: Any) -> tuple[int, int]:
     """Behind the quote of the name that begins at `position`, and behind the colon and blanks that follow.
 
     Its hash is noted; a name that comes twice (or whose hash does) is not plain, nor is one that is not plain ASCII.
@@ -177,7 +177,7 @@ def simple_value_end(data: Any, position: int, end: int) -> tuple[int, int, int]
 @compiled
 def labels_end(data: Any, position: int, end: int, slots: Any, hashes: Any, names: Any) -> int:
     """Behind an object of texts without escapes and of whole numbers, from behind its brace."""
-    count = 0
+    count = np.int64(0)
     position, done = first_member(data, position, end)
     while position >= 0 and not done:
         start = position + 1
@@ -213,7 +213,7 @@ def is_whole(data: Any, start: int, end: int) -> bool:
 @compiled
 def flat_end(data: Any, position: int, end: int, hashes: Any) -> int:
     """Behind an object of simple values, from behind its brace."""
-    count = 0
+    count = np.int64(0)
     position, done = first_member(data, position, end)
     while position >= 0 and not done:
         _, position = name_end(data, position, end, hashes, count)
@@ -232,7 +232,7 @@ def members_end(
     data: Any,
     position: int,
     end: int,
-    resume: bool,
+    resume: Any,
     slots: Any,
     state: Any,
     hashes: Any,

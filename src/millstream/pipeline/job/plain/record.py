@@ -65,6 +65,13 @@ _UUID, _GPU_ID, _DEVICE, _MODEL, _HOST, _CONTAINER, _POD, _NAMESPACE, _LABELS = 
 _VALUE_SPAN = 9
 SPANS = 10
 
+_LABELS_OF = np.array(
+    [
+        (DEVICE, -1, _DEVICE), (MODEL, LABEL_MODEL, _MODEL), (CONTAINER, LABEL_CONTAINER, _CONTAINER),
+        (POD, LABEL_POD, _POD), (NAMESPACE, LABEL_NAMESPACE, _NAMESPACE),
+    ]
+)  # fmt: skip
+"""Member, the member of `labels` that stands in for it, and column."""
 _MOST_LABELS = 64
 
 
@@ -145,8 +152,10 @@ def _walk(
     slots[0, :, 0] = ABSENT
     state[COUNT] = 0
     outer, inner = slots[0], slots[1]
+    # No literals: the walk would be compiled for each of them.
+    first, again = np.int64(0), np.int64(1)
     position = members_end(
-        data, position + 1, end, False, outer, state, hashes[0], hashes[1], names, label_names
+        data, position + 1, end, first, outer, state, hashes[0], hashes[1], names, label_names
     )
     which = 0
     if position == OBJECT_FOR_VALUE:
@@ -154,13 +163,13 @@ def _walk(
         count, at = state[COUNT], state[AT]
         state[COUNT] = 0
         position = members_end(
-            data, at + 1, end, False, inner, state, hashes[2], hashes[1], names, label_names
+            data, at + 1, end, first, inner, state, hashes[2], hashes[1], names, label_names
         )
         if position < 0:
             return -1
         state[COUNT] = count
         position = members_end(
-            data, position, end, True, outer, state, hashes[0], hashes[1], names, label_names
+            data, position, end, again, outer, state, hashes[0], hashes[1], names, label_names
         )
         # Only an object without a metric of its own is an envelope.
         if outer[METRIC, 0] != ABSENT or (outer[KEY, 0] != ABSENT and outer[KEY, 0] != TEXT):
@@ -179,29 +188,23 @@ def _texts(  # noqa: C901 - one field after the other
     found = slots[which]
     names_gpu = found[GPU_ID, 0] == TEXT and _begins_with_letter(data, found[GPU_ID])
     if found[UUID, 0] == TEXT and found[UUID, 1] < found[UUID, 2]:
-        _set(spans, _UUID, found[UUID])
+        _set(spans, np.int64(_UUID), found[UUID])
     elif found[UUID, 0] != ABSENT and found[UUID, 0] != TEXT:
         return False
     elif names_gpu:
-        _set(spans, _UUID, found[GPU_ID])
+        _set(spans, np.int64(_UUID), found[GPU_ID])
     elif which == 1 and slots[0, KEY, 0] == TEXT and slots[0, KEY, 1] < slots[0, KEY, 2]:
-        _set(spans, _UUID, slots[0, KEY])
+        _set(spans, np.int64(_UUID), slots[0, KEY])
     else:
         return False
     if found[GPU_ID, 0] != ABSENT and found[GPU_ID, 0] != TEXT and found[GPU_ID, 0] != NUMBER:
         return False
-    if not _label(data, found, LABEL_GPU if names_gpu else GPU_ID, -1, spans, _GPU_ID):
+    gpu = np.int64(LABEL_GPU if names_gpu else GPU_ID)
+    if not _label(data, found, gpu, np.int64(-1), spans, np.int64(_GPU_ID)):
         return False
-    if not _label(data, found, DEVICE, -1, spans, _DEVICE):
-        return False
-    if not _label(data, found, MODEL, LABEL_MODEL, spans, _MODEL):
-        return False
-    if not _label(data, found, CONTAINER, LABEL_CONTAINER, spans, _CONTAINER):
-        return False
-    if not _label(data, found, POD, LABEL_POD, spans, _POD):
-        return False
-    if not _label(data, found, NAMESPACE, LABEL_NAMESPACE, spans, _NAMESPACE):
-        return False
+    for place in range(len(_LABELS_OF)):
+        if not _label(data, found, _LABELS_OF[place, 0], _LABELS_OF[place, 1], spans, _LABELS_OF[place, 2]):
+            return False
     host = HOST
     if found[OLD_HOST, 0] != ABSENT:
         if found[HOST, 0] != ABSENT:
@@ -209,7 +212,7 @@ def _texts(  # noqa: C901 - one field after the other
         host = OLD_HOST
     if found[host, 0] != ABSENT and found[host, 0] != TEXT and found[host, 0] != ESCAPED_TEXT:
         return False
-    _set(spans, _HOST, found[host])
+    _set(spans, np.int64(_HOST), found[host])
     raw = LABELS_RAW
     if found[raw, 0] == ABSENT or found[raw, 0] == NOTHING:
         raw = LABELS
@@ -217,12 +220,12 @@ def _texts(  # noqa: C901 - one field after the other
         return False
     if found[LABELS, 0] == NUMBER or found[LABELS, 0] == FLAG:
         return False
-    _set(spans, _LABELS, found[raw])
+    _set(spans, np.int64(_LABELS), found[raw])
     return True
 
 
 @compiled
-def _set(spans: Any, column: int, found: Any) -> None:
+def _set(spans: Any, column: Any, found: Any) -> None:
     """What is not there has whatever positions the record before left."""
     if found[0] == ABSENT or found[0] == NOTHING:
         spans[column, 0], spans[column, 1], spans[column, 2] = ABSENT, 0, 0
@@ -239,7 +242,7 @@ def _begins_with_letter(data: Any, found: Any) -> Any:
 
 
 @compiled
-def _label(data: Any, found: Any, slot: int, other: int, spans: Any, column: int) -> bool:
+def _label(data: Any, found: Any, slot: Any, other: Any, spans: Any, column: Any) -> bool:
     """A text or a whole number, or nothing; then `other` counts, if there is one. False for all else, and for what
     looks like the text of an object or an array."""
     if other >= 0 and (found[slot, 0] == ABSENT or found[slot, 0] == NOTHING):
@@ -266,7 +269,8 @@ def copy_texts(data: Any, spans: Any, chosen: Any, column: int, offsets: Any, ta
     keys = np.empty((_MOST_LABELS, 4), np.int64)
     for index in range(len(chosen)):
         span = spans[chosen[index], column]
-        kind, position, end = span[0], span[1], span[2]
+        # Of one width everywhere, or all that is called is compiled once more.
+        kind, position, end = span[0], np.int64(span[1]), np.int64(span[2])
         if kind in (TEXT, NUMBER):
             for place in range(position, end):
                 target[at] = data[place]
@@ -286,7 +290,7 @@ def copy_texts(data: Any, spans: Any, chosen: Any, column: int, offsets: Any, ta
 
 
 @compiled
-def _copy_sorted(data: Any, position: int, end: int, keys: Any, target: Any, at: Any) -> Any:
+def _copy_sorted(data: Any, position: Any, end: Any, keys: Any, target: Any, at: Any) -> Any:
     """An object that `labels_end` has seen, as a variant writes it: no blanks, members by name."""
     count = 0
     position, done = first_member(data, position + 1, end)
