@@ -108,7 +108,7 @@ class _Bench:
     def _rate_to_parquet(self, records: "DataFrame") -> float:
         from bench.scenarios import pipeline_data
         from millstream.pipeline.job.moments import micros
-        from millstream.pipeline.job.rollups import rollups_of
+        from millstream.pipeline.job.rollups import POINT_COLUMNS, rollups_of
         from millstream.pipeline.stores.rows import Resolution
 
         start = datetime.fromtimestamp(pipeline_data.START_MS / 1000, UTC)
@@ -118,7 +118,7 @@ class _Bench:
             store = _open(f"parquet:{directory / 'store'}", directory)
             began = time.perf_counter()
             _process(records, store, directory)
-            points = store.points_frame(self._spark, start, end)
+            points = store.points_frame(self._spark, start, end, POINT_COLUMNS)
             store.write_rollups(rollups_of(points, Resolution.MINUTE, minutes), 1)
             seconds = time.perf_counter() - began
             self._check(store)
@@ -142,7 +142,10 @@ class _Bench:
             raise PeerError(f"{stored:,} of {self._rows:,} points are in the store")
 
     def _from_topic(self) -> "DataFrame":
-        reader = self._spark.read.format("millstream")
+        """Ranges of the topic, as the job takes them."""
+        from millstream.pipeline.job import ranges
+
+        reader = self._spark.read.format(ranges.FORMAT).options(**ranges.register(self._spark))
         return (
             reader.option("kafka.bootstrap.servers", self._bootstrap).option("subscribe", self._topic).load()
         )
@@ -170,7 +173,7 @@ def _open(url: str, directory: Path) -> "Store":
 
 def _process(records: "DataFrame", store: "Store", directory: Path) -> None:
     """One micro-batch, as `millstream pipeline run` treats it."""
-    from millstream.pipeline.job.batch import BatchProcessor, sifted_records
+    from millstream.pipeline.job.batch import BatchProcessor
     from millstream.pipeline.job.ledger import Ledger
     from millstream.pipeline.job.reasons import Limits
 
@@ -186,4 +189,4 @@ def _process(records: "DataFrame", store: "Store", directory: Path) -> None:
         threading.Event(),
         lambda _: None,
     )
-    processor(sifted_records(records, limits), 0)
+    processor(records, 0)

@@ -78,6 +78,7 @@ def test_a_dcgm_export_and_bad_records_on_two_workers(tmp_path: Path) -> None:
         )
         assert status["counts"] == {
             "valid": GPUS * METRICS, "bad": len(BAD_RECORDS), "sentinel": len(SENTINELS), "late": 0, "rejected": 0,
+            "lost": 0,
         }  # fmt: skip
         letters = [
             json.loads(message.value)

@@ -72,7 +72,7 @@ def parts(spark: "SparkSession", data: Path, broker: NodeProcess) -> "Iterator[P
 
 
 def feed(spark: "SparkSession", opened: "Parts", batch_id: int, records: list[tuple[int, bytes]]) -> None:
-    from millstream.pipeline.job.batch import BatchProcessor, sifted_records
+    from millstream.pipeline.job.batch import BatchProcessor
 
     def no_letters(frame: object) -> None:
         raise AssertionError("there are no bad records")
@@ -80,7 +80,7 @@ def feed(spark: "SparkSession", opened: "Parts", batch_id: int, records: list[tu
     process = BatchProcessor(
         opened.store, opened.ledger, no_letters, opened.limits, threading.Event(), lambda error: None
     )
-    process(sifted_records(records_frame(spark, records), opened.limits), batch_id)
+    process(records_frame(spark, records), batch_id)
 
 
 def content(store: Store) -> tuple[object, ...]:

@@ -76,7 +76,7 @@ def lines_of(status: Mapping[str, Any]) -> list[str]:
         ),
         (
             f"points {counts['valid']:,}, bad {counts['bad']:,}, sentinels {counts['sentinel']:,},"
-            f" late {counts['late']:,}"
+            f" late {counts['late']:,}, lost {counts['lost']:,}"
         ),
         f"watermark {status['watermark'] or '-'}, to compute: {to_compute}",
     ]

@@ -53,8 +53,8 @@ class PipelineSettings:
     starting_offsets: str = own_setting(
         "earliest", "Where the job starts without a checkpoint: earliest, latest, or JSON as Spark takes it."
     )
-    max_offsets_per_trigger: int | None = own_setting(
-        None, "The most records of one micro-batch; no limit when not set.", kind=_LONG, minimum=1
+    max_offsets_per_trigger: int = own_setting(
+        200_000, "The most records of one micro-batch: what is read in a few seconds.", kind=_LONG, minimum=1
     )
     max_record_size: int = own_setting(
         512 << 10, "A larger record goes to the dead letters unread.",

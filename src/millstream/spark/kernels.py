@@ -1,19 +1,14 @@
 """The compiled loops: records of a batch, one after the other, into the buffers of Arrow columns.
 
-Compiled by numba on first use and kept in a cache directory, so that a worker loads them in milliseconds. Nothing
-here makes a Python object per record. The layout of a record is in `protocol.records`; what these loops refuse is
-what its decoder refuses.
+Nothing here makes a Python object per record. The layout of a record is in `protocol.records`; what these loops
+refuse is what its decoder refuses.
 """
 
-import os
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 
-F = TypeVar("F", bound=Callable[..., Any])
+from millstream.spark.compiled import compiled
 
 # A time further away does not fit into Spark's microseconds; an absurd one stays absurd instead of wrapping around.
 _MOST_MS = (2**63 - 1) // 1000
@@ -29,41 +24,7 @@ REASONS = {
 }
 
 
-def _compiled(function: F) -> F:
-    """`function` as machine code; to the type checker it stays what it was."""
-    import numba
-
-    def made(cache: bool) -> F:
-        return cast(F, numba.njit(cache=cache, nogil=True)(function))
-
-    try:
-        return made(cache=True)
-    except RuntimeError:
-        # numba found no directory it may write to (a read-only installation, no home): any other will do.
-        if not _use_temporary_cache():
-            return made(cache=False)
-    try:
-        return made(cache=True)
-    except RuntimeError:
-        return made(cache=False)
-
-
-def _use_temporary_cache() -> bool:
-    import numba
-
-    directory = Path(tempfile.gettempdir()) / f"millstream-numba-{os.getuid()}"
-    try:
-        directory.mkdir(mode=0o700, exist_ok=True)
-        # Code is loaded from there, so it must be ours.
-        if directory.stat().st_uid != os.getuid():
-            return False
-    except OSError:
-        return False
-    numba.config.CACHE_DIR = str(directory)  # type: ignore[attr-defined]
-    return True
-
-
-@_compiled
+@compiled
 def _varint(data: Any, position: int, end: int, most_bytes: int) -> tuple[Any, int]:
     """Value and the position behind it, or in its place the reason why there is none, below 0."""
     raw = np.uint64(0)
@@ -85,7 +46,7 @@ def _varint(data: Any, position: int, end: int, most_bytes: int) -> tuple[Any, i
     return 0, -BAD_VARINT
 
 
-@_compiled
+@compiled
 def _copy(target: Any, at: Any, source: Any, position: int, size: int) -> None:
     to = np.uint64(at)
     start = np.uint64(position)
@@ -93,7 +54,7 @@ def _copy(target: Any, at: Any, source: Any, position: int, size: int) -> None:
         target[to + index] = source[start + index]
 
 
-@_compiled
+@compiled
 def decode_records(  # noqa: C901 - one loop, so that the compiler sees all of it
     data: Any,
     position: int,
@@ -202,7 +163,7 @@ def decode_records(  # noqa: C901 - one loop, so that the compiler sees all of i
     return OK
 
 
-@_compiled
+@compiled
 def decode_headers(
     data: Any,
     end: int,

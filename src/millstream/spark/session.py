@@ -14,6 +14,9 @@ _DEFAULTS = {
     "spark.python.daemon.module": "millstream.spark.daemon",
     "spark.ui.showConsoleProgress": "false",
 }
+# Arrow's Java library looks at every access twice: is it within the buffer, and is there a value. Spark asks only for
+# what is there.
+_JAVA_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 # A laptop's name often resolves to an address that is gone by the time Spark connects to itself.
 _LOCAL_DEFAULTS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -40,6 +43,8 @@ def session(
 
     _prepare_environment(local)
     settings = {**_DEFAULTS, **(_LOCAL_DEFAULTS if local else {}), **(config or {})}
+    for name in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
+        settings[name] = f"{_JAVA_OPTIONS} {settings.get(name, '')}".strip()
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -14,7 +14,6 @@ from millstream.pipeline.job.parse import member, type_of
 from millstream.pipeline.job.reasons import Limits, Reason, Verdict
 from millstream.pipeline.metrics import METRICS, SENTINEL_RANGES
 
-_FOR_EXAMINATION = ("key", "value", "timestamp", "body", "timestamp_text", "value_text", "envelope_key")
 _LABELS = ("gpu_id", "device", "model_name", "container", "pod", "namespace")
 
 
@@ -47,14 +46,13 @@ def sifted(rows: DataFrame, limits: Limits) -> DataFrame:
     )
 
 
-def trimmed(rows: DataFrame) -> DataFrame:
-    """Sifted rows without what only an examination or a dead letter needs, where there will be none."""
-    is_doubtful = f.col("verdict") == str(Verdict.DOUBTFUL)
+def unjudged(rows: DataFrame) -> DataFrame:
+    """Parsed rows as `examined` takes them, all of them doubtful."""
     return rows.select(
-        *(
-            f.when(is_doubtful, f.col(name)).alias(name) if name in _FOR_EXAMINATION else f.col(name)
-            for name in rows.columns
-        )
+        *(name for name in rows.columns if name != "time"),
+        f.lit(str(Verdict.DOUBTFUL)).alias("verdict"),
+        f.lit(None).cast("timestamp").alias("time"),
+        f.col("time").alias("doubtful_time"),
     )
 
 

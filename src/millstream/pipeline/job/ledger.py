@@ -3,7 +3,7 @@
     minutes, hours    windows whose rollups are older than their points, with the batch that touched them last
     health_hours      hours whose health is older than their rollups
     newest            the time of the newest point ever seen: the watermark is this less the allowed delay
-    totals            counts of valid, bad, sentinel and late records, and of reasons
+    totals            counts of valid, bad, sentinel, late and lost records, and of reasons
     sequence          the number of the last re-computation
 
 It is written before Spark commits the batch. So a crash loses no mark: the batch is either in the ledger, or Spark
@@ -53,8 +53,19 @@ class Ledger:
             self._restore(orjson.loads(path.read_bytes()))
 
     @property
+    def directory(self) -> Path:
+        return self._path.parent
+
+    @property
     def batch_id(self) -> int:
         return self._batch_id
+
+    @property
+    def batch_rows(self) -> int:
+        """Records of the last batch."""
+        with self._lock:
+            names = ("valid", "bad", "sentinel")
+            return sum(self._totals[name] - self._totals_before[name] for name in names)
 
     @property
     def newest(self) -> datetime | None:
@@ -69,13 +80,13 @@ class Ledger:
         with self._lock:
             return dict(self._totals)
 
-    def record(self, batch_id: int, summary: Summary, *, rejected: int = 0) -> None:
-        """Note a batch whose points are in the store."""
+    def record(self, batch_id: int, summary: Summary, *, rejected: int = 0, lost: int = 0) -> None:
+        """Note a batch whose points are in the store, and how many records the topic had lost before it."""
         with self._lock:
             if batch_id != self._batch_id:
                 self._totals_before = self._totals
                 self._batch_id = batch_id
-            counts = Counter({"late": summary.late, "rejected": rejected})
+            counts = Counter({"late": summary.late, "rejected": rejected, "lost": lost})
             counts.update(summary.verdicts)
             counts.update({f"reason:{reason}": count for reason, count in summary.reasons.items()})
             self._totals = self._totals_before + counts

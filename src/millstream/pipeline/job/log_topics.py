@@ -1,15 +1,13 @@
 """Reading telemetry from its topic and writing dead letters to theirs, through `format("millstream")`."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.config.pipeline_settings import PipelineSettings
 from millstream.pipeline.job.moments import micros
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.readwriter import DataStreamReader
+from millstream.pipeline.job.ranges import FORMAT as RANGES
+from millstream.pipeline.job.ranges import register
 
 TELEMETRY_PARTITIONS = 6
 OTHER_PARTITIONS = 1
@@ -19,17 +17,18 @@ _FORMAT = "millstream"
 
 
 def telemetry_stream(spark: SparkSession, settings: PipelineSettings) -> DataFrame:
-    reader: DataStreamReader = (
-        spark.readStream.format(_FORMAT)
+    """Ranges of the log, for tasks that read it themselves."""
+    return (
+        spark.readStream.format(RANGES)
+        .options(**register(spark))
         .option("kafka.bootstrap.servers", settings.bootstrap)
         .option("subscribe", settings.topic)
         .option("startingOffsets", settings.starting_offsets)
         # Records that retention has deleted are gone; stopping would only lose more of them.
         .option("failOnDataLoss", "false")
+        .option("maxOffsetsPerTrigger", str(settings.max_offsets_per_trigger))
+        .load()
     )
-    if settings.max_offsets_per_trigger is not None:
-        reader = reader.option("maxOffsetsPerTrigger", str(settings.max_offsets_per_trigger))
-    return reader.load()
 
 
 def telemetry_since(spark: SparkSession, settings: PipelineSettings, start: datetime) -> DataFrame:

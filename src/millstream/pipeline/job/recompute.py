@@ -25,7 +25,7 @@ from millstream.pipeline.job.moments import (
     minute_start,
 )
 from millstream.pipeline.job.moved_hosts import retire_hosts
-from millstream.pipeline.job.rollups import rollups_of
+from millstream.pipeline.job.rollups import POINT_COLUMNS, rollups_of
 from millstream.pipeline.stores.base import Store
 from millstream.pipeline.stores.rows import Resolution
 
@@ -73,7 +73,9 @@ class Recomputation:
         done = 0
         for chunk in _chunks(marked, MINUTES_PER_HOUR):
             first, last = min(chunk), max(chunk)
-            points = self._store.points_frame(self._spark, minute_start(first), minute_start(last) + MINUTE)
+            points = self._store.points_frame(
+                self._spark, minute_start(first), minute_start(last) + MINUTE, POINT_COLUMNS
+            )
             version = self._version()
             self._store.write_rollups(rollups_of(points, Resolution.MINUTE, sorted(chunk)), version)
             starts = {minute_start(minute) for minute in chunk}
@@ -93,7 +95,9 @@ class Recomputation:
         }
         done = 0
         for chunk in _chunks(due, 1):
-            points = self._store.points_frame(self._spark, hour_start(min(chunk)), hour_start(max(chunk) + 1))
+            points = self._store.points_frame(
+                self._spark, hour_start(min(chunk)), hour_start(max(chunk) + 1), POINT_COLUMNS
+            )
             version = self._version()
             self._store.write_rollups(rollups_of(points, Resolution.HOUR, sorted(chunk)), version)
             starts = {hour_start(hour) for hour in chunk}

@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from millstream.pipeline.job.moments import MINUTE_US, MINUTES_PER_HOUR
+from millstream.pipeline.stores.constants import one_of
 from millstream.pipeline.stores.rows import Level, Resolution
 from millstream.pipeline.stores.tables import ROLLUPS
 
@@ -16,6 +17,8 @@ _WIDTH_US = {Resolution.MINUTE: MINUTE_US, Resolution.HOUR: MINUTE_US * MINUTES_
 # Nine digits after the point are more than any metric has; 29 before it are room for sums of counters.
 _EXACT = "decimal(38, 9)"
 FLEET_KEY = "fleet"
+POINT_COLUMNS = ("time", "uuid", "metric", "hostname", "value")
+"""What is needed of points."""
 
 
 def rollups_of(points: DataFrame, resolution: Resolution, windows: Iterable[int]) -> DataFrame:
@@ -23,7 +26,7 @@ def rollups_of(points: DataFrame, resolution: Resolution, windows: Iterable[int]
     width = f.lit(_WIDTH_US[resolution])
     window = f.floor(f.unix_micros("time") / width).cast("bigint")
     rows = points.select(window.alias("window"), "uuid", "hostname", "metric", "value").filter(
-        f.col("window").isin(*windows)
+        one_of(f.col("window"), windows)
     )
     # A GPU has one row whatever hosts its points name, and points without a host count for no host.
     gpus = rows.groupBy("window", "metric", "uuid").agg(*_statistics(), f.max("hostname").alias("hostname"))

@@ -18,8 +18,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.config.pipeline_settings import PipelineSettings
-from millstream.pipeline.job.batch import BatchProcessor, sifted_records
+from millstream.pipeline.job.batch import BatchProcessor
 from millstream.pipeline.job.explain import in_one_line
+from millstream.pipeline.job.log_position import LogPosition
 from millstream.pipeline.job.log_topics import (
     OTHER_PARTITIONS,
     TELEMETRY_PARTITIONS,
@@ -71,9 +72,11 @@ class PipelineRun:
                 on_round=status.note_rollup, on_failure=partial(self._tell_failure, status, "computing rollups"),
             )  # fmt: skip
             upkeep.start()
+            position = LogPosition(self.settings, Path(self.settings.data) / "checkpoint")
             try:
-                self._keep_running(spark, parts, status)
+                self._keep_running(spark, parts, position, status)
             finally:
+                position.close()
                 status.become(State.STOPPING)
                 upkeep.stop()
             complete = self._complete(parts, status)
@@ -99,10 +102,10 @@ class PipelineRun:
             self._told_waiting_at = now
             self.display.note(f"{text}; waiting for it")
 
-    def _keep_running(self, spark: SparkSession, parts: Parts, status: Status) -> None:
+    def _keep_running(self, spark: SparkSession, parts: Parts, position: LogPosition, status: Status) -> None:
         processor = BatchProcessor(
             parts.store, parts.ledger, partial(send_to, self.settings, self.settings.dead_letter_topic),
-            parts.limits, self.stopping, self._note_failure,
+            parts.limits, self.stopping, self._note_failure, partial(self._lost_before, position),
         )  # fmt: skip
         backoff_s, ready = _SHORTEST_BACKOFF_S, False
         while not self.stopping.is_set():
@@ -116,7 +119,7 @@ class PipelineRun:
                     )
                     ready = True
                 status.become(State.RUNNING)
-                self._follow(query, status)
+                self._follow(query, parts, position, status)
                 error = query.exception()
             except PySparkException as failed:
                 error = failed
@@ -131,9 +134,8 @@ class PipelineRun:
             backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
 
     def _start(self, spark: SparkSession, parts: Parts, processor: BatchProcessor) -> StreamingQuery:
-        rows = sifted_records(telemetry_stream(spark, self.settings), parts.limits)
         writer = (
-            rows.withWatermark("time", f"{self.settings.watermark_delay} milliseconds")
+            telemetry_stream(spark, self.settings)
             .writeStream.foreachBatch(processor)
             .queryName("telemetry")
             .option("checkpointLocation", parts.checkpoint)
@@ -142,21 +144,23 @@ class PipelineRun:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{self.settings.trigger} milliseconds").start()
 
-    def _follow(self, query: StreamingQuery, status: Status) -> None:
+    def _follow(self, query: StreamingQuery, parts: Parts, position: LogPosition, status: Status) -> None:
         """Until the query ends. A stop waits for a moment between two batches, or for the next batch to refuse."""
         while query.isActive:
-            self._report(query, status)
+            self._report(query, parts, position, status)
             if self.stopping.is_set() and not query.status["isTriggerActive"]:
                 query.stop()
             time.sleep(_LOOK_EVERY_S)
-        self._report(query, status)
+        self._report(query, parts, position, status)
 
-    def _report(self, query: StreamingQuery, status: Status) -> None:
+    def _report(self, query: StreamingQuery, parts: Parts, position: LogPosition, status: Status) -> None:
         progress = query.lastProgress
         if progress is not None:
             status.note_progress(_as_mapping(progress))
         if time.monotonic() - self._wrote_status_at > _STATUS_EVERY_S or not query.isActive:
             self._wrote_status_at = time.monotonic()
+            done = parts.ledger.batch_id
+            status.note_lag(position.lag(done), position.size_of(done + 1))
             status.write()
         self.display.show(status.document())
 
@@ -175,6 +179,14 @@ class PipelineRun:
                 backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
             else:
                 return True
+
+    def _lost_before(self, position: LogPosition, batch_id: int) -> int:
+        lost = position.lost_before(batch_id)
+        if lost:
+            self.display.note(
+                f"{lost:,} records were deleted from {self.settings.topic} before they were read"
+            )
+        return lost
 
     def _note_failure(self, error: Exception) -> None:
         self._failure = error

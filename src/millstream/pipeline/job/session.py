@@ -21,7 +21,10 @@ _SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Tasks of a re-computation are short, so that a micro-batch gets its turn.
     "spark.sql.files.maxPartitionBytes": "32m",
+    # Percentiles of a few thousand series fit into memory; Spark sorts its rows from 128 on.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "4096",
     "spark.driver.memory": "2g",
+    "spark.python.daemon.module": "millstream.pipeline.job.daemon",
 }
 
 

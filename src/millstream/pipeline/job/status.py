@@ -16,10 +16,10 @@ import orjson
 from millstream.pipeline.job.files import write_whole
 from millstream.pipeline.job.ledger import Ledger
 from millstream.pipeline.job.moments import rfc3339
-from millstream.spark.progress import lag_of
 
 _RATE_OVER_S = 10.0
 _REASON_PREFIX = "reason:"
+_COUNTS = ("valid", "bad", "sentinel", "late", "rejected", "lost")
 
 
 class State(StrEnum):
@@ -41,7 +41,9 @@ class Status:
         self._state = State.STARTING
         self._started_at = datetime.now(UTC)
         self._progress: Mapping[str, Any] = {}
-        self._batches: deque[tuple[datetime, int]] = deque()
+        self._lag: Mapping[tuple[str, int], int] = {}
+        self._under_way_rows = 0
+        self._handled: deque[tuple[datetime, int]] = deque([(self._started_at, _handled(ledger.totals))])
         self._last_error: dict[str, str] | None = None
         self._last_rollup_at: datetime | None = None
 
@@ -58,9 +60,16 @@ class Status:
     def note_progress(self, progress: Mapping[str, Any]) -> None:
         """Spark's report of the last micro-batch."""
         with self._lock:
-            if progress.get("batchId") != self._progress.get("batchId"):
-                self._batches.append((datetime.now(UTC), int(progress.get("numInputRows", 0))))
             self._progress = progress
+
+    def note_lag(
+        self, by_partition: Mapping[tuple[str, int], int] | None, under_way_rows: int | None
+    ) -> None:
+        """What the log holds behind the last batch that was done, where that is known, and the size of the next one if
+        it was begun."""
+        with self._lock:
+            self._lag = self._lag if by_partition is None else by_partition
+            self._under_way_rows = under_way_rows or 0
 
     def note_rollup(self) -> None:
         with self._lock:
@@ -76,7 +85,6 @@ class Status:
         marks = self._ledger.dirty()
         with self._lock:
             now = datetime.now(UTC)
-            lag = lag_of(self._progress).by_partition if self._progress.get("sources") else {}
             duration = self._progress.get("durationMs") or {}
             return {
                 **self._about,
@@ -85,14 +93,15 @@ class Status:
                 "started_at": rfc3339(self._started_at),
                 "updated_at": rfc3339(now),
                 "batch_id": self._ledger.batch_id,
-                "batch_rows": int(self._progress.get("numInputRows", 0)),
+                "batch_rows": self._ledger.batch_rows,
+                "under_way_rows": self._under_way_rows,
                 "batch_ms": int(duration.get("triggerExecution", 0)),
-                "rows_per_second": self._rate(now),
-                "lag": sum(lag.values()),
-                "lag_by_partition": {f"{topic}-{partition}": behind for (topic, partition), behind in lag.items()},
+                "rows_per_second": self._rate(now, _handled(totals)),
+                "lag": sum(self._lag.values()),
+                "lag_by_partition": {f"{topic}-{number}": behind for (topic, number), behind in self._lag.items()},
                 "watermark": _shown(self._ledger.watermark),
                 "newest_point": _shown(self._ledger.newest),
-                "counts": {name: totals.get(name, 0) for name in ("valid", "bad", "sentinel", "late", "rejected")},
+                "counts": {name: totals.get(name, 0) for name in _COUNTS},
                 "bad_by_reason": {
                     name.removeprefix(_REASON_PREFIX): count
                     for name, count in sorted(totals.items())
@@ -104,11 +113,18 @@ class Status:
                 "last_error": self._last_error,
             }  # fmt: skip
 
-    def _rate(self, now: datetime) -> float:
-        while self._batches and (now - self._batches[0][0]).total_seconds() > _RATE_OVER_S:
-            self._batches.popleft()
-        since = min(_RATE_OVER_S, max((now - self._started_at).total_seconds(), 1.0))
-        return round(sum(rows for _, rows in self._batches) / since, 1)
+    def _rate(self, now: datetime, handled: int) -> float:
+        """Over the last seconds, or since the batch before the last where batches take longer."""
+        if handled != self._handled[-1][1]:
+            self._handled.append((now, handled))
+        while len(self._handled) > 2 and (now - self._handled[1][0]).total_seconds() > _RATE_OVER_S:
+            self._handled.popleft()
+        since, before = self._handled[0]
+        return round((handled - before) / max((now - since).total_seconds(), 1.0), 1)
+
+
+def _handled(totals: Mapping[str, int]) -> int:
+    return sum(totals.get(name, 0) for name in ("valid", "bad", "sentinel"))
 
 
 def _shown(time: datetime | None) -> str | None:

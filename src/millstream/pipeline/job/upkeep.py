@@ -13,6 +13,7 @@ POOL = "upkeep"
 # Events may come a little later than rollups; finding them reads two hours of rollups.
 _HEALTH_EVERY_ROUNDS = 3
 _COMPACT_EVERY_S = 60.0
+_REST = 2.0
 _LONGEST_BACKOFF_S = 30.0
 
 OnFailure = Callable[[Exception, float], object]
@@ -55,8 +56,10 @@ class Upkeep:
         wait_s = self._every_s
         while not self._stop.wait(wait_s):
             try:
+                began = time.monotonic()
                 self._round()
-                wait_s = self._every_s
+                # Micro-batches come first: computing again never takes more than a third of the time.
+                wait_s = max(self._every_s, _REST * (time.monotonic() - began))
             except Exception as error:  # noqa: BLE001 - whatever failed, the marks are still there for the next round
                 wait_s = min(max(2 * wait_s, 1.0), _LONGEST_BACKOFF_S)
                 self._on_failure(error, wait_s)

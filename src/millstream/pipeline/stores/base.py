@@ -8,6 +8,8 @@ Writing is idempotent: a row is known by its table's identity, so a batch that i
 changes nothing. A write returns when the rows are durable and readers see them.
 """
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
@@ -33,6 +35,8 @@ from millstream.pipeline.stores.rows import (
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from millstream.pipeline.stores.outcomes import PointsIntake
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +87,21 @@ class StoreWriter(Protocol):
         """Reads the frame once."""
         ...
 
+    def intake(self, version: int) -> "AbstractContextManager[PointsIntake]":
+        """For executors that have points as Arrow at hand. What they gave it is in the store when the block ends
+        without an exception, save for what they report as refused."""
+        ...
+
     def write_rollups(self, frame: "DataFrame", version: int) -> None:
         """A rollup with count 0 says that the window holds nothing any more; readers do not see it."""
         ...
 
     def write_events(self, frame: "DataFrame", version: int) -> None: ...
 
-    def points_frame(self, spark: "SparkSession", start: datetime, end: datetime) -> "DataFrame":
-        """Points with start <= time < end, each identity once."""
+    def points_frame(
+        self, spark: "SparkSession", start: datetime, end: datetime, columns: Sequence[str] | None = None
+    ) -> "DataFrame":
+        """Points with start <= time < end, each identity once; all their columns, or those that are named."""
         ...
 
     def rollups_frame(

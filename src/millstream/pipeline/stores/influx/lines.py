@@ -30,6 +30,8 @@ EVENT_TAGS = {"event_id": "event_id", "kind": "kind", "uuid": "uuid"}
 
 EVENTS_MEASUREMENT = "events"
 
+_MOST_COMBINATIONS = 1 << 40
+
 _UNWRITABLE = "InfluxDB cannot store a tag with a line feed or with a backslash at its end: "
 
 
@@ -50,20 +52,47 @@ LineBuilder = Callable[["pa.RecordBatch"], Lines]
 
 
 def point_lines(batch: "pa.RecordBatch") -> Lines:
+    """A line begins with its series, metric and tags, of which there are fewer than points: each is written once."""
     import pyarrow.compute as pc
 
-    value = batch["value"]
-    unfit = pc.invert(pc.fill_null(pc.is_finite(value), False))
-    encoded = _encoded(batch, [*POINT_TAGS.values(), "metric"])
+    columns = [*POINT_TAGS.values(), "metric"]
+    first, series = _distinct(_encoded(batch, columns))
+    each = batch.select(columns).take(first)
+    encoded = _encoded(each, columns)
     names, numbers = encoded["metric"].dictionary, encoded["metric"].indices
     nameless = pc.take(pc.or_(pc.equal(names, ""), pc.starts_with(names, "#")), numbers)
-    problems = _tag_problems(encoded)
-    problems |= dict.fromkeys(_rows_where(nameless), "not a name of a measurement")
-    problems |= dict.fromkeys(_rows_where(unfit), "InfluxDB stores finite numbers only")
-    measurement = pc.take(_escaped(names, ", "), numbers)
-    return Lines(
-        _joined(measurement, POINT_TAGS, encoded, [" value=", _text(value)], batch["time"]), problems
+    wrong = _tag_problems(encoded) | dict.fromkeys(_rows_where(nameless), "not a name of a measurement")
+    problems = (
+        {row: wrong[each] for row, each in enumerate(series.to_pylist()) if each in wrong} if wrong else {}
     )
+    value = batch["value"]
+    unfit = pc.invert(pc.fill_null(pc.is_finite(value), False))
+    problems |= dict.fromkeys(_rows_where(unfit), "InfluxDB stores finite numbers only")
+    tags = [_tag(tag, encoded[column]) for tag, column in POINT_TAGS.items()]
+    measurement = pc.take(_escaped(names, ", "), numbers)
+    head = pc.binary_join_element_wise(measurement, *tags, " value=", "")
+    time = _text(_micros(batch["time"]))
+    text = pc.binary_join_element_wise(pc.take(head, series), _text(value), " ", time, "\n", "")
+    return Lines(text, problems)
+
+
+def _distinct(encoded: Encoded) -> "tuple[pa.Array, pa.Array]":
+    """The first row of each combination of values, and each row's number among the combinations."""
+    import numpy as np
+    import pyarrow as pa
+
+    combined: Any = None
+    known = 1
+    for column in encoded.values():
+        numbers = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        size = max(len(column.dictionary), 1)
+        if known * size > _MOST_COMBINATIONS:
+            combined = np.unique(combined, return_inverse=True)[1]
+            known = len(numbers)
+        combined = numbers if combined is None else combined * size + numbers
+        known *= size
+    _, first, series = np.unique(combined, return_index=True, return_inverse=True)
+    return pa.array(first), pa.array(series)
 
 
 def rollup_lines(batch: "pa.RecordBatch") -> Lines:

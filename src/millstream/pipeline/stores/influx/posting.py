@@ -3,28 +3,26 @@
 The lines of a batch lie one after the other in one buffer, each with its line feed: a post is a slice of it.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.pipeline.stores.errors import StoreUnavailable
 from millstream.pipeline.stores.influx.connection import InfluxConnection, Refusal
-from millstream.pipeline.stores.influx.lines import LineBuilder
+from millstream.pipeline.stores.influx.lines import LineBuilder, Lines
 from millstream.pipeline.stores.influx.refusals import find_refused
 from millstream.pipeline.stores.influx.target import InfluxTarget
+from millstream.pipeline.stores.outcomes import REFUSED, outcomes, unavailable
 from millstream.pipeline.stores.parquet.staging import StagedRows
 from millstream.pipeline.stores.tables import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-OUTCOME_DDL = (
-    "kind string, source_partition int, source_offset bigint, uuid string, metric string, time_us bigint, "
-    "reason string"
-)
-REFUSED = "refused"
-UNAVAILABLE = "unavailable"
+_BATCHES_UNDER_WAY = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +36,10 @@ class Posting:
     """Where rows that the server took are left for the lake; None for rows that go there another way."""
 
     def run(self, batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        """For `mapInArrow`: rows in, only what went wrong out.
-
-        A server that cannot be reached is an outcome like the others, not an exception: the driver then knows it for
-        what it is, and Spark does not repeat the task on top of our own retries.
-        """
-        connection = InfluxConnection(self.target)
+        """For `mapInArrow`: rows in, only what went wrong out."""
         staged = StagedRows(self.staging, self.table) if self.staging is not None else None
         try:
-            for batch in batches:
-                refused = self._post(connection, batch)
+            for batch, refused in self._posted(batches):
                 if refused:
                     yield _refused_rows(batch, refused)
                 if staged is not None:
@@ -55,19 +47,38 @@ class Posting:
             if staged is not None:
                 staged.flush()
         except StoreUnavailable as error:
-            yield _outcomes([{"kind": UNAVAILABLE, "reason": str(error)}])
+            yield unavailable(error)
+
+    def _posted(
+        self, batches: "Iterator[pa.RecordBatch]"
+    ) -> "Iterator[tuple[pa.RecordBatch, dict[int, str]]]":
+        """Each batch with its refused rows and why. While one is on its way to the server the next is made.
+
+        One connection and one post at a time: of two points with one identity the later must be written later.
+        """
+        connection = InfluxConnection(self.target)
+        poster = ThreadPoolExecutor(1, "influx-post")
+        under_way: deque[tuple[pa.RecordBatch, Future[dict[int, str]]]] = deque()
+        try:
+            for batch in batches:
+                under_way.append((batch, poster.submit(self._post, connection, self.build(batch))))
+                if len(under_way) > _BATCHES_UNDER_WAY:
+                    first, answer = under_way.popleft()
+                    yield first, answer.result()
+            for first, answer in under_way:
+                yield first, answer.result()
         finally:
+            poster.shutdown(cancel_futures=True)
             connection.close()
 
-    def _post(self, connection: InfluxConnection, batch: "pa.RecordBatch") -> dict[int, str]:
+    def _post(self, connection: InfluxConnection, lines: Lines) -> dict[int, str]:
         """The refused rows and why."""
         import pyarrow as pa
 
-        lines = self.build(batch)
         refused = dict(lines.problems)
         text, rows = lines.text, None
         if refused:
-            rows = [row for row in range(batch.num_rows) if row not in refused]
+            rows = [row for row in range(len(text)) if row not in refused]
             text = text.take(pa.array(rows, pa.int64()))
         points = self.target.post_points
         for first in range(0, len(text), points):
@@ -120,21 +131,4 @@ def _refused_rows(batch: "pa.RecordBatch", refused: dict[int, str]) -> "pa.Recor
                 "time_us": time.value if time is not None else None,
             }
         )
-    return _outcomes(rows)
-
-
-def _outcomes(rows: list[dict[str, Any]]) -> "pa.RecordBatch":
-    import pyarrow as pa
-
-    schema = pa.schema(
-        [
-            ("kind", pa.string()),
-            ("source_partition", pa.int32()),
-            ("source_offset", pa.int64()),
-            ("uuid", pa.string()),
-            ("metric", pa.string()),
-            ("time_us", pa.int64()),
-            ("reason", pa.string()),
-        ]
-    )
-    return pa.RecordBatch.from_pylist(rows, schema)
+    return outcomes(rows)

@@ -1,24 +1,26 @@
 """The InfluxDB store: points, rollups and events on the server, and a lake of Parquet files to re-compute from."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from millstream.observability.logs import get_logger
-from millstream.pipeline.stores.base import Compaction, Rejected, RejectedPoint
+from millstream.pipeline.stores.base import Compaction, Rejected
 from millstream.pipeline.stores.errors import StoreUnavailable
 from millstream.pipeline.stores.influx.influxql import InfluxQl, for_reading, identifier
 from millstream.pipeline.stores.influx.lake import Lake
 from millstream.pipeline.stores.influx.lines import event_lines, point_lines, rollup_lines
-from millstream.pipeline.stores.influx.posting import OUTCOME_DDL, UNAVAILABLE, Posting
+from millstream.pipeline.stores.influx.posting import Posting
 from millstream.pipeline.stores.influx.queries import InfluxQueries
 from millstream.pipeline.stores.influx.readback import server_points
 from millstream.pipeline.stores.influx.target import InfluxTarget
+from millstream.pipeline.stores.outcomes import OUTCOME_DDL, PointsIntake, check_available, rejected_of
 from millstream.pipeline.stores.rows import Resolution, Rollup
-from millstream.pipeline.stores.tables import EVENTS, POINTS, ROLLUPS
-from millstream.pipeline.stores.times import moment
+from millstream.pipeline.stores.tables import EVENTS, POINTS, ROLLUPS, Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _MAX_WRITERS = 8
 """Connections that post at a time; a single server gains nothing from more."""
@@ -36,9 +38,19 @@ class InfluxStore(InfluxQueries):
         self._has_database = target.is_v2
 
     def write_points(self, frame: "DataFrame", version: int) -> Rejected:
-        """The executors that post the points also write them into the lake: the frame is read once."""
-        with self._lake.staged_points(version) as staging:
-            return self._post(frame, Posting(self.target, POINTS, point_lines, staging.absolute()))
+        with self.intake(version) as intake:
+            return rejected_of(self._outcomes(frame, POINTS, intake))
+
+    @contextmanager
+    def intake(self, version: int) -> "Iterator[PointsIntake]":
+        """The executors that post the points also write them into the lake."""
+        self._create_database()
+        try:
+            with self._lake.staged_points(version) as staging:
+                yield Posting(self.target, POINTS, point_lines, staging.absolute())
+        except StoreUnavailable:
+            self._has_database = self.target.is_v2
+            raise
 
     def write_rollups(self, frame: "DataFrame", version: int) -> None:
         self._write_derived(frame, Posting(self.target, ROLLUPS, rollup_lines))
@@ -48,12 +60,15 @@ class InfluxStore(InfluxQueries):
         self._write_derived(frame, Posting(self.target, EVENTS, event_lines))
         self._lake.write_events(frame, version)
 
-    def points_frame(self, spark: "SparkSession", start: datetime, end: datetime) -> "DataFrame":
+    def points_frame(
+        self, spark: "SparkSession", start: datetime, end: datetime, columns: Sequence[str] | None = None
+    ) -> "DataFrame":
         border = self._lake.complete_from
         if start >= border:
-            return self._lake.points_frame(spark, start, end)
+            return self._lake.points_frame(spark, start, end, columns)
         old = server_points(spark, self.target, self._measurements(), start, min(border, end))
-        return old if end <= border else old.unionByName(self._lake.points_frame(spark, border, end))
+        old = old if columns is None else old.select(*columns)
+        return old if end <= border else old.unionByName(self._lake.points_frame(spark, border, end, columns))
 
     def rollups_frame(
         self, spark: "SparkSession", resolution: Resolution, start: datetime, end: datetime
@@ -80,35 +95,25 @@ class InfluxStore(InfluxQueries):
 
     def _write_derived(self, frame: "DataFrame", posting: Posting) -> None:
         """Rollups and events have no original record that a dead letter could carry; they can be computed again."""
-        refused = self._outcomes(frame, posting)
+        self._create_database()
+        try:
+            refused = self._outcomes(frame, posting.table, posting)
+        except StoreUnavailable:
+            self._has_database = self.target.is_v2
+            raise
         if refused:
             _log.warning(
                 "influx.refused", what=posting.table.name, rows=len(refused), reason=refused[0]["reason"],
                 server=self.target.address,
             )  # fmt: skip
 
-    def _post(self, frame: "DataFrame", posting: Posting) -> Rejected:
-        return Rejected(
-            tuple(
-                RejectedPoint(
-                    row["source_partition"], row["source_offset"], row["uuid"], row["metric"],
-                    moment(row["time_us"]), row["reason"],
-                )
-                for row in self._outcomes(frame, posting)
-            )
-        )  # fmt: skip
-
-    def _outcomes(self, frame: "DataFrame", posting: Posting) -> "list[Row]":
+    def _outcomes(self, frame: "DataFrame", table: Table, intake: PointsIntake) -> "list[dict[str, Any]]":
         """What the server refused."""
-        self._create_database()
         tasks = min(frame.sparkSession.sparkContext.defaultParallelism, _MAX_WRITERS)
-        rows = frame.select(*(f"`{name}`" for name in posting.table.names)).coalesce(tasks)
-        outcomes = rows.mapInArrow(posting.run, OUTCOME_DDL).collect()
-        for row in outcomes:
-            if row["kind"] == UNAVAILABLE:
-                self._has_database = self.target.is_v2
-                raise StoreUnavailable(row["reason"])
-        return outcomes
+        rows = frame.select(*(f"`{name}`" for name in table.names)).coalesce(tasks)
+        found = [row.asDict() for row in rows.mapInArrow(intake.run, OUTCOME_DDL).collect()]
+        check_available(found)
+        return found
 
     def _create_database(self) -> None:
         """A bucket of 2.x belongs to somebody and has a retention: its owner creates it."""

@@ -1,9 +1,13 @@
 """Rows that an executor has at hand as Arrow, into the staging directory: as Spark's own writer would leave them."""
 
 import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from millstream.pipeline.stores.errors import StoreUnavailable
+from millstream.pipeline.stores.outcomes import unavailable
 from millstream.pipeline.stores.parquet.layout import POINTS_ROOM, Room
 from millstream.pipeline.stores.tables import POINTS, Table
 
@@ -56,6 +60,24 @@ class StagedRows:
         name = f"part-{secrets.token_hex(8)}.parquet"
         pq.write_table(table, directory / f"{name}.tmp", compression="zstd", version="2.6")
         (directory / f"{name}.tmp").rename(directory / name)
+
+
+@dataclass(frozen=True, slots=True)
+class StagingIntake:
+    """Points of executors straight into the staging directory."""
+
+    staging: Path
+
+    def run(self, batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        staged = StagedRows(self.staging, POINTS)
+        try:
+            for batch in batches:
+                staged.add(batch)
+            staged.flush()
+        except OSError as error:
+            yield unavailable(
+                StoreUnavailable(f"cannot write to the store at {self.staging.parent.parent}: {error}")
+            )
 
 
 def _typed(rows: "pa.Table", table: Table) -> "pa.Table":

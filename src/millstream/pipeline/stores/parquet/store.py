@@ -1,6 +1,7 @@
 """The store of Parquet files: everything put together."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,11 +21,14 @@ from millstream.pipeline.stores.parquet.layout import (
 )
 from millstream.pipeline.stores.parquet.live import live_files
 from millstream.pipeline.stores.parquet.queries import ParquetQueries
+from millstream.pipeline.stores.parquet.staging import StagingIntake
 from millstream.pipeline.stores.parquet.writing import FrameWriter, Target
 from millstream.pipeline.stores.rows import Resolution
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from millstream.pipeline.stores.outcomes import PointsIntake
 
 
 class ParquetStore(ParquetQueries):
@@ -40,6 +44,11 @@ class ParquetStore(ParquetQueries):
         self._writer.write(frame, [Target(POINTS_ROOM)], version)
         return Rejected()
 
+    @contextmanager
+    def intake(self, version: int) -> "Iterator[PointsIntake]":
+        with self.staged_points(version) as staging:
+            yield StagingIntake(staging.absolute())
+
     def staged_points(self, version: int) -> AbstractContextManager[Path]:
         """For a writer that has its executors fill the staging directory themselves (`staging.py`)."""
         return self._writer.staged([Target(POINTS_ROOM)], version)
@@ -53,8 +62,10 @@ class ParquetStore(ParquetQueries):
     def write_events(self, frame: "DataFrame", version: int) -> None:
         self._writer.write(frame, [Target(EVENTS_ROOM)], version)
 
-    def points_frame(self, spark: "SparkSession", start: datetime, end: datetime) -> "DataFrame":
-        return read_frame(spark, self.root, POINTS_ROOM, start, end)
+    def points_frame(
+        self, spark: "SparkSession", start: datetime, end: datetime, columns: Sequence[str] | None = None
+    ) -> "DataFrame":
+        return read_frame(spark, self.root, POINTS_ROOM, start, end, columns)
 
     def rollups_frame(
         self, spark: "SparkSession", resolution: Resolution, start: datetime, end: datetime

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from millstream.pipeline.stores.constants import constant
 from millstream.pipeline.stores.errors import StoreUnavailable
 from millstream.pipeline.stores.parquet.durable import make_directories, move_into_place
 from millstream.pipeline.stores.parquet.layout import Room, batch_name
@@ -72,7 +73,7 @@ def _placed(frame: "DataFrame", targets: Sequence[Target], version: int) -> "Dat
     table = targets[0].room.table
     columns = [f.col(name).cast(kind).alias(name) for name, kind in table.columns]
     if "version" in table.precedence:
-        columns.append(f.lit(version).cast("bigint").alias("version"))
+        columns.append(constant(version, f.col(table.time)).alias("version"))
     # Numbers of hours since the epoch instead of dates: they do not depend on the session's time zone.
     time_us = f.unix_micros(f.col(table.time))
     room, bucket = f.lit(0), _bucket(time_us, targets[0].room)

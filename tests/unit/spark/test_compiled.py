@@ -11,7 +11,7 @@ pytest.importorskip("numba", reason="the `spark` extra is not installed")
 
 import numba
 
-from millstream.spark import kernels
+from millstream.spark import compiled
 
 
 def test_without_a_place_for_its_cache_the_code_still_runs(
@@ -22,15 +22,15 @@ def test_without_a_place_for_its_cache_the_code_still_runs(
     # Code from no file has no place anywhere.
     names: dict[str, object] = {}
     exec("def double(number):\n    return 2 * number\n", names)
-    assert kernels._compiled(names["double"])(21) == 42  # type: ignore[operator, type-var]
+    assert compiled.compiled(names["double"])(21) == 42  # type: ignore[operator, type-var]
 
 
 def test_the_temporary_cache_must_be_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(numba.config, "CACHE_DIR", numba.config.CACHE_DIR)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
-    assert not kernels._use_temporary_cache()
+    assert not compiled._use_temporary_cache()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert kernels._use_temporary_cache()
+    assert compiled._use_temporary_cache()
     assert Path(numba.config.CACHE_DIR).parent == tmp_path
 
 
