@@ -282,7 +282,7 @@ class Broker:
 
     def partition_samples(self) -> Iterable[PartitionSample]:
         for partition in self.partitions:
-            each = partition.log
+            each, state = partition.log, partition.replication
             yield PartitionSample(
                 partition.topic,
                 partition.index,
@@ -292,6 +292,8 @@ class Broker:
                 each.log_start_offset,
                 each.log_end_offset,
                 partition.high_watermark,
+                partition.is_leader,
+                len(state.replicas) - len(state.isr) if state is not None else 0,
             )
 
     def purgatory_sizes(self) -> Mapping[str, int]:

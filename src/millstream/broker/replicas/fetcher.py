@@ -115,6 +115,7 @@ class ReplicaFetcher:
         """Ask for this partition with the next request, which does not wait for the answer to the last."""
         if key in self._followed:
             self._unsaid[key] = None
+            self._forgotten.pop(key, None)
             self._wake()
 
     def _wake(self) -> None:
@@ -243,6 +244,18 @@ class ReplicaFetcher:
             return
         if found.diverging_epoch is not None or place != (target.log_start_offset, target.log_end_offset):
             self._unsaid[key] = None
+        self._hold_back(key, following.partition, len(found.records))
+
+    def _hold_back(self, key: Key, partition: Partition, size_bytes: int) -> None:
+        """A copy that is made too fast is asked for again later."""
+        throttle, me = self._broker.replication.taken, self._broker.node_id
+        throttle.spend(partition, me, size_bytes)
+        seconds = throttle.wait_seconds(partition, me)
+        if seconds > 0 and key in self._followed:
+            self._unsaid.pop(key, None)
+            self._forgotten[key] = None
+            self._cancel_timer(key)
+            self._timers[key] = self._broker.loop.call_later(seconds, partial(self._say, key))
 
     def _failed(self, key: Key, following: Following, error: KafkaError) -> None:
         if self._followed.get(key) is not following:
