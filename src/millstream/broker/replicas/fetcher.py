@@ -197,6 +197,9 @@ class ReplicaFetcher:
         partitions = {}
         for key in self._unsaid:
             following = self._followed[key]
+            if not following.is_settled:
+                self._start(self._begin(key, following))
+                continue
             if following.asked_from < 0:
                 following.asked_from = self._requests
             partitions[key] = following.request()
@@ -268,8 +271,12 @@ class ReplicaFetcher:
         elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
             self._broker.storage_error("replicate", error)
         self._cancel_timer(key)
-        say: Callable[[], None] = partial(self._say, key)
-        self._timers[key] = self._broker.loop.call_later(_RETRY_SECONDS, say)
+        again: Callable[[], None] = partial(self._ask_again, key, following)
+        self._timers[key] = self._broker.loop.call_later(_RETRY_SECONDS, again)
+
+    def _ask_again(self, key: Key, following: Following) -> None:
+        if self._followed.get(key) is following:
+            self._start(self._begin(key, following))
 
     def _give_up(self, key: Key, following: Following, error: KafkaError) -> None:
         """The log is offline: it is followed again when the node is started again."""

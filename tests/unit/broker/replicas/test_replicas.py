@@ -1,6 +1,7 @@
 """Three nodes in one process: what a disk of one of them may do to records that all three keep."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -182,3 +183,23 @@ def test_a_new_leader_does_not_tell_an_end_that_may_go_back(trio: Trio) -> None:
         asked = {"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}]}
         reply = client.call("list_offsets", 4, replica_id=-1, isolation_level=0, topics=[asked])
     assert reply.topics[0].partitions[0].error_code == 78
+
+
+def test_a_follower_says_it_has_a_batch_only_when_it_is_on_its_disk(trio: Trio) -> None:
+    leader = create(trio)
+    assert write(trio, leader, b"a") == [0]
+    full, _ = followers(trio, leader)
+    fault = Fault(Operation.SYNC, code=28, path="*/topics/t/*.log", times=None)
+    trio.disks[full].faults.add(fault)
+    sent = threading.Thread(target=lambda: write(trio, leader, b"b"))
+    sent.start()
+    until(
+        lambda: partition(trio, full).log.offline is not None or partition(trio, full).log.log_end_offset == 2
+    )
+    state = partition(trio, leader).replication
+    assert state is not None
+    progress = state.follower(full)
+    assert progress is not None
+    assert progress.end_offset <= partition(trio, full).log.flushed_offset
+    sent.join(30)
+    assert full not in image(trio).isr
