@@ -51,6 +51,7 @@ _FLUSH_THREADS = 8
 _REPEATED_LOG_SECONDS = 10.0
 _DRAIN_SECONDS = 5.0
 _WARM_UP_SECONDS = 1.0
+_WRITES = ("fsync", "append")
 
 
 class CannotStart(Exception):
@@ -173,6 +174,8 @@ class Broker:
         for image, spec in specs:
             known = reached.get((spec.topic_id, spec.partition), 0) if len(image.replicas) > 1 else None
             changes.serve(image, spec, known)
+        for directory, bases in progress.damaged.items():
+            self.replication.repairs.found_at_start(directory, bases)
         self.metadata.subscribe(changes.apply)
         changes.apply(loaded, self.metadata.image, tuple(difference(loaded, self.metadata.image)))
         if specs and not self.store.was_clean and self.membership is None:
@@ -257,6 +260,11 @@ class Broker:
     def storage_error(self, operation: str, error: KafkaError) -> None:
         self.metrics.storage_errors.labels(operation).value += 1
         self._log_sometimes("storage error", operation=operation, error=error.message)
+        if operation in _WRITES and any(
+            each.replication is not None and each.log.offline is not None for each in self.partitions
+        ):
+            # Others have what this node cannot write any more, and lead as soon as it is gone.
+            self.fail(f"a partition with followers cannot be written: {error.message}")
 
     def corruption(self, error: Any) -> None:
         self.metrics.corrupt_batches.value += 1
@@ -276,7 +284,7 @@ class Broker:
 
     def partition_samples(self) -> Iterable[PartitionSample]:
         for partition in self.partitions:
-            each = partition.log
+            each, state = partition.log, partition.replication
             yield PartitionSample(
                 partition.topic,
                 partition.index,
@@ -286,6 +294,8 @@ class Broker:
                 each.log_start_offset,
                 each.log_end_offset,
                 partition.high_watermark,
+                partition.is_leader,
+                len(state.replicas) - len(state.isr) if state is not None else 0,
             )
 
     def purgatory_sizes(self) -> Mapping[str, int]:
@@ -309,6 +319,7 @@ class _RecoveryProgress:
         self._told = broker.clock.monotonic()
         self.scanned_bytes = 0
         self.cut_bytes = 0
+        self.damaged: dict[str, list[int]] = {}
 
     def report(self, report: RecoveryReport) -> None:
         self._done += 1
@@ -316,6 +327,8 @@ class _RecoveryProgress:
         self.cut_bytes += report.cut_bytes
         if report.cut_bytes:
             log.warning("torn tail cut", directory=report.directory, bytes=report.cut_bytes)
+        if report.damaged_segments:
+            self.damaged[report.directory] = sorted(report.damaged_segments)
         for damage in report.damages:
             self._broker.metrics.corrupt_batches.value += 1
             log.error("damage found", directory=report.directory, damage=damage)
