@@ -187,6 +187,8 @@ class Broker:
         for image, spec in specs:
             known = reached.get((spec.topic_id, spec.partition), 0) if len(image.replicas) > 1 else None
             changes.serve(image, spec, known)
+        for directory, bases in progress.damaged.items():
+            self.replication.repairs.found_at_start(directory, bases)
         self.metadata.subscribe(changes.apply)
         changes.apply(loaded, self.metadata.image, tuple(difference(loaded, self.metadata.image)))
         if specs and not self.store.was_clean and self.membership is None:
@@ -295,7 +297,7 @@ class Broker:
 
     def partition_samples(self) -> Iterable[PartitionSample]:
         for partition in self.partitions:
-            each = partition.log
+            each, state = partition.log, partition.replication
             yield PartitionSample(
                 partition.topic,
                 partition.index,
@@ -305,6 +307,8 @@ class Broker:
                 each.log_start_offset,
                 each.log_end_offset,
                 partition.high_watermark,
+                partition.is_leader,
+                len(state.replicas) - len(state.isr) if state is not None else 0,
             )
 
     def purgatory_sizes(self) -> Mapping[str, int]:
@@ -328,6 +332,7 @@ class _RecoveryProgress:
         self._told = broker.clock.monotonic()
         self.scanned_bytes = 0
         self.cut_bytes = 0
+        self.damaged: dict[str, list[int]] = {}
 
     def report(self, report: RecoveryReport) -> None:
         self._done += 1
@@ -335,6 +340,8 @@ class _RecoveryProgress:
         self.cut_bytes += report.cut_bytes
         if report.cut_bytes:
             log.warning("torn tail cut", directory=report.directory, bytes=report.cut_bytes)
+        if report.damaged_segments:
+            self.damaged[report.directory] = sorted(report.damaged_segments)
         for damage in report.damages:
             self._broker.metrics.corrupt_batches.value += 1
             log.error("damage found", directory=report.directory, damage=damage)

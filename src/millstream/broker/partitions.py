@@ -29,10 +29,6 @@ class FlushScheduler(Protocol):
         """Bytes were written that are not yet on disk."""
         ...
 
-    def flush(self, partition: "Partition") -> None:
-        """Something other than an append must become durable."""
-        ...
-
 
 class ReplicaListener(Protocol):
     """A follower's fetches from this node, which are told of what they may tell."""
@@ -230,7 +226,6 @@ class Partition:
             return
         if log.epochs.latest < leader_epoch:
             log.begin_epoch(leader_epoch, log.log_end_offset)
-            self._flushes.flush(self)
         self._sizes.appended(log.log_end_offset, log.appended_bytes)
         self.count_replicas()
 

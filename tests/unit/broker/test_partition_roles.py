@@ -36,8 +36,6 @@ class Waiter:
 class NoFlushes:
     def appended(self, partition: Partition) -> None: ...
 
-    def flush(self, partition: Partition) -> None: ...
-
 
 def partition_of(replicas: int = 3, *, min_isr: int = 1, epoch: int = 4, **config: object) -> Partition:
     log = new_log(**config)

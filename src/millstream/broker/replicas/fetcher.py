@@ -115,6 +115,7 @@ class ReplicaFetcher:
         """Ask for this partition with the next request, which does not wait for the answer to the last."""
         if key in self._followed:
             self._unsaid[key] = None
+            self._forgotten.pop(key, None)
             self._wake()
 
     def _wake(self) -> None:
@@ -196,6 +197,9 @@ class ReplicaFetcher:
         partitions = {}
         for key in self._unsaid:
             following = self._followed[key]
+            if not following.is_settled:
+                self._start(self._begin(key, following))
+                continue
             if following.asked_from < 0:
                 following.asked_from = self._requests
             partitions[key] = following.request()
@@ -243,6 +247,18 @@ class ReplicaFetcher:
             return
         if found.diverging_epoch is not None or place != (target.log_start_offset, target.log_end_offset):
             self._unsaid[key] = None
+        self._hold_back(key, following.partition, len(found.records))
+
+    def _hold_back(self, key: Key, partition: Partition, size_bytes: int) -> None:
+        """A copy that is made too fast is asked for again later."""
+        throttle, me = self._broker.replication.taken, self._broker.node_id
+        throttle.spend(partition, me, size_bytes)
+        seconds = throttle.wait_seconds(partition, me)
+        if seconds > 0 and key in self._followed:
+            self._unsaid.pop(key, None)
+            self._forgotten[key] = None
+            self._cancel_timer(key)
+            self._timers[key] = self._broker.loop.call_later(seconds, partial(self._say, key))
 
     def _failed(self, key: Key, following: Following, error: KafkaError) -> None:
         if self._followed.get(key) is not following:
@@ -255,8 +271,12 @@ class ReplicaFetcher:
         elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
             self._broker.storage_error("replicate", error)
         self._cancel_timer(key)
-        say: Callable[[], None] = partial(self._say, key)
-        self._timers[key] = self._broker.loop.call_later(_RETRY_SECONDS, say)
+        again: Callable[[], None] = partial(self._ask_again, key, following)
+        self._timers[key] = self._broker.loop.call_later(_RETRY_SECONDS, again)
+
+    def _ask_again(self, key: Key, following: Following) -> None:
+        if self._followed.get(key) is following:
+            self._start(self._begin(key, following))
 
     def _give_up(self, key: Key, following: Following, error: KafkaError) -> None:
         """The log is offline: it is followed again when the node is started again."""

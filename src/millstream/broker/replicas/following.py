@@ -52,6 +52,11 @@ class Following:
         self._require_current()
         self.partition.log.end_epochs()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether what a request would say is there counts: in a durable topic only what is on disk."""
+        return self.partition.durable_end_offset >= self.partition.log.log_end_offset
+
     def request(self) -> FetchPartition:
         target = self.partition.log
         offset = target.log_end_offset

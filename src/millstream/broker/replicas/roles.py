@@ -8,7 +8,9 @@ from millstream.broker.replicas.fetcher import ReplicaFetcher
 from millstream.broker.replicas.in_sync import InSyncSets
 from millstream.broker.replicas.repair import Repairs
 from millstream.broker.replicas.sessions import ReplicaSessions
+from millstream.broker.replicas.throttle import ReplicaThrottle
 from millstream.cluster.metadata.image import PartitionImage
+from millstream.cluster.metadata.throttles import Side
 from millstream.cluster.replication.leader import LeaderState
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -28,6 +30,8 @@ class Replication:
         self.sessions = ReplicaSessions()
         self.in_sync = InSyncSets(broker)
         self.repairs = Repairs(broker)
+        self.given = ReplicaThrottle(broker, Side.LEADER)
+        self.taken = ReplicaThrottle(broker, Side.FOLLOWER)
         self._reads_by_rack = broker.settings.replication.replica_selector == "rack"
         self._fetchers: dict[int, ReplicaFetcher] = {}
 
@@ -81,7 +85,7 @@ class Replication:
             partition_epoch=image.partition_epoch,
             min_isr=config.needed_in_sync(len(image.replicas)),
         )
-        log.info(
+        log.debug(
             "leading",
             topic=partition.topic,
             partition=partition.index,
