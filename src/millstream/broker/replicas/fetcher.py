@@ -29,7 +29,7 @@ log = get_logger("millstream.replicas")
 _MAX_WAIT_MS = 500
 _REPLY_BYTES = 16 << 20
 _SILENCE_SECONDS = 3.0
-_RETRY_SECONDS = 0.05
+_RETRY_SECONDS = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 _MOST_IN_FLIGHT = 2
 
@@ -50,7 +50,7 @@ class ReplicaFetcher:
         self._session = (0, 0)
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._task: asyncio.Task[None] | None = None
-        self._beginnings: set[asyncio.Task[None]] = set()
+        self._beginnings: dict[asyncio.Task[None], None] = {}
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -93,8 +93,8 @@ class ReplicaFetcher:
 
     def _start(self, work: "Awaitable[None]") -> None:
         task = asyncio.ensure_future(work)
-        self._beginnings.add(task)
-        task.add_done_callback(self._beginnings.discard)
+        self._beginnings[task] = None
+        task.add_done_callback(lambda ended: self._beginnings.pop(ended, None))
 
     async def _begin(self, key: Key, following: Following) -> None:
         while not following.is_over:
