@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from millstream.broker.partitions import Partition
 from millstream.broker.replicas.following import Following, Superseded
 from millstream.broker.replicas.link import ReplicaLink
+from millstream.broker.replicas.sessions import is_urgent
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchedPartition
@@ -245,7 +246,7 @@ class ReplicaFetcher:
         except KafkaError as error:
             self._failed(key, following, error)
             return
-        if found.diverging_epoch is not None or place != (target.log_start_offset, target.log_end_offset):
+        if is_urgent(found) or place != (target.log_start_offset, target.log_end_offset):
             self._unsaid[key] = None
         self._hold_back(key, following.partition, len(found.records))
 
