@@ -280,7 +280,7 @@ class ReplicaFetcher:
             self._start(self._begin(key, following))
 
     def _give_up(self, key: Key, following: Following, error: KafkaError) -> None:
-        """The log is offline: it is followed again when the node is started again."""
+        """The log is offline: the node ends, and follows again when it is started again."""
         log.error(
             "a replica is offline",
             topic=following.partition.topic,
@@ -289,6 +289,7 @@ class ReplicaFetcher:
         )
         if self._followed.get(key) is following:
             self.unfollow(following.partition)
+        self._broker.storage_error("replicate", error)
 
 
 def _key(found: FetchedPartition) -> Key:

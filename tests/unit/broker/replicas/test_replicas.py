@@ -79,6 +79,9 @@ def test_a_follower_whose_fsync_fails_acknowledges_nothing_and_leaves(trio: Trio
     assert write(trio, leader, b"b") == [0], "acknowledged by those who are left"
     assert set(image(trio).isr) == {leader, sound}
     assert partition(trio, broken).log.flushed_offset == 1
+    assert trio.nodes[broken].broker.failure.done(), (
+        "a node that cannot keep a replica goes, lest it is chosen"
+    )
 
 
 def test_a_leader_whose_fsync_fails_is_succeeded(trio: Trio) -> None:
