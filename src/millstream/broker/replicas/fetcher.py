@@ -61,7 +61,12 @@ class ReplicaFetcher:
         self.unfollow(partition)
         following = self._followed[key] = Following(self._broker, partition, leader_epoch)
         self._forgotten.pop(key, None)
-        self._start(self._begin(key, following))
+        if following.has_to_sync:
+            self._start(self._begin(key, following))
+        else:
+            # Mostly so, and thousands of partitions may come at once.
+            partition.log.end_epochs()
+            self._say(key)
         if self._task is None:
             self._task = self._broker.loop.create_task(self._run(), name=f"fetcher of {self._leader_id}")
 

@@ -47,10 +47,14 @@ class Following:
 
     async def begin(self) -> None:
         """Before the first request: what this node wrote as a leader is on disk, and what it never wrote forgotten."""
-        if self.partition.log.has_unsynced or self.partition.flushing:
+        if self.has_to_sync:
             await self.broker.flusher.sync(self.partition)
         self._require_current()
         self.partition.log.end_epochs()
+
+    @property
+    def has_to_sync(self) -> bool:
+        return self.partition.log.has_unsynced or self.partition.flushing
 
     @property
     def is_settled(self) -> bool:
