@@ -47,10 +47,14 @@ class Following:
 
     async def begin(self) -> None:
         """Before the first request: what this node wrote as a leader is on disk, and what it never wrote forgotten."""
-        if self.partition.log.has_unsynced or self.partition.flushing:
+        if self.has_to_sync:
             await self.broker.flusher.sync(self.partition)
         self._require_current()
         self.partition.log.end_epochs()
+
+    @property
+    def has_to_sync(self) -> bool:
+        return self.partition.log.has_unsynced or self.partition.flushing
 
     @property
     def is_settled(self) -> bool:
@@ -150,12 +154,16 @@ class Following:
             await asyncio.sleep(_BUSY_PAUSE_SECONDS)
         self._require_current()
         target.truncating = True
-        try:
-            await self._cut(offset)
-        finally:
-            target.truncating = False
+        # It is never left half done: whoever ends the fetcher waits for it.
+        await asyncio.shield(self.broker.replication.begin_cut(self._cut(offset)))
 
     async def _cut(self, offset: int) -> None:
+        try:
+            await self._prepare_and_cut(offset)
+        finally:
+            self.partition.log.truncating = False
+
+    async def _prepare_and_cut(self, offset: int) -> None:
         partition, target, broker = self.partition, self.partition.log, self.broker
         await broker.flusher.sync(partition)
         self._require_current()
