@@ -10,7 +10,7 @@ _MAX_BYTES = 1 << 24
 
 
 def what_is_missing(cluster: SimulatedCluster) -> str | None:
-    """Why the cluster is not whole yet: a node that does not serve, a partition without a leader or with few in sync."""
+    """Why the cluster is not whole yet: a node that does not serve, a partition not led or not fully in sync."""
     brokers: dict[int, Broker] = {}
     for node in cluster.nodes.values():
         if node.serving is None:

@@ -3,8 +3,9 @@
 import asyncio
 import gc
 import sys
+import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -48,9 +49,14 @@ class Outcome:
 
 
 def run_seed(
-    seed: int, *, seconds: float = SECONDS, keep_lines: int = _LINES_KEPT, level: str = "warning"
+    seed: int,
+    *,
+    seconds: float = SECONDS,
+    faults: Sequence[str] = (),
+    keep_lines: int = _LINES_KEPT,
+    level: str = "warning",
 ) -> Outcome:
-    """Never raises for what goes wrong in the run: that is in `problems`."""
+    """Never raises for what goes wrong in the run: that is in `problems`. `faults` are kinds; none: the seed draws."""
     outcome = Outcome(seed)
     loop = SimulatedLoop()
     lines: deque[str] = deque(maxlen=keep_lines)
@@ -63,7 +69,7 @@ def run_seed(
             quorum = QuorumWatch(loop)
             stack.enter_context(quorum.installed())
             stack.enter_context(_invariants_reported(loop))
-            run = _Run(loop, seed, seconds, outcome)
+            run = _Run(loop, seed, seconds, outcome, quorum, faults)
             stack.enter_context(run.partitions.installed())
             try:
                 loop.run(run.main())
@@ -84,15 +90,23 @@ def run_seed(
 
 
 class _Run:
-    def __init__(self, loop: SimulatedLoop, seed: int, seconds: float, outcome: Outcome) -> None:
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        seed: int,
+        seconds: float,
+        outcome: Outcome,
+        quorum: QuorumWatch,
+        faults: Sequence[str],
+    ) -> None:
         random = Random(seed)
         self._loop = loop
         self._seconds = seconds
         self._outcome = outcome
         self._cluster = SimulatedCluster(loop, random)
-        self.partitions = PartitionWatch(loop, self._cluster)
+        self.partitions = PartitionWatch(loop, self._cluster, quorum)
         self._workload = Workload(self._cluster, random, partitions=2, replicas=3)
-        self._nemesis = Nemesis(self._cluster, Random(random.getrandbits(64)))
+        self._nemesis = Nemesis(self._cluster, Random(random.getrandbits(64)), quorum, faults)
 
     async def main(self) -> None:
         loop, workload, nemesis, outcome = self._loop, self._workload, self._nemesis, self._outcome
@@ -102,7 +116,7 @@ class _Run:
         nemesis.start()
         await asyncio.sleep(max(0.0, self._seconds * 0.7 - loop.time()))
         await nemesis.heal()
-        outcome.faults = nemesis.faults
+        outcome.faults = nemesis.count
         try:
             await self._within(_HEALING_SECONDS, self._come_back(), "no progress after everything was healed")
         except Violation as error:
@@ -180,6 +194,8 @@ def _collect() -> None:
     hook = sys.unraisablehook
     sys.unraisablehook = lambda _: None
     try:
-        gc.collect()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gc.collect()
     finally:
         sys.unraisablehook = hook
