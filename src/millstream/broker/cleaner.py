@@ -124,7 +124,7 @@ class Cleaner:
         target = partition.log
         now_ms = self._broker.clock.now_ms()
         sources = self._sources(partition, now_ms)
-        if not sources or target.cleaning:
+        if not sources or target.cleaning or target.truncating:
             return
         job = job_for(
             target.config,

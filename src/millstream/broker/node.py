@@ -51,6 +51,7 @@ _FLUSH_THREADS = 8
 _REPEATED_LOG_SECONDS = 10.0
 _DRAIN_SECONDS = 5.0
 _WARM_UP_SECONDS = 1.0
+_WRITES = ("fsync", "append")
 
 
 class CannotStart(Exception):
@@ -270,6 +271,11 @@ class Broker:
     def storage_error(self, operation: str, error: KafkaError) -> None:
         self.metrics.storage_errors.labels(operation).value += 1
         self._log_sometimes("storage error", operation=operation, error=error.message)
+        if operation in _WRITES and any(
+            each.replication is not None and each.log.offline is not None for each in self.partitions
+        ):
+            # Others have what this node cannot write any more, and lead as soon as it is gone.
+            self.fail(f"a partition with followers cannot be written: {error.message}")
 
     def corruption(self, error: Any) -> None:
         self.metrics.corrupt_batches.value += 1
@@ -289,7 +295,7 @@ class Broker:
 
     def partition_samples(self) -> Iterable[PartitionSample]:
         for partition in self.partitions:
-            each = partition.log
+            each, state = partition.log, partition.replication
             yield PartitionSample(
                 partition.topic,
                 partition.index,
@@ -299,6 +305,8 @@ class Broker:
                 each.log_start_offset,
                 each.log_end_offset,
                 partition.high_watermark,
+                partition.is_leader,
+                len(state.replicas) - len(state.isr) if state is not None else 0,
             )
 
     def purgatory_sizes(self) -> Mapping[str, int]:

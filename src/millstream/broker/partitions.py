@@ -29,10 +29,6 @@ class FlushScheduler(Protocol):
         """Bytes were written that are not yet on disk."""
         ...
 
-    def flush(self, partition: "Partition") -> None:
-        """Something other than an append must become durable."""
-        ...
-
 
 class ReplicaListener(Protocol):
     """A follower's fetches from this node, which are told of what they may tell."""
@@ -183,6 +179,11 @@ class Partition:
         elif self.is_leader and end_offset > self.high_watermark:
             self._advance(end_offset, end_bytes)
 
+    def start_moved(self) -> None:
+        """The log's start is another: followers are told now, because somebody waits for them to know."""
+        for listener in self.listeners:
+            listener.appended(self)
+
     def count_replicas(self) -> None:
         """Move the high watermark if the replicas allow it."""
         replication = self.replication
@@ -225,7 +226,6 @@ class Partition:
             return
         if log.epochs.latest < leader_epoch:
             log.begin_epoch(leader_epoch, log.log_end_offset)
-            self._flushes.flush(self)
         self._sizes.appended(log.log_end_offset, log.appended_bytes)
         self.count_replicas()
 

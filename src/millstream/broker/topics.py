@@ -21,7 +21,7 @@ from millstream.cluster.metadata.topics import CreateTopics, NewTopic
 from millstream.config.definitions import resolve_topic_config
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode
-from millstream.storage.store import PartitionSpec
+from millstream.storage.store import STRAY, PartitionSpec
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
@@ -113,6 +113,15 @@ class TopicChanges:
 
     def serve(self, image: PartitionImage, spec: PartitionSpec, high_watermark: int | None = None) -> None:
         """Take the role that this node has in a partition whose log is open."""
+        is_kept_elsewhere = len(image.replicas) > 1 and self._broker.node_id not in (*image.isr, image.leader)
+        if is_kept_elsewhere and self._broker.store.logs[spec.topic, spec.partition].offline is not None:
+            log.error(
+                "the replica here cannot be opened and is made anew from the others",
+                topic=spec.topic,
+                partition=spec.partition,
+            )
+            self._broker.store.remove(spec.topic, spec.partition, STRAY)
+            self._broker.store.create(spec)
         partition = Partition(
             spec.topic,
             spec.partition,

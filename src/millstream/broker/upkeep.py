@@ -91,7 +91,7 @@ class Upkeep:
     async def _retain(self, partition: Partition, now_ms: int) -> None:
         target = partition.log
         target.producers.expire(now_ms - PRODUCER_EXPIRATION_MS)
-        if target.cleaning or not (count := _count_expired(partition, now_ms)):
+        if target.cleaning or target.truncating or not (count := _count_expired(partition, now_ms)):
             return
         # Where the log begins afterwards is on disk before what is before it goes. Without room for that, segments
         # still go: they make room.
@@ -115,7 +115,7 @@ class Upkeep:
 
     def _drop(self, partition: Partition, count: int) -> None:
         target = partition.log
-        if count == 0 or target.cleaning or target.offline is not None:
+        if count == 0 or target.cleaning or target.truncating or target.offline is not None:
             return
         for path in target.drop_segments(count):
             for suffix in SEGMENT_SUFFIXES:

@@ -31,6 +31,9 @@ class PartitionSample(NamedTuple):
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
+    is_leader: bool = True
+    missing_replicas: int = 0
+    """Of a partition led here: assigned replicas that are not in sync."""
 
 
 class BrokerState(Protocol):
@@ -64,6 +67,7 @@ class BrokerMetrics:
     log_flush_duration: Histogram
     corrupt_batches: Counter
     replicated_bytes: Counter
+    repaired_segments: Counter
     storage_errors: Family[Counter]
 
     @classmethod
@@ -99,6 +103,9 @@ class BrokerMetrics:
             replicated_bytes=new.counter(
                 "millstream_replicated_bytes_total", "Bytes of records fetched from leaders."
             ),
+            repaired_segments=new.counter(
+                "millstream_repaired_segments_total", "Damaged segments fetched again from another replica."
+            ),
             storage_errors=new.counters(
                 "millstream_storage_errors_total", "Failures of the disk, by operation.", "operation"
             ),
@@ -122,6 +129,14 @@ def _partition_families(partitions: list[PartitionSample]) -> Iterable[FamilySna
     offline = sum(not each.online for each in partitions)
     yield _gauge("millstream_partitions", "Partitions on this node.", [Sample((), len(partitions))])
     yield _gauge("millstream_offline_partitions", "Partitions that failed.", [Sample((), offline)])
+    led = sum(each.is_leader for each in partitions)
+    yield _gauge("millstream_leader_partitions", "Partitions that this node leads.", [Sample((), led)])
+    short = sum(each.missing_replicas > 0 for each in partitions)
+    yield _gauge(
+        "millstream_under_replicated_partitions",
+        "Partitions led here of which a replica is not in sync.",
+        [Sample((), short)],
+    )
     for name, documentation, values in (
         ("millstream_log_size_bytes", "Size of the log on disk.", [each.size_bytes for each in partitions]),
         ("millstream_log_messages", "Messages in the log.", [each.messages for each in partitions]),

@@ -187,14 +187,14 @@ class LogStore:
         self.logs[spec.topic, spec.partition] = log
         return log
 
-    def remove(self, topic: str, index: int) -> str | None:
+    def remove(self, topic: str, index: int, room: str = DELETED) -> str | None:
         """Take a log out of service; returns the path that is left to delete, if any."""
         log = self.logs.pop((topic, index), None)
         self._unopened.pop((topic, index), None)
         if log is None:
             return None
         log.retire()
-        return self._move_away(log.directory, DELETED) if self.disk.exists(log.directory) else None
+        return self._move_away(log.directory, room) if self.disk.exists(log.directory) else None
 
     def forget_topic_directory(self, topic: str) -> None:
         """Remove the directory of a topic whose partitions are gone; one that still holds something stays."""

@@ -87,10 +87,9 @@ class Truncation:
         if self.cut is not None:
             self._learn(disk, self.cut)
 
-    def abandon(self, disk: Disk, epochs: LeaderEpochs) -> None:
-        """The log stays as it is: take back what `prepare` wrote. Blocks as `prepare` does."""
+    def abandon(self, disk: Disk) -> None:
+        """The log stays as it is, and its epochs were flushed again: take back the marker. Blocks as `prepare` does."""
         if disk.exists(self.directory):
-            disk.write_atomically(f"{self.directory}/{EPOCHS_FILE}", epochs.encode())
             disk.unlink(f"{self.directory}/{TRUNCATION_FILE}")
             disk.sync_dir(self.directory)
 

@@ -161,7 +161,9 @@ def test_a_cut_that_is_given_up_leaves_no_trace() -> None:
     store.checkpoint()
     truncation = log.begin_truncation(2, NOW_MS)
     truncation.prepare(store.disk)
-    truncation.abandon(store.disk, log.epochs)
+    log.note_epochs()
+    flush(log)
+    truncation.abandon(store.disk)
     log = store.lose_power().log()
     assert (log.log_end_offset, log.epochs.entries) == (6, [(n, n) for n in range(6)])
     assert not store.report().damages

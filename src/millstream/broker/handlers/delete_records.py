@@ -1,4 +1,4 @@
-"""DeleteRecords: move the log's start; answered when the new start is on disk."""
+"""DeleteRecords: move the log's start; answered when it is on disk here and every live replica has moved its own."""
 
 import asyncio
 import datetime
@@ -24,14 +24,17 @@ async def handle(
     broker: "Broker", request: DeleteRecordsRequest, context: RequestContext
 ) -> DeleteRecordsResponse:
     topics = []
+    timeout_s = request.timeout.total_seconds()
     for topic in request.topics:
-        results = await asyncio.gather(*(_delete(broker, topic.name, wanted) for wanted in topic.partitions))
+        results = await asyncio.gather(
+            *(_delete(broker, topic.name, wanted, timeout_s) for wanted in topic.partitions)
+        )
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(results)))
     return DeleteRecordsResponse(throttle_time=datetime.timedelta(), topics=tuple(topics))
 
 
 async def _delete(
-    broker: "Broker", topic: str, wanted: DeleteRecordsPartition
+    broker: "Broker", topic: str, wanted: DeleteRecordsPartition, timeout_s: float
 ) -> DeleteRecordsPartitionResult:
     error, low_watermark = ErrorCode.NONE, -1
     try:
@@ -47,7 +50,9 @@ async def _delete(
         if not 0 <= offset <= partition.high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is after the end")
         await broker.upkeep.delete_records_before(partition, offset)
-        low_watermark = log.log_start_offset
+        low_watermark = await broker.replication.low_watermark(partition, offset, timeout_s)
+        if low_watermark < offset:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "a replica has not deleted the records in time")
     except KafkaError as failure:
         error = failure.code
     return DeleteRecordsPartitionResult(

@@ -116,6 +116,7 @@ class DelayedFetch:
         self, topic: str | bytes, wanted: FetchPartition, left: int, *, min_one: bool
     ) -> FetchedPartition:
         reply = FetchedPartition(topic, wanted.partition)
+        partition = None
         try:
             partition = self._find(topic, wanted.partition)
             partition.check_epoch(wanted.current_leader_epoch)
@@ -142,6 +143,8 @@ class DelayedFetch:
         except KafkaError as error:
             self._note(error)
             reply.error = error.code
+            if partition is not None and error.code == ErrorCode.CORRUPT_MESSAGE:
+                self._broker.replication.repairs.damaged(partition, wanted.fetch_offset)
         return reply
 
     def _find(self, topic: str | bytes, index: int) -> Partition:

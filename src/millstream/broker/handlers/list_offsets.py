@@ -78,6 +78,12 @@ async def _look_up(
 ) -> TimestampOffset:
     log = partition.log
     end = partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.high_watermark
+    state = partition.replication
+    if state is not None and end < state.epoch_start_offset and timestamp not in (EARLIEST, EARLIEST_LOCAL):
+        # A new leader does not know yet what the one before it had committed: an answer now might go back.
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE, "the leader is new and has not heard of its followers yet"
+        )
     if timestamp == LATEST:
         return TimestampOffset(-1, end, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):

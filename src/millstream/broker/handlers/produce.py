@@ -147,8 +147,12 @@ def _append_all(
         outcome.base_offset = appended.base_offset
         outcome.log_append_time_ms = appended.log_append_time_ms
         outcome.log_start_offset = partition.log.log_start_offset
+        if produce.acks == NO_ACKS or appended.last_offset < partition.high_watermark:
+            continue
         by_all = produce.acks == ALL_ACKS
-        if produce.acks == NO_ACKS or partition.is_acknowledged(appended.last_offset, by_all=by_all):
+        if partition.replication is not None and partition.is_acknowledged(
+            appended.last_offset, by_all=by_all
+        ):
             continue
         if waiting is None:
             waiting = DelayedProduce(broker, context.reply_later(), outcomes)

@@ -115,6 +115,7 @@ class ReplicaFetcher:
         """Ask for this partition with the next request, which does not wait for the answer to the last."""
         if key in self._followed:
             self._unsaid[key] = None
+            self._forgotten.pop(key, None)
             self._wake()
 
     def _wake(self) -> None:
@@ -143,6 +144,10 @@ class ReplicaFetcher:
                 log.info("fetching interrupted", leader=self._leader_id, error=str(error) or repr(error))
                 is_known = isinstance(error, KafkaError)
                 pause = _FIRST_PAUSE if is_known else min(2 * pause, _LONGEST_PAUSE)
+            except Exception:
+                # Whatever it was, the partitions must not be left without a fetcher.
+                log.exception("fetching failed", leader=self._leader_id)
+                pause = _LONGEST_PAUSE
             else:
                 pause = _FIRST_PAUSE
             finally:
@@ -228,7 +233,8 @@ class ReplicaFetcher:
             await asyncio.gather(*heard)
 
     async def _apply(self, key: Key, following: Following, found: FetchedPartition) -> None:
-        place = following.partition.log.log_end_offset
+        target = following.partition.log
+        place = target.log_start_offset, target.log_end_offset
         try:
             await following.handle(found)
         except Superseded:
@@ -236,8 +242,20 @@ class ReplicaFetcher:
         except KafkaError as error:
             self._failed(key, following, error)
             return
-        if found.diverging_epoch is not None or following.partition.log.log_end_offset != place:
+        if found.diverging_epoch is not None or place != (target.log_start_offset, target.log_end_offset):
             self._unsaid[key] = None
+        self._hold_back(key, following.partition, len(found.records))
+
+    def _hold_back(self, key: Key, partition: Partition, size_bytes: int) -> None:
+        """A copy that is made too fast is asked for again later."""
+        throttle, me = self._broker.replication.taken, self._broker.node_id
+        throttle.spend(partition, me, size_bytes)
+        seconds = throttle.wait_seconds(partition, me)
+        if seconds > 0 and key in self._followed:
+            self._unsaid.pop(key, None)
+            self._forgotten[key] = None
+            self._cancel_timer(key)
+            self._timers[key] = self._broker.loop.call_later(seconds, partial(self._say, key))
 
     def _failed(self, key: Key, following: Following, error: KafkaError) -> None:
         if self._followed.get(key) is not following:

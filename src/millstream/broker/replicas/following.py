@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 log = get_logger("millstream.replicas")
 
 PARTITION_BYTES = 2 << 20
-_CLEANER_PAUSE_SECONDS = 0.05
+_BUSY_PAUSE_SECONDS = 0.02
 # Soon over: one of the two does not know of a change yet, or the leader is just starting.
 _PASSING = frozenset(
     {
@@ -125,7 +125,7 @@ class Following:
 
     async def _truncate(self, offset: int, reason: str) -> None:
         """Cut the log's end. Nothing else writes to it meanwhile: the partition is asked for again only afterwards."""
-        partition, target, broker = self.partition, self.partition.log, self.broker
+        partition, target = self.partition, self.partition.log
         if offset == target.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE, "the leader's history is another, and ends here too"
@@ -141,8 +141,17 @@ class Following:
             leader_epoch=self.leader_epoch,
             reason=reason,
         )
-        while target.cleaning:  # noqa: ASYNC110 - the cleaner works in steps, and cuts are rare
-            await asyncio.sleep(_CLEANER_PAUSE_SECONDS)
+        while target.cleaning or target.truncating:  # noqa: ASYNC110 - cuts are rare
+            await asyncio.sleep(_BUSY_PAUSE_SECONDS)
+        self._require_current()
+        target.truncating = True
+        try:
+            await self._cut(offset)
+        finally:
+            target.truncating = False
+
+    async def _cut(self, offset: int) -> None:
+        partition, target, broker = self.partition, self.partition.log, self.broker
         await broker.flusher.sync(partition)
         self._require_current()
         truncation = target.begin_truncation(offset, broker.clock.now_ms())
@@ -153,8 +162,10 @@ class Following:
         while target.is_flushing:
             await broker.flusher.sync(partition)
         if self.is_over or target.offline is not None:
-            epochs = target.epochs
-            await broker.workers.run(lambda: truncation.abandon(broker.disk, epochs))
+            # The end may be what a leader, this node itself, builds on now.
+            target.note_epochs()
+            await broker.flusher.sync(partition)
+            await broker.workers.run(lambda: truncation.abandon(broker.disk))
             raise Superseded
         target.truncate(truncation)
         partition.truncated()

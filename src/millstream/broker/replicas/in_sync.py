@@ -92,14 +92,6 @@ class InSyncSets:
         if not leaving and not joining:
             return []
         change = state.propose(joining=joining, leaving=leaving)
-        log.info(
-            "in-sync set changes",
-            topic=partition.topic,
-            partition=partition.index,
-            isr=list(change.isr),
-            leaving=list(leaving),
-            joining=joining,
-        )
         return [(partition, state, change)]
 
     def _is_eligible(self, state: LeaderState, broker_id: int) -> bool:
@@ -116,6 +108,14 @@ class InSyncSets:
     async def _ask(self, asked: list[_Asked]) -> list[_Asked]:
         """Those whose outcome is not known yet."""
         metadata = self._broker.metadata
+        first, _, change = asked[0]
+        log.info(
+            "in-sync sets change",
+            partitions=len(asked),
+            first=f"{first.topic}-{first.index}",
+            from_set=list(asked[0][1].isr),
+            to_set=list(change.isr),
+        )
         command = ChangeInSyncSets(
             self._broker.node_id,
             metadata.broker_epoch,

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 from millstream.broker.partitions import NOBODY, Partition
 from millstream.broker.replicas.fetcher import ReplicaFetcher
 from millstream.broker.replicas.in_sync import InSyncSets
+from millstream.broker.replicas.repair import Repairs
 from millstream.broker.replicas.sessions import ReplicaSessions
+from millstream.broker.replicas.throttle import ReplicaThrottle
 from millstream.cluster.metadata.image import PartitionImage
+from millstream.cluster.metadata.throttles import Side
 from millstream.cluster.replication.leader import LeaderState
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -18,12 +21,17 @@ if TYPE_CHECKING:
 
 log = get_logger("millstream.replicas")
 
+_LOW_WATERMARK_SECONDS = 0.01
+
 
 class Replication:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self.sessions = ReplicaSessions()
         self.in_sync = InSyncSets(broker)
+        self.repairs = Repairs(broker)
+        self.given = ReplicaThrottle(broker, Side.LEADER)
+        self.taken = ReplicaThrottle(broker, Side.FOLLOWER)
         self._reads_by_rack = broker.settings.replication.replica_selector == "rack"
         self._fetchers: dict[int, ReplicaFetcher] = {}
 
@@ -77,7 +85,7 @@ class Replication:
             partition_epoch=image.partition_epoch,
             min_isr=config.needed_in_sync(len(image.replicas)),
         )
-        log.info(
+        log.debug(
             "leading",
             topic=partition.topic,
             partition=partition.index,
@@ -124,6 +132,21 @@ class Replication:
         partition.count_replicas()
         if broker_id not in state.isr and state.pending is None and state.may_join(broker_id):
             self.in_sync.consider(partition)
+
+    async def low_watermark(self, partition: Partition, wanted: int, timeout_s: float) -> int:
+        """The lowest log start of the live replicas, when it has come to `wanted` or the time is over."""
+        partition.start_moved()
+        deadline = self._broker.clock.monotonic() + timeout_s
+        while True:
+            state, image = partition.replication, self._broker.metadata.image
+            own = partition.log.log_start_offset
+            if state is None:
+                return own
+            live = {broker.broker_id for broker in image.live_brokers}
+            lowest = state.lowest_log_start(own, live)
+            if lowest >= wanted or self._broker.clock.monotonic() >= deadline:
+                return lowest
+            await asyncio.sleep(_LOW_WATERMARK_SECONDS)
 
     def preferred_reader(self, partition: Partition, rack: str, offset: int) -> int | None:
         """A follower in that rack that is in sync and has come to `offset`; None when this node may as well serve."""

@@ -46,7 +46,7 @@ def _check_sender(broker: "Broker", request: FetchRequest) -> None:
 class ReplicaFetch:
     """One request of a follower; the session remembers what earlier ones said."""
 
-    __slots__ = ("_broker", "_context", "_reply", "_request", "_scheduled", "_session", "_timer")
+    __slots__ = ("_broker", "_context", "_held_ms", "_reply", "_request", "_scheduled", "_session", "_timer")
 
     def __init__(
         self, broker: "Broker", context: RequestContext, request: FetchRequest, session: ReplicaSession
@@ -58,6 +58,7 @@ class ReplicaFetch:
         self._reply: LaterReply | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
+        self._held_ms = 0
 
     def begin(self) -> None:
         session = self._session
@@ -80,7 +81,10 @@ class ReplicaFetch:
         for partition in found:
             # To be read again: more may have come by then.
             self._session.news[_topic_of(partition), partition.index] = None
-        self._wait(min(_QUIET_MS, self._request.max_wait_ms) if found else self._request.max_wait_ms)
+        patience_ms = self._request.max_wait_ms
+        for reason_ms in (_QUIET_MS if found else 0, self._held_ms):
+            patience_ms = min(patience_ms, reason_ms or patience_ms)
+        self._wait(patience_ms)
 
     def _note_progress(self, topic: bytes, request: FetchPartition) -> list[FetchedPartition]:
         """Note what the follower has; the reply for a partition that has an error, or whose histories part."""
@@ -119,19 +123,29 @@ class ReplicaFetch:
             if left <= 0:
                 break
             wanted = session.wanted.get(key)
+            if wanted is not None and self._is_held(wanted):
+                continue
             del session.news[key]
             if wanted is None:
                 continue
             found = self._read_partition(key, wanted.request, left, min_one=is_first)
-            if len(found.records):
+            if len(found.records) and wanted.partition is not None:
                 left -= len(found.records)
                 is_first = False
+                self._broker.replication.given.spend(wanted.partition, session.broker_id, len(found.records))
             elif not found.error and self._has_more(wanted):
                 # There was no room for its next batch.
                 session.news[key] = None
             if _is_urgent(found) or wanted.differs(found):
                 new.append(found)
         return new
+
+    def _is_held(self, wanted: WantedPartition) -> bool:
+        if wanted.partition is None:
+            return False
+        seconds = self._broker.replication.given.wait_seconds(wanted.partition, self._session.broker_id)
+        self._held_ms = max(self._held_ms, int(seconds * 1000))
+        return seconds > 0
 
     @staticmethod
     def _has_more(wanted: WantedPartition) -> bool:
@@ -142,6 +156,7 @@ class ReplicaFetch:
         self, key: tuple[bytes, int], request: FetchPartition, left: int, *, min_one: bool
     ) -> FetchedPartition:
         reply = FetchedPartition(*key)
+        partition = None
         try:
             partition = self._broker.partitions.find(*key)
             partition.check_epoch(request.current_leader_epoch)
@@ -153,6 +168,8 @@ class ReplicaFetch:
         except KafkaError as error:
             self._note(error)
             reply.error = error.code
+            if partition is not None and error.code == ErrorCode.CORRUPT_MESSAGE:
+                self._broker.replication.repairs.damaged(partition, request.fetch_offset)
         return reply
 
     def _note(self, error: KafkaError) -> None:

@@ -4,7 +4,7 @@ The committed in-sync set is the controller's word, which comes with the metadat
 for nobody's good until then: a new member holds the high watermark back already, an old one still does.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from millstream.cluster.replication.progress import UNKNOWN, FollowerProgress
@@ -154,6 +154,11 @@ class LeaderState:
 
     def follower(self, broker_id: int) -> FollowerProgress | None:
         return self._followers.get(broker_id)
+
+    def lowest_log_start(self, own_start: int, live: Container[int]) -> int:
+        """The low watermark: below it no live replica holds anything any more."""
+        starts = [each.log_start_offset for broker, each in self._followers.items() if broker in live]
+        return min([own_start, *starts])
 
     def propose(self, *, joining: Iterable[int] = (), leaving: Iterable[int] = ()) -> PendingChange:
         """Ask for a change; the caller takes it to the controller and must not ask for another before it is decided."""

@@ -1,0 +1,136 @@
+"""A segment in which damage was found is fetched again from a healthy replica and put in the place of the bad one.
+
+Nothing is cut meanwhile: what is sound goes on being served, and what is not is refused. Only what is committed is
+fetched, so the segment that is written to is sealed first and repaired when the others have it too.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from millstream.broker.partitions import Partition
+from millstream.broker.replicas.link import ReplicaLink
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.fetch import FetchPartition
+from millstream.protocol.replica_fetch import ReplicaFetchRequest, decode_reply, encode_request
+from millstream.storage.repaired_segment import RepairedSegment
+from millstream.storage.segment import find_segment
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+log = get_logger("millstream.replicas")
+
+_FETCH_BYTES = 4 << 20
+_REPLY_SECONDS = 5.0
+_RETRY_SECONDS = 1.0
+_NO_SESSION = -1
+# Followers answer clients only that say where they are.
+_RACK = "repair"
+
+
+class Repairs:
+    """One segment of a partition at a time; tried again until it is done or the partition is gone."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._busy: set[Partition] = set()
+
+    def damaged(self, partition: Partition, offset: int) -> None:
+        """A batch at or after `offset` failed its checksum when it was read."""
+        if partition in self._busy or self._broker.membership is None:
+            return
+        image = self._broker.metadata.image.partition(partition.topic, partition.index)
+        if image is None or len(image.replicas) < 2:
+            return
+        self._busy.add(partition)
+        self._broker.spawn(self._repair(partition, offset), "repair")
+
+    async def _repair(self, partition: Partition, offset: int) -> None:
+        try:
+            while partition.log.offline is None:
+                try:
+                    await self._repair_segment(partition, offset)
+                except (OSError, TimeoutError, KafkaError) as error:
+                    log.warning(
+                        "not repaired yet",
+                        topic=partition.topic,
+                        partition=partition.index,
+                        offset=offset,
+                        error=str(error) or repr(error),
+                    )
+                    await asyncio.sleep(_RETRY_SECONDS)
+                else:
+                    return
+        finally:
+            self._busy.discard(partition)
+
+    async def _repair_segment(self, partition: Partition, offset: int) -> None:
+        target = partition.log
+        at = find_segment(target.segments, offset)
+        if at < 0:
+            return
+        damaged = target.segments[at]
+        if damaged is target.segments[-1]:
+            try:
+                target.roll(self._broker.clock.now_ms())
+            except OSError as error:
+                raise target.write_failed(error) from error
+        await self._broker.flusher.sync(partition)
+        summary = damaged.summary
+        if partition.high_watermark < summary.end_offset:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "the damaged segment is not committed yet")
+        repaired = RepairedSegment(target, summary)
+        await self._fetch(partition, repaired)
+        await self._broker.workers.run(lambda: repaired.write(self._broker.disk))
+        if target.cleaning or target.truncating or damaged not in target.segments:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "the segment is being changed")
+        repaired.put_in_place(damaged)
+        await self._broker.flusher.sync(partition)
+        self._broker.metrics.repaired_segments.value += 1
+        log.warning(
+            "damaged segment repaired from another replica",
+            topic=partition.topic,
+            partition=partition.index,
+            segment=damaged.log_path,
+            bytes=repaired.size_bytes,
+        )
+
+    async def _fetch(self, partition: Partition, repaired: RepairedSegment) -> None:
+        failure: Exception = KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "no other replica is in sync")
+        for broker_id in self._healthy(partition):
+            repaired.clear()
+            try:
+                await self._fetch_from(broker_id, partition, repaired)
+            except (OSError, TimeoutError, KafkaError) as error:
+                failure = error
+            else:
+                return
+        raise failure
+
+    def _healthy(self, partition: Partition) -> list[int]:
+        image = self._broker.metadata.image
+        known = image.partition(partition.topic, partition.index)
+        if known is None:
+            return []
+        return [each for each in known.isr if each != self._broker.node_id and image.is_live(each)]
+
+    async def _fetch_from(self, broker_id: int, partition: Partition, repaired: RepairedSegment) -> None:
+        endpoint = self._broker.metadata.image.brokers[broker_id].endpoints[0]
+        link = await ReplicaLink.connect(endpoint.host, endpoint.port)
+        try:
+            while not repaired.is_whole:
+                wanted = FetchPartition(partition.index, -1, repaired.next_offset, -1, -1, _FETCH_BYTES)
+                request = ReplicaFetchRequest(
+                    -1, -1, 0, _NO_SESSION, 0, _FETCH_BYTES, {(partition.topic_id, partition.index): wanted},
+                    rack_id=_RACK,
+                )  # fmt: skip
+                async with asyncio.timeout(_REPLY_SECONDS):
+                    body = await link.send(encode_request(link.next_correlation(), request))
+                reply = decode_reply(body)
+                for found in reply.partitions:
+                    if found.error:
+                        raise KafkaError(found.error, f"broker {broker_id} answered {found.error.name}")
+                    repaired.add(memoryview(found.records))
+        finally:
+            link.close()

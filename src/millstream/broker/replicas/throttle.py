@@ -1,0 +1,51 @@
+"""Keeps copies that are being made within the rates that operators set, so that clients keep the rest of the network.
+
+Only replicas that are not in sync are held back: one that is would leave the in-sync set, and producers wait for it.
+"""
+
+from typing import TYPE_CHECKING
+
+from millstream.broker.partitions import Partition
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.throttles import Side, is_throttled, throttled_rate
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+
+class ReplicaThrottle:
+    """One side's share of this broker: what it gives away as a leader, or what it fetches as a follower."""
+
+    def __init__(self, broker: "Broker", side: Side) -> None:
+        self._broker = broker
+        self._side = side
+        self._image: MetadataImage | None = None
+        self._rate: int | None = None
+        self._free_at = 0.0
+
+    def spend(self, partition: Partition, follower: int, size_bytes: int) -> None:
+        """So many bytes of a replica went by; if they count, the next ones have to wait for that long."""
+        if size_bytes and (rate := self._rate_for(partition, follower)) is not None:
+            now = self._broker.clock.monotonic()
+            self._free_at = max(self._free_at, now) + size_bytes / rate
+
+    def wait_seconds(self, partition: Partition, follower: int) -> float:
+        """How long the next bytes of this replica have to wait."""
+        if self._rate_for(partition, follower) is None:
+            return 0.0
+        return max(0.0, self._free_at - self._broker.clock.monotonic())
+
+    def _rate_for(self, partition: Partition, follower: int) -> int | None:
+        image = self._broker.metadata.image
+        if image is not self._image:
+            self._image = image
+            self._rate = throttled_rate(image, self._broker.node_id, self._side)
+        if self._rate is None:
+            return None
+        topic = image.topic(partition.topic)
+        if topic is None or partition.index >= len(topic.partitions):
+            return None
+        is_in_sync = follower in topic.partitions[partition.index].isr
+        if is_in_sync or not is_throttled(topic, partition.index, self._broker.node_id, self._side):
+            return None
+        return self._rate

@@ -1,0 +1,78 @@
+"""Three nodes inside the test's own process."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from millstream.config.settings import Settings
+from millstream.testing.disk import SimulatedDisk
+from support.cluster import free_ports
+from support.inprocess import InProcessNode
+from support.raw_client import RawClient
+
+
+class Trio:
+    """Nodes 1 to 3 of one cluster, each on a disk that fails on command."""
+
+    def __init__(self, session_ms: int = 5000, lag_ms: int = 30_000) -> None:
+        ports = free_ports(3)
+        seeds = tuple(f"127.0.0.1:{port}" for port in ports)
+        self.disks = {number: SimulatedDisk(number) for number in (1, 2, 3)}
+        self.nodes = {
+            number: InProcessNode(self.disks[number], _settings(number, port, seeds, session_ms, lag_ms))
+            for number, port in enumerate(ports, 1)
+        }
+        with ThreadPoolExecutor(3) as threads:
+            list(threads.map(lambda node: node.start(), self.nodes.values()))
+
+    def close(self) -> None:
+        for number in list(self.nodes):
+            self.stop(number)
+
+    def stop(self, number: int) -> InProcessNode:
+        node = self.nodes.pop(number)
+        node.stop()
+        return node
+
+    def start_again(self, number: int, stopped: InProcessNode) -> None:
+        """The same node on the same disk."""
+        self.disks[number].restart()
+        node = self.nodes[number] = InProcessNode(self.disks[number], stopped.broker.settings)
+        node.start()
+
+    def controller(self) -> int:
+        until(lambda: self.nodes[1].broker.metadata.controller_id != -1)
+        return self.nodes[1].broker.metadata.controller_id
+
+    def create(self, number: int, name: str, replicas: int = 1, **configs: str) -> int:
+        with RawClient(self.nodes[number].listen) as client:
+            settings = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
+            wanted = {
+                "name": name,
+                "num_partitions": 1,
+                "replication_factor": replicas,
+                "configs": settings,
+            }
+            return int(client.call("create_topics", 7, topics=[wanted]).topics[0].error_code)
+
+    def knows(self, number: int, name: str) -> bool:
+        return name in self.nodes[number].broker.metadata.image.topics
+
+
+def _settings(number: int, port: int, seeds: tuple[str, ...], session_ms: int, lag_ms: int) -> Settings:
+    settings = Settings()
+    return replace(
+        settings,
+        broker=replace(settings.broker, id=number, host="127.0.0.1", port=port, data_dir="/data"),
+        cluster=replace(settings.cluster, bootstrap_servers=seeds, session_timeout=session_ms),
+        storage=replace(settings.storage, cleaner_enabled=False),
+        replication=replace(settings.replication, replica_lag_time_max=lag_ms),
+    )
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not come to that within 30 s"
+        time.sleep(0.01)

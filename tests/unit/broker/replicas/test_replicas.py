@@ -1,0 +1,154 @@
+"""Three nodes in one process: what a disk of one of them may do to records that all three keep."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from millstream.broker.partitions import Partition
+from millstream.cluster.metadata.image import PartitionImage
+from millstream.testing.disk import Fault, Operation
+from support.logs import read_values
+from support.raw_client import RawClient, batch_of, fetch_fields, fetched_partitions, produce, produce_fields
+from support.trio import Trio, until
+
+CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR = 2, 56
+
+
+@pytest.fixture
+def trio() -> Iterator[Trio]:
+    trio = Trio(session_ms=2000, lag_ms=1000)
+    try:
+        yield trio
+    finally:
+        trio.close()
+
+
+def image(trio: Trio) -> PartitionImage:
+    return next(iter(trio.nodes.values())).broker.metadata.image.topics["t"].partitions[0]
+
+
+def partition(trio: Trio, number: int) -> Partition:
+    found = trio.nodes[number].broker.partitions.get("t", 0)
+    assert found is not None
+    return found
+
+
+def in_sync(trio: Trio, *members: int) -> None:
+    until(lambda: set(image(trio).isr) == set(members))
+
+
+def create(trio: Trio, **configs: str) -> int:
+    """A topic at all three; its leader."""
+    assert trio.create(1, "t", 3, **configs) == 0
+    for number in trio.nodes:
+        until(lambda n=number: trio.nodes[n].broker.partitions.get("t", 0) is not None)
+    return image(trio).leader
+
+
+def followers(trio: Trio, leader: int) -> list[int]:
+    return [number for number in trio.nodes if number != leader]
+
+
+def write(trio: Trio, leader: int, *values: bytes, acks: int = -1) -> list[int]:
+    """Error codes."""
+    codes = []
+    with RawClient(trio.nodes[leader].listen) as client:
+        for value in values:
+            reply = client.call("produce", 9, **produce_fields("t", batch_of(value), acks=acks))
+            codes.append(int(reply.responses[0].partition_responses[0].error_code))
+    return codes
+
+
+def test_what_all_acknowledged_is_on_every_disk(trio: Trio) -> None:
+    leader = create(trio)
+    assert write(trio, leader, b"a", b"b", b"c") == [0, 0, 0]
+    for number in trio.nodes:
+        found = partition(trio, number)
+        assert found.log.flushed_offset == 3
+        assert read_values(found.log) == [b"a", b"b", b"c"]
+        until(lambda p=found: p.high_watermark == 3)
+
+
+def test_a_follower_whose_fsync_fails_acknowledges_nothing_and_leaves(trio: Trio) -> None:
+    leader = create(trio)
+    assert write(trio, leader, b"a") == [0]
+    broken, sound = followers(trio, leader)
+    trio.disks[broken].faults.add(Fault(Operation.SYNC, path="*/topics/t/*", times=None))
+    assert write(trio, leader, b"b") == [0], "acknowledged by those who are left"
+    assert set(image(trio).isr) == {leader, sound}
+    assert partition(trio, broken).log.flushed_offset == 1
+
+
+def test_a_leader_whose_fsync_fails_is_succeeded(trio: Trio) -> None:
+    leader = create(trio)
+    assert write(trio, leader, b"a", b"b") == [0, 0]
+    trio.disks[leader].faults.add(Fault(Operation.SYNC, path="*/topics/t/*", times=None))
+    assert write(trio, leader, b"lost") == [KAFKA_STORAGE_ERROR]
+    until(trio.nodes[leader].broker.failure.done)
+    trio.disks[leader].faults.clear()
+    trio.stop(leader)
+    until(lambda: image(trio).leader not in (leader, -1))
+    successor = image(trio).leader
+    until(lambda: partition(trio, successor).is_leader)
+    assert write(trio, successor, b"c") == [0]
+    assert read_values(partition(trio, successor).log)[:2] == [b"a", b"b"]
+
+
+def test_a_full_disk_of_a_follower_fills_again_when_there_is_room(trio: Trio) -> None:
+    leader = create(trio)
+    full = followers(trio, leader)[0]
+    trio.disks[full].faults.add(Fault(Operation.WRITE, code=28, path="*/topics/t/*", times=None))
+    assert write(trio, leader, b"a", b"b") == [0, 0]
+    assert full not in image(trio).isr
+    trio.disks[full].faults.clear()
+    in_sync(trio, 1, 2, 3)
+    assert read_values(partition(trio, full).log) == [b"a", b"b"]
+
+
+def test_what_only_the_old_leader_had_is_cut_when_it_returns(trio: Trio) -> None:
+    leader = create(trio)
+    assert write(trio, leader, b"a", b"b") == [0, 0]
+    for number in followers(trio, leader):
+        broker = trio.nodes[number].broker
+        # They hear nothing more of it.
+        broker.loop.call_soon_threadsafe(broker.replication._fetchers[leader].stop)
+    assert write(trio, leader, b"only here", b"and this", acks=1) == [0, 0]
+    stopped = trio.stop(leader)
+    until(lambda: image(trio).leader not in (leader, -1))
+    successor = image(trio).leader
+    until(lambda: partition(trio, successor).is_leader)
+    assert write(trio, successor, b"c") == [0]
+    trio.start_again(leader, stopped)
+    in_sync(trio, 1, 2, 3)
+    for number in trio.nodes:
+        until(lambda n=number: read_values(partition(trio, n).log) == [b"a", b"b", b"c"])
+        assert partition(trio, number).log.epochs.entries == partition(trio, successor).log.epochs.entries
+
+
+def test_a_damaged_batch_is_never_served_and_soon_whole_again(trio: Trio) -> None:
+    leader = create(trio, segment_bytes="400")
+    assert set(write(trio, leader, *(b"%d" % number * 40 for number in range(12)))) == {0}
+    damaged = partition(trio, leader).log.segments[1].log_path
+    trio.disks[leader].flip_bit(damaged, 90)
+
+    def read() -> tuple[int, int]:
+        base = partition(trio, leader).log.segments[1].base_offset
+        with RawClient(trio.nodes[leader].listen) as client:
+            (found,) = fetched_partitions(client.call("fetch", 11, **fetch_fields("t", base)))
+        return int(found.error_code), len(found.records or b"")
+
+    assert read() == (CORRUPT_MESSAGE, 0)
+    until(lambda: read()[0] == 0)
+    assert read_values(partition(trio, leader).log) == [b"%d" % number * 40 for number in range(12)]
+    assert trio.nodes[leader].broker.metrics.repaired_segments.value == 1
+
+
+def test_too_few_in_sync_refuse_all_and_take_one(trio: Trio) -> None:
+    leader = create(trio, min_insync_replicas="3")
+    assert write(trio, leader, b"a") == [0]
+    trio.stop(followers(trio, leader)[0])
+    until(lambda: len(image(trio).isr) == 2)
+    with RawClient(trio.nodes[leader].listen) as client:
+        assert produce(client, "t", batch_of(b"b")).error_code == 19
+    assert write(trio, leader, b"c", acks=1) == [0]
+    assert partition(trio, leader).high_watermark == 1
