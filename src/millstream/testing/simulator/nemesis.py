@@ -19,7 +19,7 @@ FaultWork = Callable[[], Coroutine[Any, Any, None]]
 KINDS = (
     "kill", "lose_power", "stop_in_order", "pause", "storm", "ambush",
     "isolate", "cut_pair", "cut_one_way", "slow_link", "lose_segments", "reset",
-    "slow_disk", "full_disk", "failing_sync", "jump_clock",
+    "slow_disk", "full_disk", "failing_sync", "bit_rot", "jump_clock",
 )  # fmt: skip
 
 _RESTART_SECONDS = (0.2, 6.0)
@@ -42,6 +42,7 @@ class Nemesis:
         drawn = random.sample(list(KINDS), random.randint(2, 6))
         # Each run has a few kinds only: with all of them at once, each hides what another would show.
         self._kinds: list[FaultWork] = [getattr(self, f"_{kind}") for kind in kinds or drawn]
+        self._rotten = random.choice(list(cluster.nodes.values()))
         self._gap = random.choice((0.5, 2.0, 4.0))
         self._at_once = random.choice((1, 1, 2))
 
@@ -258,6 +259,20 @@ class Nemesis:
         self._note("full disk", node.name)
         await self._sleep(*_CUT_SECONDS)
         disk.capacity_bytes = None
+
+    async def _bit_rot(self) -> None:
+        """On one machine only, so that a sound copy is left; not in the newest bytes, which nobody else may have."""
+        node = self._rotten
+        disk = node.machine.disk
+        logs = [path for path in disk.paths() if path.startswith("/data/topics/") and path.endswith(".log")]
+        if not logs or not node.is_up:
+            return
+        path = self._random.choice(logs)
+        size = disk.size(path)
+        if size >= 200:
+            position = self._random.randrange(size // 2)
+            disk.flip_bit(path, position, self._random.randrange(8))
+            self._note("bit rot", node.name, path=path, position=position)
 
     async def _failing_sync(self) -> None:
         node = self._any()
