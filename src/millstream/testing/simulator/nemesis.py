@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from millstream.observability.logs import get_logger
-from millstream.testing.disk import Fault, Operation
+from millstream.testing.disk import Fault, Operation, SimulatedDisk
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.node import SimulatedNode
 from millstream.testing.simulator.quorum_watch import QuorumWatch
@@ -17,7 +17,7 @@ log = get_logger("millstream.nemesis")
 FaultWork = Callable[[], Coroutine[Any, Any, None]]
 
 KINDS = (
-    "kill", "lose_power", "stop_in_order", "pause", "storm", "ambush",
+    "kill", "lose_power", "stop_in_order", "pause", "storm", "ambush", "empty_disk",
     "isolate", "cut_pair", "cut_one_way", "slow_link", "lose_segments", "reset",
     "slow_disk", "full_disk", "failing_sync", "bit_rot", "jump_clock",
 )  # fmt: skip
@@ -176,6 +176,26 @@ class Nemesis:
     def _start(self, node: SimulatedNode) -> None:
         if not node.is_up:
             node.start()
+
+    async def _empty_disk(self) -> None:
+        """A node comes back with nothing on its disk, under an id that others know: nobody may take it in."""
+        node = self._any()
+        if not node.is_up or node.name in self._busy:
+            return
+        self._note("empty disk", node.name)
+        self._busy[node.name] = None
+        node.crash(power_loss=False)
+        kept = node.machine.disk
+        try:
+            node.machine.disk = SimulatedDisk(self._random.getrandbits(64))
+            self._start(node)
+            await self._sleep(2.0, 6.0)
+        finally:
+            if node.is_up:
+                node.crash(power_loss=True)
+            node.machine.disk = kept
+            del self._busy[node.name]
+        self._start(node)
 
     async def _pause(self) -> None:
         node = self._any()

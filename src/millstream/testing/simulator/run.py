@@ -57,35 +57,40 @@ def run_seed(
     level: str = "warning",
 ) -> Outcome:
     """Never raises for what goes wrong in the run: that is in `problems`. `faults` are kinds; none: the seed draws."""
-    outcome = Outcome(seed)
-    loop = SimulatedLoop()
-    lines: deque[str] = deque(maxlen=keep_lines)
     was_collecting = gc.isenabled()
     gc.disable()
+    # What there is already need not be looked through when the run is taken apart.
+    gc.freeze()
     try:
-        with ExitStack() as stack:
-            stack.callback(logs.redirect, None)
-            logs.redirect(_Sink(loop, lines), level)
-            quorum = QuorumWatch(loop)
-            stack.enter_context(quorum.installed())
-            stack.enter_context(_invariants_reported(loop))
-            run = _Run(loop, seed, seconds, outcome, quorum, faults)
-            stack.enter_context(run.partitions.installed())
-            try:
-                loop.run(run.main())
-            except Exception as error:  # noqa: BLE001 - whatever it is, the seed has found it
-                outcome.problems.append(f"{type(error).__name__}: {error}")
-            outcome.metadata_changes = quorum.committed_index
-        outcome.problems += [_describe(each) for each in loop.failures]
-        outcome.trace, outcome.steps = loop.trace & (1 << 64) - 1, loop.steps
-        outcome.simulated_seconds = loop.time()
-        outcome.lines = list(lines)
+        return _run(seed, seconds, faults, deque(maxlen=keep_lines), level)
     finally:
-        loop.close()
-        del loop
         _collect()
+        gc.unfreeze()
         if was_collecting:
             gc.enable()
+
+
+def _run(seed: int, seconds: float, faults: Sequence[str], lines: "deque[str]", level: str) -> Outcome:
+    outcome = Outcome(seed)
+    loop = SimulatedLoop()
+    with ExitStack() as stack:
+        stack.callback(loop.close)
+        stack.callback(logs.redirect, None)
+        logs.redirect(_Sink(loop, lines), level)
+        quorum = QuorumWatch(loop)
+        stack.enter_context(quorum.installed())
+        stack.enter_context(_invariants_reported(loop))
+        run = _Run(loop, seed, seconds, outcome, quorum, faults)
+        stack.enter_context(run.partitions.installed())
+        try:
+            loop.run(run.main())
+        except Exception as error:  # noqa: BLE001 - whatever it is, the seed has found it
+            outcome.problems.append(f"{type(error).__name__}: {error}")
+        outcome.metadata_changes = quorum.committed_index
+        outcome.problems += [_describe(each) for each in loop.failures]
+    outcome.trace, outcome.steps = loop.trace & (1 << 64) - 1, loop.steps
+    outcome.simulated_seconds = loop.time()
+    outcome.lines = list(lines)
     return outcome
 
 
@@ -134,7 +139,7 @@ class _Run:
     async def _form(self) -> None:
         workload = self._workload
         await workload.as_client(
-            workload.admin.client, workload.admin.create_surely(TOPIC, workload.partitions, {})
+            workload.admin.client, workload.admin.create_surely(TOPIC, workload.partitions, workload.configs)
         )
 
     async def _come_back(self) -> None:
@@ -196,6 +201,8 @@ def _collect() -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            # Again: what a task's end let go of was still in use before.
+            gc.collect()
             gc.collect()
     finally:
         sys.unraisablehook = hook
