@@ -51,7 +51,7 @@ _FLUSH_THREADS = 8
 _REPEATED_LOG_SECONDS = 10.0
 _DRAIN_SECONDS = 5.0
 _WARM_UP_SECONDS = 1.0
-_WRITES = ("fsync", "append")
+_WRITES = ("fsync", "append", "replicate")
 
 
 class CannotStart(Exception):
@@ -187,6 +187,8 @@ class Broker:
         for image, spec in specs:
             known = reached.get((spec.topic_id, spec.partition), 0) if len(image.replicas) > 1 else None
             changes.serve(image, spec, known)
+        for directory, bases in progress.damaged.items():
+            self.replication.repairs.found_at_start(directory, bases)
         self.metadata.subscribe(changes.apply)
         changes.apply(loaded, self.metadata.image, tuple(difference(loaded, self.metadata.image)))
         if specs and not self.store.was_clean and self.membership is None:
@@ -272,10 +274,11 @@ class Broker:
         self.metrics.storage_errors.labels(operation).value += 1
         self._log_sometimes("storage error", operation=operation, error=error.message)
         if operation in _WRITES and any(
-            each.replication is not None and each.log.offline is not None for each in self.partitions
+            each.log.offline is not None and (each.replication is not None or not each.is_leader)
+            for each in self.partitions
         ):
-            # Others have what this node cannot write any more, and lead as soon as it is gone.
-            self.fail(f"a partition with followers cannot be written: {error.message}")
+            # Others have what this node cannot write any more: as long as it lives it might be chosen to lead it.
+            self.fail(f"a replica cannot be written: {error.message}")
 
     def corruption(self, error: Any) -> None:
         self.metrics.corrupt_batches.value += 1
@@ -330,6 +333,7 @@ class _RecoveryProgress:
         self._told = broker.clock.monotonic()
         self.scanned_bytes = 0
         self.cut_bytes = 0
+        self.damaged: dict[str, list[int]] = {}
 
     def report(self, report: RecoveryReport) -> None:
         self._done += 1
@@ -337,6 +341,8 @@ class _RecoveryProgress:
         self.cut_bytes += report.cut_bytes
         if report.cut_bytes:
             log.warning("torn tail cut", directory=report.directory, bytes=report.cut_bytes)
+        if report.damaged_segments:
+            self.damaged[report.directory] = sorted(report.damaged_segments)
         for damage in report.damages:
             self._broker.metrics.corrupt_batches.value += 1
             log.error("damage found", directory=report.directory, damage=damage)

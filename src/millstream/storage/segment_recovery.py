@@ -32,6 +32,8 @@ class RecoveryReport:
     scanned_bytes: int = 0
     cut_bytes: int = 0
     damages: list[str] = field(default_factory=list)
+    damaged_segments: set[int] = field(default_factory=set)
+    """Base offsets of segments that hold damage which was synced as something else."""
     is_synced: bool = True
     """All that was found had been synced before the checkpoint."""
 
@@ -170,6 +172,7 @@ class SegmentRecovery:
                 following = find_batch(segment.file, position + 1, size)
                 if position < synced_bytes:
                     self.report.damages.append(f"{segment.log_path} at byte {position}: {error.message}")
+                    self.report.damaged_segments.add(segment.base_offset)
                 if position >= synced_bytes or following is None:
                     break
                 position = following
@@ -183,6 +186,7 @@ class SegmentRecovery:
             self.report.damages.append(
                 f"{segment.log_path} ends at byte {size}: it was synced up to {synced.size_bytes}"
             )
+            self.report.damaged_segments.add(segment.base_offset)
         segment.file.truncate(synced.size_bytes)
         segment.summary.size_bytes = synced.size_bytes
         segment.summary.end_offset = max(segment.summary.end_offset, synced.end_offset)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from millstream.broker.partitions import Partition
 from millstream.broker.replicas.following import Following, Superseded
 from millstream.broker.replicas.link import ReplicaLink
+from millstream.broker.replicas.sessions import is_urgent
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchedPartition
@@ -29,7 +30,7 @@ log = get_logger("millstream.replicas")
 _MAX_WAIT_MS = 500
 _REPLY_BYTES = 16 << 20
 _SILENCE_SECONDS = 3.0
-_RETRY_SECONDS = 0.05
+_RETRY_SECONDS = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 _MOST_IN_FLIGHT = 2
 
@@ -197,6 +198,9 @@ class ReplicaFetcher:
         partitions = {}
         for key in self._unsaid:
             following = self._followed[key]
+            if not following.is_settled:
+                self._start(self._begin(key, following))
+                continue
             if following.asked_from < 0:
                 following.asked_from = self._requests
             partitions[key] = following.request()
@@ -242,7 +246,7 @@ class ReplicaFetcher:
         except KafkaError as error:
             self._failed(key, following, error)
             return
-        if found.diverging_epoch is not None or place != (target.log_start_offset, target.log_end_offset):
+        if is_urgent(found) or place != (target.log_start_offset, target.log_end_offset):
             self._unsaid[key] = None
         self._hold_back(key, following.partition, len(found.records))
 
@@ -268,11 +272,15 @@ class ReplicaFetcher:
         elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
             self._broker.storage_error("replicate", error)
         self._cancel_timer(key)
-        say: Callable[[], None] = partial(self._say, key)
-        self._timers[key] = self._broker.loop.call_later(_RETRY_SECONDS, say)
+        again: Callable[[], None] = partial(self._ask_again, key, following)
+        self._timers[key] = self._broker.loop.call_later(_RETRY_SECONDS, again)
+
+    def _ask_again(self, key: Key, following: Following) -> None:
+        if self._followed.get(key) is following:
+            self._start(self._begin(key, following))
 
     def _give_up(self, key: Key, following: Following, error: KafkaError) -> None:
-        """The log is offline: it is followed again when the node is started again."""
+        """The log is offline: the node ends, and follows again when it is started again."""
         log.error(
             "a replica is offline",
             topic=following.partition.topic,
@@ -281,6 +289,7 @@ class ReplicaFetcher:
         )
         if self._followed.get(key) is following:
             self.unfollow(following.partition)
+        self._broker.storage_error("replicate", error)
 
 
 def _key(found: FetchedPartition) -> Key:

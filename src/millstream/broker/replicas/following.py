@@ -52,6 +52,11 @@ class Following:
         self._require_current()
         self.partition.log.end_epochs()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether what a request would say is there counts: in a durable topic only what is on disk."""
+        return self.partition.durable_end_offset >= self.partition.log.log_end_offset
+
     def request(self) -> FetchPartition:
         target = self.partition.log
         offset = target.log_end_offset
@@ -145,12 +150,16 @@ class Following:
             await asyncio.sleep(_BUSY_PAUSE_SECONDS)
         self._require_current()
         target.truncating = True
-        try:
-            await self._cut(offset)
-        finally:
-            target.truncating = False
+        # It is never left half done: whoever ends the fetcher waits for it.
+        await asyncio.shield(self.broker.replication.begin_cut(self._cut(offset)))
 
     async def _cut(self, offset: int) -> None:
+        try:
+            await self._prepare_and_cut(offset)
+        finally:
+            self.partition.log.truncating = False
+
+    async def _prepare_and_cut(self, offset: int) -> None:
         partition, target, broker = self.partition, self.partition.log, self.broker
         await broker.flusher.sync(partition)
         self._require_current()

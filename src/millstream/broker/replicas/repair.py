@@ -12,9 +12,11 @@ from millstream.broker.replicas.link import ReplicaLink
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchPartition
+from millstream.protocol.record_batch import CorruptBatch
 from millstream.protocol.replica_fetch import ReplicaFetchRequest, decode_reply, encode_request
 from millstream.storage.repaired_segment import RepairedSegment
-from millstream.storage.segment import find_segment
+from millstream.storage.scan import scan_batches
+from millstream.storage.segment import Segment, find_segment
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
@@ -34,21 +36,33 @@ class Repairs:
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
-        self._busy: set[Partition] = set()
+        self._wanted: dict[Partition, dict[int, None]] = {}
+        """Offsets in damaged segments."""
 
     def damaged(self, partition: Partition, offset: int) -> None:
         """A batch at or after `offset` failed its checksum when it was read."""
-        if partition in self._busy or self._broker.membership is None:
+        if self._broker.membership is None:
             return
         image = self._broker.metadata.image.partition(partition.topic, partition.index)
         if image is None or len(image.replicas) < 2:
             return
-        self._busy.add(partition)
-        self._broker.spawn(self._repair(partition, offset), "repair")
+        is_busy = partition in self._wanted
+        self._wanted.setdefault(partition, {})[offset] = None
+        if not is_busy:
+            self._broker.spawn(self._repair(partition), "repair")
 
-    async def _repair(self, partition: Partition, offset: int) -> None:
+    def found_at_start(self, directory: str, bases: list[int]) -> None:
+        """Recovery found damage in these segments."""
+        for partition in self._broker.partitions:
+            if partition.log.directory == directory:
+                for base in bases:
+                    self.damaged(partition, base)
+
+    async def _repair(self, partition: Partition) -> None:
+        wanted = self._wanted[partition]
         try:
-            while partition.log.offline is None:
+            while wanted and partition.log.offline is None:
+                offset = next(iter(wanted))
                 try:
                     await self._repair_segment(partition, offset)
                 except (OSError, TimeoutError, KafkaError) as error:
@@ -61,9 +75,9 @@ class Repairs:
                     )
                     await asyncio.sleep(_RETRY_SECONDS)
                 else:
-                    return
+                    del wanted[offset]
         finally:
-            self._busy.discard(partition)
+            del self._wanted[partition]
 
     async def _repair_segment(self, partition: Partition, offset: int) -> None:
         target = partition.log
@@ -71,6 +85,8 @@ class Repairs:
         if at < 0:
             return
         damaged = target.segments[at]
+        if await self._is_sound(damaged):
+            return
         if damaged is target.segments[-1]:
             try:
                 target.roll(self._broker.clock.now_ms())
@@ -95,6 +111,21 @@ class Repairs:
             segment=damaged.log_path,
             bytes=repaired.size_bytes,
         )
+
+    async def _is_sound(self, segment: Segment) -> bool:
+        """Whether somebody was faster; several readers may have met the same damage."""
+        path, size, disk = segment.log_path, segment.summary.size_bytes, self._broker.disk
+
+        def scan() -> bool:
+            file = disk.open(path, read_only=True)
+            try:
+                return all(True for _ in scan_batches(file, 0, size))
+            except CorruptBatch:
+                return False
+            finally:
+                file.close()
+
+        return await self._broker.workers.run(scan)
 
     async def _fetch(self, partition: Partition, repaired: RepairedSegment) -> None:
         failure: Exception = KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "no other replica is in sync")

@@ -1,5 +1,7 @@
 """Three nodes in one process: what a disk of one of them may do to records that all three keep."""
 
+import asyncio
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -77,6 +79,9 @@ def test_a_follower_whose_fsync_fails_acknowledges_nothing_and_leaves(trio: Trio
     assert write(trio, leader, b"b") == [0], "acknowledged by those who are left"
     assert set(image(trio).isr) == {leader, sound}
     assert partition(trio, broken).log.flushed_offset == 1
+    assert trio.nodes[broken].broker.failure.done(), (
+        "a node that cannot keep a replica goes, lest it is chosen"
+    )
 
 
 def test_a_leader_whose_fsync_fails_is_succeeded(trio: Trio) -> None:
@@ -152,3 +157,52 @@ def test_too_few_in_sync_refuse_all_and_take_one(trio: Trio) -> None:
         assert produce(client, "t", batch_of(b"b")).error_code == 19
     assert write(trio, leader, b"c", acks=1) == [0]
     assert partition(trio, leader).high_watermark == 1
+
+
+def test_damage_that_recovery_finds_is_repaired(trio: Trio) -> None:
+    leader = create(trio, segment_bytes="400")
+    values = [b"%d" % number * 40 for number in range(12)]
+    assert set(write(trio, leader, *values)) == {0}
+    other = followers(trio, leader)[0]
+    damaged = partition(trio, other).log.segments[-1].log_path
+    broker = trio.nodes[other].broker
+    asyncio.run_coroutine_threadsafe(broker.upkeep.checkpoint(), broker.loop).result(30)
+    stopped = trio.stop(other)
+    # As after a crash: the logs are read again.
+    trio.disks[other].unlink("/data/clean-shutdown")
+    trio.disks[other].flip_bit(damaged, 90)
+    trio.start_again(other, stopped)
+    until(lambda: trio.nodes[other].broker.metrics.repaired_segments.value == 1)
+    until(lambda: read_values(partition(trio, other).log) == values)
+
+
+def test_a_new_leader_does_not_tell_an_end_that_may_go_back(trio: Trio) -> None:
+    leader = create(trio)
+    assert write(trio, leader, b"a") == [0]
+    found = partition(trio, leader)
+    assert found.replication is not None
+    found.replication.epoch_start_offset = 5
+    with RawClient(trio.nodes[leader].listen) as client:
+        asked = {"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}]}
+        reply = client.call("list_offsets", 4, replica_id=-1, isolation_level=0, topics=[asked])
+    assert reply.topics[0].partitions[0].error_code == 78
+
+
+def test_a_follower_says_it_has_a_batch_only_when_it_is_on_its_disk(trio: Trio) -> None:
+    leader = create(trio)
+    assert write(trio, leader, b"a") == [0]
+    full, _ = followers(trio, leader)
+    fault = Fault(Operation.SYNC, code=28, path="*/topics/t/*.log", times=None)
+    trio.disks[full].faults.add(fault)
+    sent = threading.Thread(target=lambda: write(trio, leader, b"b"))
+    sent.start()
+    until(
+        lambda: partition(trio, full).log.offline is not None or partition(trio, full).log.log_end_offset == 2
+    )
+    state = partition(trio, leader).replication
+    assert state is not None
+    progress = state.follower(full)
+    assert progress is not None
+    assert progress.end_offset <= partition(trio, full).log.flushed_offset
+    sent.join(30)
+    assert full not in image(trio).isr

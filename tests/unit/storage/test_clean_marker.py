@@ -1,0 +1,55 @@
+"""The marker of a clean stop tells in which epoch the broker stopped, and the checkpoint it stopped with."""
+
+from millstream.storage.checkpoint import CLEAN_MARKER_FILE, clean_broker_epoch, mark_clean, take_clean_marker
+from millstream.storage.high_watermarks import (
+    HIGH_WATERMARKS_FILE,
+    read_high_watermarks,
+    write_high_watermarks,
+)
+from millstream.testing.disk import SimulatedDisk
+from support.logs import DATA_DIR, Store, append_values, flush
+
+
+def test_a_clean_stop_leaves_its_epoch_and_a_crash_none() -> None:
+    store = Store()
+    append_values(store.log(), b"x")
+    store.store.broker_epoch = 17
+    store.store.close()
+    store.disk.restart()
+    assert clean_broker_epoch(store.disk, DATA_DIR) == 17
+    store.open()
+    assert store.store.was_clean
+    assert clean_broker_epoch(store.disk, DATA_DIR) == -1, "it is taken when the logs are opened"
+    append_values(store.log(), b"y")
+    flush(store.log())
+    store.kill()
+    assert clean_broker_epoch(store.disk, DATA_DIR) == -1
+
+
+def test_the_marker_of_another_checkpoint_is_none() -> None:
+    store = Store()
+    store.store.broker_epoch = 3
+    store.store.close()
+    mark_clean(store.disk, DATA_DIR, 12345, 3)
+    assert clean_broker_epoch(store.disk, DATA_DIR) == -1
+
+
+def test_a_marker_of_an_earlier_version_is_clean_but_of_no_epoch() -> None:
+    disk = SimulatedDisk()
+    disk.make_dirs(DATA_DIR)
+    disk.write_atomically(f"{DATA_DIR}/{CLEAN_MARKER_FILE}", b"99\n")
+    assert take_clean_marker(disk, DATA_DIR, 99)
+    disk.write_atomically(f"{DATA_DIR}/{CLEAN_MARKER_FILE}", b"junk\n")
+    assert not take_clean_marker(disk, DATA_DIR, 99)
+
+
+def test_high_watermarks_are_read_as_they_were_written() -> None:
+    disk = SimulatedDisk()
+    disk.make_dirs(DATA_DIR)
+    assert read_high_watermarks(disk, DATA_DIR) == {}
+    reached = {(bytes([n]) * 16, n): 100 * n for n in range(5)}
+    write_high_watermarks(disk, DATA_DIR, reached)
+    assert read_high_watermarks(disk, DATA_DIR) == reached
+    for bad in (b"", b"1\n7\nab 1 2\n", b"2\n0\n", b"1\n1\nzz 1 2\n"):
+        disk.write_atomically(f"{DATA_DIR}/{HIGH_WATERMARKS_FILE}", bad)
+        assert read_high_watermarks(disk, DATA_DIR) == {}
