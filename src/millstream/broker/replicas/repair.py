@@ -12,11 +12,9 @@ from millstream.broker.replicas.link import ReplicaLink
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchPartition
-from millstream.protocol.record_batch import CorruptBatch
 from millstream.protocol.replica_fetch import ReplicaFetchRequest, decode_reply, encode_request
 from millstream.storage.repaired_segment import RepairedSegment
-from millstream.storage.scan import scan_batches
-from millstream.storage.segment import Segment, find_segment
+from millstream.storage.segment import Segment, find_segment, is_sound
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
@@ -114,18 +112,8 @@ class Repairs:
 
     async def _is_sound(self, segment: Segment) -> bool:
         """Whether somebody was faster; several readers may have met the same damage."""
-        path, size, disk = segment.log_path, segment.summary.size_bytes, self._broker.disk
-
-        def scan() -> bool:
-            file = disk.open(path, read_only=True)
-            try:
-                return all(True for _ in scan_batches(file, 0, size))
-            except CorruptBatch:
-                return False
-            finally:
-                file.close()
-
-        return await self._broker.workers.run(scan)
+        path, summary, disk = segment.log_path, segment.summary, self._broker.disk
+        return await self._broker.workers.run(lambda: is_sound(disk, path, summary))
 
     async def _fetch(self, partition: Partition, repaired: RepairedSegment) -> None:
         failure: Exception = KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "no other replica is in sync")
