@@ -80,6 +80,7 @@ class ClusterMembership:
             failed=lambda error: broker.fail(str(error)),
             host=broker.host,
             tick_ms=broker.settings.cluster.tick,
+            snapshot_after=broker.settings.cluster.snapshot_size,
         )
         broker.metadata = metadata
         self.network.attach(metadata)

@@ -64,6 +64,13 @@ class ClusterSettings:
         minimum=1,
         maximum=1000,
     )
+    snapshot_size: int = own_setting(
+        4 << 20,
+        "The quorum's log is begun anew from a snapshot when it has grown by this much.",
+        kind=_INT,
+        spelling=_SIZE,
+        minimum=1,
+    )
     max_partitions: int = own_setting(
         1_000_000, "Partitions the cluster may hold; creating more is refused.", kind=_INT, minimum=1
     )

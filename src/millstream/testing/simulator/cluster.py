@@ -16,7 +16,9 @@ class SimulatedCluster:
         self.network = Network(loop, Random(random.getrandbits(64)))
         names = [f"n{number}" for number in range(1, count + 1)]
         self.addresses = tuple((name, PORT) for name in names)
-        settings = simulated_settings(tuple(f"{name}:{PORT}" for name in names))
+        settings = simulated_settings(
+            tuple(f"{name}:{PORT}" for name in names), snapshot_size=random.choice((2_000, 4 << 20))
+        )
         self.nodes = {
             number: SimulatedNode(
                 Machine(name, loop, Random(random.getrandbits(64))),
@@ -35,7 +37,7 @@ class SimulatedCluster:
         return [node.name for node in self.nodes.values()]
 
 
-def simulated_settings(seeds: tuple[str, ...]) -> Settings:
+def simulated_settings(seeds: tuple[str, ...], snapshot_size: int) -> Settings:
     """The defaults, at a slower pace: what is rare in sixty seconds of a cluster is what a simulation is for."""
     settings = Settings()
     return replace(
@@ -45,6 +47,7 @@ def simulated_settings(seeds: tuple[str, ...]) -> Settings:
             settings.cluster,
             bootstrap_servers=seeds,
             tick=40,
+            snapshot_size=snapshot_size,
             heartbeat_interval=500,
             session_timeout=2500,
         ),

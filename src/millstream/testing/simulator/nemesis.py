@@ -2,18 +2,26 @@
 
 import asyncio
 import errno
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import Any
 
 from millstream.observability.logs import get_logger
-from millstream.testing.disk import Fault, Operation
+from millstream.protocol.record_batch import HEADER_SIZE, read_header
+from millstream.testing.disk import Fault, Operation, SimulatedDisk
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.node import SimulatedNode
+from millstream.testing.simulator.quorum_watch import QuorumWatch
 
 log = get_logger("millstream.nemesis")
 
 FaultWork = Callable[[], Coroutine[Any, Any, None]]
+
+KINDS = (
+    "kill", "lose_power", "stop_in_order", "pause", "storm", "ambush", "empty_disk",
+    "isolate", "cut_pair", "cut_one_way", "slow_link", "lose_segments", "reset",
+    "slow_disk", "full_disk", "failing_sync", "bit_rot", "jump_clock",
+)  # fmt: skip
 
 _RESTART_SECONDS = (0.2, 6.0)
 _CUT_SECONDS = (0.5, 8.0)
@@ -22,33 +30,20 @@ _CUT_SECONDS = (0.5, 8.0)
 class Nemesis:
     """Runs outside of all machines. After `heal` everything works again, and every node is started."""
 
-    def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
-        self.faults = 0
+    def __init__(
+        self, cluster: SimulatedCluster, random: Random, quorum: QuorumWatch, kinds: Sequence[str] = ()
+    ) -> None:
+        self.count = 0
         self._cluster = cluster
         self._random = random
+        self._quorum = quorum
         self._is_over = False
         self._tasks: list[asyncio.Task[None]] = []
         self._busy: dict[str, None] = {}
-        kinds: list[FaultWork] = [
-            self._kill,
-            self._kill,
-            self._lose_power,
-            self._stop_in_order,
-            self._pause,
-            self._isolate,
-            self._isolate,
-            self._cut_pair,
-            self._cut_one_way,
-            self._slow_link,
-            self._lose_segments,
-            self._reset,
-            self._slow_disk,
-            self._full_disk,
-            self._failing_sync,
-            self._jump_clock,
-        ]
+        drawn = random.sample(list(KINDS), random.randint(2, 6))
         # Each run has a few kinds only: with all of them at once, each hides what another would show.
-        self._kinds = random.sample(kinds, random.randint(2, 6))
+        self._kinds: list[FaultWork] = [getattr(self, f"_{kind}") for kind in kinds or drawn]
+        self._rotten = random.choice(list(cluster.nodes.values()))
         self._gap = random.choice((0.5, 2.0, 4.0))
         self._at_once = random.choice((1, 1, 2))
 
@@ -85,7 +80,7 @@ class Nemesis:
         while True:
             await asyncio.sleep(self._random.expovariate(1 / self._gap))
             fault = self._random.choice(self._kinds)
-            self.faults += 1
+            self.count += 1
             await fault()
 
     async def _look_after(self) -> None:
@@ -126,6 +121,46 @@ class Nemesis:
         await self._sleep(*_RESTART_SECONDS)
         self._start(node)
 
+    async def _storm(self) -> None:
+        """One after the other is killed and started again at once, so that elections meet voters that forget."""
+        self._note("storm")
+        for _ in range(self._random.randint(5, 25)):
+            node = self._any()
+            if node.is_up and node.name not in self._busy:
+                node.crash(power_loss=self._random.random() < 0.5)
+                await self._sleep(0.0, 0.05)
+                self._start(node)
+            await self._sleep(0.0, 0.5)
+
+    async def _ambush(self) -> None:
+        """An election of the quorum, at its worst moment: the voter is killed as it votes, and its choice cut off."""
+        nodes = self._cluster.nodes
+        old = nodes.get(self._quorum.leader_id or 0)
+        if old is None or not old.is_up or old.name in self._busy:
+            return
+        self._note("ambush", old.name)
+        old.crash(power_loss=False)
+        vote: asyncio.Future[tuple[int, int]] = self._cluster.loop.create_future()
+
+        def voted(voter: int, candidate: int) -> None:
+            if not vote.done():
+                vote.set_result((voter, candidate))
+
+        self._quorum.voted = voted
+        try:
+            async with asyncio.timeout(8.0):
+                voter, candidate = await vote
+        except TimeoutError:
+            return
+        finally:
+            self._start(old)
+        if nodes[voter].is_up and nodes[voter].name not in self._busy:
+            nodes[voter].crash(power_loss=True)
+            nodes[voter].start()
+        # The vote arrives, and nothing that follows from it gets out.
+        await asyncio.sleep(3 * self._cluster.network.base_delay)
+        await self._cut(self._around(nodes[candidate]))
+
     async def _stop_in_order(self) -> None:
         node = self._any()
         if not node.is_up or node.name in self._busy:
@@ -141,8 +176,27 @@ class Nemesis:
 
     def _start(self, node: SimulatedNode) -> None:
         if not node.is_up:
-            self._note("started", node.name)
             node.start()
+
+    async def _empty_disk(self) -> None:
+        """A node comes back with nothing on its disk, under an id that others know: nobody may take it in."""
+        node = self._any()
+        if not node.is_up or node.name in self._busy:
+            return
+        self._note("empty disk", node.name)
+        self._busy[node.name] = None
+        node.crash(power_loss=False)
+        kept = node.machine.disk
+        try:
+            node.machine.disk = SimulatedDisk(self._random.getrandbits(64))
+            self._start(node)
+            await self._sleep(2.0, 6.0)
+        finally:
+            if node.is_up:
+                node.crash(power_loss=True)
+            node.machine.disk = kept
+            del self._busy[node.name]
+        self._start(node)
 
     async def _pause(self) -> None:
         node = self._any()
@@ -164,9 +218,11 @@ class Nemesis:
     # -- the network
 
     async def _isolate(self) -> None:
-        node = self._any()
+        await self._cut(self._around(self._any()))
+
+    def _around(self, node: SimulatedNode) -> list[tuple[str, str]]:
         others = [name for name in self._cluster.names if name != node.name]
-        await self._cut([(node.name, other) for other in others] + [(other, node.name) for other in others])
+        return [(node.name, other) for other in others] + [(other, node.name) for other in others]
 
     async def _cut_pair(self) -> None:
         one, other = self._two()
@@ -225,6 +281,21 @@ class Nemesis:
         await self._sleep(*_CUT_SECONDS)
         disk.capacity_bytes = None
 
+    async def _bit_rot(self) -> None:
+        """On one machine only, so that a sound copy is left; not in the newest bytes, which nobody else may have."""
+        node = self._rotten
+        disk = node.machine.disk
+        logs = [path for path in disk.paths() if path.startswith("/data/topics/") and path.endswith(".log")]
+        if not logs or not node.is_up:
+            return
+        path = self._random.choice(logs)
+        data = disk.read(path)
+        position = self._random.randrange(max(1, len(data) // 2))
+        # Kafka's checksum does not cover a batch's leader epoch: nobody can see that one has changed.
+        if len(data) >= 200 and not _is_leader_epoch(data, position):
+            disk.flip_bit(path, position, self._random.randrange(8))
+            self._note("bit rot", node.name, path=path, position=position)
+
     async def _failing_sync(self) -> None:
         node = self._any()
         self._note("failing sync", node.name)
@@ -238,3 +309,13 @@ class Nemesis:
         )
         await self._sleep(0.5, 3.0)
         node.machine.disk.faults.clear()
+
+
+def _is_leader_epoch(data: bytes, position: int) -> bool:
+    at = 0
+    while len(data) - at >= HEADER_SIZE:
+        size = read_header(data, at).size_bytes
+        if size < HEADER_SIZE or position < at + size:
+            break
+        at += size
+    return 12 <= position - at < 16

@@ -5,9 +5,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from millstream.broker.partitions import Partition
+from millstream.cluster.metadata.image import MetadataImage, PartitionImage
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.process import CURRENT
+from millstream.testing.simulator.quorum_watch import QuorumWatch
 
 Place = tuple[bytes, int]
 
@@ -17,12 +19,14 @@ class PartitionWatch:
     of all in sync; a high watermark never goes back, and nobody gives up what lies below it.
     """
 
-    def __init__(self, loop: SimulatedLoop, cluster: SimulatedCluster) -> None:
+    def __init__(self, loop: SimulatedLoop, cluster: SimulatedCluster, quorum: QuorumWatch) -> None:
         self.advances = 0
         self.elections = 0
         self.truncations = 0
         self._violated = loop.violated
         self._cluster = cluster
+        self._quorum = quorum
+        quorum.image_came = self._image_came
         self._leaders: dict[tuple[bytes, int, int], str] = {}
         self._committed: dict[Place, int] = {}
         """The highest high watermark that any leader has told of."""
@@ -66,9 +70,11 @@ class PartitionWatch:
             return
         place = partition.topic_id, partition.index
         self._committed[place] = max(after, self._committed.get(place, 0))
-        replication = partition.replication
-        for broker_id in () if replication is None else replication.isr:
-            end = self._durable_end(broker_id, partition)
+        known = self._known(partition)
+        if known is None or known.leader_epoch != partition.leader_epoch:
+            return
+        for broker_id in known.isr:
+            end = self._durable_end(broker_id, partition.topic, partition.index, partition.topic_id)
             if end is not None and end < after:
                 self._violated(
                     f"{_name(partition)}: the high watermark is {after}, and on the disk of node {broker_id}, which is"
@@ -99,12 +105,45 @@ class PartitionWatch:
                 f" {partition.high_watermark}"
             )
 
-    def _durable_end(self, broker_id: int, partition: Partition) -> int | None:
+    def _known(self, partition: Partition) -> PartitionImage | None:
+        """The partition as the newest metadata have it, whoever knows of them."""
+        # The leader's own may be newer: it acts on a change while that is being applied.
+        brokers = [node.broker for node in self._cluster.nodes.values() if node.name == _here()]
+        images = [self._quorum.newest, *(each.metadata.image for each in brokers if each is not None)]
+        known: PartitionImage | None = None
+        for image in images:
+            topic = image.topics.get(partition.topic)
+            if topic is None or topic.topic_id.bytes != partition.topic_id:
+                continue
+            for each in topic.partitions[partition.index : partition.index + 1]:
+                if known is None or each.partition_epoch > known.partition_epoch:
+                    known = each
+        return known
+
+    def _image_came(self, before: MetadataImage, after: MetadataImage) -> None:
+        """Whoever is in sync from now on has all that is committed."""
+        for name, topic in after.topics.items():
+            old = before.topics.get(name)
+            if old is topic or old is None or old.topic_id != topic.topic_id:
+                continue
+            for index, (earlier, later) in enumerate(zip(old.partitions, topic.partitions, strict=False)):
+                committed = self._committed.get((topic.topic_id.bytes, index), 0)
+                for broker_id in later.isr:
+                    if broker_id in earlier.isr:
+                        continue
+                    end = self._durable_end(broker_id, name, index, topic.topic_id.bytes)
+                    if end is not None and end < committed:
+                        self._violated(
+                            f"{name}-{index}: node {broker_id} joins the in-sync set with a log that ends at {end};"
+                            f" up to {committed} is committed"
+                        )
+
+    def _durable_end(self, broker_id: int, topic: str, index: int, topic_id: bytes) -> int | None:
         """What that node's copy holds on disk; None when the node is away, or has another topic by that name."""
         node = self._cluster.nodes.get(broker_id)
         broker = None if node is None else node.broker
-        copy = None if broker is None else broker.partitions.get(partition.topic, partition.index)
-        if copy is None or copy.topic_id != partition.topic_id or copy.log.offline is not None:
+        copy = None if broker is None else broker.partitions.get(topic, index)
+        if copy is None or copy.topic_id != topic_id or copy.log.offline is not None:
             return None
         return copy.log.flushed_offset if copy.log.config.durable else copy.log.log_end_offset
 

@@ -1,11 +1,12 @@
 """The quorum's rules, checked after every event of every replica."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.raft.entries import Entry
+from millstream.cluster.raft.membership import ReplicaKey
 from millstream.cluster.raft.replica import Replica
 from millstream.testing.simulator.loop import SimulatedLoop
 
@@ -16,10 +17,18 @@ class QuorumWatch:
     def __init__(self, loop: SimulatedLoop) -> None:
         self._violated = loop.violated
         self.committed_index = 0
+        self.voted: Callable[[int, int], None] = lambda _voter, _candidate: None
+        """Called when a voter has promised its vote to another, who does not know of it yet."""
+        self.leader_id: int | None = None
+        self._votes: dict[Replica, tuple[int, ReplicaKey | None]] = {}
+        self._newest_index = 0
         self._leaders: dict[int, int] = {}
         self._committed: dict[int, Entry] = {}
         self._images: dict[int, MetadataImage] = {}
         self._checked: dict[Replica, tuple[int, int]] = {}
+        self.newest = MetadataImage()
+        self.image_came: Callable[[MetadataImage, MetadataImage], None] = lambda _old, _new: None
+        """Called with the newest image known and the one after it, once for each."""
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -39,11 +48,16 @@ class QuorumWatch:
     def _look(self, replica: Replica) -> None:
         state = replica._raft.state
         if state.leadership is not None:
+            self.leader_id = state.key.node_id
             leader = self._leaders.setdefault(state.term, state.key.node_id)
             if leader != state.key.node_id:
                 self._violated(
                     f"nodes {leader} and {state.key.node_id} both lead the quorum in term {state.term}"
                 )
+        if state.is_hard_state_durable and self._votes.get(replica) != (state.term, state.vote):
+            self._votes[replica] = state.term, state.vote
+            if state.vote is not None and state.vote != state.key:
+                self.voted(state.key.node_id, state.vote.node_id)
         log = state.log
         committed, applied = self._checked.get(replica, (0, 0))
         if log.commit_index > committed:
@@ -62,5 +76,8 @@ class QuorumWatch:
     def _check_image(self, node_id: int, index: int, machine: Any) -> None:
         image: MetadataImage = machine.image
         known = self._images.setdefault(index, image)
+        if known is image and index > self._newest_index:
+            before, self.newest, self._newest_index = self.newest, image, index
+            self.image_came(before, image)
         if known is not image and known != image:
             self._violated(f"after entry {index} node {node_id} has another image than others had")

@@ -3,8 +3,9 @@
 import asyncio
 import gc
 import sys
+import warnings
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -48,51 +49,69 @@ class Outcome:
 
 
 def run_seed(
-    seed: int, *, seconds: float = SECONDS, keep_lines: int = _LINES_KEPT, level: str = "warning"
+    seed: int,
+    *,
+    seconds: float = SECONDS,
+    faults: Sequence[str] = (),
+    keep_lines: int = _LINES_KEPT,
+    level: str = "warning",
 ) -> Outcome:
-    """Never raises for what goes wrong in the run: that is in `problems`."""
-    outcome = Outcome(seed)
-    loop = SimulatedLoop()
-    lines: deque[str] = deque(maxlen=keep_lines)
+    """Never raises for what goes wrong in the run: that is in `problems`. `faults` are kinds; none: the seed draws."""
     was_collecting = gc.isenabled()
     gc.disable()
+    # What there is already need not be looked through when the run is taken apart.
+    gc.freeze()
     try:
-        with ExitStack() as stack:
-            stack.callback(logs.redirect, None)
-            logs.redirect(_Sink(loop, lines), level)
-            quorum = QuorumWatch(loop)
-            stack.enter_context(quorum.installed())
-            stack.enter_context(_invariants_reported(loop))
-            run = _Run(loop, seed, seconds, outcome)
-            stack.enter_context(run.partitions.installed())
-            try:
-                loop.run(run.main())
-            except Exception as error:  # noqa: BLE001 - whatever it is, the seed has found it
-                outcome.problems.append(f"{type(error).__name__}: {error}")
-            outcome.metadata_changes = quorum.committed_index
-        outcome.problems += [_describe(each) for each in loop.failures]
-        outcome.trace, outcome.steps = loop.trace & (1 << 64) - 1, loop.steps
-        outcome.simulated_seconds = loop.time()
-        outcome.lines = list(lines)
+        return _run(seed, seconds, faults, deque(maxlen=keep_lines), level)
     finally:
-        loop.close()
-        del loop
         _collect()
+        gc.unfreeze()
         if was_collecting:
             gc.enable()
+
+
+def _run(seed: int, seconds: float, faults: Sequence[str], lines: "deque[str]", level: str) -> Outcome:
+    outcome = Outcome(seed)
+    loop = SimulatedLoop()
+    with ExitStack() as stack:
+        stack.callback(loop.close)
+        stack.callback(logs.redirect, None)
+        logs.redirect(_Sink(loop, lines), level)
+        quorum = QuorumWatch(loop)
+        stack.enter_context(quorum.installed())
+        stack.enter_context(_invariants_reported(loop))
+        run = _Run(loop, seed, seconds, outcome, quorum, faults)
+        stack.enter_context(run.partitions.installed())
+        try:
+            loop.run(run.main())
+        except Exception as error:  # noqa: BLE001 - whatever it is, the seed has found it
+            outcome.problems.append(f"{type(error).__name__}: {error}")
+        outcome.metadata_changes = quorum.committed_index
+        outcome.problems += [_describe(each) for each in loop.failures]
+    outcome.trace, outcome.steps = loop.trace & (1 << 64) - 1, loop.steps
+    outcome.simulated_seconds = loop.time()
+    outcome.lines = list(lines)
     return outcome
 
 
 class _Run:
-    def __init__(self, loop: SimulatedLoop, seed: int, seconds: float, outcome: Outcome) -> None:
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        seed: int,
+        seconds: float,
+        outcome: Outcome,
+        quorum: QuorumWatch,
+        faults: Sequence[str],
+    ) -> None:
         random = Random(seed)
         self._loop = loop
         self._seconds = seconds
         self._outcome = outcome
         self._cluster = SimulatedCluster(loop, random)
-        self.partitions = PartitionWatch(loop, self._cluster)
+        self.partitions = PartitionWatch(loop, self._cluster, quorum)
         self._workload = Workload(self._cluster, random, partitions=2, replicas=3)
-        self._nemesis = Nemesis(self._cluster, Random(random.getrandbits(64)))
+        self._nemesis = Nemesis(self._cluster, Random(random.getrandbits(64)), quorum, faults)
 
     async def main(self) -> None:
         loop, workload, nemesis, outcome = self._loop, self._workload, self._nemesis, self._outcome
@@ -102,7 +121,7 @@ class _Run:
         nemesis.start()
         await asyncio.sleep(max(0.0, self._seconds * 0.7 - loop.time()))
         await nemesis.heal()
-        outcome.faults = nemesis.faults
+        outcome.faults = nemesis.count
         try:
             await self._within(_HEALING_SECONDS, self._come_back(), "no progress after everything was healed")
         except Violation as error:
@@ -120,7 +139,7 @@ class _Run:
     async def _form(self) -> None:
         workload = self._workload
         await workload.as_client(
-            workload.admin.client, workload.admin.create_surely(TOPIC, workload.partitions, {})
+            workload.admin.client, workload.admin.create_surely(TOPIC, workload.partitions, workload.configs)
         )
 
     async def _come_back(self) -> None:
@@ -180,6 +199,10 @@ def _collect() -> None:
     hook = sys.unraisablehook
     sys.unraisablehook = lambda _: None
     try:
-        gc.collect()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            # Again: what a task's end let go of was still in use before.
+            gc.collect()
+            gc.collect()
     finally:
         sys.unraisablehook = hook

@@ -28,7 +28,9 @@ class Workload:
         self._clients = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._is_over = False
-        self._pause = random.choice((0.15, 0.4, 1.0))
+        self.configs = random.choice(({}, {"segment.bytes": "2000"}))
+        """Of the topic that is written to."""
+        self._pause = random.choice((0.25, 0.5, 1.0))
         self.admin = SimulatedAdmin(self._client("admin"), self.topic_calls, replicas)
         self._other_topics = SimulatedAdmin(self._client("meddler"), self.topic_calls, replicas)
         self.producers = [

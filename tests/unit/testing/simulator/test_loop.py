@@ -5,6 +5,11 @@ import pytest
 from millstream.testing.simulator.loop import SimulatedLoop, Stuck
 from millstream.testing.simulator.process import Process
 
+# Loops and connections are left where the test ends, as everything in a simulation is.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
 
 def test_time_passes_only_by_waiting() -> None:
     loop = SimulatedLoop()

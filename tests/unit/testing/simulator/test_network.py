@@ -9,6 +9,11 @@ from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.network import Network
 from millstream.testing.simulator.process import Process
 
+# Loops and connections are left where the test ends, as everything in a simulation is.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
 
 class World:
     """A server on machine `s` that answers each line with the same line, and a client's machine `c`."""

@@ -1,0 +1,104 @@
+"""Rules of consensus and replication, each broken in one place. The simulator must notice."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from millstream.broker.partitions import Partition
+from millstream.broker.replicas import following, serving
+from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets
+from millstream.cluster.raft.entries import Entry, HardState
+from millstream.cluster.raft.wal import Wal
+from millstream.cluster.replication.leader import LeaderState
+from millstream.protocol.errors import ErrorCode
+
+
+def vote_not_persisted(patch: pytest.MonkeyPatch) -> None:
+    """A voter that was restarted has forgotten that it voted, for whom and in which term."""
+    write = Wal.write
+
+    def forgetful(self: Wal, _hard_state: HardState, entries: tuple[Entry, ...]) -> None:
+        write(self, HardState(), entries)
+
+    patch.setattr(Wal, "write", forgetful)
+
+
+def truncation_below_commit(patch: pytest.MonkeyPatch) -> None:
+    """A follower gives up more than what parts its log from the leader's."""
+    real = following.truncation_offset
+
+    def too_far(*arguments: Any) -> int:
+        return max(0, real(*arguments) - 5)
+
+    patch.setattr(following, "truncation_offset", too_far)
+
+
+def high_watermark_from_a_stale_in_sync_set(patch: pytest.MonkeyPatch) -> None:
+    """A leader goes on to count those that were in sync when it was elected."""
+    changed = LeaderState.metadata_changed
+    first: dict[LeaderState, tuple[int, ...]] = {}
+
+    def stale(
+        self: LeaderState, replicas: Any, isr: Any, partition_epoch: int, now: float, **more: Any
+    ) -> None:
+        first.setdefault(self, self.isr)
+        changed(self, replicas, isr, partition_epoch, now, **more)
+
+    def members(self: LeaderState) -> Iterable[int]:
+        return first.get(self, self.isr)
+
+    patch.setattr(LeaderState, "metadata_changed", stale)
+    patch.setattr(LeaderState, "maximal_isr", property(members))
+
+
+def acknowledged_before_fsync(patch: pytest.MonkeyPatch) -> None:
+    """What was written counts, whether the disk has it or not."""
+    patch.setattr(Partition, "durable_end_offset", property(lambda self: self.log.log_end_offset))
+
+
+def in_sync_too_early(patch: pytest.MonkeyPatch) -> None:
+    """Whoever fetches is in sync, however far behind it is."""
+
+    def anybody(self: LeaderState, broker_id: int) -> bool:
+        return self.follower(broker_id) is not None and broker_id not in self.isr
+
+    patch.setattr(LeaderState, "may_join", anybody)
+
+
+def old_epoch_accepted(patch: pytest.MonkeyPatch) -> None:
+    """A leader takes what a follower has of an old epoch for its own."""
+    patch.setattr(serving, "_diverging", lambda *_: None)
+    patch.setattr(Partition, "check_epoch", lambda *_: None)
+
+
+def deposed_leader_changes_the_in_sync_set(patch: pytest.MonkeyPatch) -> None:
+    """The controller does what a leader of the past asks for."""
+    patch.setattr(ChangeInSyncSets, "_refusal", lambda *_: ErrorCode.NONE)
+
+
+def committed_by_itself(patch: pytest.MonkeyPatch) -> None:
+    """A leader commits without counting its followers."""
+
+    def alone(self: LeaderState, own_end_offset: int) -> bool:
+        if own_end_offset <= self.high_watermark:
+            return False
+        self.high_watermark = own_end_offset
+        return True
+
+    patch.setattr(LeaderState, "advance", alone)
+
+
+BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    each.__name__: each
+    for each in (
+        vote_not_persisted,
+        truncation_below_commit,
+        high_watermark_from_a_stale_in_sync_set,
+        acknowledged_before_fsync,
+        in_sync_too_early,
+        old_epoch_accepted,
+        deposed_leader_changes_the_in_sync_set,
+        committed_by_itself,
+    )
+}
