@@ -25,9 +25,6 @@ TABLE_ROWS = 1000
 SHOWN_BYTES = 60
 
 
-app.command()(verify)
-
-
 @app.command()
 def dump(
     file: Annotated[
@@ -133,3 +130,6 @@ def readable(data: bytes) -> str:
     except UnicodeDecodeError:
         text = "base64:" + base64.b64encode(data).decode()
     return text if len(text) <= SHOWN_BYTES else f"{text[:SHOWN_BYTES]}... ({len(data)} bytes)"
+
+
+app.command()(verify)

@@ -100,7 +100,7 @@ def partitions_in(path: Path) -> tuple[Path | None, list[Path]]:
     path = path.absolute()
     if (path / TOPICS).is_dir():
         return path, sorted(partition_directories(path / TOPICS), key=identity)
-    if any(path.glob(f"*{LOG_SUFFIX}")):
+    if any(each.stem.isdecimal() for each in path.glob(f"*{LOG_SUFFIX}")):
         above = path.parents[2] if len(path.parents) > 2 and path.parents[1].name == TOPICS else None
         return above, [path]
     raise CommandError(f"{path} is neither a data directory (with {TOPICS}/ in it) nor that of a partition")
