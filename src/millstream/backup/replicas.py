@@ -85,7 +85,7 @@ class ReplicaComparer:
     @staticmethod
     def _start(states: dict[int, LogChecksum]) -> int:
         starts = [max(each.log_start_offset, each.cleaned_offset) for each in states.values()]
-        return min(max(starts), min(each.high_watermark for each in states.values()))
+        return min(max(starts), *(each.high_watermark for each in states.values()))
 
     def _verify_alone(self, node: int, offset: int, until: int, result: ComparedPartition) -> None:
         while offset < until:
@@ -101,10 +101,12 @@ class ReplicaComparer:
     def _damaged_at(self, node: int, offset: int, until: int) -> int:
         limit = _CHUNK_BYTES
         while limit > 1:
-            limit //= 2
-            found = self._ask(node, offset, until, limit)
+            half = limit // 2
+            found = self._ask(node, offset, until, half)
             if isinstance(found, LogChecksum):
-                offset = found.next_offset
+                offset, limit = found.next_offset, limit - half
+            else:
+                limit = half
         return offset
 
     def _compare(self, reference: int, states: dict[int, LogChecksum], result: ComparedPartition) -> None:
@@ -157,7 +159,7 @@ class ReplicaComparer:
         if isinstance(found, str):
             return Difference(node, offset, found)
         return Difference(
-            node, offset, f"{_words(found, offset)}, and on node {reference} {_words(expected, offset)}"
+            node, offset, f"{_words(found)}, and on node {reference} {_words(expected)}"
         )
 
     def _ask(self, node: int, offset: int, until: int, limit: int) -> Answer:
@@ -178,7 +180,7 @@ def _same(one: Answer, other: Answer) -> bool:
     return (one.next_offset, one.size_bytes, one.crc) == (other.next_offset, other.size_bytes, other.crc)
 
 
-def _words(found: LogChecksum, offset: int) -> str:
+def _words(found: LogChecksum) -> str:
     if not found.size_bytes:
         return "there is nothing"
     return f"a batch of {found.size_bytes} bytes up to offset {found.next_offset - 1} has checksum {found.crc:08x}"

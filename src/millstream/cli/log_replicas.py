@@ -75,7 +75,7 @@ def show_compared(compared: list[ComparedPartition], as_json: bool) -> None:
 
 def result_of(compared: ComparedPartition) -> str:
     if compared.differences:
-        return "differs"
+        return "differs" if len(compared.replicas) > 1 else "damaged"
     if compared.away:
         return "not all there"
     return "same" if len(compared.replicas) > 1 else "sound"
