@@ -1,5 +1,6 @@
 """`millstream backup` on a running node: all messages come back at their offsets with the same bytes."""
 
+import itertools
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -267,7 +268,7 @@ def test_what_is_wrong_is_said(
     node: NodeProcess, clients: Clients, backups: Backups, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = backups.folder
-    new = str(tmp_path / "new")
+    numbers = itertools.count(1)
 
     def error(exit_code: int, *arguments: str) -> str:
         """In this process, because there are many of them."""
@@ -277,8 +278,11 @@ def test_what_is_wrong_is_said(
         assert said.startswith("error: ")
         return said
 
-    def restoring(*arguments: str, data: str = new, exit_code: int = 1) -> str:
-        return error(exit_code, "restore", str(folder), "--data", data, *arguments)
+    def restoring(*arguments: str, data: Path | None = None, exit_code: int = 1) -> str:
+        target = data or tmp_path / f"new-{next(numbers)}"
+        said = error(exit_code, "restore", str(folder), "--data", str(target), *arguments)
+        assert data or not list(target.glob("[!.]*")), "a restore that fails leaves nothing behind"
+        return said
 
     def creating(*arguments: str, exit_code: int = 1) -> str:
         return error(exit_code, "create", "--bootstrap", node.bootstrap, *arguments)
@@ -291,8 +295,8 @@ def test_what_is_wrong_is_said(
     used = tmp_path / "used"
     used.mkdir()
     (used / "file").touch()
-    assert "is not empty" in restoring(data=str(used))
-    assert "is not empty" in restoring(data=str(node.data_dir))
+    assert "is not empty" in restoring(data=used)
+    assert "is not empty" in restoring(data=node.data_dir)
     assert "no backup '1999'" in restoring("--backup", "1999")
     assert "is not a time" in restoring("--until", "yesterday", exit_code=2)
     assert "leave out --backup" in restoring("--until", "@1", "--backup", "x", exit_code=2)
@@ -306,7 +310,6 @@ def test_what_is_wrong_is_said(
     (listed,) = backups.list()
     assert listed["verified"] is None
     assert str(path) in restoring()
-    assert not list((tmp_path / "new").glob("[!.]*")), "a restore that fails leaves nothing behind"
     path.unlink()
     assert "is missing" in restoring()
     (manifest,) = folder.glob("backups/*.json")

@@ -49,9 +49,9 @@ class InProcessNode:
 
 
 @contextmanager
-def node_on(disk: Disk, **storage_settings: int) -> Iterator[InProcessNode]:
+def node_on(disk: Disk, *, data_dir: str = "/data", **storage_settings: int) -> Iterator[InProcessNode]:
     settings = Settings()
-    broker = replace(settings.broker, host="127.0.0.1", port=0, data_dir="/data")
+    broker = replace(settings.broker, host="127.0.0.1", port=0, data_dir=data_dir)
     storage = replace(settings.storage, cleaner_enabled=False, **storage_settings)
     node = InProcessNode(disk, replace(settings, broker=broker, storage=storage))
     node.start()

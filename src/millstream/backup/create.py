@@ -59,17 +59,18 @@ class BackupMaker:
     _copied_bytes: int = 0
 
     def make(self, source: str, selection: Selection) -> Manifest:
-        try:
-            self.folder.open_for_writing()
-            return self._make(source, selection)
-        except OSError as error:
-            raise out_of_room(error, self.folder.path, self.folder.disk) from error
-
-    def _make(self, source: str, selection: Selection) -> Manifest:
-        known = self._known()
         cluster = self.cluster
         topics = cluster.patiently("the cluster cannot be reached", cluster.topics)
         topics = selection.of_cluster(topics)
+        try:
+            self.folder.open_for_writing()
+            return self._make(source, topics, selection)
+        except OSError as error:
+            raise out_of_room(error, self.folder.path, self.folder.disk) from error
+
+    def _make(self, source: str, topics: list[TopicInfo], selection: Selection) -> Manifest:
+        known = self._known()
+        cluster = self.cluster
         settings = cluster.patiently(
             "the topics' settings cannot be read",
             lambda: topic_settings(cluster, (topic.name for topic in topics)),

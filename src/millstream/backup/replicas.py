@@ -158,9 +158,7 @@ class ReplicaComparer:
             return Difference(reference, offset, expected)
         if isinstance(found, str):
             return Difference(node, offset, found)
-        return Difference(
-            node, offset, f"{_words(found)}, and on node {reference} {_words(expected)}"
-        )
+        return Difference(node, offset, f"{_words(found)}, and on node {reference} {_words(expected)}")
 
     def _ask(self, node: int, offset: int, until: int, limit: int) -> Answer:
         def ask() -> Answer:

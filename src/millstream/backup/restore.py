@@ -154,7 +154,11 @@ class Restorer:
                     # What follows is read to the end all the same: the whole backup is verified.
                     is_open = is_open and not is_later
                     if is_open and header.last_offset >= partition.log_start_offset:
-                        self._require_order(writer, header, topic, partition)
+                        if header.base_offset < writer.next_offset:
+                            raise Damaged(
+                                f"{self._path(topic, partition.index, segment)} is damaged: offset"
+                                f" {header.base_offset} where {writer.next_offset} was expected"
+                            )
                         writer.append(header, data)
             writer.finish()
         finally:
@@ -164,21 +168,14 @@ class Restorer:
         restored.records += writer.record_count
         restored.size_bytes += writer.size_bytes
 
-    @staticmethod
-    def _require_order(
-        writer: LogWriter, header: BatchHeader, topic: PlannedTopic, partition: PlannedPartition
-    ) -> None:
-        if header.base_offset < writer.next_offset:
-            raise Damaged(
-                f"the backup of {topic.name}-{partition.index} has offset {header.base_offset} where"
-                f" {writer.next_offset} was expected"
-            )
+    def _path(self, topic: PlannedTopic, index: int, segment: SegmentCopy) -> str:
+        return f"{self.folder.path}/{file_path(topic.topic_id, index, segment)}"
 
     def _batches(
         self, topic: PlannedTopic, index: int, segment: SegmentCopy
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
         """Every batch of a file by its own checksum, and the file by the manifest's."""
-        path = f"{self.folder.path}/{file_path(topic.topic_id, index, segment)}"
+        path = self._path(topic, index, segment)
         if not self.folder.disk.exists(path):
             raise Damaged(f"{path} is missing")
         file = self.folder.disk.open(path, read_only=True)
