@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from millstream.backup.errors import ClusterAway, Refused
+from millstream.backup.errors import BackupError, ClusterAway, Refused
 from millstream.protocol.api import APIS
 from millstream.protocol.codec import decode_response, encode_request
 from millstream.protocol.errors import ErrorCode
@@ -134,6 +134,7 @@ class Cluster:
         self.addresses: dict[int, Address] = {}
         self.cluster_id = ""
         self._leaders: dict[tuple[bytes, int], int] = {}
+        self._names: dict[bytes, str] = {}
 
     def __enter__(self) -> "Cluster":
         return self
@@ -158,6 +159,7 @@ class Cluster:
         for topic in reply.topics:
             if topic.error_code:
                 raise refused(f"topic {topic.name} cannot be described", topic.error_code)
+            self._names[topic.topic_id.bytes] = topic.name
             partitions = []
             for each in sorted(topic.partitions, key=lambda each: each.partition_index):
                 self._leaders[topic.topic_id.bytes, each.partition_index] = each.leader_id
@@ -176,7 +178,8 @@ class Cluster:
         if leader is None:
             raise refused("the topic was deleted", ErrorCode.UNKNOWN_TOPIC_ID)
         if leader < 0:
-            raise refused("a partition has no leader", ErrorCode.LEADER_NOT_AVAILABLE)
+            name = self._names.get(topic_id, topic_id.hex())
+            raise refused(f"{name}-{index} has no leader", ErrorCode.LEADER_NOT_AVAILABLE)
         return leader
 
     def leader(self, topic_id: bytes, index: int) -> Node:
@@ -220,7 +223,8 @@ class Cluster:
                 if isinstance(error, Refused) and error.code not in RETRIABLE:
                     raise
                 if time.monotonic() + wait > deadline:
-                    reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-                    raise ClusterAway(f"{action}: {reason}") from error
+                    if isinstance(error, Refused):
+                        raise BackupError(f"{action}: {error}") from error
+                    raise ClusterAway(f"{action}: {error.strerror or error}") from error
             time.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT_SECONDS)

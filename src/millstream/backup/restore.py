@@ -84,7 +84,7 @@ class Restorer:
         except OSError as error:
             self._clear()
             raise out_of_room(error, self.data_dir, self.disk) from error
-        except Exception:
+        except BaseException:
             self._clear()
             raise
 

@@ -171,7 +171,9 @@ class Partitions:
         """The partition as this node has it, whether clients may use it here or not."""
         partition = self._by_id.get(topic_id, {}).get(index)
         if partition is None:
-            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"this node has no replica of partition {index}")
+            raise KafkaError(
+                ErrorCode.REPLICA_NOT_AVAILABLE, f"this node has no replica of partition {index}"
+            )
         return partition
 
     def find(self, topic: str | bytes, index: int) -> Partition:

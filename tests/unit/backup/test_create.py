@@ -9,6 +9,7 @@ import pytest
 from millstream.backup.errors import BackupError, NoRoom, NotABackup
 from millstream.backup.manifest import segment_path
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
+from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.records import Record, encode_batch
 from millstream.testing.disk import Fault, Operation
 from millstream.testing.disk.simulated import Crashed
@@ -135,6 +136,16 @@ def test_a_folder_that_is_something_else_is_left_alone(bench: Workbench) -> None
     with pytest.raises(NotABackup):
         bench.folder().open()
     assert bench.disk.list_dir(FOLDER) == ["letter.txt"]
+
+
+def test_a_partition_that_cannot_be_read_is_named(bench: Workbench) -> None:
+    topic = create_topic(bench.client, "t")
+    write(bench, topic, b"a")
+    log = bench.node.broker.partitions.find(topic, 0).log
+    log.offline = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is broken")
+    with pytest.raises(BackupError, match="t-0"):
+        bench.create()
+    assert bench.manifests() == []
 
 
 def test_two_backups_at_a_time_are_refused(bench: Workbench) -> None:

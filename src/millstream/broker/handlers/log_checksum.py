@@ -15,7 +15,7 @@ from millstream.protocol.log_checksum import (
     decode_checksum_request,
     encode_checksum_reply,
 )
-from millstream.protocol.record_batch import CorruptBatch, iter_batches
+from millstream.protocol.record_batch import CorruptBatch, read_header
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
@@ -27,6 +27,8 @@ _PIECE_BYTES = 1 << 20
 
 def serve(broker: "Broker", context: RequestContext, request: memoryview, position: int) -> None:
     wanted = decode_checksum_request(request[position:])
+    # One at a time of a connection: a client cannot make the node read more than it waits for.
+    context.connection.block()
     broker.spawn(_answer(broker, wanted, context.reply_later()), "log checksum")
 
 
@@ -39,11 +41,14 @@ async def _answer(broker: "Broker", wanted: ChecksumRequest, reply: LaterReply) 
     except KafkaError as error:
         if isinstance(error, CorruptBatch):
             broker.corruption(error)
-        body = encode_checksum_reply(None, error.code, error.message)
+        reply.complete([encode_checksum_reply(None, error.code, error.message)])
     except Exception:
         reply.complete([encode_checksum_reply(None, ErrorCode.UNKNOWN_SERVER_ERROR, "see the node's log")])
         raise
-    reply.complete([body])
+    else:
+        reply.complete([body])
+    finally:
+        reply.context.connection.unblock()
 
 
 async def _checksum(partition: Partition, wanted: ChecksumRequest) -> LogChecksum:
@@ -62,9 +67,18 @@ async def _checksum(partition: Partition, wanted: ChecksumRequest) -> LogChecksu
             break
         crc = crc32c(read.data, crc)
         size += len(read.data)
-        count += sum(1 for _ in iter_batches(read.data))
+        count += _count(read.data)
         offset = read.next_offset
         await asyncio.sleep(0)
     return LogChecksum(
         log.log_start_offset, partition.high_watermark, log.cleaned_offset, offset, size, count, crc
     )
+
+
+def _count(batches: memoryview) -> int:
+    """Of batches that have been verified."""
+    count = position = 0
+    while position < len(batches):
+        position += read_header(batches, position).size_bytes
+        count += 1
+    return count
