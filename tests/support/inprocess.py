@@ -50,10 +50,15 @@ class InProcessNode:
 
 @contextmanager
 def node_on(
-    disk: Disk, *, clock: Clock | None = None, kafka: Mapping[str, str] | None = None, **storage_settings: int
+    disk: Disk,
+    *,
+    data_dir: str = "/data",
+    clock: Clock | None = None,
+    kafka: Mapping[str, str] | None = None,
+    **storage_settings: int,
 ) -> Iterator[InProcessNode]:
     settings = Settings(kafka=kafka or {})
-    broker = replace(settings.broker, host="127.0.0.1", port=0, data_dir="/data")
+    broker = replace(settings.broker, host="127.0.0.1", port=0, data_dir=data_dir)
     storage = replace(settings.storage, cleaner_enabled=False, **storage_settings)
     node = InProcessNode(disk, replace(settings, broker=broker, storage=storage), clock)
     node.start()

@@ -24,7 +24,7 @@ log = get_logger("millstream.broker")
 _HEADER_FIXED_BYTES = 8
 _WITHOUT_KIO = (
     "produce", "fetch", "metadata", "api_versions", "offset_commit",
-    "peer_hello", "peer_quorum", "peer_command",
+    "peer_hello", "peer_quorum", "peer_command", "log_checksum",
 )  # fmt: skip
 _ALL_APIS = {**APIS, **PEER_APIS}
 

@@ -340,6 +340,15 @@ class Partitions:
         partitions = self._by_name.get(topic)
         return partitions.get(index) if partitions is not None else None
 
+    def replica(self, topic_id: bytes, index: int) -> Partition:
+        """The partition as this node has it, whether clients may use it here or not."""
+        partition = self._by_id.get(topic_id, {}).get(index)
+        if partition is None:
+            raise KafkaError(
+                ErrorCode.REPLICA_NOT_AVAILABLE, f"this node has no replica of partition {index}"
+            )
+        return partition
+
     def find(self, topic: str | bytes, index: int) -> Partition:
         """The partition, by topic name or id, that this node leads; KafkaError when another does, or nobody."""
         partition = self.find_replica(topic, index)

@@ -30,6 +30,7 @@ COMMANDS = {
     "consume": CommandFile("millstream.cli.consume"),
     "telemetry": CommandFile("millstream.cli.telemetry", is_group=True),
     "pipeline": CommandFile("millstream.cli.pipeline", is_group=True),
+    "backup": CommandFile("millstream.cli.backup", is_group=True),
     "log": CommandFile("millstream.cli.log", is_group=True),
     "sim": CommandFile("millstream.cli.sim"),
     "chaos": CommandFile("millstream.cli.chaos"),

@@ -1,4 +1,4 @@
-"""`millstream log`: look into the files of a partition's log."""
+"""`millstream log`: look into the files of a partition's log, and check that logs are sound."""
 
 import base64
 import sys
@@ -11,20 +11,18 @@ import typer
 
 from millstream.cli import output
 from millstream.cli.errors import CommandError, ExitCode, UsageError, print_error
+from millstream.cli.log_verify import verify
 from millstream.cli.messages import header_to_json, text_or_base64
 from millstream.runtime.disk import SystemDisk
 from millstream.storage.dump import Corruption, RecordRow, Row, UnknownFileKind, dump_file
 
-app = typer.Typer(help="Look into the files of a partition's log.", no_args_is_help=True)
+app = typer.Typer(
+    help="Look into the files of a partition's log, and check that logs are sound.", no_args_is_help=True
+)
 
 # Rows shown in one table; a segment can hold millions, and a table is laid out as a whole.
 TABLE_ROWS = 1000
 SHOWN_BYTES = 60
-
-
-# A group with one command would otherwise become that command.
-@app.callback()
-def group() -> None: ...
 
 
 @app.command()
@@ -132,3 +130,6 @@ def readable(data: bytes) -> str:
     except UnicodeDecodeError:
         text = "base64:" + base64.b64encode(data).decode()
     return text if len(text) <= SHOWN_BYTES else f"{text[:SHOWN_BYTES]}... ({len(data)} bytes)"
+
+
+app.command()(verify)

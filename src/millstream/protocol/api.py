@@ -21,6 +21,7 @@ class Api(NamedTuple):
 NEVER_FLEXIBLE = 32767
 PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
 PEER_HELLO, PEER_QUORUM, PEER_COMMAND = 30000, 30001, 30002
+LOG_CHECKSUM = 30010
 PRODUCE_SERVED_FROM = 3
 
 APIS: dict[int, Api] = {
@@ -67,12 +68,14 @@ APIS: dict[int, Api] = {
     )
 }
 
-# Nodes among themselves, on the same port; not Kafka's, and not told to clients.
+# Nodes among themselves and our own tools, on the same port; not Kafka's, and not told to clients.
 PEER_APIS: dict[int, Api] = {
     api.key: api
     for api in (
         Api(PEER_HELLO, "peer_hello", 0, 0, NEVER_FLEXIBLE),
         Api(PEER_QUORUM, "peer_quorum", 0, 0, NEVER_FLEXIBLE),
         Api(PEER_COMMAND, "peer_command", 0, 0, NEVER_FLEXIBLE),
+        # For `millstream log verify` and `millstream backup`.
+        Api(LOG_CHECKSUM, "log_checksum", 0, 0, NEVER_FLEXIBLE),
     )
 }

@@ -1,0 +1,163 @@
+"""One partition into the folder: what earlier backups have of it is kept if it is the same, the rest is copied."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from millstream.backup.errors import BackupError, Refused
+from millstream.backup.folder import BackupFolder
+from millstream.backup.manifest import SegmentCopy
+from millstream.backup.nodes import Cluster, refused
+from millstream.backup.segment_file import SegmentFile
+from millstream.backup.source import Fetched, Place, epoch_end, fetch, log_checksum
+from millstream.protocol.errors import ErrorCode
+from millstream.protocol.record_batch import CorruptBatch, iter_batches
+
+# A file is sealed before it grows beyond this; a node's checksum of one file is one answer (at most 64 MiB).
+SEGMENT_BYTES = 32 << 20
+_FETCH_BYTES = 8 << 20
+
+
+class _StartMoved(Exception):
+    """The log begins later than it did: retention, or somebody deleted records."""
+
+    def __init__(self, log_start_offset: int) -> None:
+        super().__init__()
+        self.log_start_offset = log_start_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What of a log goes into the backup."""
+
+    log_start_offset: int
+    end_offset: int
+
+
+@dataclass(slots=True)
+class PartitionCopier:
+    cluster: Cluster
+    folder: BackupFolder
+    place: Place
+    is_compacted: bool
+    copied: Callable[[int], None]
+    segment_bytes: int = SEGMENT_BYTES
+
+    def copy(self, extent: Extent, known: Sequence[SegmentCopy]) -> tuple[Extent, tuple[SegmentCopy, ...]]:
+        """All of `extent` as files; less of it where the log's start moves meanwhile."""
+        kept = self._still_there(extent, known)
+        while True:
+            try:
+                return extent, tuple(self._copy(extent, kept))
+            except _StartMoved as moved:
+                start = min(moved.log_start_offset, extent.end_offset)
+                extent = Extent(start, extent.end_offset)
+                kept = [each for each in kept if each.end_offset > start]
+
+    def _copy(self, extent: Extent, kept: Sequence[SegmentCopy]) -> list[SegmentCopy]:
+        segments: list[SegmentCopy] = []
+        offset = extent.log_start_offset
+        for each in kept:
+            if each.base_offset > offset:
+                segments += self._copy_range(offset, each.base_offset)
+            segments.append(each)
+            offset = each.end_offset
+        if offset < extent.end_offset:
+            segments += self._copy_range(offset, extent.end_offset)
+        return segments
+
+    # -- what need not be copied again
+
+    def _still_there(self, extent: Extent, known: Sequence[SegmentCopy]) -> list[SegmentCopy]:
+        kept = [
+            each
+            for each in known
+            if extent.log_start_offset < each.end_offset <= extent.end_offset and each.size_bytes
+        ]
+        while kept and not self._has(kept[-1]):
+            kept.pop()
+        if self.is_compacted:
+            # Records may have gone since, and with a tombstone what it removed would come back.
+            kept = [each for each in kept if self._is_same(each)]
+        return kept
+
+    def _has(self, segment: SegmentCopy) -> bool:
+        """Whether the leader's log still has what that leader epoch wrote; an unclean election may have cut it."""
+        epoch, end = self.cluster.patiently(
+            f"cannot ask for the leader epochs of {self.place}",
+            lambda: epoch_end(self.cluster, self.place, segment.last_epoch),
+        )
+        return epoch == segment.last_epoch and end >= segment.end_offset
+
+    def _is_same(self, segment: SegmentCopy) -> bool:
+        """By the checksum of the leader's own bytes; where it cannot be had, the segment is copied again."""
+        place = self.place
+        try:
+            leader = self.cluster.leader_of(place.topic_id, place.index)
+            found = log_checksum(
+                self.cluster, leader, place, segment.base_offset, segment.end_offset, 2**31 - 1
+            )
+        except (OSError, Refused):
+            self.cluster.close()
+            return False
+        return (found.size_bytes, found.crc) == (segment.size_bytes, segment.checksum)
+
+    # -- what is copied
+
+    def _copy_range(self, start: int, end: int) -> list[SegmentCopy]:
+        segments: list[SegmentCopy] = []
+        offset = start
+        file: SegmentFile | None = None
+        topic_id = self.place.topic_id.hex()
+        try:
+            while offset < end:
+                records, following = self._fetch(offset, end)
+                if file is not None and file.size_bytes + len(records) > self.segment_bytes:
+                    segments.append(file.finish(offset))
+                    file = None
+                if records:
+                    if file is None:
+                        file = SegmentFile(self.folder, topic_id, self.place.index, offset)
+                    file.add(records)
+                    self.copied(len(records))
+                offset = following
+            if file is not None:
+                segments.append(file.finish(end))
+        except BaseException:
+            if file is not None:
+                file.discard()
+            raise
+        return segments
+
+    def _fetch(self, offset: int, end: int) -> tuple[memoryview, int]:
+        """Batches that begin below `end`, and where to go on; no batches where compaction has left none."""
+        fetched = self.cluster.patiently(f"cannot read {self.place}", lambda: self._ask(offset))
+        size, following = 0, offset
+        try:
+            for position, header in iter_batches(fetched.records):
+                if header.base_offset >= end:
+                    return fetched.records[:position], end
+                if header.last_offset < offset:
+                    raise BackupError(
+                        f"{self.place}: offset {header.base_offset} came where {offset} was asked for"
+                    )
+                size = position + header.size_bytes
+                following = header.last_offset + 1
+        except CorruptBatch as error:
+            raise BackupError(f"{self.place} at offset {following}: {error.message}, as it came") from error
+        return fetched.records[:size], following
+
+    def _ask(self, offset: int) -> Fetched:
+        fetched = fetch(self.cluster, self.place, offset, min(_FETCH_BYTES, self.segment_bytes))
+        if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE and fetched.log_start_offset > offset:
+            raise _StartMoved(fetched.log_start_offset)
+        if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise BackupError(
+                f"{self.place} ended before offset {offset} while it was copied: records were lost with an unclean"
+                " election; make the backup again"
+            )
+        if fetched.error:
+            raise refused(f"a fetch of {self.place} at offset {offset}", fetched.error)
+        if not fetched.records:
+            # A node that is short of memory, or a new leader that does not know its high watermark yet.
+            raise refused(f"nothing came of {self.place} at offset {offset}", ErrorCode.REQUEST_TIMED_OUT)
+        return fetched

@@ -1,0 +1,211 @@
+"""A backup of a running cluster: where its logs end, all below that into the folder, then the manifest.
+
+Consumers' positions lie in an internal topic and are copied like any other. Its end is asked for first, so that no
+position in the backup lies behind the end of the log that it is a position in.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from millstream.backup.copying import SEGMENT_BYTES, Extent, PartitionCopier
+from millstream.backup.errors import BackupError, Damaged, Refused
+from millstream.backup.folder import BackupFolder, out_of_room
+from millstream.backup.manifest import Manifest, PartitionCopy, SegmentCopy, TopicCopy
+from millstream.backup.nodes import Cluster, TopicInfo
+from millstream.backup.selection import Selection
+from millstream.backup.source import (
+    CLEANUP_POLICY,
+    COMPACT,
+    EARLIEST,
+    LATEST,
+    Place,
+    TopicSettings,
+    broker_configs,
+    log_bytes,
+    offsets,
+    topic_settings,
+)
+from millstream.protocol.errors import ErrorCode
+from millstream.runtime.clock import Clock
+
+_GONE = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Told of the work: what there may be in all, then each piece that was copied."""
+
+    expect: Callable[[int], None] = lambda _size: None
+    copied: Callable[[int], None] = lambda _size: None
+    note: Callable[[str], None] = lambda _text: None
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What earlier backups have of a partition."""
+
+    segments: tuple[SegmentCopy, ...]
+    was_compacted: bool
+
+
+@dataclass(slots=True)
+class BackupMaker:
+    cluster: Cluster
+    folder: BackupFolder
+    clock: Clock
+    version: str
+    progress: Progress
+    segment_bytes: int = SEGMENT_BYTES
+    _copied_bytes: int = 0
+
+    def make(self, source: str, selection: Selection) -> Manifest:
+        cluster = self.cluster
+        topics = cluster.patiently("the cluster cannot be reached", cluster.topics)
+        topics = selection.of_cluster(topics)
+        try:
+            self.folder.open_for_writing()
+            return self._make(source, topics, selection)
+        except OSError as error:
+            raise out_of_room(error, self.folder.path, self.folder.disk) from error
+
+    def _make(self, source: str, topics: list[TopicInfo], selection: Selection) -> Manifest:
+        known = self._known()
+        cluster = self.cluster
+        settings = cluster.patiently(
+            "the topics' settings cannot be read",
+            lambda: topic_settings(cluster, (topic.name for topic in topics)),
+        )
+        defaults = cluster.patiently("the brokers' settings cannot be read", lambda: broker_configs(cluster))
+        backup_id = self.folder.new_id(self.clock.now_ms())
+        started_ms = self.clock.now_ms()
+        extents = self._extents(topics, selection)
+        cut_ms = self.clock.now_ms()
+        self._expect(extents, known)
+        copies = [
+            copy
+            for topic in topics
+            if topic.name in settings
+            and (copy := self._topic(topic, settings[topic.name], extents, known)) is not None
+        ]
+        manifest = Manifest(
+            backup_id,
+            cluster.cluster_id,
+            source,
+            self.version,
+            started_ms,
+            cut_ms,
+            self.clock.now_ms(),
+            self._copied_bytes,
+            defaults,
+            tuple(copies),
+        )
+        self.folder.commit(manifest)
+        return manifest
+
+    def _known(self) -> dict[tuple[str, int], _Known]:
+        """By topic id and partition, from the newest backup that has it; what nobody needs any more goes."""
+        manifests = []
+        is_whole = True
+        for backup_id in self.folder.backup_ids():
+            try:
+                manifests.append(self.folder.read(backup_id))
+            except Damaged as error:
+                is_whole = False
+                self.progress.note(f"{error}; its files are left alone and not built upon")
+        if is_whole:
+            self.folder.remove_unnamed(manifests)
+        known: dict[tuple[str, int], _Known] = {}
+        for manifest in manifests:
+            for topic in manifest.topics:
+                was_compacted = COMPACT in topic.configs.get(CLEANUP_POLICY, "")
+                for each in topic.partitions:
+                    known[topic.topic_id, each.index] = _Known(each.segments, was_compacted)
+        return known
+
+    def _extents(self, topics: Iterable[TopicInfo], selection: Selection) -> dict[Place, Extent]:
+        """Where each log begins and ends, those of the internal topics first."""
+        extents: dict[Place, Extent] = {}
+        for is_internal in (True, False):
+            places = [
+                Place(topic.name, topic.topic_id, each.index)
+                for topic in topics
+                if topic.is_internal == is_internal
+                for each in topic.partitions
+                if selection.has(topic.name, each.index)
+            ]
+            ends = self._ask(places, LATEST)
+            starts = self._ask(places, EARLIEST)
+            for place, end in ends.items():
+                # The start may have moved beyond what was the end a moment ago.
+                start = starts.get(place, end)
+                extents[place] = Extent(start, max(start, end))
+        return extents
+
+    def _expect(self, extents: Mapping[Place, Extent], known: Mapping[tuple[str, int], _Known]) -> None:
+        """About how much there is to copy; the bar goes without when nobody knows."""
+        try:
+            sizes = log_bytes(self.cluster)
+        except (OSError, Refused):
+            self.cluster.close()
+            return
+        total = 0
+        for place in extents:
+            before = known.get((place.topic_id.hex(), place.index))
+            there = sum(each.size_bytes for each in before.segments) if before is not None else 0
+            total += max(0, sizes.get((place.topic, place.index), 0) - there)
+        self.progress.expect(total)
+
+    def _ask(self, places: list[Place], timestamp: int) -> Mapping[Place, int]:
+        return self.cluster.patiently(
+            "the nodes do not say where their logs begin and end",
+            lambda: offsets(self.cluster, places, timestamp),
+        )
+
+    def _topic(
+        self,
+        topic: TopicInfo,
+        settings: TopicSettings,
+        extents: Mapping[Place, Extent],
+        known: Mapping[tuple[str, int], _Known],
+    ) -> TopicCopy | None:
+        """None when it was deleted meanwhile."""
+        topic_id = topic.topic_id.hex()
+        partitions = []
+        for each in topic.partitions:
+            place = Place(topic.name, topic.topic_id, each.index)
+            if place not in extents:
+                continue
+            before = known.get((topic_id, each.index), _Known((), False))
+            copier = PartitionCopier(
+                self.cluster,
+                self.folder,
+                place,
+                settings.is_compacted or before.was_compacted,
+                self._count,
+                self.segment_bytes,
+            )
+            try:
+                extent, segments = copier.copy(extents[place], before.segments)
+            except Refused as error:
+                if error.code not in _GONE:
+                    raise BackupError(f"{place} cannot be copied: {error}") from error
+                self.progress.note(f"topic {topic.name} was deleted while it was copied; it is left out")
+                return None
+            partitions.append(
+                PartitionCopy(
+                    each.index, extent.log_start_offset, extent.end_offset, each.leader_epoch, segments
+                )
+            )
+        return TopicCopy(
+            topic.name,
+            topic_id,
+            topic.is_internal,
+            max((len(each.replicas) for each in topic.partitions), default=1),
+            settings.own,
+            tuple(partitions),
+            len(topic.partitions),
+        )
+
+    def _count(self, size: int) -> None:
+        self._copied_bytes += size
+        self.progress.copied(size)

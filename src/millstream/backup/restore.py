@@ -1,0 +1,259 @@
+"""A data directory from a backup, for a node that does not run: logs, then their checkpoint, the metadata last.
+
+Until the metadata is there no node starts from the directory, so a restore is there as a whole or not at all.
+"""
+
+import os.path
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
+
+from crc32c import crc32c
+
+from millstream.backup.errors import BackupError, Damaged, NoRoom
+from millstream.backup.folder import BackupFolder, out_of_room
+from millstream.backup.group_offsets import OFFSETS_TOPIC, set_back
+from millstream.backup.log_writer import LogWriter
+from millstream.backup.manifest import SegmentCopy, file_path
+from millstream.backup.plan import Plan, PlannedPartition, PlannedTopic
+from millstream.cluster.metadata.directory import create_replica
+from millstream.cluster.metadata.ids import id_text, readable_ids
+from millstream.cluster.metadata.records import (
+    ClusterCreated,
+    ConfigChanged,
+    ConfigResource,
+    MetadataRecord,
+    PartitionCreated,
+    ProducerIdsAllocated,
+    TopicCreated,
+    encode_records,
+)
+from millstream.cluster.raft.entries import first_snapshot
+from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.config.definitions import resolve_topic_config
+from millstream.config.errors import ConfigError
+from millstream.config.topic import TopicConfig
+from millstream.protocol.record_batch import BatchHeader, CorruptBatch
+from millstream.runtime.clock import Clock
+from millstream.runtime.disk import Disk
+from millstream.storage.layout import partition_directory
+from millstream.storage.scan import scan_batches
+from millstream.storage.segment_recovery import RecoveryReport
+from millstream.storage.store import LOCK_FILE, DataDirectoryInUse, LogStore, PartitionSpec
+
+# Ids that were given out and had written nothing when the backup was made must not be given out again.
+PRODUCER_ID_GAP = 1_000_000
+_OPEN_FILES = 200
+# A restored disk needs some room besides the records: indexes, checkpoints.
+_SPARE_BYTES = 1 << 20
+
+
+@dataclass(slots=True)
+class Restored:
+    cluster_id: str = ""
+    topics: int = 0
+    partitions: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    positions_set_back: int = 0
+
+
+@dataclass(slots=True)
+class Restorer:
+    """`read` is told of the bytes of the backup as they are read."""
+
+    folder: BackupFolder
+    disk: Disk
+    clock: Clock
+    data_dir: str
+    node_id: int
+    read: Callable[[int], None] = lambda _size: None
+    new_id: Callable[[], UUID] = uuid4
+    _epochs: dict[tuple[str, int], int] = field(default_factory=dict)
+    _max_producer_id: int = -1
+
+    def restore(self, plan: Plan) -> Restored:
+        self._require_place(plan)
+        store = LogStore(self.disk, self.clock, self.data_dir, _OPEN_FILES)
+        try:
+            store.lock()
+        except DataDirectoryInUse as error:
+            raise BackupError(str(error)) from error
+        try:
+            return self._restore(plan, store)
+        except OSError as error:
+            self._clear()
+            raise out_of_room(error, self.data_dir, self.disk) from error
+        except BaseException:
+            self._clear()
+            raise
+
+    def _require_place(self, plan: Plan) -> None:
+        others = [name for name in self.disk.list_dir(self.data_dir) if name != LOCK_FILE]
+        if others:
+            raise BackupError(
+                f"{self.data_dir} is not empty; a restore makes a new data directory: name another one, or remove it"
+            )
+        existing = self.data_dir
+        while not self.disk.exists(existing):
+            existing = os.path.dirname(existing) or "/"
+        free = self.disk.free_bytes(existing)
+        if free < plan.size_bytes + _SPARE_BYTES:
+            raise NoRoom(
+                f"no room in {self.data_dir}: {plan.size_bytes:,} bytes are to be restored, {free:,} are free"
+            )
+
+    def _clear(self) -> None:
+        """The directory was empty when this began."""
+        for name in self.disk.list_dir(self.data_dir):
+            if name != LOCK_FILE:
+                self.disk.remove_tree(f"{self.data_dir}/{name}")
+                self.disk.unlink(f"{self.data_dir}/{name}")
+
+    def _restore(self, plan: Plan, store: LogStore) -> Restored:
+        restored = Restored(id_text(readable_ids(self.new_id)()), len(plan.topics))
+        configs = {topic.name: _config(topic, plan.broker_configs) for topic in plan.topics}
+        for topic in plan.topics:
+            for partition in topic.partitions:
+                self._write_log(topic, partition, configs[topic.name], plan.until_ms, restored)
+        self._open_logs(plan, configs, store)
+        restored.partitions = len(store.logs)
+        restored.positions_set_back = self._set_positions_back(plan, store)
+        if not store.close():
+            raise BackupError(f"{self.data_dir} could not be closed cleanly")
+        self._write_metadata(plan, restored.cluster_id)
+        return restored
+
+    # -- logs
+
+    def _write_log(
+        self,
+        topic: PlannedTopic,
+        partition: PlannedPartition,
+        config: TopicConfig,
+        until_ms: int | None,
+        restored: Restored,
+    ) -> None:
+        directory = partition_directory(self.data_dir, topic.name, partition.index)
+        writer = LogWriter(
+            self.disk,
+            directory,
+            bytes.fromhex(topic.topic_id),
+            partition.log_start_offset,
+            config.segment_bytes,
+        )
+        is_open = True
+        try:
+            for segment in partition.segments:
+                for header, data in self._batches(topic, partition.index, segment):
+                    is_later = (
+                        until_ms is not None
+                        and header.base_offset >= partition.whole_below
+                        and header.max_timestamp > until_ms
+                    )
+                    # What follows is read to the end all the same: the whole backup is verified.
+                    is_open = is_open and not is_later
+                    if is_open and header.last_offset >= partition.log_start_offset:
+                        if header.base_offset < writer.next_offset:
+                            raise Damaged(
+                                f"{self._path(topic, partition.index, segment)} is damaged: offset"
+                                f" {header.base_offset} where {writer.next_offset} was expected"
+                            )
+                        writer.append(header, data)
+            writer.finish()
+        finally:
+            writer.discard()
+        self._epochs[topic.name, partition.index] = max(writer.last_epoch, partition.leader_epoch) + 1
+        self._max_producer_id = max(self._max_producer_id, writer.max_producer_id)
+        restored.records += writer.record_count
+        restored.size_bytes += writer.size_bytes
+
+    def _path(self, topic: PlannedTopic, index: int, segment: SegmentCopy) -> str:
+        return f"{self.folder.path}/{file_path(topic.topic_id, index, segment)}"
+
+    def _batches(
+        self, topic: PlannedTopic, index: int, segment: SegmentCopy
+    ) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Every batch of a file by its own checksum, and the file by the manifest's."""
+        path = self._path(topic, index, segment)
+        if not self.folder.disk.exists(path):
+            raise Damaged(f"{path} is missing")
+        file = self.folder.disk.open(path, read_only=True)
+        try:
+            size = file.size()
+            if size != segment.size_bytes:
+                raise Damaged(f"{path} holds {size} bytes, {segment.size_bytes} were written")
+            checksum = 0
+            for _, header, data in scan_batches(file, 0, size):
+                checksum = crc32c(data, checksum)
+                yield header, data
+                self.read(len(data))
+        except CorruptBatch as error:
+            raise Damaged(f"{path} is damaged at byte {error.position}: {error.message}") from error
+        finally:
+            file.close()
+        if checksum != segment.checksum:
+            raise Damaged(f"{path} fails its checksum: it was changed or is damaged")
+
+    def _open_logs(self, plan: Plan, configs: Mapping[str, TopicConfig], store: LogStore) -> None:
+        """As a node does after a crash: all is scanned, indexed, and made durable."""
+        problems: list[str] = []
+
+        def report(found: RecoveryReport) -> None:
+            problems.extend(found.damages)
+            if found.cut_bytes:
+                problems.append(f"{found.directory}: {found.cut_bytes} bytes are not readable")
+
+        store.load(
+            (
+                PartitionSpec(topic.name, index, bytes.fromhex(topic.topic_id), configs[topic.name])
+                for topic in plan.topics
+                for index in range(topic.partition_count)
+            ),
+            report,
+        )
+        problems += [str(log.offline) for log in store.logs.values() if log.offline is not None]
+        if problems:
+            raise BackupError(f"what was written cannot be read back: {problems[0]}")
+
+    def _set_positions_back(self, plan: Plan, store: LogStore) -> int:
+        ends = {place: log.log_end_offset for place, log in store.logs.items()}
+        selected = {(topic.name, each.index) for topic in plan.topics for each in topic.partitions}
+        count = 0
+        for place, log in store.logs.items():
+            if place[0] == OFFSETS_TOPIC and place in selected:
+                known = {each: end for each, end in ends.items() if each in selected}
+                count += set_back(log, known, self._epochs[place], self.clock.now_ms())
+        return count
+
+    # -- metadata
+
+    def _write_metadata(self, plan: Plan, cluster_id: str) -> None:
+        key = ReplicaKey(self.node_id, self.new_id())
+        records = encode_records(list(self._records(plan, cluster_id)))
+        stored = create_replica(self.disk, self.data_dir, key, first_snapshot(Membership((key,)), records))
+        stored.wal.close()
+
+    def _records(self, plan: Plan, cluster_id: str) -> Iterator[MetadataRecord]:
+        yield ClusterCreated(cluster_id)
+        for name, value in plan.broker_configs.items():
+            yield ConfigChanged(ConfigResource.BROKER, "", name, value)
+        alone = (self.node_id,)
+        for topic in plan.topics:
+            topic_id = UUID(hex=topic.topic_id)
+            yield TopicCreated(topic.name, topic_id)
+            for name, value in topic.configs.items():
+                yield ConfigChanged(ConfigResource.TOPIC, topic.name, name, value)
+            for index in range(topic.partition_count):
+                epoch = self._epochs.get((topic.name, index), 0)
+                yield PartitionCreated(topic_id, index, alone, alone, self.node_id, epoch)
+        yield ProducerIdsAllocated(self._max_producer_id + 1 + PRODUCER_ID_GAP)
+
+
+def _config(topic: PlannedTopic, broker_configs: Mapping[str, str]) -> TopicConfig:
+    try:
+        return resolve_topic_config(topic.configs, broker_configs)
+    except ConfigError as error:
+        raise BackupError(
+            f"topic {topic.name} has a setting that this version does not take: {error}"
+        ) from error

@@ -1,0 +1,36 @@
+"""Which topics and partitions a backup or a restore is about."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from millstream.backup.errors import BackupError
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Topic = TypeVar("Topic", bound=_Named)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Partitions by topic, None for all of them; an empty selection is everything."""
+
+    topics: Mapping[str, frozenset[int] | None] = field(default_factory=dict)
+
+    def has(self, topic: str, index: int) -> bool:
+        if not self.topics:
+            return True
+        wanted = self.topics.get(topic, frozenset())
+        return wanted is None or index in wanted
+
+    def of_cluster(self, topics: Iterable[Topic]) -> list[Topic]:
+        """Those that are wanted; BackupError when one that is asked for is not there."""
+        found = [topic for topic in topics if not self.topics or topic.name in self.topics]
+        missing = set(self.topics) - {topic.name for topic in found}
+        if missing:
+            raise BackupError(f"there is no topic {min(missing)!r}")
+        return found

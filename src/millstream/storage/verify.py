@@ -1,0 +1,230 @@
+"""Whether a partition's files hold what they should: for people, on a log that no node has open.
+
+Every batch by its checksum, offsets that grow from batch to batch and from segment to segment, indexes that name the
+batches they stand for. Nothing is changed. What recovery would cut, bytes at the end that were never known to be
+synced, is no damage.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from millstream.protocol.errors import KafkaError
+from millstream.protocol.record_batch import BatchHeader, CorruptBatch
+from millstream.runtime.disk import Disk, File
+from millstream.storage.checkpoint import LogCheckpoint
+from millstream.storage.index import OffsetIndex, SparseIndex, TimeIndex
+from millstream.storage.layout import (
+    EPOCHS_FILE,
+    LOG_SUFFIX,
+    START_OFFSET_FILE,
+    decode_start_offset,
+)
+from millstream.storage.leader_epochs import LeaderEpochs
+from millstream.storage.scan import find_batch, scan_batches
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    path: str
+    position: int | None
+    offset: int | None
+    """Of the log, where it is known."""
+    message: str
+
+    def __str__(self) -> str:
+        place = "" if self.position is None else f" at byte {self.position}"
+        return f"{self.path}{place}: {self.message}"
+
+
+@dataclass(slots=True)
+class Verified:
+    """What was looked at, and what was wrong with it."""
+
+    directory: str
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    start_offset: int = 0
+    end_offset: int = 0
+    torn_bytes: int = 0
+    damages: list[Damage] = field(default_factory=list)
+
+
+Read = Callable[[int], None]
+
+
+def verify_partition(
+    disk: Disk,
+    directory: str,
+    *,
+    known: LogCheckpoint | None = None,
+    read: Read = lambda _size: None,
+) -> Verified:
+    """Look at all of a partition's directory. `read` is told of the bytes as they are read.
+
+    `known` is what the checkpoint says of it: up to where it was synced, and which segments were never compacted, so
+    that no offset may be missing. Without it all must be whole, and gaps are taken for compaction's.
+    """
+    verified = Verified(directory)
+    names = disk.list_dir(directory)
+    bases = sorted(
+        int(name.removesuffix(LOG_SUFFIX))
+        for name in names
+        if name.endswith(LOG_SUFFIX) and name[:20].isdigit()
+    )
+    # The entries end with whether the segment was compacted.
+    dense = {entry[0] for entry in known.segments if not entry[-1]} if known is not None else set()
+    next_offset, was_dense = 0, False
+    for number, base in enumerate(bases):
+        is_dense = base in dense
+        segment = _Segment(disk, f"{directory}/{base:020d}", base, verified, is_dense=is_dense)
+        if number and (base < next_offset or (base > next_offset and was_dense)):
+            segment.damaged(None, base, f"begins at offset {base}, the one before ends at {next_offset}")
+        is_last = number + 1 == len(bases)
+        next_offset = segment.verify(_synced_in(base, known), is_last=is_last, read=read)
+        was_dense = is_dense
+    if bases:
+        verified.start_offset, verified.end_offset = bases[0], next_offset
+    _verify_small_files(disk, directory, names, verified)
+    return verified
+
+
+def _synced_in(base: int, known: LogCheckpoint | None) -> int | None:
+    """How many bytes of the segment must be whole; None for all."""
+    if known is None or base < known.flushed_position[0]:
+        return None
+    return known.flushed_position[1] if base == known.flushed_position[0] else 0
+
+
+def _verify_small_files(disk: Disk, directory: str, names: list[str], verified: Verified) -> None:
+    for name, decode in ((EPOCHS_FILE, LeaderEpochs.decode), (START_OFFSET_FILE, decode_start_offset)):
+        if name not in names:
+            continue
+        path = f"{directory}/{name}"
+        try:
+            found = decode(disk.read(path), path)
+        except KafkaError as error:
+            verified.damages.append(Damage(path, None, None, error.message))
+            continue
+        if isinstance(found, int):
+            verified.start_offset = max(verified.start_offset, found)
+
+
+class _Segment:
+    def __init__(self, disk: Disk, path: str, base: int, verified: Verified, *, is_dense: bool) -> None:
+        self._disk = disk
+        self._is_dense = is_dense
+        self._path = path
+        self._base = base
+        self._verified = verified
+        self._next_offset = base
+        self._epoch = -1
+        self._max_timestamp = -1
+        self._is_whole = True
+
+    def damaged(
+        self, position: int | None, offset: int | None, message: str, suffix: str = LOG_SUFFIX
+    ) -> None:
+        self._verified.damages.append(Damage(self._path + suffix, position, offset, message))
+
+    def verify(self, synced: int | None, *, is_last: bool, read: Read) -> int:
+        """Returns the offset after its last batch."""
+        # By position and by offset: what no batch has taken out at the end is wrong.
+        offsets = {position: offset for offset, position in self._entries(OffsetIndex, ".index")}
+        times = {offset: timestamp for timestamp, offset in self._entries(TimeIndex, ".timeindex")}
+        last_time = max(times.values(), default=-1)
+        file = self._disk.open(self._path + LOG_SUFFIX, read_only=True)
+        try:
+            size = file.size()
+            self._verified.segments += 1
+            for position, header in self._batches(file, size, size if synced is None else synced):
+                read(header.size_bytes)
+                self._verify_batch(position, header)
+                relative = header.last_offset - self._base
+                if offsets.get(position) == relative:
+                    del offsets[position]
+                if times.get(relative) == self._max_timestamp:
+                    del times[relative]
+        finally:
+            file.close()
+        # Of a damaged segment it cannot be told what its indexes should be.
+        if self._is_whole:
+            self._verify_indexes(offsets, times)
+            if not is_last and 0 <= last_time < self._max_timestamp:
+                self.damaged(
+                    None,
+                    None,
+                    f"ends with timestamp {last_time}, the segment's largest is {self._max_timestamp}",
+                    ".timeindex",
+                )
+        return self._next_offset
+
+    def _batches(self, file: File, size: int, synced: int) -> Iterator[tuple[int, BatchHeader]]:
+        position = 0
+        while position < size:
+            try:
+                for position, header, _ in scan_batches(file, position, size):  # noqa: B020
+                    yield position, header
+            except CorruptBatch as error:
+                following = find_batch(file, error.position + 1, size)
+                if error.position >= synced and following is None:
+                    self._verified.torn_bytes += size - error.position
+                    return
+                self._is_whole = False
+                self.damaged(error.position, self._next_offset, error.message)
+                if following is None:
+                    return
+                position = following
+            else:
+                return
+
+    def _verify_batch(self, position: int, header: BatchHeader) -> None:
+        verified = self._verified
+        is_missing = self._is_dense and self._is_whole and header.base_offset > self._next_offset
+        if header.base_offset < self._next_offset or is_missing:
+            self.damaged(
+                position,
+                header.base_offset,
+                f"offset {header.base_offset} where {self._next_offset} was expected",
+            )
+        if header.leader_epoch < self._epoch:
+            self.damaged(
+                position, header.base_offset, f"leader epoch {header.leader_epoch} after epoch {self._epoch}"
+            )
+        self._epoch = max(self._epoch, header.leader_epoch)
+        self._next_offset = max(self._next_offset, header.last_offset + 1)
+        self._max_timestamp = max(self._max_timestamp, header.max_timestamp)
+        verified.batches += 1
+        verified.records += header.record_count
+        verified.size_bytes += header.size_bytes
+
+    def _verify_indexes(self, offsets: Mapping[int, int], times: Mapping[int, int]) -> None:
+        for position, relative in offsets.items():
+            offset = self._base + relative
+            self.damaged(
+                None, offset, f"no batch that ends with {offset} begins at byte {position}", ".index"
+            )
+        for relative, timestamp in times.items():
+            offset = self._base + relative
+            self.damaged(
+                None, offset, f"{timestamp} is not the largest timestamp up to offset {offset}", ".timeindex"
+            )
+
+    def _entries(self, kind: type[SparseIndex], suffix: str) -> Iterator[tuple[int, int]]:
+        """A missing index has none: so it is with the segment that a node was writing to."""
+        path = self._path + suffix
+        if not self._disk.exists(path):
+            return
+        data = self._disk.read(path)
+        width = kind.entry.size
+        if len(data) % width:
+            self.damaged(len(data) - len(data) % width, None, "ends within an entry", suffix)
+        first, second = -1, -1
+        for position in range(0, len(data) - width + 1, width):
+            pair = kind.entry.unpack_from(data, position)
+            if pair[0] <= first or pair[1] <= second:
+                self.damaged(position, None, "an entry is not after the one before it", suffix)
+                return
+            first, second = pair
+            yield first, second

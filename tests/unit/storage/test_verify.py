@@ -1,0 +1,140 @@
+"""`log verify` on files: what is sound passes, every kind of damage is found and named."""
+
+from itertools import count
+
+import pytest
+
+from millstream.config.topic import TopicConfig
+from millstream.storage.checkpoint import LogCheckpoint, describe
+from millstream.storage.verify import Damage, Verified, verify_partition
+from support.logs import NOW_MS, Store, append_values, compact, flush
+
+CONFIG = TopicConfig(segment_bytes=1200, index_interval_bytes=250, message_timestamp_after_max_ms=1 << 40)
+COUNT = 40
+
+
+def filled(config: TopicConfig = CONFIG) -> Store:
+    store = Store(topics={"t": config})
+    for number in range(COUNT):
+        append_values(store.log(), b"%d" % number, timestamp_ms=NOW_MS + number, key=b"%d" % (number % 3))
+    flush(store.log())
+    assert len(store.log().segments) > 2
+    return store
+
+
+def entry_of(store: Store) -> LogCheckpoint:
+    return describe("t", 0, store.log())
+
+
+def verified(store: Store, *, known: bool = True) -> Verified:
+    return verify_partition(store.disk, store.log().directory, known=entry_of(store) if known else None)
+
+
+def only_damage(found: Verified) -> Damage:
+    (damage,) = found.damages
+    return damage
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_sound_log_passes_and_is_counted(known: bool) -> None:
+    store = filled()
+    sizes: list[int] = []
+    found = verify_partition(
+        store.disk, store.log().directory, known=entry_of(store) if known else None, read=sizes.append
+    )
+    assert found.damages == []
+    assert (found.start_offset, found.end_offset, found.records) == (0, COUNT, COUNT)
+    assert found.segments == len(store.log().segments)
+    assert sum(sizes) == found.size_bytes == store.log().size_bytes
+
+
+def test_indexes_of_a_clean_stop_agree_too() -> None:
+    store = filled().stop_and_start()
+    assert any(path.endswith(".index") for path in store.disk.paths())
+    assert verified(store).damages == []
+
+
+def test_gaps_that_compaction_made_are_no_damage() -> None:
+    store = filled(
+        TopicConfig(segment_bytes=1200, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+    )
+    store.checkpoint()
+    compact(store.log())
+    assert store.log().record_count < COUNT
+    assert verified(store).damages == []
+    assert verified(store, known=False).damages == []
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_rotten_byte_is_found_with_file_and_position(number: int) -> None:
+    store = filled()
+    segment = store.log().segments[number]
+    position, header, _ = list(segment.scan())[1]
+    store.disk.flip_bit(segment.log_path, position + header.size_bytes - 1)
+    damage = only_damage(verified(store))
+    assert (damage.path, damage.position) == (segment.log_path, position)
+    assert damage.offset == header.base_offset
+    assert "checksum" in str(damage)
+
+
+def test_a_changed_offset_is_found_though_no_checksum_covers_it() -> None:
+    store = filled()
+    segment = store.log().segments[0]
+    position, _, _ = list(segment.scan())[1]
+    store.disk.flip_bit(segment.log_path, position + 7, bit=6)
+    assert "was expected" in verified(store).damages[0].message
+
+
+def test_a_lost_segment_is_found_where_nothing_was_compacted() -> None:
+    store = filled()
+    known = entry_of(store)
+    lost = store.log().segments[1]
+    for suffix in (".log", ".index", ".timeindex"):
+        store.disk.unlink(lost.path + suffix)
+    damage = only_damage(verify_partition(store.disk, store.log().directory, known=known))
+    assert f"the one before ends at {lost.base_offset}" in damage.message
+
+
+def test_a_tail_that_was_never_synced_is_torn_not_damaged() -> None:
+    store = filled()
+    known = entry_of(store)
+    append_values(store.log(), b"never synced")
+    path = store.log().segments[-1].log_path
+    file = store.disk.open(path)
+    file.truncate(file.size() - 3)
+    file.close()
+    found = verify_partition(store.disk, store.log().directory, known=known)
+    assert (found.damages, found.end_offset) == ([], COUNT)
+    assert found.torn_bytes > 0
+    assert only_damage(verify_partition(store.disk, store.log().directory)).path == path
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_index_that_does_not_agree_is_found(suffix: str) -> None:
+    store = filled()
+    path = store.log().segments[0].path + suffix
+    data = bytearray(store.disk.read(path))
+    assert data
+    for position in count(len(data) - 1, -1):
+        if data[position] != 0:
+            data[position] ^= 1
+            break
+    store.disk.write_atomically(path, data)
+    assert verified(store).damages[0].path == path
+
+
+def test_an_index_that_is_cut_or_out_of_order_is_found() -> None:
+    store = filled()
+    path = store.log().segments[0].path + ".index"
+    data = store.disk.read(path)
+    store.disk.write_atomically(path, data[:-3])
+    assert "within an entry" in only_damage(verified(store)).message
+    store.disk.write_atomically(path, data + data)
+    assert "not after" in only_damage(verified(store)).message
+
+
+def test_a_checkpoint_that_cannot_be_read_is_found() -> None:
+    store = filled()
+    path = f"{store.log().directory}/leader-epoch-checkpoint"
+    store.disk.write_atomically(path, b"nonsense")
+    assert only_damage(verified(store)).path == path
