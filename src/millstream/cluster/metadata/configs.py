@@ -186,7 +186,9 @@ def _elections(image: MetadataImage, records: list[ConfigChanged]) -> Iterator[P
     after = image.apply(records)
     if any(record.resource is ConfigResource.BROKER for record in changed):
         return after_new_rules(after, after.topics.values())
-    return after_new_rules(after, [after.topics[name] for name in {record.name for record in changed}])
+    return after_new_rules(
+        after, [after.topics[name] for name in dict.fromkeys(each.name for each in changed)]
+    )
 
 
 def _resource(resource_type: int) -> ConfigResource:

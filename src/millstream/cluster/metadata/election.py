@@ -96,7 +96,8 @@ def next_state(
     wanted = p.isr if isr is None else isr
     in_sync = tuple(b for b in wanted if b not in unclean and is_usable(brokers, b))
     replicas, in_sync, is_done = _finish_reassignment(p, in_sync)
-    eligible = _eligible(p, replicas, in_sync, wanted, unclean, rules)
+    had_all = {*p.isr, *p.elr, *wanted}
+    eligible = tuple(b for b in replicas if b in had_all and b not in in_sync and b not in unclean)
     last_known = p.last_known_leader if p.leader == NO_LEADER else p.leader
     if last_known in losses.wiped and len(replicas) > 1:
         last_known = NO_LEADER
@@ -106,6 +107,7 @@ def next_state(
         # After an unclean election the others may have what the leader lost, and nobody is sure of anything more.
         eligible = tuple(b for b in eligible if b != leader) if leader in eligible else ()
     if len(in_sync) >= min(rules.min_insync, len(replicas)):
+        # Only below the minimum, when nothing is acknowledged any more, do those outside keep all there is (KIP-966).
         eligible = ()
     is_shrunk = is_done and len(replicas) < len(p.replicas)
     changed = replace(
@@ -133,21 +135,6 @@ def _finish_reassignment(
     if not staying or not set(p.adding) <= set(staying):
         return p.replicas, in_sync, False
     return tuple(b for b in p.replicas if b not in p.removing), staying, True
-
-
-def _eligible(
-    p: PartitionImage,
-    replicas: tuple[int, ...],
-    in_sync: tuple[int, ...],
-    wanted: tuple[int, ...],
-    unclean: Collection[int],
-    rules: TopicRules,
-) -> tuple[int, ...]:
-    """Below the minimum nothing is acknowledged any more: who leaves then still has all that was (KIP-966)."""
-    if len(in_sync) >= min(rules.min_insync, len(replicas)):
-        return ()
-    had_all = {*p.isr, *p.elr, *wanted}
-    return tuple(b for b in replicas if b in had_all and b not in in_sync and b not in unclean)
 
 
 def _elect(

@@ -176,6 +176,20 @@ def test_a_broker_that_comes_back_without_its_marker_leaves_the_sets_before_it_m
     assert cluster.partition().leader_epoch == 2
 
 
+def test_the_last_leader_waits_for_those_that_are_still_eligible() -> None:
+    cluster = Cluster(1, 2)
+    cluster.create(1, 2, min_insync_replicas=2)
+    cluster.fence(2, 1)
+    assert cluster.led() == (NO_LEADER, (), (1, 2))
+    cluster.start(1)
+    assert cluster.led() == (NO_LEADER, (), (2,))
+    cluster.beat(2)
+    assert cluster.led() == (2, (2,), ())
+    cluster.fence(2)
+    cluster.start(2)
+    assert cluster.led() == (2, (2,), ())
+
+
 def test_killed_all_at_once_the_last_leader_leads_again() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create(1, 2, 3)

@@ -1,0 +1,172 @@
+"""Partitions move between real nodes while they are written to: nothing is lost, and leaders end where they belong."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kafka
+import pytest
+from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka.admin import AdminClient
+from kafka.admin import KafkaAdminClient
+
+from support.acked_writes import AckedWriter, judge, read_numbers
+from support.cli import Cli
+from support.cluster import ClusterProcesses, cluster_of, eventually, free_ports
+from support.node import NodeProcess
+
+SETTINGS = {"cluster.session_timeout": "3s", "replication.placement": "balanced"}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
+    with cluster_of(tmp_path, settings=SETTINGS) as cluster:
+        yield cluster.start()
+
+
+def create(cluster: ClusterProcesses, name: str, *assignments: tuple[int, ...]) -> None:
+    wanted = {
+        "name": name,
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "assignments": [
+            {"partition_index": index, "broker_ids": replicas} for index, replicas in enumerate(assignments)
+        ],
+    }
+    (created,) = cluster.ask(1, "create_topics", 7, topics=[wanted]).topics
+    assert created.error_code == 0, created.error_message
+
+
+def partitions(cluster: ClusterProcesses, name: str, via: int = 1) -> list[Any]:
+    for topic in cluster.ask(via, "metadata", 12, topics=None).topics:
+        if topic.name == name:
+            return sorted(topic.partitions, key=lambda each: each.partition_index)
+    return []
+
+
+def test_replicas_move_under_load_and_the_leader_with_them(cluster: ClusterProcesses) -> None:
+    create(cluster, "t", (1, 2), (1, 2))
+    cli = Cli(cluster.seeds)
+    with AckedWriter(cluster.seeds, "t", 2) as writer:
+        writer.wait_for(200)
+        assert cli.json("cluster", "reassign", "t:1", "--replicas", "1")["done"]
+        assert cli.json("cluster", "reassign", "t:0", "--replicas", "1,2,3")["done"]
+        writer.wait_for(100)
+        moved = cli.json("cluster", "reassign", "t", "--replicas", "3,2", "--throttle", "50MB")
+        assert [each["from"] for each in moved["moves"]] == [[1, 2, 3], [1]]
+        writer.wait_for(100)
+    for each in partitions(cluster, "t"):
+        assert sorted(each.replica_nodes) == sorted(each.isr_nodes) == [2, 3]
+        assert each.leader_id in (2, 3)
+    judge(writer, read_numbers(cluster.seeds, "t", 2))
+    assert not writer.errors
+    assert cli.json("cluster", "reassign") == []
+    described = cli.ok("topic", "describe", "t").decode()
+    assert "throttled" not in described, "the limit of speed ends with the move"
+
+
+def test_preferred_leaders_are_elected_by_a_kafka_client(cluster: ClusterProcesses) -> None:
+    create(cluster, "t", (1, 2, 3), (2, 3, 1))
+    cluster.nodes[1].restart()
+    eventually(
+        lambda: [sorted(each.isr_nodes) for each in partitions(cluster, "t", 2)],
+        lambda seen: seen == [[1, 2, 3]] * 2,
+        "all in sync again",
+    )
+    assert [each.leader_id for each in partitions(cluster, "t", 2)] == [2, 2]
+    admin = AdminClient({"bootstrap.servers": cluster.seeds})
+    wanted = [TopicPartition("t", 0), TopicPartition("t", 1)]
+    outcome = admin.elect_leaders(ElectionType.PREFERRED, wanted).result(30)
+    errors = {place.partition: error for place, error in outcome.items()}
+    assert errors[0] is None
+    assert errors[1] is not None
+    assert errors[1].name() == "ELECTION_NOT_NEEDED"
+    assert [each.leader_id for each in partitions(cluster, "t", 2)] == [1, 2]
+
+
+def test_kafka_python_moves_replicas_too(cluster: ClusterProcesses) -> None:
+    create(cluster, "t", (1, 2), (2, 3))
+    admin = KafkaAdminClient(bootstrap_servers=cluster.seeds.split(","))
+    try:
+        places = [kafka.TopicPartition("t", 0), kafka.TopicPartition("t", 1)]
+        admin.alter_partition_reassignments({places[0]: [3, 1], places[1]: [2, 1]})
+        eventually(
+            lambda: [sorted(each.isr_nodes) for each in partitions(cluster, "t")],
+            lambda seen: seen == [[1, 3], [1, 2]],
+            "the new replicas in sync, the old ones gone",
+        )
+        assert not admin.list_partition_reassignments()
+        admin.elect_leaders(0)
+        assert [each.leader_id for each in partitions(cluster, "t")] == [3, 2]
+    finally:
+        admin.close()
+
+
+def test_leadership_goes_back_by_itself(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "replication.leader_imbalance_check_seconds": "1"}
+    with cluster_of(tmp_path, settings=settings) as cluster:
+        cluster.start()
+        create(cluster, "t", (1, 2, 3))
+        cluster.nodes[1].restart()
+        eventually(
+            lambda: [each.leader_id for each in partitions(cluster, "t", 2)],
+            lambda seen: seen == [1],
+            "the preferred leader",
+        )
+
+
+def test_a_node_comes_takes_its_share_and_another_leaves_with_nothing_lost(
+    cluster: ClusterProcesses, tmp_path: Path
+) -> None:
+    create(cluster, "t", (1, 2, 3), (2, 3, 1), (3, 1, 2))
+    cli = Cli(cluster.seeds)
+    home = tmp_path / "four"
+    home.mkdir()
+    fourth = NodeProcess(home, ["--node-id", "4", "--seeds", cluster.seeds], settings=SETTINGS)
+    fourth.listen = f"127.0.0.1:{free_ports(1)[0]}"
+    try:
+        with AckedWriter(cluster.seeds, "t", 3) as writer:
+            writer.wait_for(200)
+            fourth.start()
+            cli.ok("cluster", "add", "4")
+            plan = cli.json("cluster", "rebalance", "--placement", "balanced", "--dry-run")
+            assert any(4 in each["replicas"] for each in plan["partitions"])
+            assert cli.json("cluster", "rebalance", "--placement", "balanced")["done"]
+            writer.wait_for(100)
+            removed = cli.json("cluster", "remove", "2", "--yes")
+            assert removed["node"] == 2
+            writer.wait_for(100)
+        rest = f"{cluster.nodes[1].listen},{cluster.nodes[3].listen},{fourth.listen}"
+        judge(writer, read_numbers(rest, "t", 3))
+        assert not writer.errors
+        for each in partitions(cluster, "t", 3):
+            assert sorted(each.replica_nodes) == [1, 3, 4]
+        assert Cli(rest).json("cluster", "status", "--check")["healthy"]
+        process = cluster.nodes[2].process
+        assert process is not None
+        eventually(process.poll, lambda code: code is not None, "the end of the removed node")
+    finally:
+        fourth.close()
+
+
+def test_a_node_that_lost_its_disk_is_removed_and_comes_back_empty(cluster: ClusterProcesses) -> None:
+    create(cluster, "t", (1, 2, 3))
+    with AckedWriter(cluster.seeds, "t", 1) as writer:
+        writer.wait_for(100)
+        cluster.nodes[3].kill()
+        for path in sorted(cluster.nodes[3].data_dir.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        cli = Cli(f"{cluster.nodes[1].listen},{cluster.nodes[2].listen}")
+        assert cli.json("cluster", "remove", "3", "--force", "--yes") == {"node": 3, "moved": 0}
+        cluster.nodes[3].start()
+        writer.wait_for(100)
+        eventually(
+            lambda: sorted(partitions(cluster, "t")[0].isr_nodes),
+            lambda seen: seen == [1, 2, 3],
+            "all in sync",
+        )
+        cluster.nodes[1].kill()
+        writer.wait_for(100)
+    rest = f"{cluster.nodes[2].listen},{cluster.nodes[3].listen}"
+    judge(writer, read_numbers(rest, "t", 1))
+    assert not writer.errors
