@@ -48,6 +48,7 @@ class ReplicaFetcher:
         self._urgent = False
         self._woken = asyncio.Event()
         self._requests = 0
+        self._is_interrupted = False
         self._session = (0, 0)
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._task: asyncio.Task[None] | None = None
@@ -147,7 +148,9 @@ class ReplicaFetcher:
                 link = await self._connect()
                 await self._converse(link)
             except (OSError, EOFError, TimeoutError, KafkaError) as error:
-                log.info("fetching interrupted", leader=self._leader_id, error=str(error) or repr(error))
+                if not self._is_interrupted:
+                    self._is_interrupted = True
+                    log.info("fetching interrupted", leader=self._leader_id, error=str(error) or repr(error))
                 is_known = isinstance(error, KafkaError)
                 pause = _FIRST_PAUSE if is_known else min(2 * pause, _LONGEST_PAUSE)
             except Exception:
@@ -228,6 +231,9 @@ class ReplicaFetcher:
     async def _handle(self, number: int, reply: ReplicaFetchReply) -> None:
         if reply.error:
             raise KafkaError(reply.error, f"broker {self._leader_id} answered {reply.error.name}")
+        if self._is_interrupted:
+            self._is_interrupted = False
+            log.info("fetching", leader=self._leader_id, partitions=len(self._followed))
         if self._session[0] == 0:
             self._session = reply.session_id, self._session[1]
         heard = []
