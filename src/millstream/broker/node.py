@@ -51,7 +51,7 @@ _FLUSH_THREADS = 8
 _REPEATED_LOG_SECONDS = 10.0
 _DRAIN_SECONDS = 5.0
 _WARM_UP_SECONDS = 1.0
-_WRITES = ("fsync", "append")
+_WRITES = ("fsync", "append", "replicate")
 
 
 class CannotStart(Exception):
@@ -261,10 +261,11 @@ class Broker:
         self.metrics.storage_errors.labels(operation).value += 1
         self._log_sometimes("storage error", operation=operation, error=error.message)
         if operation in _WRITES and any(
-            each.replication is not None and each.log.offline is not None for each in self.partitions
+            each.log.offline is not None and (each.replication is not None or not each.is_leader)
+            for each in self.partitions
         ):
-            # Others have what this node cannot write any more, and lead as soon as it is gone.
-            self.fail(f"a partition with followers cannot be written: {error.message}")
+            # Others have what this node cannot write any more: as long as it lives it might be chosen to lead it.
+            self.fail(f"a replica cannot be written: {error.message}")
 
     def corruption(self, error: Any) -> None:
         self.metrics.corrupt_batches.value += 1

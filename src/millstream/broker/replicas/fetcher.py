@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from millstream.broker.partitions import Partition
 from millstream.broker.replicas.following import Following, Superseded
 from millstream.broker.replicas.link import ReplicaLink
+from millstream.broker.replicas.sessions import is_urgent
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchedPartition
@@ -29,7 +30,7 @@ log = get_logger("millstream.replicas")
 _MAX_WAIT_MS = 500
 _REPLY_BYTES = 16 << 20
 _SILENCE_SECONDS = 3.0
-_RETRY_SECONDS = 0.05
+_RETRY_SECONDS = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 _MOST_IN_FLIGHT = 2
 
@@ -47,10 +48,11 @@ class ReplicaFetcher:
         self._urgent = False
         self._woken = asyncio.Event()
         self._requests = 0
+        self._is_interrupted = False
         self._session = (0, 0)
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._task: asyncio.Task[None] | None = None
-        self._beginnings: set[asyncio.Task[None]] = set()
+        self._beginnings: dict[asyncio.Task[None], None] = {}
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -60,7 +62,12 @@ class ReplicaFetcher:
         self.unfollow(partition)
         following = self._followed[key] = Following(self._broker, partition, leader_epoch)
         self._forgotten.pop(key, None)
-        self._start(self._begin(key, following))
+        if following.has_to_sync:
+            self._start(self._begin(key, following))
+        else:
+            # Mostly so, and thousands of partitions may come at once.
+            partition.log.end_epochs()
+            self._say(key)
         if self._task is None:
             self._task = self._broker.loop.create_task(self._run(), name=f"fetcher of {self._leader_id}")
 
@@ -93,8 +100,8 @@ class ReplicaFetcher:
 
     def _start(self, work: "Awaitable[None]") -> None:
         task = asyncio.ensure_future(work)
-        self._beginnings.add(task)
-        task.add_done_callback(self._beginnings.discard)
+        self._beginnings[task] = None
+        task.add_done_callback(lambda ended: self._beginnings.pop(ended, None))
 
     async def _begin(self, key: Key, following: Following) -> None:
         while not following.is_over:
@@ -141,7 +148,9 @@ class ReplicaFetcher:
                 link = await self._connect()
                 await self._converse(link)
             except (OSError, EOFError, TimeoutError, KafkaError) as error:
-                log.info("fetching interrupted", leader=self._leader_id, error=str(error) or repr(error))
+                if not self._is_interrupted:
+                    self._is_interrupted = True
+                    log.info("fetching interrupted", leader=self._leader_id, error=str(error) or repr(error))
                 is_known = isinstance(error, KafkaError)
                 pause = _FIRST_PAUSE if is_known else min(2 * pause, _LONGEST_PAUSE)
             except Exception:
@@ -222,6 +231,9 @@ class ReplicaFetcher:
     async def _handle(self, number: int, reply: ReplicaFetchReply) -> None:
         if reply.error:
             raise KafkaError(reply.error, f"broker {self._leader_id} answered {reply.error.name}")
+        if self._is_interrupted:
+            self._is_interrupted = False
+            log.info("fetching", leader=self._leader_id, partitions=len(self._followed))
         if self._session[0] == 0:
             self._session = reply.session_id, self._session[1]
         heard = []
@@ -245,7 +257,7 @@ class ReplicaFetcher:
         except KafkaError as error:
             self._failed(key, following, error)
             return
-        if found.diverging_epoch is not None or place != (target.log_start_offset, target.log_end_offset):
+        if is_urgent(found) or place != (target.log_start_offset, target.log_end_offset):
             self._unsaid[key] = None
         self._hold_back(key, following.partition, len(found.records))
 
@@ -279,7 +291,7 @@ class ReplicaFetcher:
             self._start(self._begin(key, following))
 
     def _give_up(self, key: Key, following: Following, error: KafkaError) -> None:
-        """The log is offline: it is followed again when the node is started again."""
+        """The log is offline: the node ends, and follows again when it is started again."""
         log.error(
             "a replica is offline",
             topic=following.partition.topic,
@@ -288,6 +300,7 @@ class ReplicaFetcher:
         )
         if self._followed.get(key) is following:
             self.unfollow(following.partition)
+        self._broker.storage_error("replicate", error)
 
 
 def _key(found: FetchedPartition) -> Key:

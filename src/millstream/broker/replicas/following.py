@@ -44,13 +44,18 @@ class Following:
     leader_epoch: int
     asked_from: int = -1
     is_over: bool = False
+    told_error: ErrorCode = ErrorCode.NONE
 
     async def begin(self) -> None:
         """Before the first request: what this node wrote as a leader is on disk, and what it never wrote forgotten."""
-        if self.partition.log.has_unsynced or self.partition.flushing:
+        if self.has_to_sync:
             await self.broker.flusher.sync(self.partition)
         self._require_current()
         self.partition.log.end_epochs()
+
+    @property
+    def has_to_sync(self) -> bool:
+        return self.partition.log.has_unsynced or self.partition.flushing
 
     @property
     def is_settled(self) -> bool:
@@ -86,6 +91,7 @@ class Following:
                 # What is not on disk is not there: neither for the leader's count nor for the next request.
                 await self.broker.flusher.sync(self.partition)
                 self._require_current()
+        self.told_error = ErrorCode.NONE
         self.partition.replicated(reply.high_watermark)
         self._follow_start(reply.log_start_offset)
 
@@ -119,7 +125,9 @@ class Following:
                 raise KafkaError(reply.error, "the leader has not come this far")
             await self._truncate(offset, "the leader's log does not reach here")
             return
-        if reply.error not in _PASSING:
+        if reply.error not in _PASSING and reply.error != self.told_error:
+            # Once: it is tried again many times a second.
+            self.told_error = reply.error
             log.warning(
                 "cannot follow",
                 topic=self.partition.topic,
@@ -150,12 +158,16 @@ class Following:
             await asyncio.sleep(_BUSY_PAUSE_SECONDS)
         self._require_current()
         target.truncating = True
-        try:
-            await self._cut(offset)
-        finally:
-            target.truncating = False
+        # It is never left half done: whoever ends the fetcher waits for it.
+        await asyncio.shield(self.broker.replication.begin_cut(self._cut(offset)))
 
     async def _cut(self, offset: int) -> None:
+        try:
+            await self._prepare_and_cut(offset)
+        finally:
+            self.partition.log.truncating = False
+
+    async def _prepare_and_cut(self, offset: int) -> None:
         partition, target, broker = self.partition, self.partition.log, self.broker
         await broker.flusher.sync(partition)
         self._require_current()

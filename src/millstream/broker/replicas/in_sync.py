@@ -138,6 +138,10 @@ class InSyncSets:
                 for _, state, change in asked:
                     state.refused(change)
             return asked
+        except Exception:
+            # Changes must go on being asked for, whatever went wrong with these.
+            log.exception("asking for in-sync sets failed", count=len(asked))
+            return asked
         return [
             each for each, result in zip(asked, results, strict=True) if not self._is_decided(each, result)
         ]

@@ -1,7 +1,8 @@
 """Makes this node lead, follow or leave alone each partition that it keeps, as the metadata says."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from millstream.broker.partitions import NOBODY, Partition
 from millstream.broker.replicas.fetcher import ReplicaFetcher
@@ -34,6 +35,7 @@ class Replication:
         self.taken = ReplicaThrottle(broker, Side.FOLLOWER)
         self._reads_by_rack = broker.settings.replication.replica_selector == "rack"
         self._fetchers: dict[int, ReplicaFetcher] = {}
+        self._cuts: dict[asyncio.Task[None], None] = {}
 
     def start(self) -> None:
         self.in_sync.start()
@@ -41,6 +43,20 @@ class Replication:
     async def stop(self) -> None:
         tasks = [task for fetcher in self._fetchers.values() for task in fetcher.stop()]
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._cuts, return_exceptions=True)
+
+    def begin_cut(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """A log's end is being cut: the node does not stop in the middle of it."""
+        task = self._broker.loop.create_task(work, name="truncation")
+        self._cuts[task] = None
+        task.add_done_callback(self._cut_ended)
+        return task
+
+    def _cut_ended(self, task: "asyncio.Task[None]") -> None:
+        del self._cuts[task]
+        # Who waited for it may have gone: then nobody need hear of an error.
+        if not task.cancelled():
+            task.exception()
 
     def update(self, partition: Partition, image: PartitionImage) -> None:
         """Take the role that the metadata gives this node."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from millstream.broker.dispatch import LaterReply, RequestContext
 from millstream.broker.partitions import Partition
-from millstream.broker.replicas.sessions import ReplicaSession, WantedPartition
+from millstream.broker.replicas.sessions import ReplicaSession, WantedPartition, is_urgent
 from millstream.cluster.replication.divergence import find_divergence
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchedPartition, FetchPartition, FetchRequest, encode_fetch_reply
@@ -71,11 +71,8 @@ class ReplicaFetch:
             if isinstance(topic, bytes):
                 for wanted in partitions:
                     found += self._note_progress(topic, wanted)
-        is_urgent = bool(found)
-        for partition in self._read():
-            found.append(partition)
-            is_urgent |= _is_urgent(partition)
-        if is_urgent or self._request.max_wait_ms <= 0:
+        found += self._read()
+        if any(map(is_urgent, found)) or self._request.max_wait_ms <= 0:
             self._context.reply(self._encode(found))
             return
         for partition in found:
@@ -126,7 +123,7 @@ class ReplicaFetch:
             if wanted is not None and self._is_held(wanted):
                 continue
             del session.news[key]
-            if wanted is None:
+            if wanted is None or wanted.is_answered:
                 continue
             found = self._read_partition(key, wanted.request, left, min_one=is_first)
             if len(found.records) and wanted.partition is not None:
@@ -136,7 +133,7 @@ class ReplicaFetch:
             elif not found.error and self._has_more(wanted):
                 # There was no room for its next batch.
                 session.news[key] = None
-            if _is_urgent(found) or wanted.differs(found):
+            if is_urgent(found) or wanted.differs(found):
                 new.append(found)
         return new
 
@@ -226,10 +223,6 @@ class ReplicaFetch:
         if self._timer is not None:
             self._timer.cancel()
         return reply
-
-
-def _is_urgent(found: FetchedPartition) -> bool:
-    return bool(found.error) or len(found.records) > 0 or found.diverging_epoch is not None
 
 
 def _describe(partition: Partition, reply: FetchedPartition) -> None:

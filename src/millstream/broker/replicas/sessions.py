@@ -18,6 +18,11 @@ INITIAL_EPOCH = 0
 _MAX_EPOCH = 2**31 - 1
 
 
+def is_urgent(found: FetchedPartition) -> bool:
+    """Whether the follower has to act on it, other than by moving its high watermark or start."""
+    return bool(found.error) or len(found.records) > 0 or found.diverging_epoch is not None
+
+
 @dataclass(slots=True)
 class WantedPartition:
     """What the follower said last of a partition, and what it was told."""
@@ -26,11 +31,14 @@ class WantedPartition:
     partition: Partition | None = None
     high_watermark: int = -2
     log_start_offset: int = -2
+    is_answered: bool = False
+    """It was sent something that it has to act on: until it says where it is then, there is nothing to tell it."""
 
     def differs(self, found: FetchedPartition) -> bool:
         return self.high_watermark != found.high_watermark or self.log_start_offset != found.log_start_offset
 
     def told(self, found: FetchedPartition) -> None:
+        self.is_answered = is_urgent(found)
         self.high_watermark, self.log_start_offset = found.high_watermark, found.log_start_offset
 
 
@@ -52,7 +60,7 @@ class ReplicaSession:
         if wanted is None:
             wanted = self.wanted[key] = WantedPartition(request)
         else:
-            wanted.request = request
+            wanted.request, wanted.is_answered = request, False
         self.news[key] = None
         return wanted
 

@@ -79,6 +79,9 @@ def test_a_follower_whose_fsync_fails_acknowledges_nothing_and_leaves(trio: Trio
     assert write(trio, leader, b"b") == [0], "acknowledged by those who are left"
     assert set(image(trio).isr) == {leader, sound}
     assert partition(trio, broken).log.flushed_offset == 1
+    assert trio.nodes[broken].broker.failure.done(), (
+        "a node that cannot keep a replica goes, lest it is chosen"
+    )
 
 
 def test_a_leader_whose_fsync_fails_is_succeeded(trio: Trio) -> None:
@@ -203,3 +206,18 @@ def test_a_follower_says_it_has_a_batch_only_when_it_is_on_its_disk(trio: Trio) 
     assert progress.end_offset <= partition(trio, full).log.flushed_offset
     sent.join(30)
     assert full not in image(trio).isr
+
+
+@pytest.mark.parametrize("field", [3, 13])
+def test_damage_in_what_no_checksum_covers_is_found_and_repaired_too(trio: Trio, field: int) -> None:
+    """Byte 3 of a batch is of its offset, byte 13 of its leader epoch."""
+    leader = create(trio, segment_bytes="400")
+    values = [b"%d" % number * 40 for number in range(12)]
+    assert set(write(trio, leader, *values)) == {0}
+    segment = partition(trio, leader).log.segments[1]
+    trio.disks[leader].flip_bit(segment.log_path, field)
+    with RawClient(trio.nodes[leader].listen) as client:
+        (found,) = fetched_partitions(client.call("fetch", 11, **fetch_fields("t", segment.base_offset)))
+    assert (found.error_code, len(found.records or b"")) == (CORRUPT_MESSAGE, 0)
+    until(lambda: trio.nodes[leader].broker.metrics.repaired_segments.value == 1)
+    assert read_values(partition(trio, leader).log) == values
