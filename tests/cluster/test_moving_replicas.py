@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import kafka
 import pytest
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient
+from kafka.admin import KafkaAdminClient
 
 from support.acked_writes import AckedWriter, judge, read_numbers
 from support.cli import Cli
@@ -43,14 +45,15 @@ def partitions(cluster: ClusterProcesses, name: str, via: int = 1) -> list[Any]:
 
 
 def test_replicas_move_under_load_and_the_leader_with_them(cluster: ClusterProcesses) -> None:
-    create(cluster, "t", (1,), (1, 2))
+    create(cluster, "t", (1, 2), (1, 2))
     cli = Cli(cluster.seeds)
     with AckedWriter(cluster.seeds, "t", 2) as writer:
         writer.wait_for(200)
+        assert cli.json("cluster", "reassign", "t:1", "--replicas", "1")["done"]
         assert cli.json("cluster", "reassign", "t:0", "--replicas", "1,2,3")["done"]
         writer.wait_for(100)
         moved = cli.json("cluster", "reassign", "t", "--replicas", "3,2", "--throttle", "50MB")
-        assert [each["from"] for each in moved["moves"]] == [[1, 2, 3], [1, 2]]
+        assert [each["from"] for each in moved["moves"]] == [[1, 2, 3], [1]]
         writer.wait_for(100)
     for each in partitions(cluster, "t"):
         assert sorted(each.replica_nodes) == sorted(each.isr_nodes) == [2, 3]
@@ -79,6 +82,24 @@ def test_preferred_leaders_are_elected_by_a_kafka_client(cluster: ClusterProcess
     assert errors[1] is not None
     assert errors[1].name() == "ELECTION_NOT_NEEDED"
     assert [each.leader_id for each in partitions(cluster, "t", 2)] == [1, 2]
+
+
+def test_kafka_python_moves_replicas_too(cluster: ClusterProcesses) -> None:
+    create(cluster, "t", (1, 2), (2, 3))
+    admin = KafkaAdminClient(bootstrap_servers=cluster.seeds.split(","))
+    try:
+        places = [kafka.TopicPartition("t", 0), kafka.TopicPartition("t", 1)]
+        admin.alter_partition_reassignments({places[0]: [3, 1], places[1]: [2, 1]})
+        eventually(
+            lambda: [sorted(each.isr_nodes) for each in partitions(cluster, "t")],
+            lambda seen: seen == [[1, 3], [1, 2]],
+            "the new replicas in sync, the old ones gone",
+        )
+        assert not admin.list_partition_reassignments()
+        admin.elect_leaders(0)
+        assert [each.leader_id for each in partitions(cluster, "t")] == [3, 2]
+    finally:
+        admin.close()
 
 
 def test_leadership_goes_back_by_itself(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from millstream.cluster.metadata.records import (
 )
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic
 from millstream.config.definitions import resolve_topic_config
+from millstream.config.topic import TopicConfig
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode
 from millstream.storage.store import STRAY, PartitionSpec
@@ -32,6 +33,7 @@ log = get_logger("millstream.topics")
 class TopicChanges:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
+        self._resolved: tuple[TopicImage, TopicConfig] | None = None
 
     def broker_configs(self) -> dict[str, str]:
         """The broker's settings that topics inherit: from its file, overlaid by those changed while it runs."""
@@ -50,7 +52,12 @@ class TopicChanges:
             config = resolve_topic_config(topic.configs, broker_configs)
             for partition in topic.partitions:
                 if self._broker.node_id in partition.replicas:
-                    yield partition, PartitionSpec(topic.name, partition.index, topic.topic_id.bytes, config)
+                    yield (
+                        partition,
+                        PartitionSpec(
+                            topic.name, partition.index, topic.topic_id.bytes, config, partition.leader_epoch
+                        ),
+                    )
 
     async def create_declared(self) -> None:
         """Create the topics that the settings declare and that do not exist yet."""
@@ -73,6 +80,7 @@ class TopicChanges:
 
     def apply(self, old: MetadataImage, new: MetadataImage, records: tuple[MetadataRecord, ...]) -> None:
         broker_configs = self.broker_configs()
+        self._resolved = None
         reconfigured: dict[str, TopicImage] = {}
         for record in records:
             match record:
@@ -106,8 +114,10 @@ class TopicChanges:
         is_here = self._broker.partitions.get(topic.name, image.index) is not None
         if is_here or self._broker.node_id not in image.replicas:
             return
-        config = resolve_topic_config(topic.configs, broker_configs)
-        spec = PartitionSpec(topic.name, image.index, topic.topic_id.bytes, config)
+        if self._resolved is None or self._resolved[0] is not topic:
+            # Once for all partitions of a topic that is made.
+            self._resolved = topic, resolve_topic_config(topic.configs, broker_configs)
+        spec = PartitionSpec(topic.name, image.index, topic.topic_id.bytes, self._resolved[1])
         self._broker.store.create(spec)
         self.serve(image, spec)
 

@@ -12,6 +12,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
+_FOR_EVER = 2**63
 
 
 class LeaderEpochs:
@@ -57,6 +58,12 @@ class LeaderEpochs:
     def epoch_of(self, offset: int) -> int:
         at = bisect.bisect_right(self._starts, offset) - 1
         return self._epochs[at] if at >= 0 else UNDEFINED_EPOCH
+
+    def span_of(self, offset: int) -> tuple[int, int]:
+        """The epoch that wrote `offset`, -1 where that is not known, and the offset up to which that holds."""
+        at = bisect.bisect_right(self._starts, offset)
+        until = self._starts[at] if at < len(self._starts) else _FOR_EVER
+        return (self._epochs[at - 1] if at else UNDEFINED_EPOCH), until
 
     def truncate_from_end(self, end_offset: int) -> None:
         while self._starts and self._starts[-1] >= end_offset:

@@ -381,7 +381,7 @@ class LocalLog:
         if offset >= upper_offset or (max_bytes <= 0 and not min_one):
             return LogRead(memoryview(b""), offset)
         try:
-            return self._reader.read(offset, max_bytes, upper_offset, min_one=min_one)
+            return self._reader.read(offset, max_bytes, upper_offset, self.epochs, min_one=min_one)
         except OSError as error:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {self.directory}: {error.strerror}"

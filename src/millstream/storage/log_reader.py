@@ -6,6 +6,7 @@ from crc32c import crc32c
 
 from millstream.protocol.record_batch import CRC_START, HEADER, HEADER_SIZE, MAGIC, PREFIX_SIZE
 from millstream.runtime.disk import Disk
+from millstream.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 from millstream.storage.segment import Segment, find_segment
 
 _HINTS = 32
@@ -30,11 +31,13 @@ class LogReader:
         """Segments were sealed, dropped or replaced: what was remembered of them is no longer right."""
         self._hints.clear()
 
-    def read(self, offset: int, max_bytes: int, upper_offset: int, *, min_one: bool) -> LogRead:
+    def read(
+        self, offset: int, max_bytes: int, upper_offset: int, epochs: LeaderEpochs, *, min_one: bool
+    ) -> LogRead:
         found = self._hints.get(offset) or self._locate(offset)
         if found is None:
             return LogRead(memoryview(b""), offset)
-        return self._read_batches(*found, offset, max_bytes, upper_offset, min_one)
+        return self._read_batches(*found, offset, max_bytes, upper_offset, epochs, min_one)
 
     def _locate(self, offset: int) -> tuple[Segment, int] | None:
         for segment in self._segments[max(0, find_segment(self._segments, offset)) :]:
@@ -44,20 +47,26 @@ class LogReader:
         return None
 
     def _read_batches(
-        self, segment: Segment, position: int, offset: int, max_bytes: int, upper_offset: int, min_one: bool
+        self,
+        segment: Segment,
+        position: int,
+        offset: int,
+        max_bytes: int,
+        upper_offset: int,
+        epochs: LeaderEpochs,
+        min_one: bool,
     ) -> LogRead:
         file = segment.file
         end = segment.summary.size_bytes
         wanted = max(HEADER_SIZE, max_bytes)
-        view = memoryview(file.pread(min(wanted, end - position), position))
+        view = _read_part(segment, position, min(wanted, end - position))
         size = len(view)
         at = 0
         next_offset = max(offset, segment.base_offset)
         unpack = HEADER.unpack_from
-        if size < HEADER_SIZE and position < end:
-            raise segment.corrupt(position, f"the file ends after {size} bytes of a record batch")
+        expected_epoch, until = epochs.span_of(next_offset)
         while size - at >= HEADER_SIZE:
-            base, length, _, magic, crc, _, last_delta, *_ = unpack(view, at)
+            base, length, epoch, magic, crc, _, last_delta, *_ = unpack(view, at)
             # Offsets are not under the checksum, but they must follow each other.
             if base != next_offset and (
                 base + last_delta < next_offset
@@ -69,6 +78,13 @@ class LogReader:
                     raise segment.corrupt(position, f"record batch claims offset {base}")
                 break
             if base >= upper_offset:
+                break
+            if base >= until:
+                expected_epoch, until = epochs.span_of(base)
+            if epoch != expected_epoch and expected_epoch != UNDEFINED_EPOCH:
+                # Not under the checksum either, and what followers judge histories by.
+                if at == 0:
+                    raise segment.corrupt(position, f"record batch claims leader epoch {epoch}")
                 break
             stop = at + PREFIX_SIZE + length
             if stop > size:
@@ -96,3 +112,10 @@ class LogReader:
         if len(hints) >= _HINTS:
             hints.pop(next(iter(hints)))
         hints[offset] = segment, position
+
+
+def _read_part(segment: Segment, position: int, size: int) -> memoryview:
+    view = memoryview(segment.file.pread(size, position))
+    if len(view) < HEADER_SIZE and position < segment.summary.size_bytes:
+        raise segment.corrupt(position, f"the file ends after {len(view)} bytes of a record batch")
+    return view

@@ -28,12 +28,23 @@ from millstream.storage.log import LogState, PartitionLog
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.rebuilt_state import RebuiltState
 from millstream.storage.segment import Segment
-from millstream.storage.segment_recovery import Outcome, RecoveryReport, SegmentRecovery, gapped
+from millstream.storage.segment_recovery import (
+    ANY_EPOCH,
+    Outcome,
+    RecoveryReport,
+    SegmentRecovery,
+    gapped,
+)
 from millstream.storage.truncation import TruncationMarker, read_marker
 
 
 def recover_log(
-    files: OpenFiles, directory: str, config: TopicConfig, known: LogCheckpoint | None, now_ms: int
+    files: OpenFiles,
+    directory: str,
+    config: TopicConfig,
+    known: LogCheckpoint | None,
+    now_ms: int,
+    max_epoch: int = ANY_EPOCH,
 ) -> tuple[LogState, RecoveryReport]:
     """The log as it is on disk. `known` is its entry in the checkpoint; None when there is no checkpoint at all."""
     disk = files.disk
@@ -47,7 +58,7 @@ def recover_log(
     log_start = _read_start_offset(disk, directory, names, known)
     bases = _segments_to_recover(disk, directory, names, known, log_start, report)
     rebuilt = RebuiltState.begin(disk, directory, names, _scan_from(bases, known), now_ms)
-    recovery = SegmentRecovery(files, directory, config, known, rebuilt, report, gapped(names))
+    recovery = SegmentRecovery(files, directory, config, known, rebuilt, report, gapped(names), max_epoch)
     segments = _recover_segments(disk, directory, bases, recovery)
     if segments and segments[-1].summary.end_offset < log_start:
         segments = _begin_at(log_start, segments, recovery)

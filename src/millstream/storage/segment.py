@@ -315,16 +315,6 @@ def _sound_batches(
             next_offset, next_position = header.last_offset + 1, position + header.size_bytes
 
 
-def is_sound(disk: Disk, path: str, summary: SegmentSummary) -> bool:
-    """Whether every byte of the segment belongs to a batch that holds by checksum and by offset. Reads it all."""
-    file = disk.open(path, read_only=True)
-    try:
-        batches = _sound_batches(file, summary, 0, PIECE_BYTES)
-        return sum(header.size_bytes for _, header, _ in batches) == summary.size_bytes
-    finally:
-        file.close()
-
-
 def find_segment(segments: list[Segment], offset: int) -> int:
     """Index of the last segment that starts at or before `offset`; -1 when all start later."""
     return bisect.bisect_right(segments, offset, key=lambda segment: segment.summary.base_offset) - 1

@@ -17,6 +17,9 @@ from millstream.storage.rebuilt_state import RebuiltState
 from millstream.storage.scan import find_batch, scan_batches
 from millstream.storage.segment import Segment, SegmentSummary
 
+# Where nobody knows how far leader epochs have come.
+ANY_EPOCH = 2**31 - 1
+
 
 class Outcome(Enum):
     WHOLE = auto()
@@ -60,6 +63,7 @@ class SegmentRecovery:
     rebuilt: RebuiltState
     report: RecoveryReport
     gapped: frozenset[int] = frozenset()
+    max_epoch: int = ANY_EPOCH
     _summaries: dict[int, SegmentSummary] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -128,7 +132,8 @@ class SegmentRecovery:
         segment = Segment(self.files, self.directory, summary, stored=True)
         if self.rebuilt.producers_from < summary.end_offset:
             for _, header, _ in segment.scan():
-                self.rebuilt.see(header)
+                if header.leader_epoch <= self.max_epoch:
+                    self.rebuilt.see(header)
         return segment
 
     def _synced(self, base: int, size: int, summary: SegmentSummary | None, *, is_sealed: bool) -> _Synced:
@@ -148,6 +153,11 @@ class SegmentRecovery:
         while position < size:
             try:
                 for position, header, _ in scan_batches(segment.file, position, size):  # noqa: B020
+                    if header.leader_epoch > self.max_epoch:
+                        raise CorruptBatch(
+                            f"leader epoch {header.leader_epoch} where {self.max_epoch} is the newest",
+                            position,
+                        )
                     # Offsets are not under the checksum, but they must follow each other.
                     must_follow = position == next_position and not summary.compacted
                     if header.base_offset < summary.end_offset or (

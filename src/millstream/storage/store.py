@@ -27,7 +27,7 @@ from millstream.storage.layout import (
 from millstream.storage.log import PartitionLog
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.recovery import make_durable, recover_log
-from millstream.storage.segment_recovery import RecoveryReport
+from millstream.storage.segment_recovery import ANY_EPOCH, RecoveryReport
 
 LOCK_FILE = ".lock"
 DELETED = "deleted"
@@ -42,6 +42,8 @@ class PartitionSpec(NamedTuple):
     partition: int
     topic_id: bytes
     config: TopicConfig
+    leader_epoch: int = ANY_EPOCH
+    """The newest there is: no batch can be of a later one."""
 
 
 class DataDirectoryInUse(Exception):
@@ -125,7 +127,9 @@ class LogStore:
             return PartitionLog(self.files, directory, spec.topic_id, spec.config, state)
         try:
             self._move_if_foreign(directory, spec.topic_id)
-            state, report = recover_log(self.files, directory, spec.config, entry, self._clock.now_ms())
+            state, report = recover_log(
+                self.files, directory, spec.config, entry, self._clock.now_ms(), spec.leader_epoch
+            )
         except (KafkaError, OSError) as error:
             log = PartitionLog(self.files, directory, spec.topic_id, spec.config)
             log.offline = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} cannot be opened: {error}")

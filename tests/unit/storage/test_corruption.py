@@ -12,12 +12,12 @@ from millstream.protocol.record_batch import HEADER_SIZE, CorruptBatch
 from millstream.protocol.records import decode_records
 from millstream.storage.lookup import offset_for_timestamp
 from millstream.testing.disk import Fault, Operation
-from support.logs import NOW_MS, Store, append_values, flush, read_values
+from support.logs import NOW_MS, Store, append, append_values, batch_of, flush, read_values
 
 CONFIG = TopicConfig(segment_bytes=1200, index_interval_bytes=250, message_timestamp_after_max_ms=1 << 40)
 COUNT = 40
 EPOCH_BYTES = range(12, 16)
-"""The leader epoch of a batch is under no checksum, and nothing else tells what it was."""
+"""The leader epoch of a batch is under no checksum: a running node knows what it was, recovery may take it for new."""
 
 
 def filled() -> Store:
@@ -75,7 +75,8 @@ def rot(store: Store, offset: int, byte: int, bit: int) -> Place:
     return place
 
 
-ANY_BYTE = st.integers(0, HEADER_SIZE + 7).filter(lambda byte: byte not in EPOCH_BYTES)
+ANY_BYTE = st.integers(0, HEADER_SIZE + 7)
+KNOWN_BYTE = ANY_BYTE.filter(lambda byte: byte not in EPOCH_BYTES)
 
 
 @given(offset=st.integers(0, COUNT - 1), byte=ANY_BYTE, bit=st.integers(0, 7))
@@ -85,7 +86,7 @@ def test_rot_under_a_running_node(offset: int, byte: int, bit: int) -> None:
     check_damage_is_refused_and_the_rest_served(store, offset, place)
 
 
-@given(offset=st.integers(0, COUNT - 1), byte=ANY_BYTE, bit=st.integers(0, 7))
+@given(offset=st.integers(0, COUNT - 1), byte=KNOWN_BYTE, bit=st.integers(0, 7))
 def test_rot_found_after_a_crash(offset: int, byte: int, bit: int) -> None:
     store = filled()
     place = rot(store, offset, byte, bit)
@@ -209,3 +210,20 @@ def test_damage_behind_the_last_checkpoint_ends_the_log_and_what_follows_is_kept
     assert read_values(store.log()) == [b"%d" % number for number in range(5)]
     assert store.report().cut_bytes > 0
     assert [each for each in store.disk.paths() if each.endswith(".cut")] == [f"{path}.{position}.cut"]
+
+
+def test_a_batch_of_a_later_epoch_than_there_is_does_not_become_history() -> None:
+    """The epoch is not under the checksum; followers would cut their logs by it."""
+    store = Store()
+    for epoch in (1, 2):
+        append(store.log(), batch_of([b"x"]), leader_epoch=epoch)
+    flush(store.log())
+    store.checkpoint()
+    store.disk.flip_bit(store.log().segments[0].log_path, 12, 6)
+    specs = [spec._replace(leader_epoch=5) for spec in store.specs()]
+    store.specs = lambda: specs  # type: ignore[method-assign]
+    log = store.kill().log()
+    assert log.epochs.entries == [(1, 0), (2, 1)]
+    assert store.report().damaged_segments == {0}
+    with pytest.raises(CorruptBatch):
+        log.read(0, 1000, 2)

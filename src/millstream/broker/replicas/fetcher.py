@@ -48,6 +48,7 @@ class ReplicaFetcher:
         self._urgent = False
         self._woken = asyncio.Event()
         self._requests = 0
+        self._is_interrupted = False
         self._session = (0, 0)
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._task: asyncio.Task[None] | None = None
@@ -61,7 +62,12 @@ class ReplicaFetcher:
         self.unfollow(partition)
         following = self._followed[key] = Following(self._broker, partition, leader_epoch)
         self._forgotten.pop(key, None)
-        self._start(self._begin(key, following))
+        if following.has_to_sync:
+            self._start(self._begin(key, following))
+        else:
+            # Mostly so, and thousands of partitions may come at once.
+            partition.log.end_epochs()
+            self._say(key)
         if self._task is None:
             self._task = self._broker.loop.create_task(self._run(), name=f"fetcher of {self._leader_id}")
 
@@ -142,7 +148,9 @@ class ReplicaFetcher:
                 link = await self._connect()
                 await self._converse(link)
             except (OSError, EOFError, TimeoutError, KafkaError) as error:
-                log.info("fetching interrupted", leader=self._leader_id, error=str(error) or repr(error))
+                if not self._is_interrupted:
+                    self._is_interrupted = True
+                    log.info("fetching interrupted", leader=self._leader_id, error=str(error) or repr(error))
                 is_known = isinstance(error, KafkaError)
                 pause = _FIRST_PAUSE if is_known else min(2 * pause, _LONGEST_PAUSE)
             except Exception:
@@ -223,6 +231,9 @@ class ReplicaFetcher:
     async def _handle(self, number: int, reply: ReplicaFetchReply) -> None:
         if reply.error:
             raise KafkaError(reply.error, f"broker {self._leader_id} answered {reply.error.name}")
+        if self._is_interrupted:
+            self._is_interrupted = False
+            log.info("fetching", leader=self._leader_id, partitions=len(self._followed))
         if self._session[0] == 0:
             self._session = reply.session_id, self._session[1]
         heard = []

@@ -44,13 +44,18 @@ class Following:
     leader_epoch: int
     asked_from: int = -1
     is_over: bool = False
+    told_error: ErrorCode = ErrorCode.NONE
 
     async def begin(self) -> None:
         """Before the first request: what this node wrote as a leader is on disk, and what it never wrote forgotten."""
-        if self.partition.log.has_unsynced or self.partition.flushing:
+        if self.has_to_sync:
             await self.broker.flusher.sync(self.partition)
         self._require_current()
         self.partition.log.end_epochs()
+
+    @property
+    def has_to_sync(self) -> bool:
+        return self.partition.log.has_unsynced or self.partition.flushing
 
     @property
     def is_settled(self) -> bool:
@@ -86,6 +91,7 @@ class Following:
                 # What is not on disk is not there: neither for the leader's count nor for the next request.
                 await self.broker.flusher.sync(self.partition)
                 self._require_current()
+        self.told_error = ErrorCode.NONE
         self.partition.replicated(reply.high_watermark)
         self._follow_start(reply.log_start_offset)
 
@@ -119,7 +125,9 @@ class Following:
                 raise KafkaError(reply.error, "the leader has not come this far")
             await self._truncate(offset, "the leader's log does not reach here")
             return
-        if reply.error not in _PASSING:
+        if reply.error not in _PASSING and reply.error != self.told_error:
+            # Once: it is tried again many times a second.
+            self.told_error = reply.error
             log.warning(
                 "cannot follow",
                 topic=self.partition.topic,

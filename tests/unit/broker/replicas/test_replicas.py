@@ -206,3 +206,18 @@ def test_a_follower_says_it_has_a_batch_only_when_it_is_on_its_disk(trio: Trio) 
     assert progress.end_offset <= partition(trio, full).log.flushed_offset
     sent.join(30)
     assert full not in image(trio).isr
+
+
+@pytest.mark.parametrize("field", [3, 13])
+def test_damage_in_what_no_checksum_covers_is_found_and_repaired_too(trio: Trio, field: int) -> None:
+    """Byte 3 of a batch is of its offset, byte 13 of its leader epoch."""
+    leader = create(trio, segment_bytes="400")
+    values = [b"%d" % number * 40 for number in range(12)]
+    assert set(write(trio, leader, *values)) == {0}
+    segment = partition(trio, leader).log.segments[1]
+    trio.disks[leader].flip_bit(segment.log_path, field)
+    with RawClient(trio.nodes[leader].listen) as client:
+        (found,) = fetched_partitions(client.call("fetch", 11, **fetch_fields("t", segment.base_offset)))
+    assert (found.error_code, len(found.records or b"")) == (CORRUPT_MESSAGE, 0)
+    until(lambda: trio.nodes[leader].broker.metrics.repaired_segments.value == 1)
+    assert read_values(partition(trio, leader).log) == values
