@@ -26,7 +26,7 @@ from millstream.config.describe import BrokerLayers, describe_topic
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 _CONFIGS_FROM_VERSION = 5
-_PARTITIONS_AT_ONCE = 500
+_PARTITIONS_AT_ONCE = 250
 
 
 async def handle(broker: AdminBroker, request: Any, context: AdminContext) -> CreateTopicsResponse:

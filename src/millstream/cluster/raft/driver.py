@@ -48,7 +48,8 @@ class Driver:
         snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES,
     ) -> None:
         raft = Raft(key, settings or RaftSettings(), jitter, restored)
-        self._replica = Replica(raft, wal, machine, transport, threads, listener, snapshot_after_bytes)
+        later = asyncio.get_running_loop().call_soon
+        self._replica = Replica(raft, wal, machine, transport, threads, listener, snapshot_after_bytes, later)
         self._new_id = new_id
         self._tick_seconds = tick_ms / 1000
         self._timer: asyncio.TimerHandle | None = None

@@ -4,7 +4,7 @@ At most one job is at the disk at any time. While it runs, messages that promise
 slow disk does not look like a dead leader.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -37,7 +37,9 @@ class Replica:
         threads: Threads,
         listener: Listener,
         snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES,
+        later: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
+        """`later` calls back in another turn: a replica that is far behind does not apply all of it in one."""
         self.failure: BaseException | None = None
         self._raft = raft
         self._jobs = DiskJobs(wal, threads, snapshot_after_bytes)
@@ -50,6 +52,8 @@ class Replica:
         self._to_persist: Ready | None = None
         self._retry_at: int | None = None
         self._is_pumping = False
+        self._later = later
+        self._is_going_on = False
         self._told: tuple[int, ReplicaKey | None, bool] | None = None
 
     def start(self) -> None:
@@ -154,6 +158,9 @@ class Replica:
             self._start_persist()
             while self.failure is None and (ready := self._raft.ready()) is not None:
                 self._carry_out(ready)
+                if ready.committed and self._later is not None:
+                    self._go_on_later(self._later)
+                    break
             if self.failure is None:
                 self._reads.applied_to(self._raft.state.log.applied_index)
                 self._tell_leadership()
@@ -161,6 +168,17 @@ class Replica:
                     self._jobs.take_snapshot(self._raft.state, self._machine, self._on_snapshot)
         finally:
             self._is_pumping = False
+
+    def _go_on_later(self, later: Callable[[Callable[[], None]], object]) -> None:
+        if not self._is_going_on:
+            self._is_going_on = True
+            later(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_going_on = False
+        if self.failure is None:
+            with self._event():
+                pass
 
     def _carry_out(self, ready: Ready) -> None:
         self._send(ready.messages)

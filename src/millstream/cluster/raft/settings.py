@@ -20,7 +20,7 @@ class RaftSettings:
     max_inflight_messages: int = 128
     max_uncommitted_bytes: int = 16 << 20
     """Proposed and not committed; one proposal is always let in."""
-    max_apply_bytes: int = 1 << 20
-    """Handed out for applying in one Ready."""
+    max_apply_bytes: int = 1 << 16
+    """Handed out for applying in one Ready, and on a node in one turn of its loop."""
     trailing_entries: int = 1000
     """Kept in memory behind a snapshot, for followers that are only a little behind."""

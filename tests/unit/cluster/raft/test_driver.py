@@ -25,13 +25,23 @@ class Words:
 
     def __init__(self) -> None:
         self.words: list[str] = []
+        self.turns: list[int] = []
+        """How many were applied before the loop could do anything else."""
+        self._turn: int | None = None
 
     def apply(self, entries: Sequence[Entry]) -> list[int]:
+        if self._turn is None:
+            asyncio.get_running_loop().call_soon(self._end_turn)
+        self._turn = (self._turn or 0) + len(entries)
         results = []
         for entry in entries:
             self.words.append(entry.data.decode())
             results.append(len(self.words))
         return results
+
+    def _end_turn(self) -> None:
+        self.turns.append(self._turn or 0)
+        self._turn = None
 
     def restore(self, data: bytes) -> None:
         self.words = data.decode().split()
@@ -131,6 +141,18 @@ async def leader_of(members: dict[ReplicaKey, Member]) -> Member:
 
 def run(story: Callable[[], object]) -> None:
     asyncio.run(story())  # type: ignore[arg-type]
+
+
+def test_much_at_once_is_applied_in_several_turns(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with quorum(tmp_path, 1) as (_, members):
+            member = await leader_of(members)
+            words = [bytes([97 + number]) * 30_000 for number in range(20)]
+            await asyncio.gather(*(member.driver.propose(word) for word in words))
+            assert member.machine.words == [word.decode() for word in words]
+            assert max(member.machine.turns) <= 3, "64 KB in one turn"
+
+    run(story)
 
 
 def test_a_single_node_leads_commits_and_remembers(tmp_path: Path) -> None:
