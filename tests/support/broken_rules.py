@@ -7,11 +7,9 @@ import pytest
 
 from millstream.broker.partitions import Partition
 from millstream.broker.replicas import following, serving
-from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets
 from millstream.cluster.raft.entries import Entry, HardState
 from millstream.cluster.raft.wal import Wal
 from millstream.cluster.replication.leader import LeaderState
-from millstream.protocol.errors import ErrorCode
 
 
 def vote_not_persisted(patch: pytest.MonkeyPatch) -> None:
@@ -72,11 +70,6 @@ def old_epoch_accepted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "check_epoch", lambda *_: None)
 
 
-def deposed_leader_changes_the_in_sync_set(patch: pytest.MonkeyPatch) -> None:
-    """The controller does what a leader of the past asks for."""
-    patch.setattr(ChangeInSyncSets, "_refusal", lambda *_: ErrorCode.NONE)
-
-
 def committed_by_itself(patch: pytest.MonkeyPatch) -> None:
     """A leader commits without counting its followers."""
 
@@ -98,7 +91,6 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         acknowledged_before_fsync,
         in_sync_too_early,
         old_epoch_accepted,
-        deposed_leader_changes_the_in_sync_set,
         committed_by_itself,
     )
 }

@@ -12,7 +12,6 @@ from millstream.protocol.record_batch import HEADER_SIZE, BatchHeader, CorruptBa
 from millstream.runtime.disk import Buffer, Disk, File
 from millstream.runtime.invariant import invariant
 from millstream.storage.index import OffsetIndex, TimeIndex
-from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.scan import PIECE_BYTES, scan_sound
 
@@ -314,20 +313,6 @@ def _sound_batches(
         if next_offset <= header.base_offset and header.last_offset < summary.end_offset:
             yield found
             next_offset, next_position = header.last_offset + 1, position + header.size_bytes
-
-
-def is_sound(disk: Disk, path: str, summary: SegmentSummary, epochs: LeaderEpochs) -> bool:
-    """Whether every byte of the segment belongs to a batch that holds by checksum, offset and epoch. Reads it all."""
-    file = disk.open(path, read_only=True)
-    try:
-        sound_bytes = 0
-        for _, header, _ in _sound_batches(file, summary, 0, PIECE_BYTES):
-            if header.leader_epoch != epochs.epoch_of(header.base_offset):
-                return False
-            sound_bytes += header.size_bytes
-        return sound_bytes == summary.size_bytes
-    finally:
-        file.close()
 
 
 def find_segment(segments: list[Segment], offset: int) -> int:

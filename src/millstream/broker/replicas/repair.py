@@ -12,10 +12,12 @@ from millstream.broker.replicas.link import ReplicaLink
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchPartition
+from millstream.protocol.record_batch import CorruptBatch
 from millstream.protocol.replica_fetch import ReplicaFetchRequest, decode_reply, encode_request
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.repaired_segment import RepairedSegment
-from millstream.storage.segment import Segment, find_segment, is_sound
+from millstream.storage.scan import scan_batches
+from millstream.storage.segment import Segment, find_segment
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
@@ -115,7 +117,25 @@ class Repairs:
         """Whether somebody was faster; several readers may have met the same damage."""
         path, summary, disk = segment.log_path, segment.summary, self._broker.disk
         known = LeaderEpochs(epochs.entries)
-        return await self._broker.workers.run(lambda: is_sound(disk, path, summary, known))
+
+        def scan() -> bool:
+            file = disk.open(path, read_only=True)
+            expected = summary.base_offset
+            try:
+                for _, header, _ in scan_batches(file, 0, summary.size_bytes):
+                    has_gap = header.base_offset > expected and not summary.compacted
+                    if header.base_offset < expected or header.last_offset >= summary.end_offset or has_gap:
+                        return False
+                    if header.leader_epoch != known.epoch_of(header.base_offset):
+                        return False
+                    expected = header.last_offset + 1
+            except CorruptBatch:
+                return False
+            finally:
+                file.close()
+            return True
+
+        return await self._broker.workers.run(scan)
 
     async def _fetch(self, partition: Partition, repaired: RepairedSegment) -> None:
         failure: Exception = KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "no other replica is in sync")

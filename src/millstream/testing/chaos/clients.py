@@ -75,13 +75,18 @@ class ChaosProducer:
         self._count = 0
 
     def run(self, is_over: threading.Event) -> None:
+        due = time.monotonic()
         while not is_over.is_set():
+            if (early := due - time.monotonic()) > 0:
+                # Returns as soon as something was delivered.
+                self._producer.poll(early)
+                continue
+            due = max(due + 1 / self._rate, time.monotonic() - 1.0)
             if self._fatal.is_set():
                 self._producer.flush(_DELIVERY_MS / 1000)
                 self._fatal.clear()
                 self._producer = self._new()
             self._send()
-            self._producer.poll(1 / self._rate)
         self._producer.flush(_DELIVERY_MS / 1000 + 5)
 
     def _new(self) -> Producer:

@@ -32,9 +32,9 @@ def timeline(acknowledged: list[tuple[float, float]], spans: list[FaultSpan], se
         counts[min(int(at), len(counts) - 1)] += 1
     rate.step(range(len(counts)), counts, where="post", color="#2ca02c")
     rate.set_ylabel("acknowledged / s")
-    delay.plot(
-        [at for at, _ in acknowledged], [took * 1000 for _, took in acknowledged], ".", ms=2, color="#2ca02c"
-    )
+    times, delays = [at for at, _ in acknowledged], [took * 1000 for _, took in acknowledged]
+    # As an image: thousands of dots would make a page of megabytes.
+    delay.plot(times, delays, ".", ms=2, color="#2ca02c", rasterized=True)
     delay.set_yscale("log")
     delay.set_ylabel("time to acknowledge, ms")
     _draw_faults(faults, spans)

@@ -171,6 +171,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def is_closed(self) -> bool:
         return self._is_closed
 
+    def __del__(self) -> None:
+        """There is nothing of the system's to give back."""
+
     def close(self) -> None:
         self._is_closed = True
         self._ready.clear()
