@@ -38,7 +38,7 @@ class PartitionCopier:
     cluster: Cluster
     folder: BackupFolder
     place: Place
-    is_compacted: bool
+    must_be_compared: bool
     copied: Callable[[int], None]
     segment_bytes: int = SEGMENT_BYTES
 
@@ -75,8 +75,8 @@ class PartitionCopier:
         ]
         while kept and not self._has(kept[-1]):
             kept.pop()
-        if self.is_compacted:
-            # Records may have gone since, and with a tombstone what it removed would come back.
+        if self.must_be_compared:
+            # Where compaction took a tombstone, what it removed would come back.
             kept = [each for each in kept if self._is_same(each)]
         return kept
 

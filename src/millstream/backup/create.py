@@ -45,7 +45,8 @@ class _Known:
     """What earlier backups have of a partition."""
 
     segments: tuple[SegmentCopy, ...]
-    was_compacted: bool
+    must_be_compared: bool
+    """By checksum: leader epochs do not tell what compaction removed, nor are they those of another cluster."""
 
 
 @dataclass(slots=True)
@@ -118,8 +119,10 @@ class BackupMaker:
         for manifest in manifests:
             for topic in manifest.topics:
                 was_compacted = COMPACT in topic.configs.get(CLEANUP_POLICY, "")
+                # A cluster that was restored from here has gone another way since, perhaps under the same epochs.
+                is_foreign = manifest.cluster_id != self.cluster.cluster_id
                 for each in topic.partitions:
-                    known[topic.topic_id, each.index] = _Known(each.segments, was_compacted)
+                    known[topic.topic_id, each.index] = _Known(each.segments, was_compacted or is_foreign)
         return known
 
     def _extents(self, topics: Iterable[TopicInfo], selection: Selection) -> dict[Place, Extent]:
@@ -180,7 +183,7 @@ class BackupMaker:
                 self.cluster,
                 self.folder,
                 place,
-                settings.is_compacted or before.was_compacted,
+                settings.is_compacted or before.must_be_compared,
                 self._count,
                 self.segment_bytes,
             )

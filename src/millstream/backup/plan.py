@@ -68,7 +68,9 @@ def plan_until(manifests: Sequence[Manifest], until_ms: int, selection: Selectio
         return _plan(
             (later.backup_id,), until_ms, later, _selected(later, selection), selection, is_whole=False
         )
-    floor, later = before[-1], after[0]
+    floor = before[-1]
+    # Of the same cluster: one that was restored in between has written other records at the same offsets.
+    later = next((each for each in after if each.cluster_id == floor.cluster_id), floor)
     if later.cut_ms <= floor.cut_ms:
         return plan_of(floor, selection)
     topics = _merged(_selected(floor, selection), _selected(later, selection))

@@ -10,6 +10,7 @@ from millstream.backup.errors import BackupError, NoRoom, NotABackup
 from millstream.backup.manifest import segment_path
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.record_batch import stamp
 from millstream.protocol.records import Record, encode_batch
 from millstream.testing.disk import Fault, Operation
 from millstream.testing.disk.simulated import Crashed
@@ -89,6 +90,10 @@ def test_a_log_that_was_cut_and_written_again_is_copied_again_from_there(bench: 
         # As after an unclean election: the second record is another one, of a later epoch.
         await broker.metadata.submit(AdvanceLeaderEpochs(broker.node_id))
         epochs.assign(partition.leader_epoch, 1)
+        position, _, data = list(partition.log.segments[0].scan())[1]
+        changed = bytearray(data)
+        stamp(changed, 0, 1, partition.leader_epoch)
+        partition.log.segments[0].file.pwrite([changed], position)
 
     asyncio.run_coroutine_threadsafe(rewrite(), bench.node.loop).result(10)
     manifest = bench.create()
@@ -119,7 +124,8 @@ def test_a_compacted_log_is_held_against_the_nodes_own_bytes(bench: Workbench) -
     log = bench.node.broker.partitions.find(topic, 0).log
     segment = log.segments[0]
     position, header, _ = list(segment.scan())[2]
-    changed = encode_batch([Record(2, 1_700_000_000_000, b"k", b"w2")], base_offset=2)
+    changed = bytearray(encode_batch([Record(2, 1_700_000_000_000, b"k", b"w2")], base_offset=2))
+    stamp(changed, 0, 2, header.leader_epoch)
     assert len(changed) == header.size_bytes
     segment.file.pwrite([changed], position)
     third = bench.create(segment_bytes=100)

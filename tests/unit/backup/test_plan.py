@@ -65,6 +65,12 @@ def test_a_moment_while_a_backup_was_begun_needs_the_one_after_it() -> None:
     assert only(plan).whole_below == 10
 
 
+def test_a_backup_of_another_cluster_does_not_continue_this_one() -> None:
+    other = manifest_of("3", *THIRD.topics, at=3000, cluster_id="restored")
+    assert plan_until([FIRST, SECOND, other], 2500, ALL) == plan_of(SECOND, ALL)
+    assert plan_until([FIRST, SECOND, other], 3500, ALL) == plan_of(other, ALL)
+
+
 def test_a_log_that_was_cut_in_between_is_taken_from_the_later_backup_alone() -> None:
     diverged = manifest_of(
         "2",

@@ -1,7 +1,9 @@
 """Restoring: a node starts from what was made, with all that was in the backup; or there is nothing to start from."""
 
+import asyncio
 import itertools
 import time
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -11,6 +13,7 @@ from millstream.backup.manifest import Manifest, segment_path
 from millstream.backup.plan import plan_of, plan_until
 from millstream.backup.restore import PRODUCER_ID_GAP
 from millstream.backup.selection import Selection
+from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
 from millstream.cluster.metadata.directory import WrongDataDirectory, open_replica
 from millstream.protocol.records import Record, encode_batch
 from millstream.storage.verify import verify_partition
@@ -144,6 +147,31 @@ def committed(client: RawClient, group: str, topic: str) -> int:
         "a coordinator",
     )
     return int(reply.groups[0].topics[0].partitions[0].committed_offset)
+
+
+def test_a_restored_cluster_does_not_take_the_old_ones_records_for_its_own(bench: Workbench) -> None:
+    topic = create_topic(bench.client, "t")
+    write(bench, topic, 3)
+    first = bench.create()
+    broker = bench.node.broker
+    advance = broker.metadata.submit(AdvanceLeaderEpochs(broker.node_id))
+    asyncio.run_coroutine_threadsafe(advance, bench.node.loop).result(10)
+    write(bench, topic, 3)
+    bench.create()
+    bench.restore(plan_of(first, ALL))
+    bench.disk.restart()
+    node_disk = bench.disk.twin()
+    with node_on(node_disk, data_dir=DATA_DIR) as node, RawClient(node.listen) as client:
+        assert node.broker.partitions.find(topic, 0).leader_epoch == 1, (
+            "as the records have that are not here"
+        )
+        for number in range(6):
+            assert produce(client, topic, batch_of(b"other %d" % number)).error_code == 0
+        manifest = replace(bench, node=node, client=client).create()
+        data = b"".join(bench.disk.read(f"{FOLDER}/{segment_path(*each)}") for each in manifest.files())
+        log = node.broker.partitions.find(topic, 0).log
+        assert data == log.read(0, 1 << 20, log.log_end_offset).data
+        assert manifest.topics[0].partitions[0].segments[0] == first.topics[0].partitions[0].segments[0]
 
 
 def test_a_directory_that_is_in_use_is_left_alone(bench: Workbench) -> None:
