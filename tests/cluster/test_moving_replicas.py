@@ -165,6 +165,12 @@ def test_a_node_that_lost_its_disk_is_removed_and_comes_back_empty(cluster: Clus
             lambda seen: seen == [1, 2, 3],
             "all in sync",
         )
+        # It has a vote again a moment later; until then nodes 1 and 2 are the quorum, and both are needed.
+        eventually(
+            lambda: [each["quorum"] for each in cli.json("cluster", "status")["brokers"] if each["id"] == 3],
+            lambda seen: seen in (["voter"], ["leader"]),
+            "a vote for node 3",
+        )
         cluster.nodes[1].kill()
         writer.wait_for(100)
     rest = f"{cluster.nodes[2].listen},{cluster.nodes[3].listen}"

@@ -97,12 +97,12 @@ def test_long_work_shows_how_far_it_is(terminal: Terminal, topic: str) -> None:
 
 
 def test_reading_into_a_file_shows_how_far_it_is(cli: Cli, topic: str, tmp_path: Path) -> None:
-    """Messages an instant apart: the second is far enough from the first for the count to be drawn."""
+    """Messages a command apart: the second is far enough from the start for the count to be drawn after it."""
     ours, theirs = pty.openpty()
     kept = tmp_path / "kept"
     with kept.open("wb") as file:
         reader = subprocess.Popen(
-            [sys.executable, "-m", "millstream", "consume", topic, "--follow", "--count", "2"],
+            [sys.executable, "-m", "millstream", "consume", topic, "--follow", "--count", "3"],
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=theirs,
@@ -112,10 +112,12 @@ def test_reading_into_a_file_shows_how_far_it_is(cli: Cli, topic: str, tmp_path:
     cli.ok("produce", topic, "-m", "first")
     wait_for(kept.read_bytes, lambda content: content == b"first\n", "the first is written")
     cli.ok("produce", topic, "-m", "second")
+    wait_for(kept.read_bytes, lambda content: content == b"first\nsecond\n", "the second is written")
+    cli.ok("produce", topic, "-m", "third")
     assert reader.wait(60) == 0
     shown = Terminal.read(ours)
     os.close(ours)
-    assert kept.read_bytes() == b"first\nsecond\n"
+    assert kept.read_bytes() == b"first\nsecond\nthird\n"
     assert " messages, " in shown
 
 

@@ -23,7 +23,7 @@ from support.waiting import wait_for
 
 LONG_MS = 15_000
 FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE = 74, 75, 1
-UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID = 3, 100
+UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, STALE_BROKER_EPOCH = 3, 100, 77
 
 
 def batches(records: bytes) -> list[int]:
@@ -253,6 +253,7 @@ def test_both_isolation_levels_see_records_without_transactions(
     assert batches(fetched.records) == [0]
 
 
-def test_a_follower_is_told_that_there_are_no_replicas_here(client: RawClient, topic: str) -> None:
-    fetched = fetch_one(client, topic, 0, replica_id=2)
-    assert fetched.error_code == 9
+def test_a_follower_that_is_no_broker_of_the_cluster_is_refused(client: RawClient, topic: str) -> None:
+    reply = client.call("fetch", 12, **fetch_fields(topic, 0, replica_id=2))
+    assert reply.error_code == STALE_BROKER_EPOCH
+    assert not fetched_partitions(reply)
