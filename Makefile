@@ -28,7 +28,7 @@ test: check .stamps/console ## Everything that proves the project: checks, then 
 	$(PYTEST) -m serial $(ARGS); \
 	second=$$?; [ $$second -ne 5 ] || exit $$first; exit $$second
 
-long: .stamps/dev .stamps/console ## What takes minutes more: other ways to kill the pipeline under load
+long: .stamps/dev .stamps/console ## What takes minutes more: seeds, failovers, a Spark cluster, the whole demo
 	$(PYTEST) -m long $(ARGS)
 
 unit: .stamps/dev ## The unit tests alone

@@ -102,6 +102,7 @@ def test_leaders_move_away_from_a_dead_node_and_back_on_request(up: Up) -> None:
     assert "no other live broker" in others.fails("cluster", "remove", str(victim), "--yes")
 
 
+@pytest.mark.long
 def test_a_fourth_node_comes_and_another_goes(up: Up, tmp_path: Path) -> None:
     cli = Cli(up.bootstrap)
     seeds = up.bootstrap

@@ -62,6 +62,7 @@ def test_a_killed_controller_is_succeeded_fenced_and_comes_back(cluster: Cluster
     assert set(cluster.topics(old)) == {"before", "meanwhile", "after"}
 
 
+@pytest.mark.long
 def test_two_controllers_killed_in_turn(cluster: ClusterProcesses) -> None:
     for turn in range(2):
         controller = eventually(lambda: cluster.describe(1)[0], lambda seen: seen != -1, "a controller")
@@ -86,6 +87,7 @@ def test_without_a_majority_nothing_changes_and_with_one_it_goes_on(cluster: Clu
     assert "majority" in cluster.topics(gone[0])
 
 
+@pytest.mark.long
 def test_a_paused_controller_finds_out_that_it_was_succeeded(cluster: ClusterProcesses) -> None:
     old, _ = cluster.describe(1)
     process = cluster.nodes[old].process
@@ -114,6 +116,7 @@ def test_a_controller_that_stops_hands_over_and_is_gone_at_once(cluster: Cluster
     cluster.nodes[old].start()
 
 
+@pytest.mark.long
 def test_a_rolling_restart_leaves_everything_in_place(cluster: ClusterProcesses) -> None:
     assert create(cluster, 1, "kept") == 0
     leaders = cluster.topics(1)

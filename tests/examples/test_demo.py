@@ -29,6 +29,7 @@ def temporary(tmp_path: Path) -> Iterator[Path]:
     assert processes_with(str(tmp_path)) == []
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_points_come_through_the_whole_pipeline(temporary: Path) -> None:
     with usual_port_taken():

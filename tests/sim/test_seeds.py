@@ -1,14 +1,21 @@
-"""Whole clusters under faults: at least three hundred seeds of at least sixty simulated seconds."""
+"""Whole clusters under faults: 300 seeds of at least sixty simulated seconds, a third of them in `make test`."""
 
 import pytest
 
 from millstream.testing.simulator.run import run_seed
 
 SEEDS = 300
+SEEDS_EVERY_TIME = 100
 AT_A_TIME = 10
 
 
-@pytest.mark.parametrize("first", range(1, SEEDS + 1, AT_A_TIME))
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(first, marks=pytest.mark.long if first > SEEDS_EVERY_TIME else ())
+        for first in range(1, SEEDS + 1, AT_A_TIME)
+    ],
+)
 def test_seeds(first: int) -> None:
     for seed in range(first, first + AT_A_TIME):
         outcome = run_seed(seed)
