@@ -94,6 +94,7 @@ def test_more_replicas_than_brokers_are_refused(cluster: ClusterProcesses) -> No
     assert "only 3 broker(s) are registered" in (refused.error_message or "")
 
 
+@pytest.mark.long
 def test_stopping_a_node_that_waits_for_the_others_costs_nothing(cluster: ClusterProcesses) -> None:
     wanted = {"name": "kept", "num_partitions": 6, "replication_factor": 1}
     assert cluster.ask(1, "create_topics", 7, topics=[wanted]).topics[0].error_code == 0
