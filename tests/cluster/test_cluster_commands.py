@@ -39,16 +39,16 @@ class Up:
     def bootstrap(self) -> str:
         return ",".join(node["address"] for node in self.nodes.values())
 
-    def interrupt(self) -> int:
+    def interrupt(self, number: signal.Signals = signal.SIGINT) -> int:
         assert self.process is not None
-        self.process.send_signal(signal.SIGINT)
+        self.process.send_signal(number)
         _, errors = self.process.communicate(timeout=60)
         assert b"Traceback" not in errors, errors.decode()
         return self.process.returncode
 
     def close(self) -> None:
         if self.process is not None and self.process.poll() is None:
-            self.interrupt()
+            assert self.interrupt(signal.SIGTERM) == 0
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """`millstream cluster`: start a local one, see how one fares, and change who takes part and who keeps what."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -36,7 +37,7 @@ def up(
     http: Annotated[bool, typer.Option("--http", help="Serve /metrics and /health on every node.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Start a cluster on this machine and run it until Ctrl-C, which stops all nodes cleanly.
+    """Start a cluster on this machine and run it until Ctrl-C or SIGTERM, which stop all nodes cleanly.
 
     New topics have three replicas, two of which must be in sync, where there are that many nodes;
     MILLSTREAM_<SECTION>_<KEY> in the environment sets something else. Started again with the same
@@ -62,6 +63,9 @@ def up(
         {key: value for key, value in settings.items() if key not in os.environ},
     )
     code: int = ExitCode.OK
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        # As Ctrl-C: the nodes are in sessions of their own, and would go on without anybody to stop them.
+        signal.signal(ending, signal.default_int_handler)
     cluster.start()
     try:
         cluster.wait_until_ready()
