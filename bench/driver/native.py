@@ -35,7 +35,8 @@ def build(directory: Path) -> Path:
 
 def _compile(compiler: str, sources: list[Path], binary: Path) -> str:
     """Empty on success, else the compiler's first complaint."""
-    partial = binary.with_suffix(".partial")
+    # Of this process alone: two benches may start at once.
+    partial = binary.with_suffix(f".{os.getpid()}.partial")
     command = [compiler, *_FLAGS, "-o", str(partial), *map(str, sources), "-lrdkafka"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0:

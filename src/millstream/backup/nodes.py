@@ -1,35 +1,20 @@
-"""The cluster that is backed up, seen through its nodes: blocking connections, leaders, and patience with elections.
+"""The cluster that is backed up, seen through its nodes: connections, leaders, and patience with elections."""
 
-Written by hand because batches are needed as the nodes have them, which no client library hands out; the one that
-Spark tasks use cannot be had without numpy.
-"""
-
-import socket
-import struct
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from millstream.backup.errors import BackupError, ClusterAway, Refused
-from millstream.protocol.api import APIS
-from millstream.protocol.codec import decode_response, encode_request
+from millstream.client.node_connection import Address, NodeConnection
 from millstream.protocol.errors import ErrorCode
-from millstream.protocol.wire import I32, MalformedRequest
 
 Result = TypeVar("Result")
-Address = tuple[str, int]
 
-CLIENT_ID = b"millstream-backup"
 METADATA_VERSION = 12
-_CONNECT_SECONDS = 5.0
-_REPLY_SECONDS = 60.0
 _PATIENCE_SECONDS = 30.0
 _FIRST_WAIT_SECONDS = 0.1
 _LONGEST_WAIT_SECONDS = 2.0
-_LARGEST_REPLY = 1 << 30
-_BY_NAME = {api.name: api for api in APIS.values()}
-_HEAD = struct.Struct(">ihhih")
 
 RETRIABLE = frozenset(
     {
@@ -71,66 +56,13 @@ class TopicInfo:
     partitions: tuple[PartitionInfo, ...]
 
 
-class Node:
-    """One connection. A reply is a view of a buffer that the next one overwrites."""
-
-    def __init__(self, address: Address) -> None:
-        self._socket = socket.create_connection(address, timeout=_CONNECT_SECONDS)
-        self._socket.settimeout(_REPLY_SECONDS)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._buffer = bytearray(64 * 1024)
-        self._correlation = 0
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def request(self, key: int, version: int, body: bytes, *, flexible: bool) -> memoryview:
-        self._correlation += 1
-        tags = b"\0" if flexible else b""
-        size = _HEAD.size - 4 + len(CLIENT_ID) + len(tags) + len(body)
-        head = _HEAD.pack(size, key, version, self._correlation, len(CLIENT_ID))
-        self._socket.sendall(head + CLIENT_ID + tags + body)
-        reply = self._receive()
-        if I32.unpack_from(reply)[0] != self._correlation:
-            raise ConnectionError(0, "the node answered another request")
-        return reply[4 + len(tags) :]
-
-    def call(self, name: str, version: int, **fields: Any) -> Any:
-        api = _BY_NAME[name]
-        body = encode_request(api, version, fields)
-        reply = self.request(api.key, version, body, flexible=api.is_flexible(version))
-        try:
-            # Nothing of what is decoded may refer to the buffer.
-            return decode_response(api, version, memoryview(bytes(reply)))
-        except MalformedRequest as error:
-            raise ConnectionError(0, f"the answer to {name} cannot be read: {error}") from error
-
-    def _receive(self) -> memoryview:
-        size = I32.unpack(self._fill(4))[0]
-        if not 4 <= size <= _LARGEST_REPLY:
-            raise ConnectionError(0, "what listens there does not speak Kafka's protocol")
-        return self._fill(size)
-
-    def _fill(self, size: int) -> memoryview:
-        if size > len(self._buffer):
-            self._buffer = bytearray(size)
-        whole = memoryview(self._buffer)[:size]
-        rest = whole
-        while rest:
-            count = self._socket.recv_into(rest)
-            if not count:
-                raise ConnectionError(0, "the node closed the connection")
-            rest = rest[count:]
-        return whole
-
-
 class Cluster:
     """Not for several threads at once; a context manager."""
 
     def __init__(self, bootstrap: Iterable[Address], patience_seconds: float = _PATIENCE_SECONDS) -> None:
         self._bootstrap = list(bootstrap)
         self._patience_seconds = patience_seconds
-        self._nodes: dict[Address, Node] = {}
+        self._nodes: dict[Address, NodeConnection] = {}
         self.addresses: dict[int, Address] = {}
         self.cluster_id = ""
         self._leaders: dict[tuple[bytes, int], int] = {}
@@ -182,16 +114,16 @@ class Cluster:
             raise refused(f"{name}-{index} has no leader", ErrorCode.LEADER_NOT_AVAILABLE)
         return leader
 
-    def leader(self, topic_id: bytes, index: int) -> Node:
+    def leader(self, topic_id: bytes, index: int) -> NodeConnection:
         return self.node(self.leader_of(topic_id, index))
 
-    def node(self, node_id: int) -> Node:
+    def node(self, node_id: int) -> NodeConnection:
         address = self.addresses.get(node_id)
         if address is None:
             raise refused(f"node {node_id} is away", ErrorCode.BROKER_NOT_AVAILABLE)
         return self._connected(address)
 
-    def any_node(self) -> Node:
+    def any_node(self) -> NodeConnection:
         if not self._bootstrap:
             raise ClusterAway("no address is given")
         known = [*self._nodes, *self._bootstrap, *self.addresses.values()]
@@ -204,10 +136,10 @@ class Cluster:
         assert failure is not None
         raise failure
 
-    def _connected(self, address: Address) -> Node:
+    def _connected(self, address: Address) -> NodeConnection:
         node = self._nodes.get(address)
         if node is None:
-            node = self._nodes[address] = Node(address)
+            node = self._nodes[address] = NodeConnection(address)
         return node
 
     def patiently(self, action: str, attempt: Callable[[], Result]) -> Result:

@@ -2,7 +2,8 @@
 
 Everything the protocol needs (batches, retries, groups, compression) is librdkafka's work, through confluent-kafka,
 which is imported when the first client starts. What is here gives it types, results and exceptions, and the
-semantics that docs/CLIENT.md describes. Of the project only `protocol` may come in; no broker code.
+semantics that docs/CLIENT.md describes. `node_connection` stands apart: our own commands send with it what
+librdkafka does not. Of the project only `protocol` may come in; no broker code.
 """
 
 from millstream.client.aio_consumer import AsyncConsumer

@@ -117,22 +117,18 @@ class Segment:
         self, data: Buffer, header: BatchHeader, base_offset: int, max_timestamp: int, interval_bytes: int
     ) -> None:
         """Write one stamped batch at the end; on failure the file is cut back and the segment is as before."""
-        summary = self.summary
-        position = summary.size_bytes
-        file = self.file
-        if not (self.index.loaded and self.time_index.loaded):
-            self._require_indexes(self._files.disk)
-        if position + len(data) > self._allocated_to:
-            self._allocate_ahead(file, position, position + len(data))
-        try:
-            file.pwrite([data], position)
-        except OSError:
-            file.truncate(position)
-            raise
+        position = self._write_at_end(data)
         self.note_batch(header, base_offset, max_timestamp, position, interval_bytes)
 
     def append_run(self, data: Buffer, headers: Sequence[BatchHeader], interval_bytes: int) -> None:
         """As `append`, for batches that have their offsets already and follow each other in `data`."""
+        position = self._write_at_end(data)
+        for header in headers:
+            self.note_batch(header, header.base_offset, header.max_timestamp, position, interval_bytes)
+            position += header.size_bytes
+
+    def _write_at_end(self, data: Buffer) -> int:
+        """Where it was written; on failure the file is cut back and the segment is as before."""
         position = self.summary.size_bytes
         file = self.file
         if not (self.index.loaded and self.time_index.loaded):
@@ -144,9 +140,7 @@ class Segment:
         except OSError:
             file.truncate(position)
             raise
-        for header in headers:
-            self.note_batch(header, header.base_offset, header.max_timestamp, position, interval_bytes)
-            position += header.size_bytes
+        return position
 
     def _allocate_ahead(self, file: File, position: int, end: int) -> None:
         ahead = min(position // 4, _MOST_AHEAD_BYTES)

@@ -53,7 +53,7 @@ def _to_plain(value: Any) -> Any:
         return [int(value.code), value.message]
     if isinstance(value, range):
         return [value.start, value.stop]
-    raise NotImplementedError(f"{type(value).__name__} cannot be sent to the controller")
+    raise TypeError(f"{type(value).__name__} cannot be sent to the controller")
 
 
 def _from_plain(kind: type, value: Any) -> Any:
@@ -61,7 +61,7 @@ def _from_plain(kind: type, value: Any) -> Any:
         return KafkaError(ErrorCode(value[0]), value[1])
     if kind is range:
         return range(value[0], value[1])
-    raise NotImplementedError(f"{kind.__name__} is not sent by the controller")
+    raise TypeError(f"{kind.__name__} is not sent by the controller")
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_to_plain)

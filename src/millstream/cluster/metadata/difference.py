@@ -1,6 +1,7 @@
 """What turns one image into another, as records: the whole of one for a snapshot, or what a snapshot skipped."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 from uuid import UUID
 
 from millstream.cluster.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
@@ -69,35 +70,27 @@ def _topic(old: TopicImage | None, new: TopicImage) -> Iterator[MetadataRecord]:
     for was, now in zip(known, new.partitions, strict=False):
         if was != now:
             yield partition_changed(new.topic_id, now)
-    for p in new.partitions[len(known) :]:
-        yield PartitionCreated(
-            new.topic_id,
-            p.index,
-            p.replicas,
-            p.isr,
-            p.leader,
-            p.leader_epoch,
-            p.partition_epoch,
-            p.elr,
-            p.adding,
-            p.removing,
-            p.last_known_leader,
-        )
+    for partition in new.partitions[len(known) :]:
+        yield PartitionCreated(new.topic_id, *_state(partition))
 
 
-def partition_changed(topic_id: UUID, p: PartitionImage) -> PartitionChanged:
-    return PartitionChanged(
-        topic_id,
-        p.index,
-        p.replicas,
-        p.isr,
-        p.leader,
-        p.leader_epoch,
-        p.partition_epoch,
-        p.elr,
-        p.adding,
-        p.removing,
-        p.last_known_leader,
+def partition_changed(topic_id: UUID, partition: PartitionImage) -> PartitionChanged:
+    return PartitionChanged(topic_id, *_state(partition))
+
+
+def _state(partition: PartitionImage) -> tuple[Any, ...]:
+    """What both records of a partition hold, in the order of their fields."""
+    return (
+        partition.index,
+        partition.replicas,
+        partition.isr,
+        partition.leader,
+        partition.leader_epoch,
+        partition.partition_epoch,
+        partition.elr,
+        partition.adding,
+        partition.removing,
+        partition.last_known_leader,
     )
 
 

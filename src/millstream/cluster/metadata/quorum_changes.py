@@ -1,5 +1,6 @@
 """Who has a vote in the metadata quorum, changed by one node at a time through the quorum's own log."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -12,7 +13,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 
 @dataclass(frozen=True, slots=True)
-class QuorumChange:
+class QuorumChange(ABC):
     """Carried out by the leader of the quorum; without `directory` the node's id alone says who is meant."""
 
     node_id: int
@@ -22,8 +23,9 @@ class QuorumChange:
         """The quorum's own log holds the change: there are no records of it."""
         return Decision((), True)
 
+    @abstractmethod
     def change_of(self, membership: Membership) -> Change:
-        raise NotImplementedError
+        """What to ask of the quorum; KafkaError when there is nothing to change."""
 
     async def carry_out(self, quorum: Driver) -> None:
         try:

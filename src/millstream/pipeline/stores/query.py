@@ -8,6 +8,7 @@ The rows of an answer have an order that depends on the rows alone. A cursor is 
 it may come from anybody, so it is checked before it is used. Times are inclusive at both ends.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -43,14 +44,14 @@ class Page(Generic[RowT]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query(Generic[RowT]):
+class Query(ABC, Generic[RowT]):
     limit: int = 1000
     cursor: Cursor | None = None
 
     @staticmethod
+    @abstractmethod
     def place(row: RowT) -> tuple[Any, ...]:
         """The row's place in the order of the answer."""
-        raise NotImplementedError
 
     def behind(self, cursor: Cursor | None) -> Self:
         return replace(self, cursor=cursor)

@@ -62,7 +62,7 @@ class Network:
             end.break_off(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
     def process_died(self, process: Process, *, silently: bool) -> None:
-        """Its connections are reset by the system, or with `silently` (no power) nobody hears of it for now."""
+        """Its connections are reset by the system, or with `silently` (no power) others find out by waiting."""
         for key, listener in list(self._listeners.items()):
             if listener.process is process:
                 del self._listeners[key]

@@ -38,7 +38,7 @@ class Sifted:
 
 
 class Sieve:
-    """Judges by one moment for now, so that the same records have the same verdict however often they are read."""
+    """Judges by one moment, so that the same records have the same verdict however often they are read."""
 
     def __init__(self, limits: Limits, now: datetime) -> None:
         self._now_us = micros(now)
