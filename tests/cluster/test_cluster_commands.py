@@ -69,6 +69,7 @@ def test_a_local_cluster_from_start_to_stop(up: Up) -> None:
     assert sorted(each["leaders"] for each in status["brokers"]) == [2, 2, 2]
     assert {each["replicas"] for each in status["brokers"]} == {6}
     assert sorted(each["quorum"] for each in status["brokers"]) == ["leader", "voter", "voter"]
+    assert all(each["log_end"] > 0 for each in status["brokers"]), "whichever node was asked"
     table = cli.ok("cluster", "status").decode()
     assert "health\tgood" in table
     assert "node\taddress\track\tstate\tquorum\tlog end\tleaders\treplicas" in table
