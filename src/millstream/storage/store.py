@@ -44,6 +44,8 @@ class PartitionSpec(NamedTuple):
     config: TopicConfig
     leader_epoch: int = ANY_EPOCH
     """The newest there is: no batch can be of a later one."""
+    has_replicas: bool = False
+    """Other nodes keep the partition too."""
 
 
 class DataDirectoryInUse(Exception):
@@ -128,7 +130,13 @@ class LogStore:
         try:
             self._move_if_foreign(directory, spec.topic_id)
             state, report = recover_log(
-                self.files, directory, spec.config, entry, self._clock.now_ms(), spec.leader_epoch
+                self.files,
+                directory,
+                spec.config,
+                entry,
+                self._clock.now_ms(),
+                spec.leader_epoch,
+                has_replicas=spec.has_replicas,
             )
         except (KafkaError, OSError) as error:
             log = PartitionLog(self.files, directory, spec.topic_id, spec.config)
