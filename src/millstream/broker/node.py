@@ -178,17 +178,19 @@ class Broker:
     async def _load(self, changes: TopicChanges) -> None:
         started = self.clock.monotonic()
         loaded = self.metadata.image
-        specs = list(changes.own_partitions(loaded))
+        reached = await self.workers.run(lambda: read_high_watermarks(self.disk, self.store.data_dir))
+        specs = [
+            (image, spec if spec.committed is None else spec._replace(committed=reached.get(spec.key, 0)))
+            for image, spec in changes.own_partitions(loaded)
+        ]
         progress = _RecoveryProgress(len(specs), self)
         # In a thread: the quorum goes on meanwhile.
         await self.workers.run(lambda: self.store.load((spec for _, spec in specs), progress.report))
         self._is_loaded = True
         if self.membership is not None:
             await self.membership.tell_recovered()
-        reached = await self.workers.run(lambda: read_high_watermarks(self.disk, self.store.data_dir))
         for image, spec in specs:
-            known = reached.get((spec.topic_id, spec.partition), 0) if len(image.replicas) > 1 else None
-            changes.serve(image, spec, known)
+            changes.serve(image, spec, spec.committed)
         for directory, bases in progress.damaged.items():
             self.replication.repairs.found_at_start(directory, bases)
         self.metadata.subscribe(changes.apply)

@@ -60,7 +60,7 @@ class TopicChanges:
                             topic.topic_id.bytes,
                             config,
                             partition.leader_epoch,
-                            len(partition.replicas) > 1,
+                            0 if len(partition.replicas) > 1 else None,
                         ),
                     )
 
@@ -155,8 +155,7 @@ class TopicChanges:
     def _is_kept_elsewhere(self, spec: PartitionSpec, image: PartitionImage) -> bool:
         """Whether nothing can be on this node's disk only."""
         p = self._broker.metadata.image.partition(spec.topic, spec.partition) or image
-        counted_on = {p.leader, *p.isr, *p.elr, *(each.broker_id for each in p.last_known_elr)}
-        return len(p.replicas) > 1 and self._broker.node_id not in counted_on
+        return len(p.replicas) > 1 and self._broker.node_id not in (p.leader, *p.counted_on)
 
     def _change(self, topic: TopicImage, image: PartitionImage, broker_configs: Mapping[str, str]) -> None:
         partition = self._broker.partitions.get(topic.name, image.index)

@@ -47,9 +47,12 @@ def recover_log(
     now_ms: int,
     max_epoch: int = ANY_EPOCH,
     *,
-    has_replicas: bool = False,
+    committed: int | None = None,
 ) -> tuple[LogState, RecoveryReport]:
-    """The log as it is on disk. `known` is its entry in the checkpoint; None when there is no checkpoint at all."""
+    """The log as it is on disk. `known` is its entry in the checkpoint; None when there is no checkpoint at all.
+
+    Where other nodes keep the log too, all replicas are known to have it up to `committed`.
+    """
     disk = files.disk
     report = RecoveryReport(directory)
     recover_swap(disk, directory)
@@ -63,7 +66,7 @@ def recover_log(
     bases = _segments_to_recover(disk, directory, names, known, log_start, report)
     rebuilt = RebuiltState.begin(disk, directory, names, _scan_from(bases, known), now_ms)
     recovery = SegmentRecovery(
-        files, directory, config, known, rebuilt, report, gapped(names), max_epoch, has_replicas
+        files, directory, config, known, rebuilt, report, gapped(names), max_epoch, committed
     )
     segments = _recover_segments(disk, directory, bases, recovery)
     if segments and segments[-1].summary.end_offset < log_start:

@@ -23,6 +23,7 @@ from millstream.storage.segment import Segment, SegmentSummary
 # Where nobody knows how far leader epochs have come.
 ANY_EPOCH = 2**31 - 1
 
+_FOR_EVER = 2**63
 _CUT_NOTE = b"Recovery cut the end of this log; it is in doubt until it has caught up with a leader.\n"
 
 
@@ -87,13 +88,13 @@ class SegmentRecovery:
     report: RecoveryReport
     gapped: frozenset[int] = frozenset()
     max_epoch: int = ANY_EPOCH
-    has_replicas: bool = False
+    committed: int | None = None
     _summaries: dict[int, SegmentSummary] = field(init=False)
     _epochs: EpochCheck = field(init=False)
 
     def __post_init__(self) -> None:
         flushed = LeaderEpochs(self.rebuilt.epochs.entries)
-        self._epochs = EpochCheck(flushed, self.max_epoch, self.has_replicas, self.config.durable)
+        self._epochs = EpochCheck(flushed, self.max_epoch, self.committed is not None, self.config.durable)
         entries = self.known.segments if self.known is not None else []
         self._summaries = {entry[0]: SegmentSummary(*entry) for entry in entries}
 
@@ -121,14 +122,21 @@ class SegmentRecovery:
                 f"{segment.log_path} holds {size} bytes, {summary.size_bytes} were written"
             )
         synced = self._synced(base, size, summary, is_sealed=is_sealed)
-        end = self._scan(segment, size, synced.size_bytes)
-        if end < synced.size_bytes:
+        end = self._scan(segment, size, synced)
+        if end < synced.size_bytes and not self._may_be_uncommitted(segment):
             self._keep_damaged_end(segment, size, synced)
             return segment, Outcome.DAMAGED_END
-        if end < size:
+        if end < max(size, synced.size_bytes):
             self._cut(segment, end, size)
             return segment, Outcome.CUT
         return segment, Outcome.WHOLE
+
+    def _may_be_uncommitted(self, segment: Segment) -> bool:
+        """Whether other replicas need not have what follows in the segment, so that it cannot be repaired from them.
+
+        It is cut although it was synced: as a leader's it would keep all others from following.
+        """
+        return self.committed is not None and segment.summary.end_offset >= self.committed
 
     def begin_segment(self, offset: int) -> Segment:
         """A new last segment: nothing is appended behind damage, where a scan might not find it."""
@@ -172,9 +180,10 @@ class SegmentRecovery:
             return _Synced(self.known.flushed_position[1], self.known.flushed_offset)
         return _Synced(0, base)
 
-    def _scan(self, segment: Segment, size: int, synced_bytes: int) -> int:
+    def _scan(self, segment: Segment, size: int, synced: _Synced) -> int:
         """Count and index every batch; returns where the log ends."""
         position = next_position = 0
+        last_synced = synced.end_offset if synced.end_offset > segment.base_offset else _FOR_EVER
         summary = segment.summary
         while position < size:
             try:
@@ -182,8 +191,11 @@ class SegmentRecovery:
                     header = found
                     # Offsets are not under the checksum, but they must follow each other.
                     must_follow = position == next_position and not summary.compacted
-                    if header.base_offset < summary.end_offset or (
-                        must_follow and header.base_offset > summary.end_offset
+                    is_beyond = position < synced.size_bytes and header.last_offset >= last_synced
+                    if (
+                        header.base_offset < summary.end_offset
+                        or (must_follow and header.base_offset > summary.end_offset)
+                        or is_beyond
                     ):
                         raise CorruptBatch(
                             f"offset {header.base_offset} where {summary.end_offset} was expected", position
@@ -203,10 +215,11 @@ class SegmentRecovery:
             except CorruptBatch as error:
                 position = error.position
                 following = find_batch(segment.file, position + 1, size)
-                if position < synced_bytes:
+                may_cut = position >= synced.size_bytes or self._may_be_uncommitted(segment)
+                if not may_cut:
                     self.report.damages.append(f"{segment.log_path} at byte {position}: {error.message}")
                     self.report.damaged_segments.add(segment.base_offset)
-                if position >= synced_bytes or following is None:
+                if may_cut or following is None:
                     break
                 position = following
         self.report.scanned_bytes += position
@@ -261,7 +274,8 @@ class SegmentRecovery:
             cut_bytes = segment.file.pread(size - end, end)
             self.files.disk.write_atomically(f"{segment.log_path}.{end}.cut", cut_bytes)
         segment.file.truncate(end)
-        self.report.cut_bytes += size - end
+        # What was synced and is not even there any more is lost as well.
+        self.report.cut_bytes += max(size - end, 1)
 
 
 def _epoch_at(file: File, position: int, end: int) -> int | None:

@@ -44,8 +44,12 @@ class PartitionSpec(NamedTuple):
     config: TopicConfig
     leader_epoch: int = ANY_EPOCH
     """The newest there is: no batch can be of a later one."""
-    has_replicas: bool = False
-    """Other nodes keep the partition too."""
+    committed: int | None = None
+    """Up to where it is known that other nodes have it; None where no other keeps the partition."""
+
+    @property
+    def key(self) -> tuple[bytes, int]:
+        return self.topic_id, self.partition
 
 
 class DataDirectoryInUse(Exception):
@@ -136,7 +140,7 @@ class LogStore:
                 entry,
                 self._clock.now_ms(),
                 spec.leader_epoch,
-                has_replicas=spec.has_replicas,
+                committed=spec.committed,
             )
         except (KafkaError, OSError) as error:
             log = PartitionLog(self.files, directory, spec.topic_id, spec.config)

@@ -19,8 +19,10 @@ REPLICATED = TopicConfig(segment_bytes=400)
 class ReplicatedStore(Store):
     """Of logs that other nodes keep too; epoch 5 is the newest."""
 
+    committed = 0
+
     def specs(self):  # type: ignore[no-untyped-def]
-        return [spec._replace(has_replicas=True, leader_epoch=5) for spec in super().specs()]
+        return [spec._replace(committed=self.committed, leader_epoch=5) for spec in super().specs()]
 
 
 def written(count: int = 10, epoch: int = 1) -> ReplicatedStore:
@@ -67,10 +69,20 @@ def test_a_torn_end_is_in_doubt_too_and_holds_no_sound_records() -> None:
     assert store.log().log_end_offset == 10
 
 
-def test_what_is_damaged_and_was_known_to_be_synced_is_not_cut() -> None:
+def test_what_is_damaged_and_was_known_to_be_synced_is_cut_if_no_other_replica_need_have_it() -> None:
     store = written()
     store.checkpoint()
-    rot(store, 4, 50, 3)
+    rot(store, 7, 50, 3)
+    store.committed = 7
+    assert store.kill().log().is_doubtful
+    assert store.log().log_end_offset == 7
+
+
+def test_what_is_damaged_and_was_known_to_be_committed_is_not_cut() -> None:
+    store = written()
+    store.checkpoint()
+    rot(store, 7, 50, 3)
+    store.committed = 8
     assert not store.kill().log().is_doubtful
     assert store.log().log_end_offset == 10
 
@@ -84,6 +96,7 @@ def test_unsynced_records_behind_a_damaged_end_are_cut() -> None:
     flush(store.log())
     for offset in (0, 1):
         rot(store, offset, 50, 3)
+    store.committed = 1
     assert store.kill().log().is_doubtful
     assert store.log().log_end_offset == 1
 

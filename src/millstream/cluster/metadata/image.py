@@ -45,6 +45,11 @@ class PartitionImage:
     last_known_leader: int = NO_LEADER
     last_known_elr: tuple[LastKnownReplica, ...] = ()
 
+    @property
+    def counted_on(self) -> set[int]:
+        """Those that have all that was acknowledged, or had it before an unclean end."""
+        return {*self.isr, *self.elr, *(each.broker_id for each in self.last_known_elr)}
+
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:

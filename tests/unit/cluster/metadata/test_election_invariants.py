@@ -78,9 +78,8 @@ class Partitions(RuleBasedStateMachine):
     def may_rot(self) -> bool:
         """Where one replica is enough, or the only one left to wait for, nobody can have what it loses."""
         p = self.p
-        counted_on = {*p.isr, *p.elr, *(each.broker_id for each in p.last_known_elr)}
         is_enough = min_insync(self.cluster.image, self.cluster.image.topics["t"]) == 1
-        return len(p.replicas) > 1 and not is_enough and counted_on != {self.rotten}
+        return len(p.replicas) > 1 and not is_enough and p.counted_on != {self.rotten}
 
     @rule(broker=brokers)
     def begin_to_restart(self, broker: int) -> None:
