@@ -1,8 +1,9 @@
 """Whether a batch that recovery finds is of the leader epoch that it claims: no checksum covers that field.
 
 The epochs that were flushed are known: each flush writes them beside the log, before anything is acknowledged. A batch
-that lies before the last of them must be of the epoch that they say, and is set right where it is not. Behind their
-last entry newer epochs may have begun; one bit that rotted looks like one, but not like two batches of the same.
+that lies before the last of them must be of the epoch that they say, and is set right where it is not, if the batch
+behind it is as they say. Behind their last entry newer epochs may have begun; one bit that rotted looks like one, but
+not like two batches of the same.
 """
 
 from collections.abc import Callable
@@ -30,9 +31,7 @@ class EpochCheck:
         claimed, latest = header.leader_epoch, self._latest
         expected, is_last = self.flushed.expected_at(header.base_offset)
         if not is_last:
-            if expected == UNDEFINED_EPOCH:
-                return claimed if claimed <= self.newest else None
-            return expected
+            return self._within(header, expected, following)
         if claimed == latest:
             return claimed
         after = following()
@@ -42,6 +41,15 @@ class EpochCheck:
             self._latest = claimed
             return claimed
         return self._unsure(claimed)
+
+    def _within(self, header: BatchHeader, expected: int, following: Callable[[], int | None]) -> int | None:
+        if expected == UNDEFINED_EPOCH:
+            return header.leader_epoch if header.leader_epoch <= self.newest else None
+        if header.leader_epoch == expected or not self.has_replicas:
+            return expected
+        # No checksum covers the file of the epochs either: two batches against it are right.
+        is_confirmed = following() == self.flushed.epoch_of(header.last_offset + 1)
+        return expected if is_confirmed else None
 
     def _unsure(self, claimed: int) -> int | None:
         latest = self._latest

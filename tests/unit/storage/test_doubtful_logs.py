@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from millstream.config.topic import TopicConfig
 from millstream.protocol.record_batch import read_header
-from millstream.storage.layout import CUT_FILE
+from millstream.storage.layout import CUT_FILE, EPOCHS_FILE
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.testing.disk import Crashed, Fault, Operation
 from support.logs import Store, append, append_values, batch_of, flush, read_values
@@ -87,6 +87,19 @@ def test_what_is_damaged_and_was_known_to_be_committed_is_not_cut() -> None:
     assert store.log().log_end_offset == 10
 
 
+def test_a_rotten_offset_behind_damage_does_not_move_the_end_of_the_log() -> None:
+    store = ReplicatedStore()
+    for _ in range(4):
+        append(store.log(), batch_of([b"x"]), leader_epoch=1)
+    flush(store.log())
+    store.checkpoint()
+    rot(store, 0, 50, 3)
+    rot(store, 1, 2, 1)
+    store.committed = 4
+    assert store.kill().log().log_end_offset == 4
+    assert len(store.report().damages) == 2
+
+
 def test_unsynced_records_behind_a_damaged_end_are_cut() -> None:
     store = ReplicatedStore()
     append(store.log(), batch_of([b"old"]), leader_epoch=1)
@@ -159,6 +172,17 @@ def test_a_rotten_epoch_at_the_end_is_cut_because_nothing_tells_what_it_was() ->
     log = store.kill().log()
     assert log.epochs.entries == [(1, 0)]
     assert (log.log_end_offset, log.is_doubtful) == (9, True)
+
+
+def test_epochs_that_rotted_in_their_file_do_not_change_the_records() -> None:
+    store = written(epoch=1)
+    append(store.log(), batch_of([b"new"]), leader_epoch=4)
+    flush(store.log())
+    path = f"{store.log().directory}/{EPOCHS_FILE}"
+    rotten = LeaderEpochs([(3, 0), (4, 10)]).encode()
+    store.disk.write_atomically(path, rotten)
+    log = store.kill().log()
+    assert (log.log_end_offset, log.is_doubtful) == (0, True)
 
 
 def test_new_epochs_that_were_not_flushed_are_found_in_the_records() -> None:

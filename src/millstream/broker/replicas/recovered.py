@@ -13,7 +13,7 @@ from millstream.broker.partitions import NOBODY
 from millstream.cluster.metadata.image import PartitionImage
 from millstream.cluster.metadata.recovered_replicas import RecoveredReplica, ReportRecovered
 from millstream.observability.logs import get_logger
-from millstream.protocol.errors import KafkaError
+from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.storage.log import PartitionLog
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ log = get_logger("millstream.replicas")
 
 _RETRY_SECONDS = 0.1
 _MOST_AT_ONCE = 1000
+_OUSTED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
 class RecoveredReplicas:
@@ -49,6 +50,9 @@ class RecoveredReplicas:
                     await broker.metadata.submit(command)
                     continue
             except KafkaError as error:
+                if error.code in _OUSTED:
+                    broker.fail(error.message)
+                    return
                 log.warning("what was recovered is not told yet", count=len(ready), error=error.message)
             await asyncio.sleep(_RETRY_SECONDS)
 
