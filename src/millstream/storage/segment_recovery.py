@@ -2,7 +2,8 @@
 
 Two kinds of damage are told apart. Bytes that were never known to be synced may be torn: the log ends before them,
 and if anything readable follows, the cut bytes are kept in a `.cut` file. Bytes that were synced must be whole: a
-batch that fails its checksum there is left in place, reported with file and position, and refused when it is read.
+batch that fails its checksum there is left in place, reported with file and position, and refused when it is read,
+unless other nodes keep the log and need not have what follows: then it is cut too. A log that was cut is in doubt.
 """
 
 from dataclasses import dataclass, field
