@@ -10,6 +10,7 @@ from millstream.broker.replicas import following, serving
 from millstream.cluster.raft.entries import Entry, HardState
 from millstream.cluster.raft.wal import Wal
 from millstream.cluster.replication.leader import LeaderState
+from millstream.storage.segment_recovery import RecoveryReport
 
 
 def vote_not_persisted(patch: pytest.MonkeyPatch) -> None:
@@ -82,6 +83,11 @@ def committed_by_itself(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LeaderState, "advance", alone)
 
 
+def doubt_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A replica whose log had to be cut says that it is whole."""
+    patch.setattr(RecoveryReport, "doubt", lambda *_: None)
+
+
 BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     each.__name__: each
     for each in (
@@ -92,5 +98,6 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         in_sync_too_early,
         old_epoch_accepted,
         committed_by_itself,
+        doubt_forgotten,
     )
 }

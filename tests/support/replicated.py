@@ -9,6 +9,7 @@ from millstream.cluster.metadata.controller import Command
 from millstream.cluster.metadata.image import MetadataImage, PartitionImage
 from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncChange, InSyncResult
 from millstream.cluster.metadata.records import Endpoint
+from millstream.cluster.metadata.recovered_replicas import RecoveredReplica, ReportRecovered
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic
 
 Result = TypeVar("Result")
@@ -30,12 +31,42 @@ class Cluster:
         return decision.result
 
     def start(self, broker: int, previous_epoch: int = -1, directory: uuid.UUID | None = None) -> None:
+        self.register(broker, previous_epoch, directory)
+        self.beat(broker)
+
+    def register(
+        self,
+        broker: int,
+        previous_epoch: int = -1,
+        directory: uuid.UUID | None = None,
+        min_insync: int = 1,
+    ) -> None:
+        """As a broker that is starting: it is let in by its first sign of life."""
         self.do(
             RegisterBroker(
-                broker, ENDPOINTS, is_fenced=True, previous_epoch=previous_epoch, directory=directory
+                broker,
+                ENDPOINTS,
+                is_fenced=True,
+                previous_epoch=previous_epoch,
+                directory=directory,
+                min_insync=min_insync,
             )
         )
-        self.beat(broker)
+
+    def tell(
+        self,
+        broker: int,
+        last_epoch: int,
+        end_offset: int,
+        *,
+        is_whole: bool,
+        leader_epoch: int | None = None,
+    ) -> None:
+        """What the broker has of the topic's partition."""
+        seen = self.partition().leader_epoch if leader_epoch is None else leader_epoch
+        topic_id = self.image.topics["t"].topic_id
+        found = RecoveredReplica(topic_id, 0, seen, last_epoch, end_offset, is_whole)
+        self.do(ReportRecovered(broker, self.image.brokers[broker].epoch, (found,)))
 
     def start_cleanly(self, broker: int) -> None:
         self.start(broker, previous_epoch=self.image.brokers[broker].epoch)

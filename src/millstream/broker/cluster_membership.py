@@ -91,6 +91,12 @@ class ClusterMembership:
         broker.store.broker_epoch = metadata.broker_epoch
         log.info("joined", cluster_id=metadata.image.cluster_id, controller=metadata.controller_id)
 
+    async def tell_recovered(self) -> None:
+        """Return when the controller knows what the logs hold on which it cannot count any more without being told."""
+        await self._unless_refused(
+            self._broker.replication.recovered.tell(), "waiting for a controller to hear what was recovered"
+        )
+
     def _rebalance_settings(self) -> RebalanceSettings | None:
         replication = self._broker.settings.replication
         if not replication.auto_leader_rebalance:
@@ -162,6 +168,7 @@ class ClusterMembership:
             is_fenced=True,
             previous_epoch=stopped_in,
             directory=self._stored.key.directory_id,
+            min_insync=int(broker.settings.broker_configs().get("min.insync.replicas", 1)),
         )
         while True:
             try:

@@ -178,15 +178,19 @@ class Broker:
     async def _load(self, changes: TopicChanges) -> None:
         started = self.clock.monotonic()
         loaded = self.metadata.image
-        specs = list(changes.own_partitions(loaded))
+        reached = await self.workers.run(lambda: read_high_watermarks(self.disk, self.store.data_dir))
+        specs = [
+            (image, spec if spec.committed is None else spec._replace(committed=reached.get(spec.key, 0)))
+            for image, spec in changes.own_partitions(loaded)
+        ]
         progress = _RecoveryProgress(len(specs), self)
         # In a thread: the quorum goes on meanwhile.
         await self.workers.run(lambda: self.store.load((spec for _, spec in specs), progress.report))
         self._is_loaded = True
-        reached = await self.workers.run(lambda: read_high_watermarks(self.disk, self.store.data_dir))
+        if self.membership is not None:
+            await self.membership.tell_recovered()
         for image, spec in specs:
-            known = reached.get((spec.topic_id, spec.partition), 0) if len(image.replicas) > 1 else None
-            changes.serve(image, spec, known)
+            changes.serve(image, spec, spec.committed)
         for directory, bases in progress.damaged.items():
             self.replication.repairs.found_at_start(directory, bases)
         self.metadata.subscribe(changes.apply)
@@ -340,7 +344,12 @@ class _RecoveryProgress:
         self.scanned_bytes += report.scanned_bytes
         self.cut_bytes += report.cut_bytes
         if report.cut_bytes:
-            log.warning("torn tail cut", directory=report.directory, bytes=report.cut_bytes)
+            self._broker.metrics.recovery_cuts.value += 1
+            tell = log.error if report.has_cut_batches else log.warning
+            what = (
+                "damaged end cut, with sound records behind it" if report.has_cut_batches else "torn tail cut"
+            )
+            tell(what, directory=report.directory, bytes=report.cut_bytes)
         if report.damaged_segments:
             self.damaged[report.directory] = sorted(report.damaged_segments)
         for damage in report.damages:

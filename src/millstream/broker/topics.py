@@ -55,7 +55,12 @@ class TopicChanges:
                     yield (
                         partition,
                         PartitionSpec(
-                            topic.name, partition.index, topic.topic_id.bytes, config, partition.leader_epoch
+                            topic.name,
+                            partition.index,
+                            topic.topic_id.bytes,
+                            config,
+                            partition.leader_epoch,
+                            0 if len(partition.replicas) > 1 else None,
                         ),
                     )
 
@@ -123,8 +128,10 @@ class TopicChanges:
 
     def serve(self, image: PartitionImage, spec: PartitionSpec, high_watermark: int | None = None) -> None:
         """Take the role that this node has in a partition whose log is open."""
-        is_kept_elsewhere = len(image.replicas) > 1 and self._broker.node_id not in (*image.isr, image.leader)
-        if is_kept_elsewhere and self._broker.store.logs[spec.topic, spec.partition].offline is not None:
+        if (
+            self._is_kept_elsewhere(spec, image)
+            and self._broker.store.logs[spec.topic, spec.partition].offline is not None
+        ):
             log.error(
                 "the replica here cannot be opened and is made anew from the others",
                 topic=spec.topic,
@@ -144,6 +151,11 @@ class TopicChanges:
         )
         self._broker.partitions.add(partition)
         self._broker.replication.update(partition, image)
+
+    def _is_kept_elsewhere(self, spec: PartitionSpec, image: PartitionImage) -> bool:
+        """Whether nothing can be on this node's disk only."""
+        p = self._broker.metadata.image.partition(spec.topic, spec.partition) or image
+        return len(p.replicas) > 1 and self._broker.node_id not in (p.leader, *p.counted_on)
 
     def _change(self, topic: TopicImage, image: PartitionImage, broker_configs: Mapping[str, str]) -> None:
         partition = self._broker.partitions.get(topic.name, image.index)

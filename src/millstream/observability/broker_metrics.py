@@ -67,6 +67,7 @@ class BrokerMetrics:
     log_flush_duration: Histogram
     corrupt_batches: Counter
     replicated_bytes: Counter
+    recovery_cuts: Counter
     repaired_segments: Counter
     storage_errors: Family[Counter]
 
@@ -102,6 +103,10 @@ class BrokerMetrics:
             ),
             replicated_bytes=new.counter(
                 "millstream_replicated_bytes_total", "Bytes of records fetched from leaders."
+            ),
+            recovery_cuts=new.counter(
+                "millstream_recovery_cuts_total",
+                "Logs whose end could not be read after an unclean stop, and was cut.",
             ),
             repaired_segments=new.counter(
                 "millstream_repaired_segments_total", "Damaged segments fetched again from another replica."

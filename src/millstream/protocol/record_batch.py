@@ -41,6 +41,11 @@ NO_PRODUCER = -1
 NO_TIMESTAMP = -1
 
 
+def encode_epoch(leader_epoch: int, position: int) -> tuple[list[bytes], int]:
+    """What to write, and where, so that the batch at `position` of a file is of that epoch."""
+    return [_EPOCH.pack(leader_epoch)], position + _EPOCH_AT
+
+
 class CorruptBatch(KafkaError):
     """Bytes that are not the batch they claim to be."""
 

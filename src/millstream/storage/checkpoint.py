@@ -35,6 +35,7 @@ class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
     epochs: list[tuple[int, int]]
     producers: bytes
     truncations: int = 0
+    is_doubtful: bool = False
 
     def state(self, files: OpenFiles, directory: str) -> LogState:
         """The log as it was; right only after a clean stop."""
@@ -48,6 +49,7 @@ class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
             LeaderEpochs(self.epochs),
             (ProducerStates.decode(self.producers) if self.producers else None) or ProducerStates(),
             truncations=self.truncations,
+            is_doubtful=self.is_doubtful,
         )
 
 
@@ -82,6 +84,7 @@ def describe(topic: str, partition: int, log: PartitionLog) -> LogCheckpoint:
         log.epochs.entries,
         log.producers.encode() if len(log.producers) else b"",
         log.truncations,
+        log.is_doubtful,
     )
 
 

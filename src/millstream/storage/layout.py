@@ -6,6 +6,7 @@
     leader-epoch-checkpoint                             which leader wrote what
     log-start-offset-checkpoint                         present once records were deleted
     truncation-checkpoint                               present after the end was cut, until a checkpoint knows of it
+    recovery-cut                                        present after recovery cut the end, until it has caught up
     <20-digit base offset>.gaps                         the segment came from a leader that had compacted it
     partition.metadata                                  the topic's id: a topic made anew under an old name is another
 """
@@ -18,6 +19,7 @@ TOPICS = "topics"
 EPOCHS_FILE = "leader-epoch-checkpoint"
 START_OFFSET_FILE = "log-start-offset-checkpoint"
 TRUNCATION_FILE = "truncation-checkpoint"
+CUT_FILE = "recovery-cut"
 IDENTITY_FILE = "partition.metadata"
 LOG_SUFFIX = ".log"
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".gaps")

@@ -65,6 +65,11 @@ class LeaderEpochs:
         until = self._starts[at] if at < len(self._starts) else _FOR_EVER
         return (self._epochs[at - 1] if at else UNDEFINED_EPOCH), until
 
+    def expected_at(self, offset: int) -> tuple[int, bool]:
+        """The epoch that wrote `offset`, -1 where that is not known, and whether no later one is known to begin."""
+        at = bisect.bisect_right(self._starts, offset)
+        return (self._epochs[at - 1] if at else UNDEFINED_EPOCH), at == len(self._starts)
+
     def truncate_from_end(self, end_offset: int) -> None:
         while self._starts and self._starts[-1] >= end_offset:
             self._epochs.pop()

@@ -17,6 +17,7 @@ from millstream.runtime.disk import NO_ROOM, Buffer
 from millstream.runtime.invariant import invariant
 from millstream.storage.flush import FlushTicket, Unsynced
 from millstream.storage.layout import (
+    CUT_FILE,
     EPOCHS_FILE,
     IDENTITY_FILE,
     START_OFFSET_FILE,
@@ -55,6 +56,7 @@ class LogState:
     unwritten: dict[str, bytes] = field(default_factory=dict)
     """Small files that the next flush is to write."""
     truncations: int = 0
+    is_doubtful: bool = False
 
 
 class LocalLog:
@@ -83,6 +85,8 @@ class LocalLog:
         self.flushed_position = state.flushed_position
         self.cleaned_offset = state.cleaned_offset
         self.truncations = state.truncations
+        self.is_doubtful = state.is_doubtful
+        """Recovery cut something that may have been confirmed."""
         self.offline: KafkaError | None = None
         self.cleaning = False
         self.swapping = False
@@ -443,6 +447,13 @@ class LocalLog:
             self._unsynced.forget(segment)
             if segment.pins == 0:
                 segment.close()
+
+    def trust(self) -> None:
+        """This replica leads or has caught up with the leader: what recovery cut is there again, or nobody has it."""
+        self.is_doubtful = False
+        # A name that stays makes a later start ask the others in vain, and does no other harm.
+        with suppress(OSError):
+            self.disk.unlink(f"{self.directory}/{CUT_FILE}")
 
     def update_config(self, config: TopicConfig) -> None:
         self.config = config

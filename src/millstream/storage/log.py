@@ -94,10 +94,11 @@ class PartitionLog(LocalLog):
     def is_flushing(self) -> bool:
         return self._flushing is not None
 
-    def begin_truncation(self, offset: int, now_ms: int) -> Truncation:
+    def begin_truncation(self, offset: int, now_ms: int, *, may_cut_more: bool = False) -> Truncation:
         """What is to be done so that the log ends at `offset`, or before the batch that holds it.
 
-        Where `offset` is outside of the log, it is to begin there anew. CorruptBatch when the place cannot be found.
+        Where `offset` is outside of the log, it is to begin there anew. Where damage hides the place, it is to end
+        before the damage if nobody counts on what lies between (`may_cut_more`); otherwise CorruptBatch.
         """
         anew = Truncation(
             self.truncations + 1,
@@ -113,15 +114,10 @@ class PartitionLog(LocalLog):
         if at < 0 or not self.log_start_offset <= offset <= self.log_end_offset:
             return anew
         segment = self.segments[at]
-        position = segment.position_of(self.disk, offset)
-        if position is None:
-            position = segment.summary.size_bytes
-        else:
-            found = read_header(segment.file.pread(HEADER_SIZE, position)).base_offset
-            if found < self.log_start_offset:
-                # Nothing whole is left.
-                return replace(anew, log_start_offset=self.log_start_offset, end_offset=self.log_start_offset)
-            offset = min(offset, found)
+        position, offset = self._place_to_cut(segment, offset, may_cut_more)
+        if offset < self.log_start_offset:
+            # Nothing whole is left.
+            return replace(anew, log_start_offset=self.log_start_offset, end_offset=self.log_start_offset)
         planned = replace(
             anew,
             log_start_offset=self.log_start_offset,
@@ -140,6 +136,19 @@ class PartitionLog(LocalLog):
             since = usable[-1] if usable else 0
             planned.scanned = [each.summary for each in self.segments[:at] if each.base_offset >= since]
         return planned
+
+    def _place_to_cut(self, segment: Segment, offset: int, may_cut_more: bool) -> tuple[int, int]:
+        """Position and offset of the end that the segment is to have."""
+        try:
+            position = segment.position_of(self.disk, offset)
+        except CorruptBatch:
+            position, sound_to = segment.sound_before(offset)
+            if sound_to < offset and not may_cut_more:
+                raise
+            return position, sound_to
+        if position is None:
+            return segment.summary.size_bytes, offset
+        return position, min(offset, read_header(segment.file.pread(HEADER_SIZE, position)).base_offset)
 
     def truncate(self, truncation: Truncation) -> None:
         """Cut the log as prepared; the next flush makes it durable."""

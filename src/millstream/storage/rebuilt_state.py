@@ -43,8 +43,13 @@ class RebuiltState:
         self._at_segment_start = self.producers.encode() if len(self.producers) else b""
 
     def see(self, header: BatchHeader) -> None:
-        if header.leader_epoch > self.epochs.latest:
+        expected, is_last = self.epochs.expected_at(header.base_offset)
+        if is_last and header.leader_epoch != expected:
+            # Lower than the last: a leader that wrote nothing in its epoch, and then followed.
             self.epochs.assign(header.leader_epoch, header.base_offset)
+        self.see_producer(header)
+
+    def see_producer(self, header: BatchHeader) -> None:
         if header.producer_id >= 0 and header.base_offset >= self.producers_from and not header.is_control:
             self.producers.update(header, header.base_offset, self.now_ms)
 

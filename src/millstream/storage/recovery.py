@@ -14,6 +14,7 @@ from millstream.runtime.disk import NO_ROOM, Disk
 from millstream.storage.checkpoint import LogCheckpoint
 from millstream.storage.compaction.swap import recover_swap
 from millstream.storage.layout import (
+    CUT_FILE,
     EPOCHS_FILE,
     IDENTITY_FILE,
     LOG_SUFFIX,
@@ -45,12 +46,18 @@ def recover_log(
     known: LogCheckpoint | None,
     now_ms: int,
     max_epoch: int = ANY_EPOCH,
+    *,
+    committed: int | None = None,
 ) -> tuple[LogState, RecoveryReport]:
-    """The log as it is on disk. `known` is its entry in the checkpoint; None when there is no checkpoint at all."""
+    """The log as it is on disk. `known` is its entry in the checkpoint; None when there is no checkpoint at all.
+
+    Where other nodes keep the log too, all replicas are known to have it up to `committed`.
+    """
     disk = files.disk
     report = RecoveryReport(directory)
     recover_swap(disk, directory)
     names = _names_without_litter(disk, directory)
+    report.is_doubtful = CUT_FILE in names
     marker = read_marker(disk, directory) if TRUNCATION_FILE in names else None
     truncations = max(known.truncations if known else 0, marker.number if marker else 0)
     if marker is not None and known is not None and marker.number > known.truncations:
@@ -58,7 +65,9 @@ def recover_log(
     log_start = _read_start_offset(disk, directory, names, known)
     bases = _segments_to_recover(disk, directory, names, known, log_start, report)
     rebuilt = RebuiltState.begin(disk, directory, names, _scan_from(bases, known), now_ms)
-    recovery = SegmentRecovery(files, directory, config, known, rebuilt, report, gapped(names), max_epoch)
+    recovery = SegmentRecovery(
+        files, directory, config, known, rebuilt, report, gapped(names), max_epoch, committed
+    )
     segments = _recover_segments(disk, directory, bases, recovery)
     if segments and segments[-1].summary.end_offset < log_start:
         segments = _begin_at(log_start, segments, recovery)
@@ -81,8 +90,9 @@ def recover_log(
         checkpointed_base=known.flushed_position[0] if known else 0,
         epochs=rebuilt.epochs,
         producers=rebuilt.producers,
-        unwritten=unwritten,
+        unwritten={**unwritten, **report.unwritten},
         truncations=truncations,
+        is_doubtful=report.is_doubtful,
     )
     return state, report
 
@@ -192,8 +202,10 @@ def _set_aside(disk: Disk, directory: str, bases: list[int], report: RecoveryRep
         for suffix in SEGMENT_SUFFIXES:
             path = f"{directory}/{base:020d}{suffix}"
             if disk.exists(path):
-                if suffix == LOG_SUFFIX:
-                    report.cut_bytes += disk.size(path)
+                if suffix == LOG_SUFFIX and (size := disk.size(path)):
+                    report.doubt(disk)
+                    report.has_cut_batches = True
+                    report.cut_bytes += size
                 disk.rename(path, path + ".cut")
     disk.sync_dir(directory)
 

@@ -241,6 +241,15 @@ class Segment:
             raise self.corrupt(expected, "the record batch is damaged")
         return None
 
+    def sound_before(self, offset: int) -> tuple[int, int]:
+        """Where the last sound batch that lies wholly before `offset` ends: its position, and the offset after it."""
+        place = 0, self.base_offset
+        for position, header, _ in self.scan():
+            if header.last_offset >= offset:
+                break
+            place = position + header.size_bytes, header.last_offset + 1
+        return place
+
     def _indexed_position(self, disk: Disk, offset: int) -> int:
         """Where to begin to look for `offset`; an index that names a place where no such batch stands is made anew."""
         self._require_indexes(disk)

@@ -2,16 +2,20 @@
 
 Two kinds of damage are told apart. Bytes that were never known to be synced may be torn: the log ends before them,
 and if anything readable follows, the cut bytes are kept in a `.cut` file. Bytes that were synced must be whole: a
-batch that fails its checksum there is left in place, reported with file and position, and refused when it is read.
+batch that fails its checksum there is left in place, reported with file and position, and refused when it is read,
+unless other nodes keep the log and need not have what follows: then it is cut too. A log that was cut is in doubt.
 """
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from millstream.config.topic import TopicConfig
-from millstream.protocol.record_batch import CorruptBatch
+from millstream.protocol.record_batch import BatchHeader, CorruptBatch, encode_epoch
+from millstream.runtime.disk import NO_ROOM, Disk, File
 from millstream.storage.checkpoint import LogCheckpoint
-from millstream.storage.layout import GAPS_SUFFIX, LOG_SUFFIX
+from millstream.storage.epoch_check import EpochCheck
+from millstream.storage.layout import CUT_FILE, GAPS_SUFFIX, LOG_SUFFIX
+from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.rebuilt_state import RebuiltState
 from millstream.storage.scan import find_batch, scan_batches
@@ -19,6 +23,9 @@ from millstream.storage.segment import Segment, SegmentSummary
 
 # Where nobody knows how far leader epochs have come.
 ANY_EPOCH = 2**31 - 1
+
+_FOR_EVER = 2**63
+_CUT_NOTE = b"Recovery cut the end of this log; it is in doubt until it has caught up with a leader.\n"
 
 
 class Outcome(Enum):
@@ -34,11 +41,29 @@ class RecoveryReport:
     directory: str
     scanned_bytes: int = 0
     cut_bytes: int = 0
+    has_cut_batches: bool = False
+    """Whole batches stood behind what was cut: no kill leaves that, only damage, or a loss of power."""
+    is_doubtful: bool = False
+    """The end was cut, now or in an earlier recovery after which the log did not catch up with a leader's."""
+    unwritten: dict[str, bytes] = field(default_factory=dict)
     damages: list[str] = field(default_factory=list)
     damaged_segments: set[int] = field(default_factory=set)
     """Base offsets of segments that hold damage which was synced as something else."""
     is_synced: bool = True
     """All that was found had been synced before the checkpoint."""
+
+    def doubt(self, disk: Disk) -> None:
+        """Before anything is cut: what goes may have been confirmed, and a crash must not let that be forgotten."""
+        if self.is_doubtful:
+            return
+        self.is_doubtful = True
+        path = f"{self.directory}/{CUT_FILE}"
+        try:
+            disk.write_atomically(path, _CUT_NOTE)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            self.unwritten[path] = _CUT_NOTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +89,13 @@ class SegmentRecovery:
     report: RecoveryReport
     gapped: frozenset[int] = frozenset()
     max_epoch: int = ANY_EPOCH
+    committed: int | None = None
     _summaries: dict[int, SegmentSummary] = field(init=False)
+    _epochs: EpochCheck = field(init=False)
 
     def __post_init__(self) -> None:
+        flushed = LeaderEpochs(self.rebuilt.epochs.entries)
+        self._epochs = EpochCheck(flushed, self.max_epoch, self.committed is not None, self.config.durable)
         entries = self.known.segments if self.known is not None else []
         self._summaries = {entry[0]: SegmentSummary(*entry) for entry in entries}
 
@@ -94,14 +123,21 @@ class SegmentRecovery:
                 f"{segment.log_path} holds {size} bytes, {summary.size_bytes} were written"
             )
         synced = self._synced(base, size, summary, is_sealed=is_sealed)
-        end = self._scan(segment, size, synced.size_bytes)
-        if end < synced.size_bytes:
+        end = self._scan(segment, size, synced)
+        if end < synced.size_bytes and not self._may_be_uncommitted(segment):
             self._keep_damaged_end(segment, size, synced)
             return segment, Outcome.DAMAGED_END
-        if end < size:
+        if end < max(size, synced.size_bytes):
             self._cut(segment, end, size)
             return segment, Outcome.CUT
         return segment, Outcome.WHOLE
+
+    def _may_be_uncommitted(self, segment: Segment) -> bool:
+        """Whether other replicas need not have what follows in the segment, so that it cannot be repaired from them.
+
+        It is cut although it was synced: as a leader's it would keep all others from following.
+        """
+        return self.committed is not None and segment.summary.end_offset >= self.committed
 
     def begin_segment(self, offset: int) -> Segment:
         """A new last segment: nothing is appended behind damage, where a scan might not find it."""
@@ -132,8 +168,7 @@ class SegmentRecovery:
         segment = Segment(self.files, self.directory, summary, stored=True)
         if self.rebuilt.producers_from < summary.end_offset:
             for _, header, _ in segment.scan():
-                if header.leader_epoch <= self.max_epoch:
-                    self.rebuilt.see(header)
+                self.rebuilt.see_producer(header)
         return segment
 
     def _synced(self, base: int, size: int, summary: SegmentSummary | None, *, is_sealed: bool) -> _Synced:
@@ -146,26 +181,27 @@ class SegmentRecovery:
             return _Synced(self.known.flushed_position[1], self.known.flushed_offset)
         return _Synced(0, base)
 
-    def _scan(self, segment: Segment, size: int, synced_bytes: int) -> int:
+    def _scan(self, segment: Segment, size: int, synced: _Synced) -> int:
         """Count and index every batch; returns where the log ends."""
         position = next_position = 0
+        last_synced = synced.end_offset if synced.end_offset > segment.base_offset else _FOR_EVER
         summary = segment.summary
         while position < size:
             try:
-                for position, header, _ in scan_batches(segment.file, position, size):  # noqa: B020
-                    if header.leader_epoch > self.max_epoch:
-                        raise CorruptBatch(
-                            f"leader epoch {header.leader_epoch} where {self.max_epoch} is the newest",
-                            position,
-                        )
+                for position, found, _ in scan_batches(segment.file, position, size):  # noqa: B020
+                    header = found
                     # Offsets are not under the checksum, but they must follow each other.
                     must_follow = position == next_position and not summary.compacted
-                    if header.base_offset < summary.end_offset or (
-                        must_follow and header.base_offset > summary.end_offset
+                    is_beyond = position < synced.size_bytes and header.last_offset >= last_synced
+                    if (
+                        header.base_offset < summary.end_offset
+                        or (must_follow and header.base_offset > summary.end_offset)
+                        or is_beyond
                     ):
                         raise CorruptBatch(
                             f"offset {header.base_offset} where {summary.end_offset} was expected", position
                         )
+                    header = self._with_true_epoch(segment, position, size, header)
                     summary.size_bytes = position
                     next_position = position + header.size_bytes
                     segment.note_batch(
@@ -180,15 +216,43 @@ class SegmentRecovery:
             except CorruptBatch as error:
                 position = error.position
                 following = find_batch(segment.file, position + 1, size)
-                if position < synced_bytes:
+                may_cut = position >= synced.size_bytes or self._may_be_uncommitted(segment)
+                if not may_cut:
                     self.report.damages.append(f"{segment.log_path} at byte {position}: {error.message}")
                     self.report.damaged_segments.add(segment.base_offset)
-                if position >= synced_bytes or following is None:
+                if may_cut or following is None:
                     break
                 position = following
         self.report.scanned_bytes += position
         summary.size_bytes = position
         return position
+
+    def _with_true_epoch(
+        self, segment: Segment, position: int, size: int, header: BatchHeader
+    ) -> BatchHeader:
+        """A rotten epoch is set right where it is known what it was; CorruptBatch where it is not."""
+        behind = position + header.size_bytes
+        epoch = self._epochs.true_epoch(header, lambda: self._epoch_after(segment, header, behind, size))
+        if epoch == header.leader_epoch:
+            return header
+        message = f"the record batch claims leader epoch {header.leader_epoch}"
+        if epoch is None:
+            raise CorruptBatch(f"{message}, which nothing confirms", position)
+        self.report.damages.append(f"{segment.log_path} at byte {position}: {message}, set right to {epoch}")
+        segment.file.pwrite(*encode_epoch(epoch, position))
+        return header._replace(leader_epoch=epoch)
+
+    def _epoch_after(self, segment: Segment, header: BatchHeader, position: int, end: int) -> int | None:
+        if position < end:
+            return _epoch_at(segment.file, position, end)
+        following = f"{self.directory}/{header.last_offset + 1:020d}{LOG_SUFFIX}"
+        if not self.files.disk.exists(following):
+            return None
+        file = self.files.disk.open(following, read_only=True)
+        try:
+            return _epoch_at(file, 0, file.size())
+        finally:
+            file.close()
 
     def _keep_damaged_end(self, segment: Segment, size: int, synced: _Synced) -> None:
         """The bytes stay, or zeros in their place, so that a read of their offsets is refused and not passed over."""
@@ -197,13 +261,27 @@ class SegmentRecovery:
                 f"{segment.log_path} ends at byte {size}: it was synced up to {synced.size_bytes}"
             )
             self.report.damaged_segments.add(segment.base_offset)
+        elif size > synced.size_bytes:
+            self.report.doubt(self.files.disk)
+            self.report.cut_bytes += size - synced.size_bytes
         segment.file.truncate(synced.size_bytes)
         segment.summary.size_bytes = synced.size_bytes
         segment.summary.end_offset = max(segment.summary.end_offset, synced.end_offset)
 
     def _cut(self, segment: Segment, end: int, size: int) -> None:
+        self.report.doubt(self.files.disk)
         if find_batch(segment.file, end + 1, size) is not None:
+            self.report.has_cut_batches = True
             cut_bytes = segment.file.pread(size - end, end)
             self.files.disk.write_atomically(f"{segment.log_path}.{end}.cut", cut_bytes)
         segment.file.truncate(end)
-        self.report.cut_bytes += size - end
+        # What was synced and is not even there any more is lost as well.
+        self.report.cut_bytes += max(size - end, 1)
+
+
+def _epoch_at(file: File, position: int, end: int) -> int | None:
+    """The leader epoch that the batch at `position` claims; None where no sound batch stands."""
+    try:
+        return next((header.leader_epoch for _, header, _ in scan_batches(file, position, end)), None)
+    except CorruptBatch:
+        return None

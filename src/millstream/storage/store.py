@@ -44,6 +44,12 @@ class PartitionSpec(NamedTuple):
     config: TopicConfig
     leader_epoch: int = ANY_EPOCH
     """The newest there is: no batch can be of a later one."""
+    committed: int | None = None
+    """Up to where it is known that other nodes have it; None where no other keeps the partition."""
+
+    @property
+    def key(self) -> tuple[bytes, int]:
+        return self.topic_id, self.partition
 
 
 class DataDirectoryInUse(Exception):
@@ -128,7 +134,13 @@ class LogStore:
         try:
             self._move_if_foreign(directory, spec.topic_id)
             state, report = recover_log(
-                self.files, directory, spec.config, entry, self._clock.now_ms(), spec.leader_epoch
+                self.files,
+                directory,
+                spec.config,
+                entry,
+                self._clock.now_ms(),
+                spec.leader_epoch,
+                committed=spec.committed,
             )
         except (KafkaError, OSError) as error:
             log = PartitionLog(self.files, directory, spec.topic_id, spec.config)

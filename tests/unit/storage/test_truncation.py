@@ -3,7 +3,9 @@
 import pytest
 
 from millstream.protocol.errors import KafkaError
+from millstream.protocol.record_batch import CorruptBatch
 from millstream.storage.checkpoint import write_checkpoint
+from millstream.storage.log import PartitionLog
 from millstream.storage.truncation import read_marker
 from millstream.testing.disk import Crashed, Fault, Operation, SimulatedDisk
 from support.logs import NOW_MS, Store, append, append_values, batch_of, flush, new_log, read_values
@@ -33,6 +35,42 @@ def test_a_cut_inside_of_a_batch_takes_the_whole_batch() -> None:
     log.truncate_to(4, NOW_MS)
     assert log.log_end_offset == 2
     assert read_values(log) == [b"a", b"b"]
+
+
+def rot(log: PartitionLog, offset: int) -> None:
+    for segment in log.segments:
+        for position, header, _ in list(segment.scan()):
+            if header.base_offset == offset:
+                flipped = bytes([segment.file.pread(1, position + 50)[0] ^ 1])
+                segment.file.pwrite([flipped], position + 50)
+
+
+def test_a_cut_at_a_damaged_batch_loses_no_other() -> None:
+    log = new_log()
+    for number in range(6):
+        append_values(log, b"%d" % number)
+    flush(log)
+    rot(log, 3)
+    log.truncate_to(3, NOW_MS)
+    assert read_values(log) == [b"0", b"1", b"2"]
+
+
+def test_a_cut_inside_of_a_damaged_batch_needs_to_be_allowed_to_take_it_all() -> None:
+    log = new_log()
+    append_values(log, b"0")
+    append_values(log, b"1", b"2", b"3")
+    append_values(log, b"4")
+    flush(log)
+    rot(log, 1)
+    with pytest.raises(CorruptBatch):
+        log.begin_truncation(2, NOW_MS)
+    planned = log.begin_truncation(2, NOW_MS, may_cut_more=True)
+    planned.prepare(log.disk)
+    log.truncate(planned)
+    assert log.log_end_offset == 1
+    assert read_values(log) == [b"0"]
+    assert append_values(log, b"new").base_offset == 1
+    assert read_values(log) == [b"0", b"new"]
 
 
 def test_epochs_behind_the_cut_are_forgotten() -> None:

@@ -12,7 +12,7 @@ from kio.schema.describe_topic_partitions.v0.response import (
 
 from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext
 from millstream.broker.authorized_operations import NOT_REQUESTED, TOPIC_OPERATIONS
-from millstream.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from millstream.cluster.metadata.image import MetadataImage, PartitionImage, TopicImage
 from millstream.cluster.metadata.names import invalid_name_reason, is_internal
 from millstream.protocol.errors import ErrorCode
 
@@ -103,6 +103,6 @@ def _partition(image: MetadataImage, partition: PartitionImage) -> DescribeTopic
         isr_nodes=partition.isr,
         # Kafka's Java client throws on null here.
         eligible_leader_replicas=partition.elr,
-        last_known_elr=() if partition.last_known_leader == NO_LEADER else (partition.last_known_leader,),
+        last_known_elr=tuple(each.broker_id for each in partition.last_known_elr),
         offline_replicas=tuple(broker for broker in partition.replicas if not image.is_live(broker)),
     )

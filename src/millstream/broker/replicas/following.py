@@ -171,7 +171,9 @@ class Following:
         partition, target, broker = self.partition, self.partition.log, self.broker
         await broker.flusher.sync(partition)
         self._require_current()
-        truncation = target.begin_truncation(offset, broker.clock.now_ms())
+        known = broker.metadata.image.partition(partition.topic, partition.index)
+        is_counted_on = known is None or broker.node_id in known.counted_on
+        truncation = target.begin_truncation(offset, broker.clock.now_ms(), may_cut_more=not is_counted_on)
         try:
             await broker.workers.run(lambda: truncation.prepare(broker.disk))
         except OSError as error:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.broker.partitions import NOBODY, Partition
 from millstream.broker.replicas.fetcher import ReplicaFetcher
 from millstream.broker.replicas.in_sync import InSyncSets
+from millstream.broker.replicas.recovered import RecoveredReplicas
 from millstream.broker.replicas.repair import Repairs
 from millstream.broker.replicas.sessions import ReplicaSessions
 from millstream.broker.replicas.throttle import ReplicaThrottle
@@ -31,6 +32,7 @@ class Replication:
         self.sessions = ReplicaSessions()
         self.in_sync = InSyncSets(broker)
         self.repairs = Repairs(broker)
+        self.recovered = RecoveredReplicas(broker)
         self.given = ReplicaThrottle(broker, Side.LEADER)
         self.taken = ReplicaThrottle(broker, Side.FOLLOWER)
         self._reads_by_rack = broker.settings.replication.replica_selector == "rack"
@@ -39,6 +41,7 @@ class Replication:
 
     def start(self) -> None:
         self.in_sync.start()
+        self.recovered.start()
 
     async def stop(self) -> None:
         tasks = [task for fetcher in self._fetchers.values() for task in fetcher.stop()]
@@ -60,6 +63,9 @@ class Replication:
 
     def update(self, partition: Partition, image: PartitionImage) -> None:
         """Take the role that the metadata gives this node."""
+        if partition.log.is_doubtful and self._broker.node_id in image.isr:
+            partition.log.trust()
+        self.recovered.changed(image)
         if image.leader == self._broker.node_id:
             self._lead(partition, image)
             return

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from millstream.cluster.metadata.controller import Decision, NewId
 from millstream.cluster.metadata.difference import partition_changed
-from millstream.cluster.metadata.election import NO_LOSSES, Losses
+from millstream.cluster.metadata.election import NO_LOSSES, Losses, lowest_min_insync
 from millstream.cluster.metadata.ids import id_text
 from millstream.cluster.metadata.image import BrokerImage, MetadataImage
 from millstream.cluster.metadata.records import (
@@ -16,7 +16,7 @@ from millstream.cluster.metadata.records import (
     Endpoint,
     MetadataRecord,
 )
-from millstream.cluster.metadata.replica_changes import after_loss_of, after_return_of
+from millstream.cluster.metadata.replica_changes import after_loss_of, after_new_rules, after_return_of
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
@@ -34,6 +34,8 @@ class RegisterBroker:
     # Of the marker that the last clean stop left in the data directory; -1 where there is none.
     previous_epoch: int = -1
     directory: UUID | None = None
+    # Of the broker's own files: what it goes by as a leader where nothing else is set.
+    min_insync: int = 1
 
     def decide(self, image: MetadataImage, new_id: NewId, /) -> Decision[int]:
         records: list[MetadataRecord] = []
@@ -49,6 +51,7 @@ class RegisterBroker:
                 self.rack,
                 self.is_fenced,
                 directory=self.directory,
+                min_insync=self.min_insync,
             )
         )
         after = image.apply(records)
@@ -56,6 +59,9 @@ class RegisterBroker:
             records += after_loss_of(self.broker_id, after, self._losses(image))
         else:
             records += after_return_of(self.broker_id, after)
+        after = image.apply(records)
+        if lowest_min_insync(after) < lowest_min_insync(image):
+            records += after_new_rules(after, after.topics.values())
         return Decision(tuple(records), epoch)
 
     def _losses(self, image: MetadataImage) -> Losses:

@@ -22,6 +22,7 @@ from millstream.cluster.metadata.partitions import CreatePartitions, IncreaseOut
 from millstream.cluster.metadata.producer_ids import AllocateProducerIds
 from millstream.cluster.metadata.quorum_changes import AddVoter, RemoveVoter
 from millstream.cluster.metadata.reassignments import AlterReassignments, ReassignmentOutcome
+from millstream.cluster.metadata.recovered_replicas import ReportRecovered
 from millstream.cluster.metadata.topics import CreatedTopic, CreateTopics, DeletedTopic, DeleteTopics
 from millstream.protocol.errors import ErrorCode, KafkaError
 
@@ -40,6 +41,7 @@ _COMMANDS: dict[int, tuple[type[Any], Any]] = {
     12: (AlterReassignments, tuple[ReassignmentOutcome, ...]),
     13: (AddVoter, bool),
     14: (RemoveVoter, bool),
+    15: (ReportRecovered, int),
 }
 _NUMBERS = {kind: number for number, (kind, _) in _COMMANDS.items()}
 

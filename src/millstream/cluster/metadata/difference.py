@@ -59,6 +59,7 @@ def _registered(broker: BrokerImage) -> BrokerRegistered:
         broker.is_fenced,
         broker.is_shutting_down,
         broker.directory,
+        broker.min_insync,
     )
 
 
@@ -91,6 +92,7 @@ def _state(partition: PartitionImage) -> tuple[Any, ...]:
         partition.adding,
         partition.removing,
         partition.last_known_leader,
+        partition.last_known_elr,
     )
 
 

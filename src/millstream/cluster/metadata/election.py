@@ -11,8 +11,13 @@ from millstream.cluster.metadata.image import (
     PartitionImage,
     TopicImage,
 )
+from millstream.cluster.metadata.records import LastKnownReplica
+
+# So many that ended uncleanly and may have lost something are compared: one disk rots, not two at once.
+_ENOUGH_TOLD = 2
 
 _NOBODY: frozenset[int] = frozenset()
+_MIN_INSYNC = "min.insync.replicas"
 
 
 class Seek(Enum):
@@ -43,10 +48,18 @@ class Losses:
 NO_LOSSES = Losses()
 
 
-def rules_of(image: MetadataImage, topic: TopicImage) -> TopicRules:
-    """As set on the topic, or for all brokers while they run: files of single brokers are not known here.
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a broker that ended uncleanly has of a partition; `is_whole` where that is all that it had confirmed."""
 
-    Where nothing is set the minimum counts as 1: a replica is then held eligible too rarely, never wrongly.
+    has: LastKnownReplica
+    is_whole: bool
+
+
+def rules_of(image: MetadataImage, topic: TopicImage) -> TopicRules:
+    """The minimum as set on the topic, or else the lowest of all brokers: no leader goes below it.
+
+    Unclean elections are allowed by the topic or for all brokers while they run, not by files of single brokers.
     """
     key = "unclean.leader.election.enable"
     unclean = topic.configs.get(key) or image.broker_configs.get("", {}).get(key) or "false"
@@ -60,16 +73,18 @@ def min_insync(image: MetadataImage, topic: TopicImage) -> int:
 
 
 def _min_insync(image: MetadataImage, topic: TopicImage) -> int:
-    key = "min.insync.replicas"
-    own = topic.configs.get(key)
-    if own is not None:
-        return int(own)
-    shared = image.broker_configs.get("", {}).get(key)
-    if shared is None:
-        return 1
-    # A broker may have a value of its own: the lowest is what no leader goes below.
-    values = [configs[key] for configs in image.broker_configs.values() if key in configs]
-    return min(map(int, values))
+    own = topic.configs.get(_MIN_INSYNC)
+    return int(own) if own is not None else lowest_min_insync(image)
+
+
+def lowest_min_insync(image: MetadataImage) -> int:
+    """Of topics that set none: brokers go by what was set while they run, or else by their files."""
+    shared = image.broker_configs.get("", {}).get(_MIN_INSYNC)
+    values = [
+        image.broker_configs.get(str(broker.broker_id), {}).get(_MIN_INSYNC) or shared or broker.min_insync
+        for broker in image.brokers.values()
+    ]
+    return min(map(int, values), default=1)
 
 
 def is_usable(brokers: Mapping[int, BrokerImage], broker_id: int) -> bool:
@@ -85,6 +100,7 @@ def next_state(
     *,
     isr: tuple[int, ...] | None = None,
     losses: Losses = NO_LOSSES,
+    recovered: Recovered | None = None,
     seek: Seek = Seek.IF_NEEDED,
 ) -> PartitionImage:
     """The partition as it must be among these brokers, `p` itself where nothing changes.
@@ -97,18 +113,27 @@ def next_state(
     in_sync = tuple(b for b in wanted if b not in unclean and is_usable(brokers, b))
     replicas, in_sync, is_done = _finish_reassignment(p, in_sync)
     had_all = {*p.isr, *p.elr, *wanted}
+    known = _last_known_elr(p.last_known_elr, had_all, unclean, losses.wiped, recovered)
     eligible = tuple(b for b in replicas if b in had_all and b not in in_sync and b not in unclean)
+    others = frozenset(replicas) - {*in_sync, *eligible}
+    known = tuple(each for each in known if each.broker_id in others)
     last_known = p.last_known_leader if p.leader == NO_LEADER else p.leader
     if last_known in losses.wiped and len(replicas) > 1:
         last_known = NO_LEADER
-    leader = _elect(p.leader, replicas, in_sync, eligible, last_known, brokers, rules, seek)
+    best = _best_of(known, len(eligible), replicas, brokers)
+    leader = _elect(p.leader, replicas, in_sync, eligible, known, best, last_known, brokers, rules, seek)
     if leader != NO_LEADER and leader not in in_sync:
         in_sync = (leader,)
-        # After an unclean election the others may have what the leader lost, and nobody is sure of anything more.
-        eligible = tuple(b for b in eligible if b != leader) if leader in eligible else ()
+        if leader not in eligible and leader != best:
+            # After an unclean election the others may have what the leader lost, and nobody is sure of anything more.
+            eligible, known = (), ()
+        eligible = tuple(b for b in eligible if b != leader)
+    if leader != NO_LEADER:
+        # What they have changes with what they fetch: when nobody leads any more they tell it again.
+        known = tuple(LastKnownReplica(each.broker_id) for each in known if each.broker_id != leader)
     if len(in_sync) >= min(rules.min_insync, len(replicas)):
         # Only below the minimum, when nothing is acknowledged any more, do those outside keep all there is (KIP-966).
-        eligible = ()
+        eligible, known = (), ()
     is_shrunk = is_done and len(replicas) < len(p.replicas)
     changed = replace(
         p,
@@ -121,6 +146,7 @@ def next_state(
         adding=() if is_done else p.adding,
         removing=() if is_done else p.removing,
         last_known_leader=last_known if leader == NO_LEADER else NO_LEADER,
+        last_known_elr=known,
     )
     return p if changed == p else replace(changed, partition_epoch=p.partition_epoch + 1)
 
@@ -137,11 +163,54 @@ def _finish_reassignment(
     return tuple(b for b in p.replicas if b not in p.removing), staying, True
 
 
+def _last_known_elr(
+    before: tuple[LastKnownReplica, ...],
+    had_all: set[int],
+    unclean: Collection[int],
+    wiped: Collection[int],
+    recovered: Recovered | None,
+) -> tuple[LastKnownReplica, ...]:
+    """Those that had all and ended uncleanly; one that shows that it still has all goes from there to `had_all`."""
+    known = {each.broker_id: each for each in before}
+    for broker in unclean:
+        if broker in had_all or broker in known:
+            # Whatever it told before, it has to tell again.
+            known[broker] = LastKnownReplica(broker)
+        if broker in wiped:
+            known.pop(broker, None)
+    if recovered is not None and recovered.has.broker_id in known:
+        known[recovered.has.broker_id] = recovered.has
+        if recovered.is_whole:
+            del known[recovered.has.broker_id]
+            had_all.add(recovered.has.broker_id)
+    return tuple(known[broker] for broker in sorted(known))
+
+
+def _best_of(
+    known: tuple[LastKnownReplica, ...],
+    eligible: int,
+    replicas: tuple[int, ...],
+    brokers: Mapping[int, BrokerImage],
+) -> int | None:
+    """The one that has most of what was acknowledged, where enough have told; None also while it is away.
+
+    The log that ends with the later epoch has all that was committed before that epoch; of two that end with the same
+    the longer has all of the shorter.
+    """
+    told = {each.broker_id: (each.last_epoch, each.end_offset) for each in known if each.end_offset >= 0}
+    if not told or len(told) < min(_ENOUGH_TOLD, eligible + len(known)):
+        return None
+    most = max(told.values())
+    return next((b for b in replicas if told.get(b) == most and is_usable(brokers, b)), None)
+
+
 def _elect(
     current: int,
     replicas: tuple[int, ...],
     in_sync: tuple[int, ...],
     eligible: tuple[int, ...],
+    known: tuple[LastKnownReplica, ...],
+    best: int | None,
     last_known: int,
     brokers: Mapping[int, BrokerImage],
     rules: TopicRules,
@@ -156,8 +225,12 @@ def _elect(
         for broker in candidates:
             if broker in chosen:
                 return broker
-    if not eligible and last_known in candidates:
+    if best is not None:
+        return best
+    if not eligible and not known and last_known in candidates:
+        # The metadata is of a version that did not know who else had all.
         return last_known
     if candidates and (rules.allows_unclean or seek is Seek.UNCLEAN):
-        return candidates[0]
+        ends = {each.broker_id: (each.last_epoch, each.end_offset) for each in known}
+        return max(candidates, key=lambda b: ends.get(b, (-1, -1)))
     return NO_LEADER

@@ -15,6 +15,7 @@ from millstream.cluster.metadata.records import (
     ConfigResource,
     DirectoriesRetired,
     Endpoint,
+    LastKnownReplica,
     MetadataRecord,
     PartitionChanged,
     PartitionCreated,
@@ -42,6 +43,12 @@ class PartitionImage:
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     last_known_leader: int = NO_LEADER
+    last_known_elr: tuple[LastKnownReplica, ...] = ()
+
+    @property
+    def counted_on(self) -> set[int]:
+        """Those that have all that was acknowledged, or had it before an unclean end."""
+        return {*self.isr, *self.elr, *(each.broker_id for each in self.last_known_elr)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,7 @@ class BrokerImage:
     is_fenced: bool = False
     is_shutting_down: bool = False
     directory: UUID | None = None
+    min_insync: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +189,7 @@ class _Draft:
                     record.is_fenced,
                     record.is_shutting_down,
                     record.directory,
+                    record.min_insync,
                 )
                 self._use_epochs(record.epoch)
             case BrokerChanged():
@@ -310,6 +319,7 @@ def _partition(record: PartitionCreated | PartitionChanged) -> PartitionImage:
         record.adding,
         record.removing,
         record.last_known_leader,
+        record.last_known_elr,
     )
 
 

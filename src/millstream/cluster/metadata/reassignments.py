@@ -99,7 +99,7 @@ def _start(
             f"Of the replicas {list(draft.replicas)} none would be in sync; wait until one is.",
         )
     draft = replace(draft, elr=tuple(b for b in p.elr if b in draft.replicas))
-    if p.elr and not draft.elr and not p.isr:
+    if not p.isr and not draft.elr and not p.counted_on <= set(draft.replicas):
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Of the replicas {list(draft.replicas)} none could lead; wait until one can.",

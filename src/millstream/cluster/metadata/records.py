@@ -38,6 +38,8 @@ class BrokerRegistered(msgspec.Struct, frozen=True, array_like=True, tag=2):
     is_shutting_down: bool = False
     # The data directory's own id: an empty disk under an old broker id is told from the disk that was there.
     directory: UUID | None = None
+    # `min.insync.replicas` of the broker's own files, which holds where nothing else is set.
+    min_insync: int = 1
 
 
 class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -45,11 +47,23 @@ class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag=3):
     topic_id: UUID
 
 
+class LastKnownReplica(msgspec.Struct, frozen=True, array_like=True):
+    """Had all that was acknowledged, and ended uncleanly since.
+
+    While nobody leads it tells the epoch of its last record and where its log ends; `end_offset` is -1 until then.
+    """
+
+    broker_id: int
+    last_epoch: int = -1
+    end_offset: int = -1
+
+
 class PartitionCreated(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """`leader` is -1 where nobody leads; `elr` are those outside the isr that have all that was acknowledged.
 
     While a reassignment goes on, `replicas` are the old and the new ones: `adding` of them are not in the isr yet,
     `removing` go when all that are added have come in. `last_known_leader` led last, while nobody does.
+    `last_known_elr` would be in the isr or elr if they had not ended uncleanly (KIP-966).
     """
 
     topic_id: UUID
@@ -63,6 +77,7 @@ class PartitionCreated(msgspec.Struct, frozen=True, array_like=True, tag=4):
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     last_known_leader: int = -1
+    last_known_elr: tuple[LastKnownReplica, ...] = ()
 
 
 class PartitionChanged(msgspec.Struct, frozen=True, array_like=True, tag=5):
@@ -79,6 +94,7 @@ class PartitionChanged(msgspec.Struct, frozen=True, array_like=True, tag=5):
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     last_known_leader: int = -1
+    last_known_elr: tuple[LastKnownReplica, ...] = ()
 
 
 class TopicDeleted(msgspec.Struct, frozen=True, array_like=True, tag=6):

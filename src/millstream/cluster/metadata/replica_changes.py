@@ -16,7 +16,12 @@ def after_loss_of(
     """`image` has the broker fenced, shutting down, gone, or come back with less than it had."""
 
     def counts_on_it(p: PartitionImage) -> bool:
-        return broker_id in p.isr or broker_id in p.elr or p.last_known_leader == broker_id
+        return (
+            broker_id in p.isr
+            or broker_id in p.elr
+            or p.last_known_leader == broker_id
+            or any(each.broker_id == broker_id for each in p.last_known_elr)
+        )
 
     return _changes(image, image.topics.values(), counts_on_it, losses)
 
@@ -30,7 +35,9 @@ def after_return_of(broker_id: int, image: MetadataImage) -> Iterator[PartitionC
 
 def after_new_rules(image: MetadataImage, topics: Iterable[TopicImage]) -> Iterator[PartitionChanged]:
     """The least number in sync, or whether unclean leaders are allowed, is another one for these topics."""
-    return _changes(image, topics, lambda p: bool(p.elr) or p.leader == NO_LEADER, NO_LOSSES)
+    return _changes(
+        image, topics, lambda p: bool(p.elr or p.last_known_elr) or p.leader == NO_LEADER, NO_LOSSES
+    )
 
 
 def _changes(

@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 
 from millstream.observability.logs import get_logger
-from millstream.protocol.record_batch import HEADER_SIZE, read_header
 from millstream.testing.disk import Fault, Operation, SimulatedDisk
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.node import SimulatedNode
@@ -22,8 +21,6 @@ KINDS = (
     "isolate", "cut_pair", "cut_one_way", "slow_link", "lose_segments", "reset",
     "slow_disk", "full_disk", "failing_sync", "bit_rot", "jump_clock",
 )  # fmt: skip
-
-_ENDINGS = ("kill", "lose_power", "storm", "ambush", "empty_disk")
 
 _RESTART_SECONDS = (0.2, 6.0)
 _CUT_SECONDS = (0.5, 8.0)
@@ -43,10 +40,6 @@ class Nemesis:
         self._tasks: list[asyncio.Task[None]] = []
         self._busy: dict[str, None] = {}
         drawn = random.sample(KINDS, random.randint(2, 6))
-        if "bit_rot" in drawn:
-            # When all have ended without notice, the last leader is waited for, and its copy counts (KIP-966): damage
-            # to it that cannot be told from a torn tail loses what the others have.
-            drawn = [kind for kind in drawn if kind not in _ENDINGS]
         # Each run has a few kinds only: with all of them at once, each hides what another would show.
         self._kinds: list[FaultWork] = [getattr(self, f"_{kind}") for kind in kinds or drawn]
         self._rotten = random.choice(list(cluster.nodes.values()))
@@ -299,8 +292,7 @@ class Nemesis:
         path = self._random.choice(logs)
         data = disk.read(path)
         position = self._random.randrange(max(1, len(data) // 2))
-        # Kafka's checksum does not cover a batch's leader epoch: nobody can see that one has changed.
-        if len(data) >= 200 and not _is_leader_epoch(data, position):
+        if len(data) >= 200:
             disk.flip_bit(path, position, self._random.randrange(8))
             self._note("bit rot", node.name, path=path, position=position)
 
@@ -317,13 +309,3 @@ class Nemesis:
         )
         await self._sleep(0.5, 3.0)
         node.machine.disk.faults.clear()
-
-
-def _is_leader_epoch(data: bytes, position: int) -> bool:
-    at = 0
-    while len(data) - at >= HEADER_SIZE:
-        size = read_header(data, at).size_bytes
-        if size < HEADER_SIZE or position < at + size:
-            break
-        at += size
-    return 12 <= position - at < 16

@@ -28,6 +28,7 @@ from millstream.cluster.metadata.producer_ids import AllocateProducerIds
 from millstream.cluster.metadata.quorum_changes import AddVoter, RemoveVoter
 from millstream.cluster.metadata.reassignments import AlterReassignments, Reassignment, ReassignmentOutcome
 from millstream.cluster.metadata.records import Endpoint
+from millstream.cluster.metadata.recovered_replicas import RecoveredReplica, ReportRecovered
 from millstream.cluster.metadata.topics import (
     CreatedTopic,
     CreateTopics,
@@ -69,6 +70,7 @@ EXAMPLES: list[tuple[Command[Any], Any]] = [
     (AlterReassignments((Reassignment("t", 0, (1, 2)),)), (ReassignmentOutcome("t", 0),)),
     (AddVoter(4, UUID(int=4)), True),
     (RemoveVoter(4), True),
+    (ReportRecovered(1, 2, (RecoveredReplica(UUID(int=4), 0, 3, 2, 17, is_whole=False),)), 1),
 ]
 
 

@@ -162,44 +162,6 @@ def test_after_a_clean_stop_of_all_the_last_one_leads_again() -> None:
     assert cluster.led() == (2, (2,), ())
 
 
-def test_a_broker_that_comes_back_without_its_marker_leaves_the_sets_before_it_may_lead() -> None:
-    cluster = Cluster(1, 2, 3)
-    cluster.create(1, 2, 3, min_insync_replicas=2)
-    cluster.fence(2)
-    cluster.fence(3)
-    assert cluster.led() == (1, (1,), (3,))
-    cluster.start(3)
-    assert cluster.led() == (1, (1,), ())
-    cluster.start(1)
-    # The last one that had everything: nobody else may lead, and it may only as the leader that was last known.
-    assert cluster.led() == (1, (1,), ())
-    assert cluster.partition().leader_epoch == 2
-
-
-def test_the_last_leader_waits_for_those_that_are_still_eligible() -> None:
-    cluster = Cluster(1, 2)
-    cluster.create(1, 2, min_insync_replicas=2)
-    cluster.fence(2, 1)
-    assert cluster.led() == (NO_LEADER, (), (1, 2))
-    cluster.start(1)
-    assert cluster.led() == (NO_LEADER, (), (2,))
-    cluster.beat(2)
-    assert cluster.led() == (2, (2,), ())
-    cluster.fence(2)
-    cluster.start(2)
-    assert cluster.led() == (2, (2,), ())
-
-
-def test_killed_all_at_once_the_last_leader_leads_again() -> None:
-    cluster = Cluster(1, 2, 3)
-    cluster.create(1, 2, 3)
-    for broker in (2, 3):
-        cluster.start(broker)
-    assert cluster.led() == (1, (1,), ())
-    cluster.start(1)
-    assert cluster.led() == (1, (1,), ())
-
-
 def test_an_empty_disk_under_an_old_id_is_not_elected() -> None:
     cluster = Cluster()
     disks = {broker: uuid.uuid4() for broker in (1, 2)}

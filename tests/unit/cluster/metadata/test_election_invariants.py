@@ -1,7 +1,8 @@
 """Whatever happens to brokers and partitions, in whatever order: what must hold of every partition at all times.
 
 The model beside the image knows what each replica has of what was acknowledged: a record is acknowledged only with
-enough in sync, and everybody in sync has it. Whoever leads by the rules must have all of it.
+enough in sync, and everybody in sync has it. Whoever leads by the rules must have all of it, although the disk of one
+broker rots, and any may have to cut a torn tail when it starts.
 """
 
 from hypothesis import settings
@@ -26,12 +27,17 @@ class Partitions(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.cluster = Cluster(*BROKERS)
-        self.has: dict[int, int] = dict.fromkeys(BROKERS, 0)
-        self.acknowledged = 0
+        self.has: dict[int, tuple[int, ...]] = dict.fromkeys(BROKERS, ())
+        """The leader epochs of the records that each has."""
+        self.acknowledged: tuple[int, ...] = ()
+        self.doubtful: set[int] = set()
+        """They cut their logs when they started, and have not caught up since."""
+        self.rotten = 1
         self.seen: PartitionImage | None = None
 
-    @initialize(replicas=replica_lists, minimum=st.integers(1, 4))
-    def create(self, replicas: list[int], minimum: int) -> None:
+    @initialize(replicas=replica_lists, minimum=st.integers(2, 4), rotten=brokers)
+    def create(self, replicas: list[int], minimum: int, rotten: int) -> None:
+        self.rotten = rotten
         self.cluster.create(*replicas, min_insync_replicas=minimum)
 
     @property
@@ -57,10 +63,47 @@ class Partitions(RuleBasedStateMachine):
     def stop(self, broker: int) -> None:
         self.cluster.beat(broker, wants_to_stop=True)
 
-    @rule(broker=brokers)
-    def restart_after_a_kill(self, broker: int) -> None:
+    @rule(broker=brokers, is_torn=st.booleans())
+    def restart_after_a_kill(self, broker: int, is_torn: bool) -> None:
         """The disk keeps what was on it: a replica counts only what it has flushed."""
-        self.cluster.start(broker)
+        self.come_back(broker, is_cut=is_torn)
+
+    @precondition(lambda self: self.may_rot)
+    @rule(left=st.integers(0, 5), is_let_in=st.booleans())
+    def restart_with_rotten_records(self, left: int, is_let_in: bool) -> None:
+        self.has[self.rotten] = self.has[self.rotten][:left]
+        self.come_back(self.rotten, is_cut=True, is_let_in=is_let_in)
+
+    @property
+    def may_rot(self) -> bool:
+        """Where one replica is enough, or the only one left to wait for, nobody can have what it loses."""
+        p = self.p
+        is_enough = min_insync(self.cluster.image, self.cluster.image.topics["t"]) == 1
+        return len(p.replicas) > 1 and not is_enough and p.counted_on != {self.rotten}
+
+    @rule(broker=brokers)
+    def begin_to_restart(self, broker: int) -> None:
+        self.cluster.register(broker)
+
+    def come_back(self, broker: int, *, is_cut: bool, is_let_in: bool = True) -> None:
+        if is_cut:
+            self.doubtful.add(broker)
+        self.cluster.register(broker)
+        self.tell(broker)
+        if is_let_in:
+            self.cluster.beat(broker)
+
+    def tell(self, broker: int) -> None:
+        has = self.has[broker]
+        end = (has[-1] if has else -1, len(has))
+        self.cluster.tell(broker, *end, is_whole=broker not in self.doubtful)
+
+    @precondition(lambda self: self.p.leader == NO_LEADER)
+    @rule()
+    def tell_again(self) -> None:
+        for each in self.p.last_known_elr:
+            if self.cluster.image.is_live(each.broker_id):
+                self.tell(each.broker_id)
 
     # What leaders do
 
@@ -68,7 +111,7 @@ class Partitions(RuleBasedStateMachine):
     @rule()
     def acknowledge(self) -> None:
         if len(self.p.isr) >= min_insync(self.cluster.image, self.cluster.image.topics["t"]):
-            self.acknowledged += 1
+            self.acknowledged += (self.p.leader_epoch,)
             self.has.update(dict.fromkeys(self.p.isr, self.acknowledged))
 
     @precondition(lambda self: self.p.leader != NO_LEADER)
@@ -83,6 +126,10 @@ class Partitions(RuleBasedStateMachine):
             self.has[broker] = self.acknowledged
         if self.cluster.set_isr(isr).error not in (0, 108):
             self.has = before
+
+    @rule()
+    def catch_up(self) -> None:
+        self.doubtful -= set(self.p.isr)
 
     # What operators do
 
@@ -99,7 +146,7 @@ class Partitions(RuleBasedStateMachine):
     def rebalance(self) -> None:
         self.cluster.do(RestorePreferredLeaders())
 
-    @rule(minimum=st.integers(1, 4))
+    @rule(minimum=st.integers(2, 4))
     def another_minimum(self, minimum: int) -> None:
         change = ConfigChange("min.insync.replicas", str(minimum))
         self.cluster.do(AlterConfigs((ConfigAlteration(ConfigResource.TOPIC, "t", (change,)),)))
@@ -116,13 +163,15 @@ class Partitions(RuleBasedStateMachine):
         assert set(p.isr) <= set(p.replicas)
         assert set(p.elr) <= set(p.replicas)
         assert not set(p.isr) & set(p.elr)
+        assert not {*p.isr, *p.elr} & {each.broker_id for each in p.last_known_elr}
+        assert p.leader == NO_LEADER or all(each.end_offset < 0 for each in p.last_known_elr)
         assert set(p.isr) <= live
         assert p.leader in (*p.isr, NO_LEADER)
         assert (p.leader == NO_LEADER) == (not p.isr)
         assert set(p.adding) | set(p.removing) <= set(p.replicas)
         assert not set(p.adding) & set(p.removing)
         if len(p.isr) >= min_insync(self.cluster.image, self.cluster.image.topics["t"]):
-            assert p.elr == ()
+            assert p.elr == p.last_known_elr == ()
 
     @invariant()
     def epochs_never_go_back(self) -> None:

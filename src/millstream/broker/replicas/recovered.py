@@ -1,0 +1,98 @@
+"""Tells the controller what this node has of partitions of which it had all when it ended uncleanly.
+
+After recovery, before the node is let in; and again whenever such a partition loses its leader, because what the node
+has may have changed while it followed.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from millstream.broker.partitions import NOBODY
+from millstream.cluster.metadata.image import PartitionImage
+from millstream.cluster.metadata.recovered_replicas import RecoveredReplica, ReportRecovered
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.storage.log import PartitionLog
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+log = get_logger("millstream.replicas")
+
+_RETRY_SECONDS = 0.1
+_MOST_AT_ONCE = 1000
+_OUSTED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+
+
+class RecoveredReplicas:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._woken = asyncio.Event()
+
+    def start(self) -> None:
+        self._broker.spawn(self._tell_when_asked(), "recovered replicas")
+
+    def changed(self, image: PartitionImage) -> None:
+        """A partition that this node keeps is another: perhaps its leader is gone."""
+        if self._is_asked(image):
+            self._woken.set()
+
+    async def tell(self) -> None:
+        """Return when there is nothing to tell that the controller does not know."""
+        broker = self._broker
+        while found := list(self._to_tell()):
+            ready = [each for each in found if each is not None][:_MOST_AT_ONCE]
+            try:
+                if ready:
+                    command = ReportRecovered(broker.node_id, broker.metadata.broker_epoch, tuple(ready))
+                    await broker.metadata.submit(command)
+                    continue
+            except KafkaError as error:
+                if error.code in _OUSTED:
+                    broker.fail(error.message)
+                    return
+                log.warning("what was recovered is not told yet", count=len(ready), error=error.message)
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _tell_when_asked(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            await self.tell()
+
+    def _is_asked(self, image: PartitionImage) -> bool:
+        """Whether nobody leads, and what this node has is waited for."""
+        me = self._broker.node_id
+        return image.leader == NOBODY and any(
+            each.broker_id == me and each.end_offset < 0 for each in image.last_known_elr
+        )
+
+    def _to_tell(self) -> Iterator[RecoveredReplica | None]:
+        """None stands for a log whose end is being cut just now."""
+        me, logs = self._broker.node_id, self._broker.store.logs
+        for topic in self._broker.metadata.image.topics.values():
+            for p in topic.partitions:
+                found = logs.get((topic.name, p.index)) if p.last_known_elr else None
+                if found is None or found.offline is not None or found.topic_id != topic.topic_id.bytes:
+                    # What cannot be opened may hold what others lack: it is waited for.
+                    continue
+                is_counted = any(each.broker_id == me for each in p.last_known_elr)
+                is_whole = found.config.durable and not found.is_doubtful
+                if self._is_asked(p) or (is_counted and is_whole):
+                    yield None if found.truncating else _describe(topic.topic_id, p, found, is_whole)
+
+
+def _describe(topic_id: UUID, p: PartitionImage, found: PartitionLog, is_whole: bool) -> RecoveredReplica:
+    end = found.flushed_offset if found.config.durable else found.log_end_offset
+    last_epoch = found.epochs.epoch_of(end - 1)
+    if found.is_doubtful:
+        log.warning(
+            "this replica may have lost what it had confirmed; the controller is told what it has",
+            directory=found.directory,
+            last_epoch=last_epoch,
+            end=end,
+        )
+    # What a relaxed topic confirmed need not have been on disk: such a replica is never sure to be whole.
+    return RecoveredReplica(topic_id, p.index, p.leader_epoch, last_epoch, end, is_whole)

@@ -1,0 +1,57 @@
+"""What brokers have of partitions of which they had all before an unclean end: they tell, and the controller decides.
+
+A broker tells after recovery, before it is let in, and again when such a partition loses its leader.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from millstream.cluster.metadata.brokers import registered
+from millstream.cluster.metadata.controller import Decision, NewId
+from millstream.cluster.metadata.difference import partition_changed
+from millstream.cluster.metadata.election import Recovered, next_state, rules_of
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.records import LastKnownReplica, MetadataRecord
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredReplica:
+    """Where the log ends. `is_whole`: recovery had nothing to cut, and what was confirmed had been synced.
+
+    `leader_epoch` is the partition's in which the broker looked.
+    """
+
+    topic_id: UUID
+    index: int
+    leader_epoch: int
+    last_epoch: int
+    end_offset: int
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRecovered:
+    """Answers how many partitions it changed something for. Those that do not wait for the broker are passed over."""
+
+    broker_id: int
+    broker_epoch: int
+    replicas: tuple[RecoveredReplica, ...]
+
+    def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[int]:
+        registered(image, self.broker_id, self.broker_epoch)
+        records: list[MetadataRecord] = []
+        for each in {(each.topic_id, each.index): each for each in self.replicas}.values():
+            topic = image.topics_by_id.get(each.topic_id)
+            if topic is None or not 0 <= each.index < len(topic.partitions):
+                continue
+            p = topic.partitions[each.index]
+            if not each.is_whole and each.leader_epoch != p.leader_epoch:
+                # Somebody led since, and the log may have followed: it ends elsewhere.
+                continue
+            has = LastKnownReplica(self.broker_id, each.last_epoch, each.end_offset)
+            after = next_state(
+                p, image.brokers, rules_of(image, topic), recovered=Recovered(has, each.is_whole)
+            )
+            if after is not p:
+                records.append(partition_changed(topic.topic_id, after))
+        return Decision(tuple(records), len(records))

@@ -1,0 +1,54 @@
+"""Records that rotted before a checkpoint knew of them, on the leader's disk, and all nodes are killed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.acked_writes import AckedWriter, judge, read_numbers
+from support.cli import Cli
+from support.cluster import ClusterProcesses, cluster_of, eventually
+
+SETTINGS = {"cluster.session_timeout": "1s", "replication.min_insync_replicas": "2"}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
+    with cluster_of(tmp_path, settings=SETTINGS) as cluster:
+        yield cluster.start()
+
+
+def flip_a_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_what_rotted_at_the_leader_is_not_lost_when_all_nodes_are_killed(cluster: ClusterProcesses) -> None:
+    topic = {"name": "t", "num_partitions": 1, "replication_factor": 3}
+    (created,) = cluster.ask(1, "create_topics", 7, topics=[topic]).topics
+    assert created.error_code == 0, created.error_message
+    with AckedWriter(cluster.seeds, "t", 1) as writer:
+        writer.wait_for(200)
+    leader = cluster.topics(1)["t"][0]
+    for node in cluster.nodes.values():
+        node.kill()
+    rotten = cluster.nodes[leader]
+    flip_a_bit(rotten.partition_dir("t") / f"{0:020d}.log")
+    # The last one to come is the one that led.
+    others = [number for number in cluster.nodes if number != leader]
+    cluster.launch(*others)
+    for number in others:
+        cluster.nodes[number].wait_until_ready()
+    rotten.start()
+    assert rotten.log_entries("damaged end cut, with sound records behind it")
+    eventually(
+        lambda: cluster.ask(1, "metadata", 12, topics=None).topics[0].partitions[0].isr_nodes,
+        lambda isr: len(isr) == 3,
+        "all replicas in sync",
+    )
+    judge(writer, read_numbers(cluster.seeds, "t", 1))
+    assert Cli(cluster.seeds).json("log", "verify")["same"]
+    for node in cluster.nodes.values():
+        node.stop()
+        Cli("").ok("log", "verify", str(node.data_dir))

@@ -1,0 +1,221 @@
+"""A log whose end recovery had to cut says so until it has caught up: what went may have been confirmed."""
+
+import errno
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.config.topic import TopicConfig
+from millstream.protocol.record_batch import read_header
+from millstream.storage.layout import CUT_FILE, EPOCHS_FILE
+from millstream.storage.leader_epochs import LeaderEpochs
+from millstream.testing.disk import Crashed, Fault, Operation
+from support.logs import Store, append, append_values, batch_of, flush, read_values
+
+REPLICATED = TopicConfig(segment_bytes=400)
+
+
+class ReplicatedStore(Store):
+    """Of logs that other nodes keep too; epoch 5 is the newest."""
+
+    committed = 0
+
+    def specs(self):  # type: ignore[no-untyped-def]
+        return [spec._replace(committed=self.committed, leader_epoch=5) for spec in super().specs()]
+
+
+def written(count: int = 10, epoch: int = 1) -> ReplicatedStore:
+    store = ReplicatedStore(topics={"t": REPLICATED})
+    for number in range(count):
+        append(store.log(), batch_of([b"%d" % number]), leader_epoch=epoch)
+    flush(store.log())
+    return store
+
+
+def rot(store: Store, offset: int, byte: int, bit: int) -> None:
+    for segment in store.log().segments:
+        for position, header, _ in segment.scan():
+            if header.base_offset == offset:
+                store.disk.flip_bit(segment.log_path, position + byte, bit)
+
+
+def marker(store: Store) -> str:
+    return f"{store.log().directory}/{CUT_FILE}"
+
+
+def test_a_log_that_is_whole_is_not_in_doubt() -> None:
+    store = written()
+    assert not store.kill().log().is_doubtful
+    assert not store.report().is_doubtful
+    assert store.log().log_end_offset == 10
+
+
+def test_a_log_with_a_rotten_record_is_in_doubt() -> None:
+    store = written()
+    rot(store, 4, 50, 3)
+    assert store.kill().log().is_doubtful
+    assert store.report().has_cut_batches
+    assert store.log().log_end_offset == 4
+
+
+def test_a_torn_end_is_in_doubt_too_and_holds_no_sound_records() -> None:
+    store = written()
+    path = store.log().segments[-1].log_path
+    file = store.disk.open(path)
+    file.pwrite([b"torn"], file.size())
+    assert store.kill().log().is_doubtful
+    assert not store.report().has_cut_batches
+    assert store.log().log_end_offset == 10
+
+
+def test_what_is_damaged_and_was_known_to_be_synced_is_cut_if_no_other_replica_need_have_it() -> None:
+    store = written()
+    store.checkpoint()
+    rot(store, 7, 50, 3)
+    store.committed = 7
+    assert store.kill().log().is_doubtful
+    assert store.log().log_end_offset == 7
+
+
+def test_what_is_damaged_and_was_known_to_be_committed_is_not_cut() -> None:
+    store = written()
+    store.checkpoint()
+    rot(store, 7, 50, 3)
+    store.committed = 8
+    assert not store.kill().log().is_doubtful
+    assert store.log().log_end_offset == 10
+
+
+def test_a_rotten_offset_behind_damage_does_not_move_the_end_of_the_log() -> None:
+    store = ReplicatedStore()
+    for _ in range(4):
+        append(store.log(), batch_of([b"x"]), leader_epoch=1)
+    flush(store.log())
+    store.checkpoint()
+    rot(store, 0, 50, 3)
+    rot(store, 1, 2, 1)
+    store.committed = 4
+    assert store.kill().log().log_end_offset == 4
+    assert len(store.report().damages) == 2
+
+
+def test_unsynced_records_behind_a_damaged_end_are_cut() -> None:
+    store = ReplicatedStore()
+    append(store.log(), batch_of([b"old"]), leader_epoch=1)
+    flush(store.log())
+    store.checkpoint()
+    append(store.log(), batch_of([b"new"]), leader_epoch=1)
+    flush(store.log())
+    for offset in (0, 1):
+        rot(store, offset, 50, 3)
+    store.committed = 1
+    assert store.kill().log().is_doubtful
+    assert store.log().log_end_offset == 1
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_doubt_outlives_the_node_until_the_log_is_trusted(is_clean: bool) -> None:
+    store = written()
+    rot(store, 4, 50, 3)
+    store.kill()
+    store = store.stop_and_start() if is_clean else store.kill()
+    assert store.log().is_doubtful
+    store.log().trust()
+    assert not store.log().is_doubtful
+    assert not store.disk.exists(marker(store))
+    assert not store.kill().log().is_doubtful
+
+
+@given(operations=st.integers(0, 40), power_loss=st.booleans())
+def test_a_crash_in_the_middle_of_recovery_does_not_hide_the_doubt(operations: int, power_loss: bool) -> None:
+    store = written()
+    rot(store, 4, 50, 3)
+    store.disk.restart()
+    store.disk.crash_after(operations)
+    try:
+        store.open()
+    except Crashed:
+        store.disk.restart(power_loss=power_loss)
+        store.open()
+    assert store.log().is_doubtful
+
+
+def test_a_full_disk_leaves_the_doubt_to_the_next_flush() -> None:
+    store = written()
+    rot(store, 4, 50, 3)
+    store.disk.restart()
+    store.disk.faults.add(Fault(Operation.WRITE, errno.ENOSPC, times=50))
+    store.open()
+    assert store.log().is_doubtful
+    store.disk.faults.clear()
+    append_values(store.log(), b"more")
+    flush(store.log())
+    assert store.disk.exists(marker(store))
+
+
+@given(offset=st.integers(0, 7), bit=st.integers(0, 31), later=st.integers(1, 5))
+def test_a_rotten_epoch_between_others_of_its_kind_is_set_right(offset: int, bit: int, later: int) -> None:
+    """Whatever it claims: an older epoch, one that does not exist, or one that does."""
+    store = written(epoch=later)
+    rot(store, offset, 12 + bit // 8, bit % 8)
+    log = store.kill().log()
+    assert log.epochs.entries == [(later, 0)]
+    assert read_values(log) == [b"%d" % number for number in range(10)]
+    assert not log.is_doubtful
+
+
+def test_a_rotten_epoch_at_the_end_is_cut_because_nothing_tells_what_it_was() -> None:
+    """It might be the first record of a new leader, which was not confirmed."""
+    store = written(epoch=1)
+    rot(store, 9, 15, 2)
+    log = store.kill().log()
+    assert log.epochs.entries == [(1, 0)]
+    assert (log.log_end_offset, log.is_doubtful) == (9, True)
+
+
+def test_epochs_that_rotted_in_their_file_do_not_change_the_records() -> None:
+    store = written(epoch=1)
+    append(store.log(), batch_of([b"new"]), leader_epoch=4)
+    flush(store.log())
+    path = f"{store.log().directory}/{EPOCHS_FILE}"
+    rotten = LeaderEpochs([(3, 0), (4, 10)]).encode()
+    store.disk.write_atomically(path, rotten)
+    log = store.kill().log()
+    assert (log.log_end_offset, log.is_doubtful) == (0, True)
+
+
+def test_new_epochs_that_were_not_flushed_are_found_in_the_records() -> None:
+    store = written(epoch=1)
+    for _ in range(2):
+        append(store.log(), batch_of([b"new"]), leader_epoch=4)
+    log = store.kill().log()
+    assert (log.log_end_offset, log.is_doubtful) == (12, False)
+    assert log.epochs.entries == [(1, 0), (4, 10)]
+
+
+def test_an_epoch_in_which_nothing_was_written_gives_way_to_what_was() -> None:
+    store = ReplicatedStore(topics={"t": TopicConfig(flush_messages=1000)})
+    append(store.log(), batch_of([b"old"]), leader_epoch=1)
+    store.log().begin_epoch(3, 1)
+    flush(store.log())
+    for _ in range(2):
+        header_and_data = bytearray(batch_of([b"new"]))
+        header_and_data[0:8] = store.log().log_end_offset.to_bytes(8)
+        header_and_data[12:16] = (2).to_bytes(4)
+        store.log().end_epochs()
+        store.log().append_replicated(memoryview(header_and_data), [read_header(header_and_data, 0)], 0)
+    log = store.kill().log()
+    assert log.epochs.entries == [(1, 0), (2, 1)]
+    assert read_values(log) == [b"old", b"new", b"new"]
+
+
+def test_a_log_that_nobody_else_keeps_keeps_records_of_rotten_epochs() -> None:
+    store = Store(topics={"t": REPLICATED})
+    for number in range(3):
+        append(store.log(), batch_of([b"%d" % number]), leader_epoch=4)
+    flush(store.log())
+    rot(store, 2, 15, 2)
+    log = store.kill().log()
+    assert read_values(log) == [b"0", b"1", b"2"]
+    assert log.epochs.entries == LeaderEpochs([(4, 0)]).entries
