@@ -25,7 +25,9 @@ class Bell:
     def silence(self) -> None:
         self._is_rung = False
 
-    async def hear(self, seconds: float | None = None, *, or_reply: "asyncio.Future[Any] | None" = None) -> bool:
+    async def hear(
+        self, seconds: float | None = None, *, or_reply: "asyncio.Future[Any] | None" = None
+    ) -> bool:
         """Whether it was rung, or the reply came, within that time."""
         if self._is_rung or (or_reply is not None and or_reply.done()):
             return True

@@ -298,4 +298,3 @@ class ReplicaFetcher:
 
 def _key(found: FetchedPartition) -> Key:
     return (found.topic if isinstance(found.topic, bytes) else found.topic.encode()), found.index
-

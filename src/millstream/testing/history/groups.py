@@ -1,4 +1,4 @@
-"""A consumer group, judged by what its members were told: commits stay, positions never go back, one owner at a time."""
+"""A consumer group, judged by what its members were told: commits stay, positions never go back, one owner each."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -83,11 +83,7 @@ def _lost_commits(group: GroupHistory) -> Iterator[Anomaly]:
 def _steps_back(group: GroupHistory) -> Iterator[Anomaly]:
     for later in group.positions:
         for earlier in group.positions:
-            if (
-                earlier.key == later.key
-                and earlier.end < later.start
-                and earlier.offset > later.offset
-            ):
+            if earlier.key == later.key and earlier.end < later.start and earlier.offset > later.offset:
                 yield Anomaly(
                     Kind.POSITION_WENT_BACK,
                     later.key,

@@ -9,7 +9,7 @@ from millstream.spark.wire import requests as reading
 from millstream.testing.history import History, Poll, Seen
 from millstream.testing.simulator.client import NoAnswer, SimulatedClient
 
-_RETRY_SECONDS = 0.1
+_RETRY_SECONDS = 0.3
 _WAIT_MS = 1500
 _FETCH_SECONDS = 3.0
 _MAX_BYTES = 1 << 20

@@ -189,7 +189,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         handle = _Timer(when, callback, args, self, context)
         self._sequence += 1
-        heappush(self._timers, (when if when > self._now else self._now, self._sequence, handle))
+        heappush(self._timers, (max(self._now, when), self._sequence, handle))
         return handle
 
     def create_future(self) -> "asyncio.Future[Any]":

@@ -134,7 +134,9 @@ class SimulatedMember:
     async def _take_up(self) -> None:
         """Go on where the group was."""
         self._committed = {}
-        for position in await fetch_positions(self.client, await self._find(), self._group, self._topic, self._readers):
+        for position in await fetch_positions(
+            self.client, await self._find(), self._group, self._topic, self._readers
+        ):
             partition = int(position.key.rpartition("-")[2])
             self._committed[partition] = self._readers[partition].position = max(position.offset, 0)
 
