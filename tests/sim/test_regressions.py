@@ -5,6 +5,8 @@ import pytest
 from millstream.testing.simulator.run import run_seed
 
 FOUND = {
+    34: "a coordinator's own log was damaged: nobody was told, and its groups had no coordinator any more",
+    83: "a controller, paused and deposed, refused what its old image made it refuse",
     9: "a bit flipped in a batch's base offset: read as damaged, taken for sound by the repair, never repaired",
 }
 

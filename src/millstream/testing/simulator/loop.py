@@ -38,14 +38,14 @@ class _Handle(asyncio.Handle):
         self._context = copy_context() if context is None else context
         self._loop = loop
         self._callback: Callable[..., object] | None = callback
-        self._args: tuple[Any, ...] | None = args
+        self._args = args
         self._cancelled = False
         self._repr = None
         self._source_traceback = None
 
     def cancel(self) -> None:
         self._cancelled = True
-        self._callback = self._args = None
+        self._callback, self._args = None, ()
 
 
 class _Timer(asyncio.TimerHandle):
@@ -64,7 +64,7 @@ class _Timer(asyncio.TimerHandle):
         self._context = copy_context() if context is None else context
         self._loop = loop
         self._callback: Callable[..., object] | None = callback
-        self._args: tuple[Any, ...] | None = args
+        self._args = args
         self._cancelled = False
         self._repr = None
         self._source_traceback = None
@@ -73,7 +73,7 @@ class _Timer(asyncio.TimerHandle):
 
     def cancel(self) -> None:
         self._cancelled = True
-        self._callback = self._args = None
+        self._callback, self._args = None, ()
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):

@@ -17,11 +17,12 @@ _RETRY_TICKS = 10
 @contextmanager
 def coarse_ticks() -> Iterator[None]:
     """For every quorum that is started meanwhile."""
-    settings, retry = driver.RaftSettings, replica._RETRY_TICKS
-    setattr(driver, "RaftSettings", _SETTINGS)  # noqa: B010 - a maker of settings in place of another
-    setattr(replica, "_RETRY_TICKS", _RETRY_TICKS)  # noqa: B010
+    places = ((driver, "RaftSettings", _SETTINGS), (replica, "_RETRY_TICKS", _RETRY_TICKS))
+    originals = [getattr(module, name) for module, name, _ in places]
+    for module, name, coarse in places:
+        setattr(module, name, coarse)
     try:
         yield
     finally:
-        setattr(driver, "RaftSettings", settings)  # noqa: B010
-        setattr(replica, "_RETRY_TICKS", retry)  # noqa: B010
+        for (module, name, _), original in zip(places, originals, strict=True):
+            setattr(module, name, original)
