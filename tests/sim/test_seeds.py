@@ -1,4 +1,4 @@
-"""Whole clusters under faults: seeds of at least sixty simulated seconds, 300 in `make test` and more in `make long`."""
+"""Whole clusters under faults: seeds of at least sixty simulated seconds, 300 in `make test`, more in `make long`."""
 
 import pytest
 

@@ -36,7 +36,8 @@ def command(
     """Run simulated clusters: three real nodes each, on virtual time, with faults drawn from a seed.
 
     Clients produce, consume, alone or in a group, change topics and move replicas while nodes crash, networks are
-    cut and disks fail; every rule is checked all along, and the clients' histories are judged. The same seed is always the same run.
+    cut and disks fail; every rule is checked all along, and the clients' histories are judged. The same seed is
+    always the same run.
     Exits with 1 when a seed found something, and says how to see it again.
 
     \b
