@@ -5,11 +5,15 @@ from typing import Any
 
 import pytest
 
+from millstream.broker.coordinator_log import PartitionCoordinatorLog
 from millstream.broker.partitions import Partition
 from millstream.broker.replicas import following, serving
+from millstream.cluster.metadata import election
+from millstream.cluster.metadata.image import NO_LEADER
 from millstream.cluster.raft.entries import Entry, HardState
 from millstream.cluster.raft.wal import Wal
 from millstream.cluster.replication.leader import LeaderState
+from millstream.protocol.record_batch import read_header
 from millstream.storage.segment_recovery import RecoveryReport
 
 
@@ -88,6 +92,47 @@ def doubt_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RecoveryReport, "doubt", lambda *_: None)
 
 
+def minimum_ignored(patch: pytest.MonkeyPatch) -> None:
+    """A leader commits with fewer in sync than `min.insync.replicas` asks for."""
+    patch.setattr(LeaderState, "is_under_minimum", property(lambda _: False))
+
+
+def unclean_elections(patch: pytest.MonkeyPatch) -> None:
+    """Where nobody may lead, the first that is alive does, whatever the settings say."""
+    elect = election._elect
+
+    def anybody(current: int, replicas: tuple[int, ...], *rest: Any) -> int:
+        brokers = rest[3]
+        chosen = elect(current, replicas, *rest)
+        alive = [each for each in replicas if election.is_usable(brokers, each)]
+        return alive[0] if chosen == NO_LEADER and alive else chosen
+
+    patch.setattr(election, "_elect", anybody)
+
+
+def moved_before_it_is_copied(patch: pytest.MonkeyPatch) -> None:
+    """A reassignment counts new replicas as in sync before they have anything."""
+    finish = election._finish_reassignment
+
+    def at_once(p: Any, in_sync: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+        if not p.adding:
+            return finish(p, in_sync)
+        replicas = tuple(each for each in p.replicas if each not in p.removing)
+        return replicas, replicas, True
+
+    patch.setattr(election, "_finish_reassignment", at_once)
+
+
+def commits_answered_early(patch: pytest.MonkeyPatch) -> None:
+    """A group's coordinator answers when a commit is in its own log."""
+
+    async def append(self: PartitionCoordinatorLog, batch: bytes) -> int:
+        view = memoryview(bytearray(batch))
+        return self._partition.append(view, read_header(view), self._clock.now_ms()).last_offset
+
+    patch.setattr(PartitionCoordinatorLog, "append", append)
+
+
 BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     each.__name__: each
     for each in (
@@ -99,5 +144,9 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         old_epoch_accepted,
         committed_by_itself,
         doubt_forgotten,
+        minimum_ignored,
+        unclean_elections,
+        moved_before_it_is_copied,
+        commits_answered_early,
     )
 }

@@ -211,21 +211,20 @@ class ClusterMembership:
 
     async def _unless_refused(self, work: Coroutine[Any, Any, Result], waiting_for: str) -> Result:
         """The result of `work`, which may wait for others for ever, unless they will not have this node."""
-        task = asyncio.ensure_future(work)
-        told = asyncio.get_running_loop().time()
+        task, failure = asyncio.ensure_future(work), self._broker.failure
+        refused = asyncio.ensure_future(self.network.refused.wait())
         try:
             while True:
-                done, _ = await asyncio.wait((task, self._broker.failure), timeout=_LOOK_SECONDS)
+                done, _ = await asyncio.wait(
+                    (task, refused, failure), timeout=_TELL_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                )
                 if task in done:
                     return task.result()
-                if self.network.refusal is not None:
-                    raise CannotJoin(self.network.refusal)
+                if refused in done:
+                    raise CannotJoin(str(self.network.refusal))
                 if done:
-                    raise CannotJoin(str(self._broker.failure.exception()))
-                if asyncio.get_running_loop().time() - told > _TELL_SECONDS:
-                    told = asyncio.get_running_loop().time()
-                    log.info(
-                        waiting_for, seeds=list(self.network.seeds), answered=sorted(self.network.answers)
-                    )
+                    raise CannotJoin(str(failure.exception()))
+                log.info(waiting_for, seeds=list(self.network.seeds), answered=sorted(self.network.answers))
         finally:
             task.cancel()
+            refused.cancel()

@@ -1,11 +1,11 @@
 """A partition of an internal topic as a coordinator sees it: append and be told when it is durable, read it all."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from millstream.broker.partitions import Partition
 from millstream.protocol.errors import KafkaError
-from millstream.protocol.record_batch import read_header
+from millstream.protocol.record_batch import CorruptBatch, read_header
 from millstream.runtime.clock import Clock
 
 _READ_BYTES = 1024 * 1024
@@ -27,8 +27,12 @@ class _Acknowledgement:
 
 
 class PartitionCoordinatorLog:
-    def __init__(self, partition: Partition, clock: Clock) -> None:
+    def __init__(
+        self, partition: Partition, clock: Clock, damaged: Callable[[Partition, int, CorruptBatch], None]
+    ) -> None:
+        """`damaged` is told of an offset at or after which a batch cannot be read."""
         self._partition = partition
+        self._damaged = damaged
         self._clock = clock
 
     async def append(self, batch: bytes) -> int:
@@ -45,7 +49,11 @@ class PartitionCoordinatorLog:
         log = self._partition.log
         position = max(offset, log.log_start_offset)
         while position < log.log_end_offset:
-            read = log.read(position, _READ_BYTES, log.log_end_offset)
+            try:
+                read = log.read(position, _READ_BYTES, log.log_end_offset)
+            except CorruptBatch as error:
+                self._damaged(self._partition, position, error)
+                raise
             at = 0
             while at < len(read.data):
                 size = read_header(read.data, at).size_bytes

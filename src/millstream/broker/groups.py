@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from millstream.broker.admin import defaults_of
 from millstream.broker.coordinator_log import PartitionCoordinatorLog
 from millstream.broker.group_samples import samples_of
+from millstream.broker.partitions import Partition
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import MetadataRecord, PartitionCreated, TopicDeleted
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic
@@ -22,6 +23,7 @@ from millstream.coordinator.placement import partition_for
 from millstream.coordinator.runtime import CoordinatorRuntime
 from millstream.observability.group_metrics import GroupSamples, watch_groups
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.record_batch import CorruptBatch
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
@@ -142,7 +144,13 @@ class Groups:
         self._elect()
 
     def _open_log(self, index: int) -> PartitionCoordinatorLog:
-        return PartitionCoordinatorLog(self._broker.partitions.find(OFFSETS_TOPIC, index), self._broker.clock)
+        partition = self._broker.partitions.find(OFFSETS_TOPIC, index)
+        return PartitionCoordinatorLog(partition, self._broker.clock, self._log_damaged)
+
+    def _log_damaged(self, partition: Partition, offset: int, error: CorruptBatch) -> None:
+        """Another replica has it sound; until it is repaired, the groups kept there have no coordinator."""
+        self._broker.corruption(error)
+        self._broker.replication.repairs.damaged(partition, offset)
 
     def _metadata_changed(
         self, old: MetadataImage, new: MetadataImage, records: tuple[MetadataRecord, ...]

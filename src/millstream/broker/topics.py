@@ -34,11 +34,12 @@ class TopicChanges:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._resolved: tuple[TopicImage, TopicConfig] | None = None
+        self._own_configs = broker.settings.broker_configs()
 
     def broker_configs(self) -> dict[str, str]:
         """The broker's settings that topics inherit: from its file, overlaid by those changed while it runs."""
         image = self._broker.metadata.image
-        return {**self._broker.settings.broker_configs(), **image.broker_overrides(self._broker.node_id)}
+        return {**self._own_configs, **image.broker_overrides(self._broker.node_id)}
 
     def is_elsewhere(self, topic: str | bytes, index: int) -> bool:
         image = self._broker.metadata.image

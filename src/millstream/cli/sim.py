@@ -35,8 +35,9 @@ def command(
 ) -> None:
     """Run simulated clusters: three real nodes each, on virtual time, with faults drawn from a seed.
 
-    Clients produce, consume and change topics while nodes crash, networks are cut and disks fail; every rule is
-    checked all along, and the clients' histories are judged. The same seed is always the same run.
+    Clients produce, consume, alone or in a group, change topics and move replicas while nodes crash, networks are
+    cut and disks fail; every rule is checked all along, and the clients' histories are judged. The same seed is
+    always the same run.
     Exits with 1 when a seed found something, and says how to see it again.
 
     \b

@@ -73,6 +73,10 @@ _OWN = (
         "A follower that has not caught up with its leader for this long leaves the in-sync set.", minimum=100,
     ),
     _own(
+        "replica.fetch.wait.max.ms", ConfigType.INT, "500",
+        "How long a leader lets a follower's fetch wait that finds nothing new.", minimum=10, maximum=10000,
+    ),
+    _own(
         "auto.leader.rebalance.enable", ConfigType.BOOLEAN, "true",
         "Whether the controller gives leadership back to preferred leaders, the first of the replicas.",
     ),

@@ -130,6 +130,7 @@ class ReplicationSettings:
     default_replication_factor: int = kafka_setting("default.replication.factor")
     min_insync_replicas: int = kafka_setting("min.insync.replicas")
     replica_lag_time_max: int = kafka_setting("replica.lag.time.max.ms", _DURATION)
+    replica_fetch_wait_max: int = kafka_setting("replica.fetch.wait.max.ms", _DURATION)
     replica_selector: str = own_setting(
         "rack",
         "Where clients that name their rack (client.rack) read from: rack sends them to an in-sync replica of their"

@@ -41,6 +41,7 @@ class PeerNetwork:
         """By seed, the newest."""
         self.refusal: str | None = None
         """Why another node does not speak to this one."""
+        self.refused = asyncio.Event()
         self._stored_members = members
         self._adopted_cluster_id = ""
         self._links: dict[str, PeerLink] = {}
@@ -148,6 +149,7 @@ class PeerNetwork:
         self.answers[link.address] = welcome
         if welcome.refusal is not None:
             self.refusal = f"the node at {link.address} refuses this one: {welcome.refusal}"
+            self.refused.set()
             if is_news:
                 log.error("refused by another node", address=link.address, reason=welcome.refusal)
         elif welcome.replica == self.me:

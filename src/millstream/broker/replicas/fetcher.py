@@ -3,11 +3,11 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from millstream.broker.partitions import Partition
+from millstream.broker.replicas.bell import Bell
 from millstream.broker.replicas.following import Following, Superseded
 from millstream.broker.replicas.link import ReplicaLink
 from millstream.broker.replicas.sessions import is_urgent
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 log = get_logger("millstream.replicas")
 
-_MAX_WAIT_MS = 500
 _REPLY_BYTES = 16 << 20
-_SILENCE_SECONDS = 3.0
+# An answer may come this much later than the request wants to wait.
+_SILENCE_SECONDS = 2.5
 _RETRY_SECONDS = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 _MOST_IN_FLIGHT = 2
@@ -41,12 +41,13 @@ class ReplicaFetcher:
     def __init__(self, broker: "Broker", leader_id: int) -> None:
         self._broker = broker
         self._leader_id = leader_id
+        self._max_wait_ms = broker.settings.replication.replica_fetch_wait_max
         self._followed: dict[Key, Following] = {}
         self._unsaid: dict[Key, None] = {}
         """Partitions whose place the leader must be told."""
         self._forgotten: dict[Key, None] = {}
         self._urgent = False
-        self._woken = asyncio.Event()
+        self._bell = Bell(broker.loop)
         self._requests = 0
         self._is_interrupted = False
         self._session = (0, 0)
@@ -96,7 +97,7 @@ class ReplicaFetcher:
 
     def leader_changed(self) -> None:
         """The leader's broker is registered anew or let in again: whatever was waited for may be there now."""
-        self._woken.set()
+        self._bell.ring()
 
     def _start(self, work: "Awaitable[None]") -> None:
         task = asyncio.ensure_future(work)
@@ -127,7 +128,7 @@ class ReplicaFetcher:
 
     def _wake(self) -> None:
         self._urgent = True
-        self._woken.set()
+        self._bell.ring()
 
     def _cancel_timer(self, key: Key) -> None:
         timer = self._timers.pop(key, None)
@@ -140,8 +141,8 @@ class ReplicaFetcher:
         pause = _FIRST_PAUSE
         while True:
             if not self._followed:
-                self._woken.clear()
-                await self._woken.wait()
+                self._bell.silence()
+                await self._bell.hear()
                 continue
             link = None
             try:
@@ -162,10 +163,8 @@ class ReplicaFetcher:
             finally:
                 if link is not None:
                     link.close()
-            self._woken.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._woken.wait()
+            self._bell.silence()
+            await self._bell.hear(pause)
 
     async def _connect(self) -> ReplicaLink:
         leader = self._broker.metadata.image.brokers.get(self._leader_id)
@@ -182,19 +181,13 @@ class ReplicaFetcher:
             key: None for key, each in self._followed.items() if each.asked_from >= 0 or key in self._unsaid
         }
         waiting: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
+        patience = self._max_wait_ms / 1000 + _SILENCE_SECONDS
         while self._followed or waiting:
             if not waiting or (self._urgent and len(waiting) < _MOST_IN_FLIGHT and self._session[0]):
                 waiting.append(self._send(link))
-            woken = asyncio.ensure_future(self._woken.wait())
-            try:
-                done, _ = await asyncio.wait(
-                    (waiting[0][1], woken), timeout=_SILENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
-                )
-            finally:
-                woken.cancel()
-            if not done:
-                raise TimeoutError(f"no answer for {_SILENCE_SECONDS} s")
-            self._woken.clear()
+            if not await self._bell.hear(patience, or_reply=waiting[0][1]):
+                raise TimeoutError(f"no answer for {patience} s")
+            self._bell.silence()
             if waiting[0][1].done():
                 number, reply = waiting.popleft()
                 await self._handle(number, decode_reply(reply.result()))
@@ -218,7 +211,7 @@ class ReplicaFetcher:
             session_id,
             epoch,
             # The first answer, which names the session, does not wait.
-            _MAX_WAIT_MS if session_id else 0,
+            self._max_wait_ms if session_id else 0,
             _REPLY_BYTES,
             partitions,
             tuple(self._forgotten),

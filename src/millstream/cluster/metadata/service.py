@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from millstream.cluster.metadata.brokers import Heartbeat, RegisterBroker
 from millstream.cluster.metadata.command_codec import decode_result, encode_command
-from millstream.cluster.metadata.controller import Command
+from millstream.cluster.metadata.controller import Command, Decision
 from millstream.cluster.metadata.directory import (
     StoredReplica,
     WrongDataDirectory,
@@ -207,7 +207,7 @@ class MetadataService:
                 await asked.carry_out(self.quorum)
             except RaftError as error:
                 raise as_kafka_error(error) from error
-        decision = command.decide(self._machine.latest, self._new_id)
+        decision = await self._decision(command)
         if self._fencing is not None:
             self._fencing.note(command)
         if decision.records:
@@ -217,6 +217,28 @@ class MetadataService:
             # Others wait for the same change, and it goes on when this caller does not.
             await asyncio.shield(self._last_change)
         return decision.result
+
+    async def _decision(self, command: Command[Result]) -> Decision[Result]:
+        must_be_new = self._forward is not None and type(command) not in _NOT_LOOKED_FOR
+        try:
+            decision = command.decide(self._machine.latest, self._new_id)
+            if decision.records or not must_be_new:
+                return decision
+        except KafkaError:
+            if not must_be_new:
+                raise
+        # What changes nothing is not carried by the quorum: one that was deposed and does not know it yet would answer
+        # from an image that is not the newest any more.
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await self.quorum.read_barrier()
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.NOT_CONTROLLER, "a majority of the nodes does not answer; try again"
+            ) from None
+        if self._closed or not self._is_leading:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the controller any more; try again")
+        return command.decide(self._machine.latest, self._new_id)
 
     async def close(self) -> None:
         """Finish what was submitted, then close the log."""

@@ -86,6 +86,12 @@ class Kind(StrEnum):
     NEVER_DELIVERED = "never delivered"
     DELIVERED_AFTER_ACK = "delivered after its acknowledgement"
     IN_QUEUE_AND_DEAD = "in the queue and in the dead-letter queue"
+    LOST_COMMIT = "lost commit"
+    POSITION_WENT_BACK = "position went back"
+    POSITION_FROM_NOWHERE = "position that nobody committed"
+    TWO_OWNERS = "two owners"
+    COMMIT_OF_OLD_GENERATION = "commit of an old generation"
+    COMMITTED_UNREAD = "committed unread"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,18 @@
 
 import asyncio
 from random import Random
+from typing import Any
 
+from millstream.protocol.api import APIS
+from millstream.protocol.codec import decode_response, encode_request
 from millstream.protocol.wire import I32
 from millstream.spark.wire import requests as reading
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.process import Process
 
 Address = tuple[str, int]
+
+_APIS = {api.name: api for api in APIS.values()}
 
 
 class NoAnswer(Exception):
@@ -64,6 +69,14 @@ class SimulatedClient:
         self._leaders: dict[tuple[str, int], int] = {}
         self._connections: dict[Address, _Connection] = {}
         self._correlation = 0
+
+    async def call(self, address: Address, name: str, version: int, seconds: float, **fields: Any) -> Any:
+        """As `ask`, for a request that is named; dictionaries stand for the entities within it."""
+        api = _APIS[name]
+        body = encode_request(api, version, fields)
+        tags = b"\0" if api.is_flexible(version) else b""
+        reply = await self.ask(address, api.key, version, tags + body, seconds)
+        return decode_response(api, version, reply[len(tags) :])
 
     async def ask(self, address: Address, api: int, version: int, body: bytes, seconds: float) -> memoryview:
         """The reply's body; NoAnswer when it does not come in time."""

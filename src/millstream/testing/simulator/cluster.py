@@ -8,6 +8,7 @@ from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.machine import Machine
 from millstream.testing.simulator.network import Network
 from millstream.testing.simulator.node import PORT, SimulatedNode
+from millstream.testing.simulator.pace import TICK_MS
 
 
 class SimulatedCluster:
@@ -17,7 +18,9 @@ class SimulatedCluster:
         names = [f"n{number}" for number in range(1, count + 1)]
         self.addresses = tuple((name, PORT) for name in names)
         settings = simulated_settings(
-            tuple(f"{name}:{PORT}" for name in names), snapshot_size=random.choice((2_000, 4 << 20))
+            tuple(f"{name}:{PORT}" for name in names),
+            snapshot_size=random.choice((2_000, 4 << 20)),
+            lag_ms=random.choice((4_000, 30_000)),
         )
         self.nodes = {
             number: SimulatedNode(
@@ -37,7 +40,7 @@ class SimulatedCluster:
         return [node.name for node in self.nodes.values()]
 
 
-def simulated_settings(seeds: tuple[str, ...], snapshot_size: int) -> Settings:
+def simulated_settings(seeds: tuple[str, ...], snapshot_size: int, lag_ms: int) -> Settings:
     """The defaults, at a slower pace: what is rare in sixty seconds of a cluster is what a simulation is for."""
     settings = Settings()
     return replace(
@@ -46,13 +49,19 @@ def simulated_settings(seeds: tuple[str, ...], snapshot_size: int) -> Settings:
         cluster=replace(
             settings.cluster,
             bootstrap_servers=seeds,
-            tick=40,
+            tick=TICK_MS,
             snapshot_size=snapshot_size,
-            heartbeat_interval=500,
-            session_timeout=2500,
+            heartbeat_interval=1000,
+            session_timeout=3000,
         ),
         storage=replace(settings.storage, checkpoint_interval=5_000, cleaner_interval=5_000),
         replication=replace(
-            settings.replication, default_replication_factor=len(seeds), min_insync_replicas=2
+            settings.replication,
+            default_replication_factor=len(seeds),
+            min_insync_replicas=2,
+            replica_lag_time_max=lag_ms,
+            replica_fetch_wait_max=1500,
+            leader_imbalance_check_seconds=15,
         ),
+        kafka={"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "500"},
     )

@@ -1,13 +1,24 @@
-"""At the end of a run: every partition is led and fully in sync, and its copies are equal byte for byte."""
+"""At the end of a run: every partition is led and fully in sync, and its copies are equal.
+
+Byte for byte; those of a compacted topic, which each node compacts for itself, in what they say of each key.
+"""
 
 from collections.abc import Iterator
 
 from millstream.broker.node import Broker
 from millstream.broker.partitions import Partition
-from millstream.protocol.record_batch import CorruptBatch
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.protocol.record_batch import CorruptBatch, read_header
+from millstream.protocol.records import decode_records
 from millstream.testing.simulator.cluster import SimulatedCluster
 
 _MAX_BYTES = 1 << 24
+
+
+def newest_image(cluster: SimulatedCluster) -> MetadataImage:
+    """Of the nodes that serve; one of them must."""
+    services = [node.serving.metadata for node in cluster.nodes.values() if node.serving is not None]
+    return max(services, key=lambda each: each.quorum.status().applied_index).image
 
 
 def what_is_missing(cluster: SimulatedCluster) -> str | None:
@@ -17,20 +28,27 @@ def what_is_missing(cluster: SimulatedCluster) -> str | None:
         if node.serving is None:
             return f"{node.name} does not serve"
         brokers[node.node_id] = node.serving
-    newest = max(
-        (broker.metadata for broker in brokers.values()), key=lambda each: each.quorum.status().applied_index
-    )
-    for topic in newest.image.topics.values():
+    for topic in newest_image(cluster).topics.values():
         for index, partition in enumerate(topic.partitions):
             name = f"{topic.name}-{index}"
             leader = brokers.get(partition.leader)
             if leader is None:
                 return f"{name} has no leader"
+            if partition.adding or partition.removing:
+                return f"{name} is still being moved"
             if sorted(partition.isr) != sorted(partition.replicas):
                 return f"{name} has {list(partition.isr)} of {list(partition.replicas)} in sync"
             led = leader.partitions.get(topic.name, index)
             if led is None or not led.is_leader or led.leader_epoch != partition.leader_epoch:
                 return f"node {partition.leader} does not lead {name} yet"
+            wanted = topic.configs.get("min.insync.replicas")
+            state = led.replication
+            if (
+                wanted is not None
+                and state is not None
+                and state.min_isr != min(int(wanted), len(partition.replicas))
+            ):
+                return f"the leader of {name} wants {state.min_isr} in sync, the topic {wanted}"
     return None
 
 
@@ -55,7 +73,26 @@ def differences(cluster: SimulatedCluster) -> Iterator[str]:
                     )
 
 
-def _content(partition: Partition, first: int, upper: int) -> bytes | None:
+def _content(partition: Partition, first: int, upper: int) -> object:
+    data = _read(partition, first, upper)
+    return _latest(data, upper) if data is not None and partition.log.config.compacts else data
+
+
+def _latest(data: bytes, upper: int) -> dict[bytes | None, bytes]:
+    latest: dict[bytes | None, bytes] = {}
+    at = 0
+    while at < len(data):
+        size = read_header(data, at).size_bytes
+        for record in decode_records(data[at : at + size], _MAX_BYTES):
+            if record.offset < upper:
+                latest.pop(record.key, None)
+                if record.value is not None:
+                    latest[record.key] = record.value
+        at += size
+    return latest
+
+
+def _read(partition: Partition, first: int, upper: int) -> bytes | None:
     """None where a bit has rotted and nobody has read it since: then nobody has got it either."""
     parts = []
     while first < upper:

@@ -9,16 +9,24 @@ from millstream.spark.wire import requests as reading
 from millstream.testing.history import History, Poll, Seen
 from millstream.testing.simulator.client import NoAnswer, SimulatedClient
 
-_RETRY_SECONDS = 0.1
-_WAIT_MS = 500
+_RETRY_SECONDS = 0.3
+_WAIT_MS = 1500
 _FETCH_SECONDS = 3.0
 _MAX_BYTES = 1 << 20
 
 
 class SimulatedConsumer:
     def __init__(
-        self, client: SimulatedClient, topic: str, partition: int, history: History, *, is_final: bool = False
+        self,
+        client: SimulatedClient,
+        topic: str,
+        partition: int,
+        history: History,
+        *,
+        is_final: bool = False,
+        process: str | None = None,
     ) -> None:
+        """`process` is its name in the history, when it is not the client's."""
         self.position = 0
         self.high_watermark = -1
         self.client = client
@@ -27,6 +35,7 @@ class SimulatedConsumer:
         self._key = f"{topic}-{partition}"
         self._history = history
         self._is_final = is_final
+        self._process = process or client.name
         self._is_fresh = True
 
     async def poll(self, wait_ms: int = _WAIT_MS) -> int:
@@ -53,7 +62,7 @@ class SimulatedConsumer:
         seen = tuple(self._seen(reply[at : at + size]))
         if seen:
             self._history.polls.append(
-                Poll(client.name, seen, start, client.loop.time(), self._is_fresh, self._is_final)
+                Poll(self._process, seen, start, client.loop.time(), self._is_fresh, self._is_final)
             )
             self._is_fresh = False
             self.position = seen[-1].offset + 1

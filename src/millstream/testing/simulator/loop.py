@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import Context
+from contextvars import Context, copy_context
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +21,59 @@ _MOST_STEPS_A_MOMENT = 200_000
 
 class Stuck(AssertionError):
     """Nothing is left to happen, or time does not go on."""
+
+
+class _Handle(asyncio.Handle):
+    """As asyncio's, without what only debugging needs: a run makes tens of thousands of them."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback: Callable[..., object] | None = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback, self._args = None, ()
+
+
+class _Timer(asyncio.TimerHandle):
+    """The same for what comes later; a cancelled one is left out when its time comes."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback: Callable[..., object] | None = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when
+        self._scheduled = True
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback, self._args = None, ()
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -82,11 +135,18 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._advance()
         elif self.steps - self._steps_before > _MOST_STEPS_A_MOMENT:
             raise Stuck(f"time stands still at {self._now:.6f}; next is {ready[0]!r}")
-        run = _run
+        current = CURRENT
         count = len(ready)
         self.steps += count
         for _ in range(count):
-            run(ready.popleft())
+            handle: Any = ready.popleft()
+            if handle._cancelled:
+                continue
+            process = handle._context.get(current)
+            if process is None or (process.is_alive and not process.is_paused):
+                handle._run()
+            elif process.is_alive:
+                process.held.append(handle)
 
     def _advance(self) -> None:
         """To the next moment at which something happens; all that is due then becomes ready, in order."""
@@ -110,7 +170,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 
@@ -127,9 +187,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        handle = _Timer(when, callback, args, self, context)
         self._sequence += 1
-        heappush(self._timers, (max(when, self._now), self._sequence, handle))
+        heappush(self._timers, (max(self._now, when), self._sequence, handle))
         return handle
 
     def create_future(self) -> "asyncio.Future[Any]":
@@ -185,19 +245,3 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         self.call_exception_handler(context)
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """asyncio tells of it; a cancelled timer is left out when its time comes."""
-
-
-def _run(handle: asyncio.Handle) -> None:
-    if handle._cancelled:
-        return
-    process = handle._context.get(CURRENT)  # type: ignore[attr-defined]
-    if process is not None:
-        if not process.is_alive:
-            return
-        if process.is_paused:
-            process.held.append(handle)
-            return
-    handle._run()

@@ -41,7 +41,8 @@ class Nemesis:
         self._busy: dict[str, None] = {}
         drawn = random.sample(KINDS, random.randint(2, 6))
         # Each run has a few kinds only: with all of them at once, each hides what another would show.
-        self._kinds: list[FaultWork] = [getattr(self, f"_{kind}") for kind in kinds or drawn]
+        self.kinds = tuple(kinds or drawn)
+        self._works: list[FaultWork] = [getattr(self, f"_{kind}") for kind in self.kinds]
         self._rotten = random.choice(list(cluster.nodes.values()))
         self._gap = random.choice((0.5, 2.0, 4.0))
         self._at_once = random.choice((1, 1, 2))
@@ -80,7 +81,7 @@ class Nemesis:
     async def _trouble(self) -> None:
         while True:
             await asyncio.sleep(self._random.expovariate(1 / self._gap))
-            fault = self._random.choice(self._kinds)
+            fault = self._random.choice(self._works)
             self.count += 1
             await fault()
 

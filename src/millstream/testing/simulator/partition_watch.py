@@ -70,6 +70,12 @@ class PartitionWatch:
             return
         place = partition.topic_id, partition.index
         self._committed[place] = max(after, self._committed.get(place, 0))
+        state = partition.replication
+        if state is not None and len(state.isr) < min(state.min_isr, len(state.replicas)):
+            self._violated(
+                f"{_name(partition)}: the high watermark moves to {after} with {list(state.isr)} in sync, where"
+                f" {state.min_isr} are needed"
+            )
         known = self._known(partition)
         if known is None or known.leader_epoch != partition.leader_epoch:
             return

@@ -8,7 +8,7 @@ from millstream.testing.history import History, Outcome, Send
 from millstream.testing.simulator import requests
 from millstream.testing.simulator.client import NoAnswer, SimulatedClient
 
-_RETRY_SECONDS = 0.1
+_RETRY_SECONDS = 0.3
 _REQUEST_SECONDS = 3.0
 _GIVE_UP_SECONDS = 12.0
 

@@ -29,6 +29,8 @@ class QuorumWatch:
         self.newest = MetadataImage()
         self.image_came: Callable[[MetadataImage, MetadataImage], None] = lambda _old, _new: None
         """Called with the newest image known and the one after it, once for each."""
+        self.entry_came: Callable[[Entry], None] = lambda _entry: None
+        """Called with every entry that is committed, once, in their order."""
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -69,8 +71,11 @@ class QuorumWatch:
         self._checked[replica] = log.commit_index, log.applied_index
 
     def _check_entry(self, node_id: int, entry: Entry) -> None:
-        known = self._committed.setdefault(entry.index, entry)
-        if known is not entry and known != entry:
+        known = self._committed.get(entry.index)
+        if known is None:
+            self._committed[entry.index] = entry
+            self.entry_came(entry)
+        elif known is not entry and known != entry:
             self._violated(f"node {node_id} holds {entry} as committed, where {known} was committed before")
 
     def _check_image(self, node_id: int, index: int, machine: Any) -> None:

@@ -14,11 +14,14 @@ from typing import Any
 from millstream.observability import logs
 from millstream.runtime.invariant import InvariantViolation
 from millstream.testing.history import judge
+from millstream.testing.history.groups import judge_group
 from millstream.testing.history.topics import judge_topics
 from millstream.testing.simulator.cluster import SimulatedCluster
-from millstream.testing.simulator.comparison import differences, what_is_missing
+from millstream.testing.simulator.comparison import differences, newest_image, what_is_missing
+from millstream.testing.simulator.election_watch import ElectionWatch
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.nemesis import Nemesis
+from millstream.testing.simulator.pace import coarse_ticks
 from millstream.testing.simulator.partition_watch import PartitionWatch
 from millstream.testing.simulator.process import CURRENT
 from millstream.testing.simulator.quorum_watch import QuorumWatch
@@ -79,6 +82,7 @@ def _run(seed: int, seconds: float, faults: Sequence[str], lines: "deque[str]", 
         logs.redirect(_Sink(loop, lines), level)
         quorum = QuorumWatch(loop)
         stack.enter_context(quorum.installed())
+        stack.enter_context(coarse_ticks())
         stack.enter_context(_invariants_reported(loop))
         run = _Run(loop, seed, seconds, outcome, quorum, faults)
         stack.enter_context(run.partitions.installed())
@@ -110,8 +114,11 @@ class _Run:
         self._outcome = outcome
         self._cluster = SimulatedCluster(loop, random)
         self.partitions = PartitionWatch(loop, self._cluster, quorum)
-        self._workload = Workload(self._cluster, random, partitions=2, replicas=3)
+        quorum.entry_came = ElectionWatch(loop.violated).entry_came
         self._nemesis = Nemesis(self._cluster, Random(random.getrandbits(64)), quorum, faults)
+        self._workload = Workload(
+            self._cluster, random, partitions=2, replicas=3, may_operate="bit_rot" not in self._nemesis.kinds
+        )
 
     async def main(self) -> None:
         loop, workload, nemesis, outcome = self._loop, self._workload, self._nemesis, self._outcome
@@ -120,6 +127,7 @@ class _Run:
         workload.start()
         nemesis.start()
         await asyncio.sleep(max(0.0, self._seconds * 0.7 - loop.time()))
+        workload.stop_operating()
         await nemesis.heal()
         outcome.faults = nemesis.count
         try:
@@ -135,6 +143,9 @@ class _Run:
         outcome.read = sum(len(poll.records) for poll in workload.history.polls)
         outcome.problems += map(str, judge(workload.history))
         outcome.problems += map(str, judge_topics(workload.topic_calls))
+        if workload.group is not None:
+            outcome.problems += map(str, judge_group(workload.group, workload.history))
+        outcome.problems += workload.operator.lost_settings(newest_image(self._cluster).topics[TOPIC])
 
     async def _form(self) -> None:
         workload = self._workload
@@ -143,14 +154,13 @@ class _Run:
         )
 
     async def _come_back(self) -> None:
-        """Every node serves, every partition is led and in sync, and every producer gets an acknowledgement."""
-        before = [producer.acknowledged for producer in self._workload.producers]
+        """Every node serves, every partition is led and in sync, producers and the group get acknowledgements."""
+        before = self._workload.progress()
         while not (what_is_missing(self._cluster) is None and self._is_acknowledged_beyond(before)):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
     def _is_acknowledged_beyond(self, before: list[int]) -> bool:
-        producers = self._workload.producers
-        return all(each.acknowledged > count for each, count in zip(producers, before, strict=True))
+        return all(now > then for now, then in zip(self._workload.progress(), before, strict=True))
 
     async def _within(self, seconds: float, work: Any, otherwise: str) -> None:
         try:

@@ -1,0 +1,64 @@
+"""Who is made leader, checked in every change of the metadata that is committed."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from millstream.cluster.metadata.image import NO_LEADER
+from millstream.cluster.metadata.records import (
+    ConfigChanged,
+    PartitionChanged,
+    PartitionCreated,
+    TopicDeleted,
+    decode_records,
+)
+from millstream.cluster.raft.entries import Entry, EntryKind
+
+_UNCLEAN = "unclean.leader.election.enable"
+
+State = PartitionCreated | PartitionChanged
+
+
+class ElectionWatch:
+    """Nobody leads who may lack what was acknowledged, where unclean elections are off; epochs never go back."""
+
+    def __init__(self, violated: Callable[[str], None]) -> None:
+        self.elections = 0
+        self._violated = violated
+        self._partitions: dict[tuple[UUID, int], State] = {}
+
+    def entry_came(self, entry: Entry) -> None:
+        if entry.kind is not EntryKind.DATA:
+            return
+        for record in decode_records(entry.data):
+            if isinstance(record, PartitionChanged | PartitionCreated):
+                place = record.topic_id, record.index
+                before = self._partitions.get(place)
+                self._partitions[place] = record
+                if before is not None:
+                    self._check(before, record)
+            elif isinstance(record, TopicDeleted):
+                for place in [place for place in self._partitions if place[0] == record.topic_id]:
+                    del self._partitions[place]
+            elif isinstance(record, ConfigChanged) and record.key == _UNCLEAN and record.value == "true":
+                self._violated("unclean elections were turned on, which nobody asked for")
+
+    def _check(self, before: State, after: State) -> None:
+        name = f"partition {after.index} of topic {after.topic_id}"
+        if after.leader_epoch < before.leader_epoch or after.partition_epoch <= before.partition_epoch:
+            self._violated(f"{name}: epochs go back: {before}, then {after}")
+        if after.leader in (before.leader, NO_LEADER):
+            return
+        self.elections += 1
+        if after.leader_epoch == before.leader_epoch:
+            self._violated(f"{name}: another leader in the same epoch: {before}, then {after}")
+        if not _may_lead(before, after):
+            self._violated(f"{name}: an unclean election: {before}, then {after}")
+
+
+def _may_lead(before: State, after: State) -> bool:
+    if after.leader in before.isr or after.leader in before.elr or after.leader == before.last_known_leader:
+        return True
+    # With its last change of the in-sync set the leader of before has ended a reassignment, and gone.
+    was_moving = bool(before.adding or before.removing)
+    is_moving = bool(after.adding or after.removing)
+    return was_moving and not is_moving and before.leader != NO_LEADER and after.leader in after.isr
