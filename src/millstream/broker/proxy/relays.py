@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from millstream.broker.addresses import WILDCARDS
 from millstream.broker.connection import Connection
 from millstream.broker.proxy.relay import ClientRelay
@@ -12,32 +10,13 @@ from millstream.cluster.metadata.machine import Records
 from millstream.cluster.metadata.service import MetadataService
 from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Counter, Family, Registry
-from millstream.protocol.wire import MalformedRequest
+from millstream.protocol.peer_client import Greeting, encode_greeting
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
     from millstream.broker.proxy.route import Route
 
 log = get_logger("millstream.proxy")
-
-
-class Greeting(msgspec.Struct, frozen=True, array_like=True):
-    """Of which cluster the forwarding node is, and for whom it speaks."""
-
-    cluster_id: str
-    node_id: int
-    client: str
-    """The client's address and port."""
-
-
-_decoder = msgspec.msgpack.Decoder(Greeting)
-
-
-def decode_greeting(data: bytes | memoryview) -> Greeting:
-    try:
-        return _decoder.decode(data)
-    except msgspec.MsgspecError as error:
-        raise MalformedRequest(f"a forwarding node's greeting that cannot be read: {error}") from error
 
 
 class ProxyMetrics:
@@ -118,7 +97,7 @@ class Relays:
 
     def greeting(self, connection: Connection) -> bytes:
         cluster_id = self.broker.metadata.image.cluster_id
-        return msgspec.msgpack.encode(Greeting(cluster_id, self.broker.node_id, connection.client))
+        return encode_greeting(Greeting(cluster_id, self.broker.node_id, connection.client))
 
     def _address_for(self, connection: Connection, listener: tuple[str, int] | None) -> tuple[str, int]:
         """What a client is told to connect to. A node that listens everywhere says the address it came by."""

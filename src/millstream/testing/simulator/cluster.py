@@ -11,7 +11,7 @@ from millstream.testing.simulator.node import PORT, SimulatedNode
 
 
 class SimulatedCluster:
-    def __init__(self, loop: SimulatedLoop, random: Random, count: int = 3) -> None:
+    def __init__(self, loop: SimulatedLoop, random: Random, count: int = 3, routing: str = "direct") -> None:
         self.loop = loop
         self.network = Network(loop, Random(random.getrandbits(64)))
         names = [f"n{number}" for number in range(1, count + 1)]
@@ -19,6 +19,7 @@ class SimulatedCluster:
         settings = simulated_settings(
             tuple(f"{name}:{PORT}" for name in names), snapshot_size=random.choice((2_000, 4 << 20))
         )
+        settings = replace(settings, broker=replace(settings.broker, client_routing=routing))
         self.nodes = {
             number: SimulatedNode(
                 Machine(name, loop, Random(random.getrandbits(64))),
