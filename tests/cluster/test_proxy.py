@@ -12,8 +12,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 
-from support.cluster import ClusterProcesses, cluster_of, eventually
+from support.cluster import ClusterProcesses, cluster_of, eventually, free_ports
 from support.metrics import metric
+from support.raw_client import RawClient, batch_of, produce
 
 PARTITIONS = 6
 # Longer than the default: the machine that runs the tests may be busy.
@@ -182,6 +183,24 @@ def test_three_clients_do_everything_through_one_node(cluster: ClusterProcesses)
         for index in range(PARTITIONS)
     }
     assert set(ends.values()) == {(0, 50)}
+
+
+def test_a_further_port_for_those_who_reach_one_node_only(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    with cluster_of(tmp_path, settings=SETTINGS) as cluster:
+        cluster.nodes[3].environment |= {
+            "MILLSTREAM_BROKER_PROXY_LISTEN": f"127.0.0.1:{port}",
+            "MILLSTREAM_BROKER_CLIENT_ADDRESS": "queue.example.org:9999",
+        }
+        cluster.start()
+        create(cluster.nodes[1].listen, "t", replicas=1)
+        eventually(lambda: "t" in cluster.topics(3), bool, "the topic")
+        assert len(cluster.ask(3, "metadata", 12, topics=[]).brokers) == 3, "others go where they went"
+        with RawClient(f"127.0.0.1:{port}") as client:
+            (told,) = client.call("metadata", 12, topics=[]).brokers
+            assert (told.node_id, told.host, told.port) == (3, "queue.example.org", 9999)
+            for partition in range(PARTITIONS):
+                assert produce(client, "t", batch_of(b"x"), partition=partition).error_code == 0
 
 
 def _in_group_with_confluent(bootstrap: str) -> set[int]:

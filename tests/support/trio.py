@@ -66,7 +66,8 @@ class Trio:
 def _settings(
     number: int, port: int, seeds: tuple[str, ...], session_ms: int, lag_ms: int, routing: str
 ) -> Settings:
-    settings = Settings()
+    # Nobody waits three seconds for company.
+    settings = Settings(kafka={"group.initial.rebalance.delay.ms": "0"})
     broker = replace(settings.broker, id=number, host="127.0.0.1", port=port, data_dir="/data")
     return replace(
         settings,

@@ -107,7 +107,7 @@ class FetchRelay:
         fetch = fetch._replace(rack_id="")
         wanted = [self._find(topic, partition) for topic, partition in asked]
         nodes = {each.node for each in wanted if each.node is not None}
-        if reply is None and nodes <= {self._relay.node_id} and not self._sources:
+        if reply is None and (not wanted or (nodes <= {self._relay.node_id} and not self._sources)):
             answer(broker, context, fetch, session, asked)
             return
         current = _Fetch(
@@ -194,9 +194,12 @@ class FetchRelay:
             return
         missing = current.request.min_bytes - found
         for source in sources:
+            # However the rest is spread, one of them has its share of it when all of it is there.
+            share = source.found_bytes + max(missing // len(sources), 1)
+            if source.is_asking and source.min_bytes > share:
+                source.stop()
             if not source.is_asking:
-                # However the rest is spread, one of them has its share of it when all of it is there.
-                self._ask(current, source, source.found_bytes + max(missing // len(sources), 1))
+                self._ask(current, source, share)
 
     def _waits_for_more(self, current: _Fetch, sources: list[FetchSource], now: float) -> bool:
         end = current.deadline + _GRACE_SECONDS

@@ -33,6 +33,8 @@ class FetchSource:
         """What was found, and at what it was asked for."""
         self.found_bytes = 0
         self.is_asking = False
+        self.min_bytes = 0
+        """What it is asked to wait for."""
         self.is_asking_at_once = False
         self._relay = relay
         self._changed = changed
@@ -73,10 +75,11 @@ class FetchSource:
         if self.is_asking and not all(
             key in self.found or _is_same(each, self._asked.get(key)) for key, each in partitions.items()
         ):
-            self._stop()
+            self.stop()
 
     def ask(self, context: RequestContext, request: FetchRequest, wait_ms: int, min_bytes: int) -> None:
         self._asked = dict(self._wanted)
+        self.min_bytes = min_bytes
         self._number += 1
         self.is_asking, self.is_asking_at_once = True, wait_ms == 0
         number, free = self._number, self._relay.server.reply_memory.free_bytes
@@ -115,11 +118,12 @@ class FetchSource:
         return left
 
     def close(self) -> None:
-        self._stop()
+        self.stop()
         for key, (_, found) in list(self.found.items()):
             self._forget(key, found)
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """End the poll; what was found stays."""
         self._number += 1
         if self.is_asking:
             self.is_asking = self.is_asking_at_once = False

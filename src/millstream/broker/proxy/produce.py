@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millstream.broker.dispatch import LaterReply, RequestContext
-from millstream.broker.proxy.lane import LaneLost
+from millstream.broker.proxy.lane import Buffers, LaneLost
 from millstream.broker.proxy.targets import leader_of
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.produce import (
     PartitionOutcome,
-    PartitionRecords,
     ProduceRequest,
     decode_produce,
     encode_produce_reply,
@@ -77,12 +76,16 @@ class ProduceRelay:
         self._is_closed = False
 
     def takes(self, context: RequestContext, request: memoryview, position: int) -> bool:
-        produce = decode_produce(request, position, context.version)
-        if all(self._is_here(topic, each.partition) for topic, each in _batches(produce)):
-            return False
         # The buffer is read into again at once, and what is sent again must be there for as long as it takes.
         body = memoryview(bytes(request[position:]))
-        self._begin(context, decode_produce(body, 0, context.version), len(body))
+        produce = decode_produce(body, 0, context.version)
+        places = [(topic, *each) for topic, partitions in produce.topics for each in partitions]
+        nodes = [self._node_for(topic, index) for topic, index, _ in places]
+        if all(node == self._relay.node_id for node in nodes) and not (
+            self._lines and any((topic, index) in self._lines for topic, index, _ in places)
+        ):
+            return False
+        self._begin(context, produce, body, [*zip(places, nodes, strict=True)])
         return True
 
     @property
@@ -96,26 +99,30 @@ class ProduceRelay:
         self._lines.clear()
         self._stuck.clear()
 
-    def _is_here(self, topic: str | bytes, index: int) -> bool:
-        """Led here, or by nobody: then this node's own answer says so."""
+    def _node_for(self, topic: str | bytes, index: int) -> int:
+        """Who leads it; this node for what nobody leads: its own answer says so."""
         leader = leader_of(self._relay.image, topic, index)
-        return (leader is None or leader == self._relay.node_id) and (topic, index) not in self._lines
+        return self._relay.node_id if leader is None else leader
 
-    def _begin(self, context: RequestContext, produce: ProduceRequest, size_bytes: int) -> None:
+    def _begin(
+        self,
+        context: RequestContext,
+        produce: ProduceRequest,
+        body: memoryview,
+        places: list[tuple[tuple[str | bytes, int, memoryview | None], int]],
+    ) -> None:
         relay = self._relay
         patience = min(max(produce.timeout_ms, 0) / 1000, PATIENCE_SECONDS)
         # A request that wants no acknowledgement has no place in the order of replies.
         reply = context.reply_later() if produce.acks else None
-        request = _Request(context, reply, produce, relay.loop.time() + patience, size_bytes, [], 0)
+        request = _Request(context, reply, produce, relay.loop.time() + patience, len(body), [], 0)
         by_node: dict[int, list[_Waiting]] = {}
-        for topic, (index, records) in _batches(produce):
+        for (topic, index, records), node in places:
             batch = _Waiting(
                 request, (topic, index), records, PartitionOutcome(topic, index), _is_known_again(records)
             )
             request.batches.append(batch)
             line = self._lines.setdefault(batch.key, deque())
-            leader = leader_of(relay.image, topic, index)
-            node = relay.node_id if leader is None else leader
             if not line or line[-1].node == node:
                 batch.node = node
                 by_node.setdefault(node, []).append(batch)
@@ -123,25 +130,21 @@ class ProduceRelay:
                 self._stick(batch.key)
             line.append(batch)
         request.left = len(request.batches)
-        relay.held.take(size_bytes)
+        relay.held.take(len(body))
         for node, batches in by_node.items():
-            self._send(node, request, batches)
+            is_whole = len(batches) == request.left and produce.acks != 0
+            self._send(node, request, batches, (body,) if is_whole else None)
 
-    def _send(self, node: int, request: _Request, batches: list[_Waiting]) -> None:
+    def _send(
+        self, node: int, request: _Request, batches: list[_Waiting], body: Buffers | None = None
+    ) -> None:
+        """`body` is the request's own where it goes to one node as it is."""
         context, produce = request.context, request.produce
-        body = encode_produce_request(
-            context.version,
-            produce.transactional_id,
-            # Without an answer nobody would know how much is under way; the client gets none all the same.
-            produce.acks or 1,
-            produce.timeout_ms,
-            [Batch(*each.key, each.records) for each in batches],
-        )
         self._relay.send(
             node,
             "produce",
             context,
-            body,
+            body or _body_of(request, batches),
             max(produce.timeout_ms, 0) / 1000 + _GRACE_SECONDS,
             lambda reply: self._answered(node, request, batches, reply),
         )
@@ -251,11 +254,21 @@ class ProduceRelay:
             # As a leader does: nobody reads a reply to acks=0.
             reason = next(outcome.message or outcome.error.name for outcome in outcomes if outcome.error)
             request.context.connection.refuse(reason)
+        # Each refers to the other: without this the collector would have to find them.
+        request.batches.clear()
         self._relay.held.give_back(request.size_bytes)
 
 
-def _batches(produce: ProduceRequest) -> list[tuple[str | bytes, PartitionRecords]]:
-    return [(topic, each) for topic, partitions in produce.topics for each in partitions]
+def _body_of(request: _Request, batches: list[_Waiting]) -> Buffers:
+    produce = request.produce
+    return encode_produce_request(
+        request.context.version,
+        produce.transactional_id,
+        # Without an answer nobody would know how much is under way; the client gets none all the same.
+        produce.acks or 1,
+        produce.timeout_ms,
+        [Batch(*each.key, each.records) for each in batches],
+    )
 
 
 def _is_known_again(records: memoryview | None) -> bool:

@@ -46,6 +46,7 @@ class Route:
 
     def close(self) -> None:
         """Nothing that is under way is answered any more."""
+        self._connection.closed = True
         self._connection.end("the route was closed")
         self._relay.close()
 

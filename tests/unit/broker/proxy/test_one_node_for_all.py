@@ -345,7 +345,7 @@ def test_this_process_has_a_route_of_its_own(trio: Trio, topic: str) -> None:
             await route.produce(topic, 9, batch_of(b"x"))
         assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-        read = {index: 0 for index in range(3)}
+        read = dict.fromkeys(range(3), 0)
         while read != {0: 4, 1: 4, 2: 5}:
             wanted = [(topic, index, offset) for index, offset in read.items()]
             for fetched in await route.fetch(wanted, max_wait_ms=LONG_MS):
