@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # A poll that began anew for more bytes ends with the client's patience, and is waited for this much longer.
 _GRACE_SECONDS = 0.1
+# What was found for a client's next fetch is memory that others may want; one that comes late gets it then.
+_KEEP_SECONDS = 2.0
 
 
 class _Wanted(NamedTuple):
@@ -61,6 +63,7 @@ class FetchRelay:
         self._sources: dict[int, FetchSource] = {}
         self._current: _Fetch | None = None
         self._line: deque[tuple[RequestContext, LaterReply, FetchRequest]] = deque()
+        self._forgetting: asyncio.TimerHandle | None = None
         self._is_closed = False
 
     def takes(self, context: RequestContext, request: memoryview, position: int) -> bool:
@@ -81,6 +84,8 @@ class FetchRelay:
         self._line.clear()
         if self._current is not None and self._current.timer is not None:
             self._current.timer.cancel()
+        if self._forgetting is not None:
+            self._forgetting.cancel()
         self._current = None
         for source in self._sources.values():
             source.close()
@@ -157,7 +162,8 @@ class FetchRelay:
         # An answer must say of every partition where it stands: what is not known yet is asked for first.
         is_instant = wait <= 0 or request.min_bytes <= 0 or not source.is_known
         wait_ms = 0 if is_instant else max(round(wait * 1000), 1)
-        source.ask(current.context, request, wait_ms, min_bytes)
+        max_bytes = max(request.max_bytes // len(current.by_node), min_bytes)
+        source.ask(current.context, request.isolation_level, max_bytes, wait_ms, min_bytes)
 
     def _arm(self, current: _Fetch, at: float) -> None:
         if current.timer is not None:
@@ -174,7 +180,10 @@ class FetchRelay:
     def _consider(self) -> None:
         """Something came, or the client's patience has ended."""
         current = self._current
-        if current is None or self._is_closed:
+        if self._is_closed:
+            return
+        if current is None:
+            self._keep_for_a_while()
             return
         sources = list(self._sources.values())
         if any(source.is_asking_at_once for source in sources):
@@ -230,6 +239,22 @@ class FetchRelay:
         current.reply.complete(encode_fetch_reply(version, fetched, session_id=session_id))
         while self._line and self._current is None:
             self._begin(*self._line.popleft())
+        self._keep_for_a_while()
+
+    def _keep_for_a_while(self) -> None:
+        if not any(source.found for source in self._sources.values()):
+            return
+        if self._relay.server.reply_memory.free_bytes <= 0:
+            self._forget_found()
+        elif self._forgetting is None:
+            self._forgetting = self._relay.loop.call_later(_KEEP_SECONDS, self._forget_found)
+
+    def _forget_found(self) -> None:
+        """Unless a fetch is there that may be answered with it; what is wanted still is asked for again."""
+        self._forgetting = None
+        if self._current is None:
+            for source in self._sources.values():
+                source.forget()
 
     def _fetched(self, wanted: _Wanted, taken: dict[Key, FetchedPartition]) -> FetchedPartition:
         index = wanted.request.partition

@@ -7,7 +7,7 @@ from millstream.broker.dispatch import RequestContext
 from millstream.broker.handlers.fetch import MAX_REPLY_BYTES
 from millstream.broker.proxy.lane import LaneLost
 from millstream.protocol.errors import ErrorCode
-from millstream.protocol.fetch import FetchedPartition, FetchPartition, FetchRequest
+from millstream.protocol.fetch import FetchedPartition, FetchPartition
 from millstream.protocol.replica_fetch import VERSION, ReplicaFetchRequest, decode_reply, encode_body
 from millstream.protocol.wire import MalformedRequest
 
@@ -19,7 +19,7 @@ Key = tuple[bytes, int]
 _NO_SESSION, _FINAL_EPOCH = 0, -1
 _MIN_REPLY_BYTES = 1 << 16
 # Beyond the time that the leader may wait for data.
-_SILENCE_SECONDS = 2.0
+_SILENCE_SECONDS = 5.0
 # A client that is told of an error asks again at once.
 _PAUSE_SECONDS = 0.1
 
@@ -77,7 +77,9 @@ class FetchSource:
         ):
             self.stop()
 
-    def ask(self, context: RequestContext, request: FetchRequest, wait_ms: int, min_bytes: int) -> None:
+    def ask(
+        self, context: RequestContext, isolation_level: int, max_bytes: int, wait_ms: int, min_bytes: int
+    ) -> None:
         self._asked = dict(self._wanted)
         self.min_bytes = min_bytes
         self._number += 1
@@ -90,10 +92,10 @@ class FetchSource:
                 _NO_SESSION,
                 _FINAL_EPOCH,
                 wait_ms,
-                min(request.max_bytes, MAX_REPLY_BYTES, max(free, _MIN_REPLY_BYTES)),
+                min(max_bytes, MAX_REPLY_BYTES, max(free, _MIN_REPLY_BYTES)),
                 self._asked,
                 min_bytes=min_bytes,
-                isolation_level=request.isolation_level,
+                isolation_level=isolation_level,
             )
         )
         self._relay.send(
@@ -119,6 +121,9 @@ class FetchSource:
 
     def close(self) -> None:
         self.stop()
+        self.forget()
+
+    def forget(self) -> None:
         for key, (_, found) in list(self.found.items()):
             self._forget(key, found)
 
