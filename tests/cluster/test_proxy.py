@@ -165,16 +165,18 @@ def test_three_clients_do_everything_through_one_node(cluster: ClusterProcesses)
         producer.produce("t", str(number), partition=number % PARTITIONS)
     assert producer.flush(60) == 0
 
-    assert _in_group_with_confluent(bootstrap) == set(range(300))
+    assert _in_group_with_confluent(bootstrap, "confluent", "classic") == set(range(300))
+    assert _in_group_with_confluent(bootstrap, "confluent-848", "consumer") == set(range(300))
     assert _in_group_with_kafka_python(bootstrap) == set(range(300))
     assert asyncio.run(_in_group_with_aiokafka(bootstrap)) == set(range(300))
 
+    groups = ["confluent", "confluent-848", "kafka-python", "aiokafka"]
     listed = admin.list_consumer_groups().result(30)
-    assert {each.group_id for each in listed.valid} >= {"confluent", "kafka-python", "aiokafka"}
+    assert {each.group_id for each in listed.valid} >= set(groups)
     assert not listed.errors
     described = admin.describe_consumer_groups(["confluent", "kafka-python"])
     assert {future.result(30).coordinator.id for future in described.values()} == {1}
-    for future in admin.delete_consumer_groups(["confluent", "kafka-python", "aiokafka"]).values():
+    for future in admin.delete_consumer_groups(groups).values():
         future.result(30)
     ends = {
         index: Consumer({"bootstrap.servers": bootstrap, "group.id": "x"}).get_watermark_offsets(
@@ -203,9 +205,14 @@ def test_a_further_port_for_those_who_reach_one_node_only(tmp_path: Path) -> Non
                 assert produce(client, "t", batch_of(b"x"), partition=partition).error_code == 0
 
 
-def _in_group_with_confluent(bootstrap: str) -> set[int]:
+def _in_group_with_confluent(bootstrap: str, group: str, protocol: str) -> set[int]:
     consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "confluent", "auto.offset.reset": "earliest"}
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+        }
     )
     consumer.subscribe(["t"])
     seen: set[int] = set()

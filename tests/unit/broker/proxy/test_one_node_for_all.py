@@ -7,12 +7,14 @@ from typing import Any, TypeVar
 
 import pytest
 
+from millstream.broker.proxy import held
 from millstream.broker.proxy.route import Route
 from millstream.coordinator.placement import partition_for
 from millstream.protocol.api import PEER_CLIENT
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.peer_client import Greeting, encode_greeting, for_itself
 from millstream.protocol.record_batch import iter_batches
+from support.held_disk import HeldDisk
 from support.raw_client import (
     RawClient,
     batch_of,
@@ -262,6 +264,26 @@ def test_without_acknowledgement_nothing_is_answered(client: RawClient, topic: s
             == [3, 3, 3]
         )
     )
+
+
+def test_a_client_with_much_under_way_is_not_read_from(
+    trio: Trio, client: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held, "MOST_HELD_BYTES", 200_000)
+    memory = trio.nodes[1].broker.server.memory
+    disk = HeldDisk(trio.nodes[2])
+    try:
+        for _ in range(30):
+            client.send("produce", 9, **produce_fields(topic, batch_of(b"x" * 40_000), partition=1))
+        until(lambda: memory.used_bytes > 200_000)
+        assert not client.has_reply(0.2)
+        # What it had sent when it was stopped, and one that was being read.
+        assert memory.used_bytes < 400_000
+    finally:
+        disk.let_go()
+    for number in range(30):
+        (outcome,) = client.receive().responses[0].partition_responses
+        assert (outcome.error_code, outcome.base_offset) == (0, number)
 
 
 def test_groups_of_all_coordinators_through_one(trio: Trio, client: RawClient, topic: str) -> None:
