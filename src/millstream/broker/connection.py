@@ -223,6 +223,12 @@ class Connection(asyncio.BufferedProtocol):
             self._server.dispatcher.dispatch(self, memoryview(bytearray(self._queued.popleft())))
         self._update_reading()
 
+    def forward_nothing(self) -> None:
+        """Whoever is at the other end wants what this node has itself."""
+        if self.relay is not None:
+            self.relay.close()
+            self.relay = None
+
     def block(self) -> None:
         """Handle no further request of this connection until `unblock`."""
         self._blocked = True

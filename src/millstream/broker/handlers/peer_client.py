@@ -24,8 +24,6 @@ def serve(broker: "Broker", context: RequestContext, request: memoryview, positi
             )
         # Groups show where their members are.
         connection.client = greeting.client
-    if connection.relay is not None:
-        # One hop and no more: what is not answered here is refused, and found again from there.
-        connection.relay.close()
-        connection.relay = None
+    # One hop and no more: what is not answered here is refused, and found again from there.
+    connection.forward_nothing()
     context.reply([b""])

@@ -69,6 +69,8 @@ class FetchRelay:
     def takes(self, context: RequestContext, request: memoryview, position: int) -> bool:
         fetch = decode_fetch(request, position, context.version)
         if fetch.replica_id >= 0:
+            # A follower, which asks for nothing else.
+            context.connection.forward_nothing()
             serve_replica(self._relay.broker, context, fetch)
             return True
         self._relay.broker.metrics.fetch_requests.value += 1

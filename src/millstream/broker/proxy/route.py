@@ -57,6 +57,7 @@ class Route:
         batch = Batch(self._topic(topic).topic_id.bytes, index, memoryview(records))
         body = encode_produce_request(_PRODUCE_VERSION, None, acks or 1, timeout_ms, [batch])
         if not acks:
+            await self._connection.has_room.wait()
             self._send(PRODUCE, _PRODUCE_VERSION, body).add_done_callback(_ignore)
             return PartitionOutcome(topic, index)
         reply = await self._answer(PRODUCE, _PRODUCE_VERSION, body)
@@ -193,6 +194,9 @@ class _Call:
     def completed(self, reply: PendingReply) -> None:
         assert reply.buffers is not None
         self.send(reply.buffers)
+
+    def forward_nothing(self) -> None:
+        """A route is there to forward."""
 
     def block(self) -> None:
         """Requests of a route do not wait for each other here; those of one lane do at the other end."""
