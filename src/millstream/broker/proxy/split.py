@@ -90,8 +90,12 @@ def _patience(request: Any) -> float:
 
 def _decode(context: RequestContext, body: memoryview) -> Any:
     """In the shape of its own version."""
-    message = message_class(context.api.name, context.version, "request")
-    return entity_reader(message, message)(Reader(body, flexible=message.__flexible__))
+    name, version = context.api.name, context.version
+    message = message_class(name, version, "request")
+    try:
+        return entity_reader(message, message)(Reader(body, flexible=message.__flexible__))
+    except OverflowError:
+        raise MalformedRequest(f"{name} version {version} holds a time out of range") from None
 
 
 def _encode(context: RequestContext, request: Any) -> bytes:
