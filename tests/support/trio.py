@@ -15,12 +15,14 @@ from support.raw_client import RawClient
 class Trio:
     """Nodes 1 to 3 of one cluster, each on a disk that fails on command."""
 
-    def __init__(self, session_ms: int = 5000, lag_ms: int = 30_000) -> None:
+    def __init__(self, session_ms: int = 5000, lag_ms: int = 30_000, routing: str = "direct") -> None:
         ports = free_ports(3)
         seeds = tuple(f"127.0.0.1:{port}" for port in ports)
         self.disks = {number: SimulatedDisk(number) for number in (1, 2, 3)}
         self.nodes = {
-            number: InProcessNode(self.disks[number], _settings(number, port, seeds, session_ms, lag_ms))
+            number: InProcessNode(
+                self.disks[number], _settings(number, port, seeds, session_ms, lag_ms, routing)
+            )
             for number, port in enumerate(ports, 1)
         }
         with ThreadPoolExecutor(3) as threads:
@@ -61,11 +63,15 @@ class Trio:
         return name in self.nodes[number].broker.metadata.image.topics
 
 
-def _settings(number: int, port: int, seeds: tuple[str, ...], session_ms: int, lag_ms: int) -> Settings:
-    settings = Settings()
+def _settings(
+    number: int, port: int, seeds: tuple[str, ...], session_ms: int, lag_ms: int, routing: str
+) -> Settings:
+    # Nobody waits three seconds for company.
+    settings = Settings(kafka={"group.initial.rebalance.delay.ms": "0"})
+    broker = replace(settings.broker, id=number, host="127.0.0.1", port=port, data_dir="/data")
     return replace(
         settings,
-        broker=replace(settings.broker, id=number, host="127.0.0.1", port=port, data_dir="/data"),
+        broker=replace(broker, client_routing=routing),
         cluster=replace(settings.cluster, bootstrap_servers=seeds, session_timeout=session_ms),
         storage=replace(settings.storage, cleaner_enabled=False),
         replication=replace(settings.replication, replica_lag_time_max=lag_ms),

@@ -13,6 +13,11 @@ class Caller(Protocol):
         """The address of this node that the client used."""
         ...
 
+    @property
+    def proxied_as(self) -> tuple[str, int] | None:
+        """What a client for whom this node answers in the place of all is told to connect to; None for others."""
+        ...
+
 
 def host_for(endpoint: Endpoint, caller: Caller) -> str:
     """A node that listens everywhere and advertises no name tells each client the address it came by."""

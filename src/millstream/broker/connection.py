@@ -9,12 +9,13 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from millstream.broker.memory import MemoryWaiter
 from millstream.protocol.wire import I32
 
 if TYPE_CHECKING:
+    from millstream.broker.dispatch import RequestContext
     from millstream.broker.server import Server
 
 Reply = list[bytes | memoryview]
@@ -25,6 +26,24 @@ WRITE_HIGH_WATER_BYTES = 1 << 16
 # A client that has more replies, or more bytes of them, waiting behind one that is not ready is made to wait.
 MAX_PENDING_REPLIES = 1000
 MAX_HELD_BYTES = 1 << 20
+
+
+class Relay(Protocol):
+    """What a client's connection has where this node answers for all others too."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """What the client is told to connect to."""
+        ...
+
+    def takes(self, context: "RequestContext", request: memoryview, position: int) -> bool:
+        """Whether the request is answered by others, or partly; False leaves it to this node."""
+        ...
+
+    def close(self) -> None: ...
+
+
+NewRelay = Callable[["Connection"], Relay]
 
 
 class PendingReply:
@@ -47,8 +66,10 @@ class PendingReply:
 
 
 class Connection(asyncio.BufferedProtocol):
-    def __init__(self, server: "Server") -> None:
+    def __init__(self, server: "Server", new_relay: NewRelay | None = None) -> None:
         self._server = server
+        self._new_relay = new_relay
+        self.relay: Relay | None = None
         self._transport: asyncio.Transport | None = None
         self._partial = b""
         self._frame: bytearray | None = None
@@ -66,6 +87,8 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_bytes = 0
         self.closed = False
         self.peer = ""
+        self.client = ""
+        """Whose requests come: the peer's, or where that forwards them, its client's address."""
         self.client_id = ""
         self.last_active = 0.0
 
@@ -76,16 +99,20 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         address = transport.get_extra_info("peername")
-        self.peer = f"{address[0]}:{address[1]}" if address else "unknown"
+        self.peer = self.client = f"{address[0]}:{address[1]}" if address else "unknown"
         if self.raw_socket is not None:
             self.raw_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.last_active = self._server.loop.time()
+        if self._new_relay is not None:
+            self.relay = self._new_relay(self)
         self._server.connected(self)
 
     def connection_lost(self, _error: Exception | None) -> None:
         if not self.closed and (self._frame is not None or self._partial or self._wanted):
             self._server.ended(self, "the client left in the middle of a request")
         self.closed = True
+        if self.relay is not None:
+            self.relay.close()
         self._release_frame()
         if self._waiter is not None:
             self._server.memory.cancel(self._waiter)
@@ -195,6 +222,12 @@ class Connection(asyncio.BufferedProtocol):
         while self._queued and not self.closed and not self._must_wait():
             self._server.dispatcher.dispatch(self, memoryview(bytearray(self._queued.popleft())))
         self._update_reading()
+
+    def forward_nothing(self) -> None:
+        """Whoever is at the other end wants what this node has itself."""
+        if self.relay is not None:
+            self.relay.close()
+            self.relay = None
 
     def block(self) -> None:
         """Handle no further request of this connection until `unblock`."""

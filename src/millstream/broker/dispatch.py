@@ -24,7 +24,7 @@ log = get_logger("millstream.broker")
 _HEADER_FIXED_BYTES = 8
 _WITHOUT_KIO = (
     "produce", "fetch", "metadata", "api_versions", "offset_commit",
-    "peer_hello", "peer_quorum", "peer_command", "log_checksum",
+    "peer_hello", "peer_quorum", "peer_command", "peer_client", "log_checksum",
 )  # fmt: skip
 _ALL_APIS = {**APIS, **PEER_APIS}
 
@@ -64,6 +64,11 @@ class RequestContext:
     @property
     def peer(self) -> str:
         return self.connection.peer
+
+    @property
+    def proxied_as(self) -> tuple[str, int] | None:
+        relay = self.connection.relay
+        return None if relay is None else relay.address
 
 
 @dataclass(slots=True)
@@ -150,11 +155,22 @@ class Dispatcher:
         if api.is_flexible(version):
             reader.flexible = True
             reader.skip_tags()
+        relay = connection.relay
+        if relay is not None and relay.takes(context, request, reader.position):
+            return
         module = self._modules.get(key) or self._module(api)
         if hasattr(module, "serve"):
             module.serve(self._broker, context, request, reader.position)
         else:
             self._handle(module, context, request[reader.position :])
+
+    def serve_here(self, context: RequestContext, request: memoryview, position: int) -> None:
+        """As above, for a request that comes from this process; the body begins at `position`."""
+        module = self._modules.get(context.api.key) or self._module(context.api)
+        if hasattr(module, "serve"):
+            module.serve(self._broker, context, request, position)
+        else:
+            self._handle(module, context, request[position:])
 
     def _module(self, api: Api) -> ModuleType:
         """Handlers are imported on their first request: most nodes see few of the APIs."""
@@ -174,18 +190,18 @@ class Dispatcher:
             return
         # Kafka handles one request of a connection at a time; a client may rely on the effect of the one before.
         context.connection.block()
-        task = asyncio.ensure_future(self._finish(context, context.connection.expect_reply(), answer))
+        task = asyncio.ensure_future(self._finish(context, context.reply_later(), answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _finish(self, context: RequestContext, pending: PendingReply, answer: Any) -> None:
+    async def _finish(self, context: RequestContext, reply: LaterReply, answer: Any) -> None:
         connection = context.connection
         try:
             try:
                 response = await answer
             except KafkaError as error:
                 response = self._failure(context.api, error)
-            LaterReply(context, pending).complete(self._encode(context, response))
+            reply.complete(self._encode(context, response))
         except KafkaError as error:
             connection.refuse(error.message)
         except Exception:

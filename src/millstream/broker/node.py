@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from millstream.broker.cluster_membership import ClusterMembership
     from millstream.broker.groups import Groups
     from millstream.broker.peers.network import PeerNetwork
+    from millstream.broker.proxy.relays import Relays
 
 log = get_logger("millstream.node")
 
@@ -109,8 +110,12 @@ class Broker:
         except OSError as error:
             advice = f"cannot write to {self.store.data_dir}: {error.strerror}; choose another directory with --data"
             raise OSError(error.errno, advice) from None
-        self.listen = await self.server.bind(self.settings.broker.host, self.settings.broker.port)
         broker = self.settings.broker
+        self.listen = await self.server.bind(
+            broker.host, broker.port, self.relays.open if broker.client_routing == "proxy" else None
+        )
+        if broker.proxy_listen is not None:
+            await self.relays.bind(broker.proxy_listen)
         host = broker.advertised_host or self.listen[0]
         endpoint = Endpoint("PLAINTEXT", host, broker.advertised_port or self.listen[1])
         if self.settings.is_one_of_several:
@@ -124,6 +129,8 @@ class Broker:
                 rack=broker.rack,
                 host=self.host,
             )
+        if "relays" in self.__dict__:
+            self.relays.follow(self.metadata)
         changes = TopicChanges(self)
         self.partitions.is_elsewhere = changes.is_elsewhere
         await self._load(changes)
@@ -165,6 +172,13 @@ class Broker:
         from millstream.broker.groups import Groups
 
         return Groups(self)
+
+    @cached_property
+    def relays(self) -> "Relays":
+        """The way of clients, and of this process, to what other nodes have; imported where there are such."""
+        from millstream.broker.proxy.relays import Relays
+
+        return Relays(self)
 
     def _warn_of_few_files(self) -> None:
         allowed, wanted = self.server.max_connections, self.settings.performance.max_connections
@@ -216,9 +230,11 @@ class Broker:
             await self.membership.leave()
         self.server.stop_reading()
         deadline = self.clock.monotonic() + _DRAIN_SECONDS
-        while self.delayed_produces and self.clock.monotonic() < deadline:  # noqa: ASYNC110 - a plain counter
+        while self._has_unanswered and self.clock.monotonic() < deadline:  # noqa: ASYNC110 - plain counters
             await asyncio.sleep(0.005)
         await self.server.stop()
+        if "relays" in self.__dict__:
+            self.relays.close()
         if "groups" in self.__dict__:
             self.groups.close()
         await self.replication.stop()
@@ -238,6 +254,11 @@ class Broker:
         # A store that was not loaded knows of no logs: its checkpoint would say that there are none.
         if self._is_loaded and not self.store.close():
             log.warning("not everything could be closed; the next start will recover the logs")
+
+    @property
+    def _has_unanswered(self) -> bool:
+        """Whether records are on their way to the disk, or to another node."""
+        return bool(self.delayed_produces) or ("relays" in self.__dict__ and self.relays.is_busy)
 
     def warm_up(self) -> None:
         """Import in a thread what the first request other than produce and fetch would make the loop wait for."""

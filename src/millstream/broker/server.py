@@ -6,7 +6,7 @@ import os
 import socket
 from collections import Counter as Tally
 
-from millstream.broker.connection import Connection
+from millstream.broker.connection import Connection, NewRelay
 from millstream.broker.dispatch import Dispatcher
 from millstream.broker.frame_buffers import FrameBuffers
 from millstream.broker.memory import MemoryBudget
@@ -45,8 +45,8 @@ class Server:
         # In the order they came, so that a simulated run can be repeated.
         self._connections: dict[Connection, None] = {}
         self._per_ip: Tally[str] = Tally()
-        self._listener: asyncio.Server | None = None
-        self._bound = ("", 0)
+        self._listeners: list[asyncio.Server] = []
+        self._bound: list[tuple[str, int, str]] = []
         self._idle_check: asyncio.TimerHandle | None = None
         shortest, longest = _IDLE_CHECK_SECONDS
         self._idle_check_seconds = max(shortest, min(longest, settings.idle_timeout / 2000))
@@ -54,11 +54,16 @@ class Server:
     def _in_flight_bytes(self) -> int:
         return self.memory.used_bytes + self.reply_memory.used_bytes
 
-    async def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Take the address without serving it yet. Raises OSError with advice when it cannot be had."""
+    async def bind(
+        self, host: str, port: int, new_relay: NewRelay | None = None, option: str = "--listen"
+    ) -> tuple[str, int]:
+        """Take the address without serving it yet. Raises OSError with advice when it cannot be had.
+
+        With `new_relay` this node answers for all others to those who connect there.
+        """
         try:
-            self._listener = await self.loop.create_server(
-                lambda: Connection(self),
+            listener = await self.loop.create_server(
+                lambda: Connection(self, new_relay),
                 host,
                 port,
                 backlog=_BACKLOG,
@@ -69,24 +74,26 @@ class Server:
             # uvloop wraps the system's words in its own; a name that cannot be looked up has a negative number.
             number = error.errno or 0
             reason = os.strerror(number) if number > 0 else error.strerror or str(error)
-            raise OSError(error.errno, _cannot_listen(host, port, reason)) from None
-        self._bound = self._listener.sockets[0].getsockname()[:2]
-        return self._bound
+            raise OSError(error.errno, _cannot_listen(host, port, reason, option)) from None
+        self._listeners.append(listener)
+        bound: tuple[str, int] = listener.sockets[0].getsockname()[:2]
+        self._bound.append((*bound, option))
+        return bound
 
     async def start(self) -> None:
         """Serve the address. Raises OSError when another process took it since it was bound."""
-        assert self._listener is not None
-        await self._listener.start_serving()
-        # Two may bind an address and only one listen on it. uvloop closes the other's socket and tells nobody.
-        if any(each.fileno() < 0 for each in self._listener.sockets):
-            reason = os.strerror(errno.EADDRINUSE)
-            raise OSError(errno.EADDRINUSE, _cannot_listen(*self._bound, reason))
+        for listener, (host, port, option) in zip(self._listeners, self._bound, strict=True):
+            await listener.start_serving()
+            # Two may bind an address and only one listen on it. uvloop closes the other's socket and tells nobody.
+            if any(each.fileno() < 0 for each in listener.sockets):
+                reason = os.strerror(errno.EADDRINUSE)
+                raise OSError(errno.EADDRINUSE, _cannot_listen(host, port, reason, option))
         self._idle_check = self.loop.call_later(self._idle_check_seconds, self._close_idle)
 
     def stop_reading(self) -> None:
         """Accept no connection and read no request any more."""
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         for connection in list(self._connections):
             connection.stop_reading()
 
@@ -165,5 +172,5 @@ class Server:
                 connection.abort()
 
 
-def _cannot_listen(host: str, port: int, reason: str) -> str:
-    return f"cannot listen on {host}:{port}: {reason}; choose another address with --listen"
+def _cannot_listen(host: str, port: int, reason: str, option: str) -> str:
+    return f"cannot listen on {host}:{port}: {reason}; choose another address with {option}"

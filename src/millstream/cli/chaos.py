@@ -8,6 +8,7 @@ import typer
 
 from millstream.cli import output
 from millstream.cli.errors import CommandError
+from millstream.cli.serve import Routing
 
 
 def command(
@@ -23,6 +24,10 @@ def command(
     network: Annotated[
         bool, typer.Option("--network/--no-network", help="Cut networks too; needs root and iproute2.")
     ] = True,
+    client_routing: Annotated[
+        Routing,
+        typer.Option("--client-routing", help="How clients reach leaders: themselves, or through any node."),
+    ] = Routing.DIRECT,
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="Keep the nodes' data and logs here.")
     ] = None,
@@ -51,6 +56,7 @@ def command(
         fault_seconds=min(4.0, seconds / 4),
         seed=seed,
         uses_network=network,
+        routing=client_routing.value,
     )
     with tempfile.TemporaryDirectory(prefix="millstream-chaos-") as temporary:
         directory = data or Path(temporary)

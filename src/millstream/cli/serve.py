@@ -18,6 +18,11 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+class Routing(StrEnum):
+    DIRECT = "direct"
+    PROXY = "proxy"
+
+
 class LogFormat(StrEnum):
     AUTO = "auto"
     TEXT = "text"
@@ -56,6 +61,13 @@ def command(
             help="Addresses of the cluster's first nodes, this one among them, the same on each.",
         ),
     ] = None,
+    client_routing: Annotated[
+        Routing | None,
+        typer.Option(
+            "--client-routing",
+            help="Tell clients which nodes lead (direct), or of this node only, which forwards (proxy).",
+        ),
+    ] = None,
     log_level: Annotated[LogLevel | None, typer.Option("--log-level", help="How much to log.")] = None,
     log_format: Annotated[
         LogFormat | None,
@@ -74,7 +86,12 @@ def command(
       millstream serve --data ./1 --node-id 1 --listen n1:9092 --seeds n1:9092,n2:9092,n3:9092
       MILLSTREAM_STORAGE_RETENTION_TIME=2d millstream serve --config millstream.yaml
     """
-    flags: dict[str, object] = {"broker.id": node_id, "log.level": log_level, "log.format": log_format}
+    flags: dict[str, object] = {
+        "broker.id": node_id,
+        "broker.client_routing": client_routing,
+        "log.level": log_level,
+        "log.format": log_format,
+    }
     if data is not None:
         flags["broker.data_dir"] = str(data)
     if listen is not None:

@@ -10,7 +10,7 @@ import typer
 
 from millstream.cli import output
 from millstream.cli.errors import CommandError
-from millstream.cli.serve import LogLevel
+from millstream.cli.serve import LogLevel, Routing
 
 if TYPE_CHECKING:
     from millstream.testing.simulator.run import Outcome
@@ -29,6 +29,10 @@ def command(
         int | None,
         typer.Option("--jobs", "-j", min=1, help="Processes; as many as processors when not given."),
     ] = None,
+    client_routing: Annotated[
+        Routing,
+        typer.Option("--client-routing", help="How clients reach leaders: themselves, or through any node."),
+    ] = Routing.DIRECT,
     log_level: Annotated[
         LogLevel, typer.Option("--log-level", help="With --seed: the least severe lines of the nodes shown.")
     ] = LogLevel.WARNING,
@@ -46,15 +50,17 @@ def command(
       millstream sim --seed 4711 --log-level info
     """
     if seed is not None:
-        _show_one(seed, seconds, log_level)
+        _show_one(seed, seconds, client_routing, log_level)
     else:
-        _run_many(range(first, first + seeds), seconds, jobs or os.cpu_count() or 1)
+        _run_many(range(first, first + seeds), seconds, client_routing, jobs or os.cpu_count() or 1)
 
 
-def _show_one(seed: int, seconds: float, log_level: LogLevel) -> None:
+def _show_one(seed: int, seconds: float, routing: Routing, log_level: LogLevel) -> None:
     from millstream.testing.simulator.run import run_seed
 
-    outcome = run_seed(seed, seconds=seconds, keep_lines=1_000_000, level=log_level.value)
+    outcome = run_seed(
+        seed, seconds=seconds, keep_lines=1_000_000, level=log_level.value, routing=routing.value
+    )
     for line in outcome.lines:
         output.line(line)
     output.facts(
@@ -73,7 +79,7 @@ def _show_one(seed: int, seconds: float, log_level: LogLevel) -> None:
         raise CommandError(f"seed {seed}: " + "; ".join(outcome.problems[:5]))
 
 
-def _run_many(seeds: Sequence[int], seconds: float, jobs: int) -> None:
+def _run_many(seeds: Sequence[int], seconds: float, routing: Routing, jobs: int) -> None:
     from millstream.testing.simulator.campaign import run_seeds
 
     started = time.monotonic()
@@ -81,7 +87,7 @@ def _run_many(seeds: Sequence[int], seconds: float, jobs: int) -> None:
     done = acknowledged = faults = 0
     simulated = 0.0
     bar = _Bar(len(seeds))
-    for outcome in run_seeds(seeds, seconds=seconds, processes=jobs):
+    for outcome in run_seeds(seeds, seconds=seconds, processes=jobs, routing=routing.value):
         done += 1
         acknowledged += outcome.acknowledged
         faults += outcome.faults
@@ -105,7 +111,7 @@ def _run_many(seeds: Sequence[int], seconds: float, jobs: int) -> None:
     if failed:
         seed = min(outcome.seed for outcome in failed)
         raise CommandError(
-            f"{len(failed)} of {done} seeds found something; see one again with `{_replay(seed, seconds)}`"
+            f"{len(failed)} of {done} seeds found something; see one again with `{_replay(seed, seconds, routing)}`"
         )
 
 
@@ -118,8 +124,9 @@ def _tell(outcome: "Outcome") -> None:
     output.flush()
 
 
-def _replay(seed: int, seconds: float) -> str:
-    return f"millstream sim --seed {seed}" + (f" --seconds {seconds:g}" if seconds != 60.0 else "")
+def _replay(seed: int, seconds: float, routing: Routing) -> str:
+    command = f"millstream sim --seed {seed}" + (f" --seconds {seconds:g}" if seconds != 60.0 else "")
+    return command + (" --client-routing proxy" if routing is Routing.PROXY else "")
 
 
 class _Bar:

@@ -6,6 +6,7 @@ from typing import Any
 
 from millstream.protocol.api import APIS
 from millstream.protocol.codec import decode_response, encode_request
+from millstream.protocol.peer_client import for_itself
 from millstream.protocol.wire import I32, MalformedRequest
 
 Address = tuple[str, int]
@@ -27,11 +28,21 @@ class NodeConnection:
     """OSError when it cannot be made, or breaks. A raw reply is a view of a buffer that the next one overwrites."""
 
     def __init__(self, address: Address) -> None:
-        self._socket = socket.create_connection(address, timeout=_CONNECT_SECONDS)
-        self._socket.settimeout(_REPLY_SECONDS)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray(64 * 1024)
         self._correlation = 0
+        self._socket = _connected(address)
+        try:
+            self._ask_for_itself()
+        except OSError:
+            # Another kind of broker hangs up on what it does not know.
+            self._socket.close()
+            self._socket = _connected(address)
+
+    def _ask_for_itself(self) -> None:
+        """A node that forwards for clients is to say what it has itself, and which others there are."""
+        request = for_itself(self._correlation)
+        self._socket.sendall(I32.pack(len(request)) + request)
+        self._receive()
 
     def close(self) -> None:
         self._socket.close()
@@ -78,3 +89,10 @@ class NodeConnection:
                 raise ConnectionError(0, "the node closed the connection")
             rest = rest[count:]
         return whole
+
+
+def _connected(address: Address) -> socket.socket:
+    connection = socket.create_connection(address, timeout=_CONNECT_SECONDS)
+    connection.settimeout(_REPLY_SECONDS)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection

@@ -43,6 +43,12 @@ _THROTTLES = (
 _OWN = (
     _own("node.id", ConfigType.INT, "1", "This node's number, unique in the cluster.", minimum=0),
     _own("broker.rack", ConfigType.STRING, None, "The rack or zone of this node, told to clients."),
+    _own(
+        "client.routing", ConfigType.STRING, "direct",
+        "How clients reach what other nodes lead: direct, they are told who leads and go there, as with Kafka; proxy,"
+        " they are told of this node only, and it forwards.",
+        choices=("direct", "proxy"),
+    ),
     _own("log.dir", ConfigType.STRING, "data", "The directory that holds everything the node stores."),
     _own(
         "auto.create.topics.enable", ConfigType.BOOLEAN, "true",

@@ -39,6 +39,17 @@ class BrokerSettings:
         minimum=1,
         maximum=65535,
     )
+    client_routing: str = kafka_setting("client.routing")
+    proxy_listen: str | None = own_setting(
+        None,
+        "A further address (host:port) for Kafka clients, at which this node answers for all nodes as with"
+        " client_routing: proxy, whatever that is; none when not set.",
+    )
+    client_address: str | None = own_setting(
+        None,
+        "The address (host:port) that clients are told where this node answers for all nodes, if others of the cluster"
+        " must use another: that of a NAT or a load balancer. The one they came to when not set.",
+    )
     data_dir: str = kafka_setting("log.dir")
     rack: str | None = kafka_setting("broker.rack")
     auto_create_topics: bool = kafka_setting("auto.create.topics.enable")

@@ -20,7 +20,7 @@ class Api(NamedTuple):
 
 NEVER_FLEXIBLE = 32767
 PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
-PEER_HELLO, PEER_QUORUM, PEER_COMMAND = 30000, 30001, 30002
+PEER_HELLO, PEER_QUORUM, PEER_COMMAND, PEER_CLIENT = 30000, 30001, 30002, 30003
 LOG_CHECKSUM = 30010
 PRODUCE_SERVED_FROM = 3
 
@@ -75,6 +75,7 @@ PEER_APIS: dict[int, Api] = {
         Api(PEER_HELLO, "peer_hello", 0, 0, NEVER_FLEXIBLE),
         Api(PEER_QUORUM, "peer_quorum", 0, 0, NEVER_FLEXIBLE),
         Api(PEER_COMMAND, "peer_command", 0, 0, NEVER_FLEXIBLE),
+        Api(PEER_CLIENT, "peer_client", 0, 0, NEVER_FLEXIBLE),
         # For `millstream log verify` and `millstream backup`.
         Api(LOG_CHECKSUM, "log_checksum", 0, 0, NEVER_FLEXIBLE),
     )

@@ -35,6 +35,7 @@ class ReplicaFetchRequest:
     forgotten: tuple[Key, ...] = ()
     rack_id: str = ""
     min_bytes: int = 1
+    isolation_level: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,16 @@ class ReplicaFetchReply:
 
 def encode_request(correlation_id: int, request: ReplicaFetchRequest) -> bytes:
     """Without the size in front."""
-    out = bytearray(_HEAD.pack(_FETCH, VERSION, correlation_id, -1))
+    return _HEAD.pack(_FETCH, VERSION, correlation_id, -1) + encode_body(request)
+
+
+def encode_body(request: ReplicaFetchRequest) -> bytes:
+    out = bytearray()
     out += _LIMITS.pack(
         request.max_wait_ms,
         request.min_bytes,
         request.max_bytes,
-        0,
+        request.isolation_level,
         request.session_id,
         request.session_epoch,
     )

@@ -1,12 +1,12 @@
 """Requests that wait for a disk that takes its time: a node whose fsyncs are held up until the test lets them go."""
 
-import threading
 from collections.abc import Iterator
 
 import pytest
 
 from millstream.protocol.compression import Compression
 from millstream.testing.disk import SimulatedDisk
+from support.held_disk import HeldDisk
 from support.inprocess import InProcessNode, node_on
 from support.raw_client import (
     RawClient,
@@ -32,26 +32,6 @@ def node() -> Iterator[InProcessNode]:
 def client(node: InProcessNode) -> Iterator[RawClient]:
     with RawClient(node.listen) as client:
         yield client
-
-
-class HeldDisk:
-    """Every thread that could sync is made to wait."""
-
-    def __init__(self, node: InProcessNode) -> None:
-        self._go = threading.Event()
-        threads = len(node.broker.workers._threads)
-        held = threading.Barrier(threads + 1)
-
-        def wait() -> None:
-            held.wait(10)
-            self._go.wait(60)
-
-        for _ in range(threads):
-            node.broker.workers.submit(wait, lambda *_: None)
-        held.wait(10)
-
-    def let_go(self) -> None:
-        self._go.set()
 
 
 @pytest.fixture

@@ -24,16 +24,22 @@ def handle(broker: AdminBroker, request: Any, context: AdminContext) -> Describe
         error_message=message,
         endpoint_type=_BROKERS,
         cluster_id="" if refused else image.cluster_id,
-        controller_id=-1 if refused else broker.metadata.controller_id,
+        controller_id=-1 if refused else _controller(broker, context),
         brokers=()
         if refused
         else tuple(
             _broker(each, context)
             for _, each in sorted(image.brokers.items())
-            if request.include_fenced_brokers or not each.is_fenced
+            if (request.include_fenced_brokers or not each.is_fenced)
+            and (context.proxied_as is None or each.broker_id == broker.node_id)
         ),
         cluster_authorized_operations=NOT_REQUESTED if refused else operations,
     )
+
+
+def _controller(broker: AdminBroker, context: AdminContext) -> int:
+    """A client that is to come to this node with everything finds the controller here too."""
+    return broker.metadata.controller_id if context.proxied_as is None else broker.node_id
 
 
 def _check_endpoint_type(endpoint_type: int) -> tuple[ErrorCode, str | None]:
@@ -49,10 +55,11 @@ def _check_endpoint_type(endpoint_type: int) -> tuple[ErrorCode, str | None]:
 
 def _broker(broker: BrokerImage, context: AdminContext) -> DescribeClusterBroker:
     endpoint = broker.endpoints[0]
+    host, port = context.proxied_as or (host_for(endpoint, context), endpoint.port)
     return DescribeClusterBroker(
         broker_id=broker.broker_id,
-        host=host_for(endpoint, context),
-        port=endpoint.port,
+        host=host,
+        port=port,
         rack=broker.rack,
         is_fenced=broker.is_fenced,
     )

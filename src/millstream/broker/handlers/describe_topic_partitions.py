@@ -1,6 +1,7 @@
 """DescribeTopicPartitions: topics in the order of their names, a page of partitions at a time."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from kio.schema.describe_topic_partitions.v0.response import (
@@ -20,7 +21,7 @@ from millstream.protocol.errors import ErrorCode
 _MAX_PAGE = 2000
 
 
-def handle(broker: AdminBroker, request: Any, _context: AdminContext) -> DescribeTopicPartitionsResponse:
+def handle(broker: AdminBroker, request: Any, context: AdminContext) -> DescribeTopicPartitionsResponse:
     image = broker.metadata.image
     cursor = request.cursor
     names = {topic.name for topic in request.topics}
@@ -37,6 +38,8 @@ def handle(broker: AdminBroker, request: Any, _context: AdminContext) -> Describ
             first_index = cursor.partition_index
     limit = max(1, min(request.response_partition_limit, _MAX_PAGE))
     topics, next_cursor = page(image, wanted, first_index, limit)
+    if context.proxied_as is not None:
+        topics = tuple(_led_by(broker.node_id, topic) for topic in topics)
     return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=topics, next_cursor=next_cursor)
 
 
@@ -79,6 +82,19 @@ def _described(
         is_internal=is_internal(topic.name),
         partitions=tuple(_partition(image, partition) for partition in shown),
         topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _led_by(
+    node_id: int, topic: DescribeTopicPartitionsResponseTopic
+) -> DescribeTopicPartitionsResponseTopic:
+    """For clients that are to come to this node with everything: it leads what anybody leads."""
+    return replace(
+        topic,
+        partitions=tuple(
+            each if each.leader_id == NO_LEADER else replace(each, leader_id=node_id)
+            for each in topic.partitions
+        ),
     )
 
 

@@ -51,6 +51,17 @@ def serve(broker: "Broker", context: RequestContext, request: memoryview, positi
         wanted = [(topic, partition) for topic, partitions in fetch.topics for partition in partitions]
     else:
         wanted = session.wanted()
+    answer(broker, context, fetch, session, wanted)
+
+
+def answer(
+    broker: "Broker",
+    context: RequestContext,
+    fetch: FetchRequest,
+    session: FetchSession | None,
+    wanted: Wanted,
+) -> None:
+    """From what this node has of the wanted partitions, now or when enough of it has come."""
     delayed = DelayedFetch(broker, context, fetch, session, wanted)
     if broker.server.reply_memory.free_bytes <= 0:
         delayed.wait_for_memory()

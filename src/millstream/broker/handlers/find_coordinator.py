@@ -60,11 +60,14 @@ async def _find(broker: "Broker", key_type: int, key: str, context: AdminContext
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
         )
+    host, port = host_for(endpoint, context), endpoint.port
+    if context.proxied_as is not None:
+        leader, (host, port) = broker.node_id, context.proxied_as
     return Coordinator(
         key=key,
         node_id=leader,
-        host=host_for(endpoint, context),
-        port=endpoint.port,
+        host=host,
+        port=port,
         error_code=ErrorCode.NONE,
         error_message=None,
     )

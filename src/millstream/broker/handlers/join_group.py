@@ -60,4 +60,4 @@ async def handle(broker: "Broker", request: Any, context: RequestContext) -> Joi
 
 def client_host(context: RequestContext) -> str:
     """As Kafka shows it: a slash and the address."""
-    return "/" + context.connection.peer.rpartition(":")[0]
+    return "/" + context.connection.client.rpartition(":")[0]

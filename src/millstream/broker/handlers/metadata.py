@@ -69,17 +69,41 @@ def _answer(
     broker: "Broker", context: RequestContext, wanted: MetadataRequest, refused: dict[str, ErrorCode]
 ) -> bytes:
     image = broker.metadata.image
-    brokers = [
-        BrokerAddress(each.broker_id, host_for(each.endpoints[0], context), each.endpoints[0].port, each.rack)
-        for each in image.live_brokers
-    ]
-    live = frozenset(each.node_id for each in brokers)
+    live = frozenset(each.broker_id for each in image.live_brokers)
     if wanted.topics is None:
         topics = [_describe(broker, topic, live) for topic in image.topics.values()]
     else:
         topics = [_find(broker, image, topic, refused, live) for topic in wanted.topics]
-    cluster = ClusterMetadata(image.cluster_id, broker.metadata.controller_id, brokers, topics)
+    if context.proxied_as is not None:
+        cluster = _as_one_node(broker, context.proxied_as, topics)
+    else:
+        brokers = [
+            BrokerAddress(
+                each.broker_id, host_for(each.endpoints[0], context), each.endpoints[0].port, each.rack
+            )
+            for each in image.live_brokers
+        ]
+        cluster = ClusterMetadata(image.cluster_id, broker.metadata.controller_id, brokers, topics)
     return encode_metadata_reply(context.version, wanted, cluster)
+
+
+def _as_one_node(broker: "Broker", address: tuple[str, int], topics: list[TopicMetadata]) -> ClusterMetadata:
+    """For clients that are to come to this node with everything: it leads what anybody leads."""
+    me = broker.node_id
+    return ClusterMetadata(
+        broker.metadata.image.cluster_id,
+        me,
+        [BrokerAddress(me, *address, broker.settings.broker.rack)],
+        [
+            topic._replace(
+                partitions=[
+                    each if each.leader == NO_LEADER else each._replace(leader=me)
+                    for each in topic.partitions
+                ]
+            )
+            for topic in topics
+        ],
+    )
 
 
 def _find(

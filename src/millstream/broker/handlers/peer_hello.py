@@ -10,4 +10,5 @@ if TYPE_CHECKING:
 
 
 def serve(broker: "Broker", context: RequestContext, request: memoryview, position: int) -> None:
+    context.connection.forward_nothing()
     context.reply([encode(broker.require_network().greet(decode_hello(request[position:])))])

@@ -12,6 +12,7 @@ from millstream.broker.replicas.link import ReplicaLink
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchPartition
+from millstream.protocol.peer_client import for_itself
 from millstream.protocol.record_batch import CorruptBatch
 from millstream.protocol.replica_fetch import ReplicaFetchRequest, decode_reply, encode_request
 from millstream.storage.leader_epochs import LeaderEpochs
@@ -164,6 +165,8 @@ class Repairs:
         endpoint = self._broker.metadata.image.brokers[broker_id].endpoints[0]
         link = await ReplicaLink.connect(endpoint.host, endpoint.port)
         try:
+            # What it has itself is wanted, also where it forwards to leaders.
+            link.send(for_itself(link.next_correlation()))
             while not repaired.is_whole:
                 wanted = FetchPartition(partition.index, -1, repaired.next_offset, -1, -1, _FETCH_BYTES)
                 request = ReplicaFetchRequest(

@@ -20,14 +20,16 @@ class NodeFailed(RuntimeError):
 
 
 class ChaosNode:
-    def __init__(self, number: int, home: Path, address: str, seeds: str, prefix: list[str]) -> None:
+    def __init__(
+        self, number: int, home: Path, address: str, seeds: str, prefix: list[str], routing: str
+    ) -> None:
         self.number = number
         self.address = address
         self._home = home
         self._log = home / "node.log"
         self._command = [
             *prefix, sys.executable, "-m", "millstream", "serve", "--node-id", str(number), "--listen", address,
-            "--seeds", seeds, "--data", str(home / "data"), "--log-format", "json",
+            "--seeds", seeds, "--data", str(home / "data"), "--log-format", "json", "--client-routing", routing,
         ]  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None
         self._position = 0
@@ -109,7 +111,7 @@ class ChaosNode:
 class ChaosCluster:
     """Nodes 1 to `count`; with `wires`, each in a network of its own."""
 
-    def __init__(self, directory: Path, count: int, wires: Wires | None) -> None:
+    def __init__(self, directory: Path, count: int, wires: Wires | None, routing: str = "direct") -> None:
         self.wires = wires
         numbers = range(1, count + 1)
         if wires is None:
@@ -126,6 +128,7 @@ class ChaosCluster:
                 addresses[number],
                 self.bootstrap,
                 [] if wires is None else wires.prefix(number),
+                routing,
             )
             for number in numbers
         }

@@ -37,6 +37,8 @@ class ChaosPlan:
     fault_seconds: float = 4.0
     seed: int = 0
     uses_network: bool = True
+    routing: str = "direct"
+    """How clients reach leaders: themselves, or through any node."""
 
 
 @dataclass(slots=True)
@@ -64,7 +66,7 @@ class ChaosResult:
 def run_chaos(plan: ChaosPlan, directory: Path, say: Callable[[str], None]) -> ChaosResult:
     recorder = Recorder()
     with _wires(plan, recorder, say) as wires:
-        cluster = ChaosCluster(directory, plan.nodes, wires)
+        cluster = ChaosCluster(directory, plan.nodes, wires, plan.routing)
         try:
             say(f"starting {plan.nodes} nodes")
             cluster.start()

@@ -8,9 +8,11 @@ from functools import partial
 from millstream.testing.simulator.run import SECONDS, Outcome, run_seed
 
 
-def run_seeds(seeds: Sequence[int], *, seconds: float = SECONDS, processes: int = 1) -> Iterator[Outcome]:
+def run_seeds(
+    seeds: Sequence[int], *, seconds: float = SECONDS, processes: int = 1, routing: str = "direct"
+) -> Iterator[Outcome]:
     """Outcomes as they come; those of several processes in any order."""
-    work = partial(run_seed, seconds=seconds)
+    work = partial(run_seed, seconds=seconds, routing=routing)
     if processes <= 1 or len(seeds) <= 1:
         yield from map(work, seeds)
         return

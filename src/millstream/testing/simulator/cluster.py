@@ -12,7 +12,7 @@ from millstream.testing.simulator.pace import TICK_MS
 
 
 class SimulatedCluster:
-    def __init__(self, loop: SimulatedLoop, random: Random, count: int = 3) -> None:
+    def __init__(self, loop: SimulatedLoop, random: Random, count: int = 3, routing: str = "direct") -> None:
         self.loop = loop
         self.network = Network(loop, Random(random.getrandbits(64)))
         names = [f"n{number}" for number in range(1, count + 1)]
@@ -22,6 +22,7 @@ class SimulatedCluster:
             snapshot_size=random.choice((2_000, 4 << 20)),
             lag_ms=random.choice((4_000, 30_000)),
         )
+        settings = replace(settings, broker=replace(settings.broker, client_routing=routing))
         self.nodes = {
             number: SimulatedNode(
                 Machine(name, loop, Random(random.getrandbits(64))),

@@ -58,6 +58,7 @@ def run_seed(
     faults: Sequence[str] = (),
     keep_lines: int = _LINES_KEPT,
     level: str = "warning",
+    routing: str = "direct",
 ) -> Outcome:
     """Never raises for what goes wrong in the run: that is in `problems`. `faults` are kinds; none: the seed draws."""
     was_collecting = gc.isenabled()
@@ -65,7 +66,7 @@ def run_seed(
     # What there is already need not be looked through when the run is taken apart.
     gc.freeze()
     try:
-        return _run(seed, seconds, faults, deque(maxlen=keep_lines), level)
+        return _run(seed, seconds, faults, deque(maxlen=keep_lines), level, routing)
     finally:
         _collect()
         gc.unfreeze()
@@ -73,7 +74,9 @@ def run_seed(
             gc.enable()
 
 
-def _run(seed: int, seconds: float, faults: Sequence[str], lines: "deque[str]", level: str) -> Outcome:
+def _run(
+    seed: int, seconds: float, faults: Sequence[str], lines: "deque[str]", level: str, routing: str
+) -> Outcome:
     outcome = Outcome(seed)
     loop = SimulatedLoop()
     with ExitStack() as stack:
@@ -84,7 +87,7 @@ def _run(seed: int, seconds: float, faults: Sequence[str], lines: "deque[str]", 
         stack.enter_context(quorum.installed())
         stack.enter_context(coarse_ticks())
         stack.enter_context(_invariants_reported(loop))
-        run = _Run(loop, seed, seconds, outcome, quorum, faults)
+        run = _Run(loop, seed, seconds, outcome, quorum, faults, routing)
         stack.enter_context(run.partitions.installed())
         try:
             loop.run(run.main())
@@ -107,12 +110,13 @@ class _Run:
         outcome: Outcome,
         quorum: QuorumWatch,
         faults: Sequence[str],
+        routing: str,
     ) -> None:
         random = Random(seed)
         self._loop = loop
         self._seconds = seconds
         self._outcome = outcome
-        self._cluster = SimulatedCluster(loop, random)
+        self._cluster = SimulatedCluster(loop, random, routing=routing)
         self.partitions = PartitionWatch(loop, self._cluster, quorum)
         quorum.entry_came = ElectionWatch(loop.violated).entry_came
         self._nemesis = Nemesis(self._cluster, Random(random.getrandbits(64)), quorum, faults)

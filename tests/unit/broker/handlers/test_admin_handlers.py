@@ -88,6 +88,7 @@ class Broker:
 @dataclass(frozen=True)
 class Context:
     version: int
+    proxied_as: tuple[str, int] | None = None
 
 
 def read_with_kio(api: Api, version: int, response: Any) -> Any:

@@ -1,0 +1,97 @@
+"""One client's forwarded requests to this very node: handled in this process, answered like those of another."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from millstream.broker.connection import Connection, PendingReply, Reply
+from millstream.broker.dispatch import LaterReply, RequestContext
+from millstream.broker.proxy.lane import Buffers, Done, LaneLost
+from millstream.observability.logs import get_logger
+from millstream.observability.metrics import Histogram
+from millstream.protocol.api import Api
+from millstream.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+log = get_logger("millstream.proxy")
+
+# The client's request is timed as a whole.
+_UNTIMED = Histogram()
+
+
+class PartReply(PendingReply):
+    """A reply that no client waits for in its place: whoever asked gets it when it is there."""
+
+    __slots__ = ("_done",)
+
+    def __init__(self, connection: Connection, done: Callable[[Reply], None]) -> None:
+        super().__init__(connection)
+        self._done = done
+
+    def complete(self, buffers: Reply) -> None:
+        if self.buffers is None:
+            self.buffers = buffers
+            self._done(buffers)
+
+
+@dataclass(slots=True)
+class PartContext(RequestContext):
+    """A client's request, or a part of it, whose reply is passed on without a frame around it."""
+
+    place: PartReply
+
+    def reply(self, body: Reply) -> None:
+        self.place.complete(body)
+
+    def reply_later(self) -> LaterReply:
+        return LaterReply(self, self.place)
+
+    def framed(self, body: Reply) -> Reply:
+        return body
+
+
+class LocalLane:
+    def __init__(self, broker: "Broker", connection: Connection) -> None:
+        self.closed = False
+        self._broker = broker
+        self._connection = connection
+        # In their order, so that a simulated run can be repeated.
+        self._waiting: dict[PartReply, Done] = {}
+
+    def send(
+        self, api: Api, version: int, client_id: str | None, body: Buffers, _seconds: float | None, done: Done
+    ) -> None:
+        head = b"\0" if api.is_flexible(version) else b""
+
+        def finished(buffers: Reply) -> None:
+            if self._waiting.pop(place, None) is not None:
+                # Not at once: whoever sends is in the middle of its own work.
+                reply = memoryview(b"".join((head, *buffers)))
+                self._broker.loop.call_soon(done, reply)
+
+        place = PartReply(self._connection, finished)
+        self._waiting[place] = done
+        clock = self._broker.clock.monotonic
+        context = PartContext(api, version, 0, client_id, self._connection, clock(), _UNTIMED, clock, place)
+        try:
+            # A leader stamps what it is given.
+            self._broker.dispatcher.serve_here(context, memoryview(bytearray().join(body)), 0)
+        except KafkaError as error:
+            self._connection.refuse(error.message)
+        except Exception:
+            # There will be no reply: without this the client would wait for it for ever.
+            log.exception("request failed", peer=self._connection.peer, api=api.name)
+            self._connection.close()
+
+    def close(self, *, tell: bool = True) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        waiting, self._waiting = self._waiting, {}
+        for place, done in waiting.items():
+            if place.abandoned is not None:
+                place.abandoned()
+            if tell:
+                self._broker.loop.call_soon(done, LaneLost("the lane was closed", was_sent=True))

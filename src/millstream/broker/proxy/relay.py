@@ -1,0 +1,169 @@
+"""One client's way to all nodes: who answers a request is found in the metadata, and asked on a lane of the client's.
+
+What this node answers itself is left to it, and so is what nobody can be asked for: its own handlers then say, in the
+form of each API, that they do not lead or coordinate it, which every client takes for a reason to try again.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from millstream.broker.connection import Connection
+from millstream.broker.dispatch import LaterReply, RequestContext
+from millstream.broker.proxy.fetch import FetchRelay
+from millstream.broker.proxy.held import HeldRequests
+from millstream.broker.proxy.lane import Buffers, Done, Lane, LaneLost, RemoteLane
+from millstream.broker.proxy.local_lane import LocalLane
+from millstream.broker.proxy.plans import PLANS
+from millstream.broker.proxy.produce import ProduceRelay
+from millstream.broker.proxy.split import SplitRequest
+from millstream.broker.proxy.targets import coordinator_of
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.protocol.api import FETCH, PRODUCE, PRODUCE_SERVED_FROM
+from millstream.protocol.wire import Reader
+
+if TYPE_CHECKING:
+    from millstream.broker.proxy.relays import Relays
+
+# These begin with the id of a group, and its coordinator answers them.
+_OF_A_GROUP = (
+    "offset_commit", "join_group", "heartbeat", "leave_group", "sync_group", "offset_delete",
+    "consumer_group_heartbeat",
+)  # fmt: skip
+# From here on OffsetFetch asks for several groups.
+_OFFSET_FETCH_OF_MANY = 8
+# The others of the group are waited for, as long as the group's settings say.
+_UNHURRIED = ("join_group", "sync_group")
+_SECONDS = 30.0
+
+
+class ClientRelay:
+    def __init__(
+        self, relays: "Relays", connection: Connection, address: Callable[[], tuple[str, int]]
+    ) -> None:
+        broker = relays.broker
+        self.connection = connection
+        self.node_id = broker.node_id
+        self.server = broker.server
+        self.loop = broker.loop
+        self.broker = broker
+        self.metrics = relays.metrics
+        self._relays = relays
+        self._address = address
+        self._lanes: dict[tuple[int, str], Lane] = {}
+        self.held = HeldRequests(self)
+        self._produce = ProduceRelay(self)
+        self._fetch = FetchRelay(self)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self._address()
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.broker.metadata.image
+
+    def takes(self, context: RequestContext, request: memoryview, position: int) -> bool:
+        api = context.api
+        if api.key == PRODUCE:
+            return context.version >= PRODUCE_SERVED_FROM and self._produce.takes(context, request, position)
+        if api.key == FETCH:
+            return self._fetch.takes(context, request, position)
+        if api.name in _OF_A_GROUP or (
+            api.name == "offset_fetch" and context.version < _OFFSET_FETCH_OF_MANY
+        ):
+            return self._takes_of_group(context, request, position)
+        plan = PLANS.get(api.name)
+        return plan is not None and SplitRequest(self, context, plan).takes(request[position:])
+
+    def close(self) -> None:
+        """The client is gone: nothing of it is waited for any more."""
+        self._relays.forget(self)
+        self._produce.close()
+        self._fetch.close()
+        lanes, self._lanes = self._lanes, {}
+        for lane in lanes.values():
+            lane.close(tell=False)
+        self.held.close()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether records are on their way to their leaders."""
+        return self._produce.is_busy
+
+    def brokers_changed(self) -> None:
+        """A node that is out of the cluster, or registered anew, answers nothing that it was asked before."""
+        for (node, _), lane in list(self._lanes.items()):
+            if isinstance(lane, RemoteLane) and lane.address != self._endpoint(node):
+                lane.close()
+
+    # -- sending
+
+    def send(
+        self,
+        node: int,
+        kind: str,
+        context: RequestContext,
+        body: Buffers,
+        seconds: float | None,
+        done: Done,
+        version: int | None = None,
+    ) -> None:
+        """On the lane of that kind; what is sent on one lane is handled in its order."""
+        asked = context.version if version is None else version
+        if node != self.node_id:
+            self.metrics.count(context.api.name, sum(map(len, body)))
+        self._lane(node, kind).send(context.api, asked, context.client_id, body, seconds, done)
+
+    def drop_lane(self, node: int, kind: str) -> None:
+        """Close without a word to those who wait."""
+        lane = self._lanes.pop((node, kind), None)
+        if lane is not None:
+            lane.close(tell=False)
+
+    def body(self, context: RequestContext, reply: memoryview) -> memoryview:
+        """A reply without the tags of its header."""
+        return reply[1:] if context.api.is_flexible(context.version) else reply
+
+    def pass_on(self, node: int, context: RequestContext, body: bytes, reply: LaterReply) -> None:
+        """The whole request to one node, and its answer as it is."""
+
+        def answered(answer: memoryview | LaneLost) -> None:
+            self.held.give_back(len(body))
+            if not isinstance(answer, LaneLost):
+                reply.complete([self.body(context, answer)])
+            elif node != self.node_id:
+                # This node's own answer to what another should have answered is the right refusal.
+                self.pass_on(self.node_id, context, body, reply)
+            else:
+                self.connection.close()
+
+        seconds = None if context.api.name in _UNHURRIED else _SECONDS
+        self.held.take(len(body))
+        self.send(node, "others", context, (body,), seconds, answered)
+
+    def _takes_of_group(self, context: RequestContext, request: memoryview, position: int) -> bool:
+        group_id = Reader(request, position, flexible=context.api.is_flexible(context.version)).string()
+        node = coordinator_of(self.image, group_id)
+        if node is None or node == self.node_id:
+            return False
+        self.pass_on(node, context, bytes(request[position:]), context.reply_later())
+        return True
+
+    def _lane(self, node: int, kind: str) -> Lane:
+        lane = self._lanes.get((node, kind))
+        if lane is None or lane.closed:
+            lane = self._lanes[node, kind] = self._new_lane(node)
+        return lane
+
+    def _new_lane(self, node: int) -> Lane:
+        if node == self.node_id:
+            return LocalLane(self.broker, self.connection)
+        # A node that is gone is asked at an address at which nobody answers.
+        host, port = self._endpoint(node) or ("", 0)
+        return RemoteLane(self.server, node, host, port, self._relays.greeting(self.connection))
+
+    def _endpoint(self, node: int) -> tuple[str, int] | None:
+        broker: Any = self.image.brokers.get(node)
+        if broker is None or broker.is_fenced:
+            return None
+        return broker.endpoints[0].host, broker.endpoints[0].port
