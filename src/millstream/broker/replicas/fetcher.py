@@ -185,19 +185,21 @@ class ReplicaFetcher:
         while self._followed or waiting:
             if not waiting or (self._urgent and len(waiting) < _MOST_IN_FLIGHT and self._session[0]):
                 waiting.append(self._send(link))
-            woken = asyncio.ensure_future(self._woken.wait())
-            try:
-                done, _ = await asyncio.wait(
-                    (waiting[0][1], woken), timeout=_SILENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
-                )
-            finally:
-                woken.cancel()
-            if not done:
-                raise TimeoutError(f"no answer for {_SILENCE_SECONDS} s")
+            if not waiting[0][1].done():
+                # A reply wakes, too.
+                await self._wait_a_while()
             self._woken.clear()
             if waiting[0][1].done():
                 number, reply = waiting.popleft()
                 await self._handle(number, decode_reply(reply.result()))
+                link.give_back(reply.result())
+
+    async def _wait_a_while(self) -> None:
+        try:
+            async with asyncio.timeout(_SILENCE_SECONDS):
+                await self._woken.wait()
+        except TimeoutError:
+            raise TimeoutError(f"no answer for {_SILENCE_SECONDS} s") from None
 
     def _send(self, link: ReplicaLink) -> tuple[int, "asyncio.Future[memoryview]"]:
         session_id, epoch = self._session
@@ -226,7 +228,9 @@ class ReplicaFetcher:
         self._unsaid.clear()
         self._forgotten.clear()
         self._session = session_id, epoch + 1 if epoch < 2**31 - 1 else 1
-        return self._requests, link.send(encode_request(link.next_correlation(), request))
+        reply = link.send(encode_request(link.next_correlation(), request))
+        reply.add_done_callback(lambda _: self._woken.set())
+        return self._requests, reply
 
     async def _handle(self, number: int, reply: ReplicaFetchReply) -> None:
         if reply.error:
