@@ -96,10 +96,10 @@ def _run(options: argparse.Namespace, console: Console) -> int:
         with Display(console, len(chosen)) as display:
             began = time.perf_counter()
             session = Session(plan, driver, work_directory, report, display)
-            # Spark and a database need more memory than is left free for the others.
-            for runs_spark in (False, True):
-                some = [scenario for scenario in chosen if scenario.runs_spark is runs_spark]
-                with nullcontext() if runs_spark or options.quick or not some else _held_memory(console):
+            # Spark, a database, three nodes' page cache: more memory than is left free for the others.
+            for needs_memory in (False, True):
+                some = [scenario for scenario in chosen if scenario.needs_memory is needs_memory]
+                with nullcontext() if needs_memory or options.quick or not some else _held_memory(console):
                     _run_scenarios(some, session)
         report.seconds = time.perf_counter() - began
     finally:

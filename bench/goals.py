@@ -7,7 +7,7 @@ from statistics import median
 
 from bench.model import LoadCell, Peer, Report
 from bench.ratio import throughput_ratio
-from bench.scenarios import names, pipeline_names, spark_names
+from bench.scenarios import cluster_names, names, pipeline_names, spark_names
 from bench.scenarios.spark_names import Source, Work
 
 
@@ -84,6 +84,7 @@ def _goals() -> Iterator[_Goal]:
     yield _Goal("100 members of a KIP-848 group, join to whole assignment", 2, False, "s", _figure(joined))
     commits = names.COMMITS_PER_SECOND
     yield _Goal("durable offset commits, 64 groups", 2_000, True, "/s", _figure(commits))
+    yield from _cluster_goals()
     noop = spark_names.spark_name(Source.MILLSTREAM, Work.NOOP)
     yield _Goal("Spark, topic to noop, 1M records of 310 B, local[2]", 350_000, True, "rows/s", _figure(noop))
     connector = spark_names.spark_ratio(Work.NOOP, Source.CONNECTOR)
@@ -96,6 +97,32 @@ def _goals() -> Iterator[_Goal]:
     for percentile, limit in (("p50", 2.0), ("p99", 5.0)):
         name = pipeline_names.latency_name(percentile)
         yield _Goal(name, limit, False, "s", _figure(name))
+
+
+def _cluster_goals() -> Iterator[_Goal]:
+    size = cluster_names.THROUGHPUT_SIZES[0]
+    yield _Goal(
+        f"three nodes, {names.size_name(size)}, RF 3, acks=all, relaxed: throughput over one node with acks=1",
+        0.45,
+        True,
+        "",
+        _cluster_ratio(size),
+    )
+    for percentile, limit in (("p50", 0.7), ("p99", 1.5)):
+        name = cluster_names.failover_name(percentile)
+        yield _Goal(f"leader killed 30 times: {name.partition(': ')[2]}", limit, False, "s", _figure(name))
+    lost = _figure(cluster_names.FAILOVER_LOST, cluster_names.FAILOVER_TWICE)
+    yield _Goal("leader killed 30 times: acknowledged messages lost, or stored twice", 0, False, "", lost)
+    away, empty = cluster_names.CATCH_UP_AWAY, cluster_names.CATCH_UP_EMPTY
+    yield _Goal("follower catch-up", 200, True, "MB/s", _figure(away, empty, at_least=True))
+    created = _figure(cluster_names.create_name(1_000))
+    yield _Goal("create 1,000 topics of 12 partitions, RF 3", 15, False, "s", created)
+
+
+def _cluster_ratio(size: int) -> Callable[[Report], _Measured | None]:
+    three = cluster_names.cluster_name(cluster_names.THREE_NODES, size, "all", "relaxed")
+    one = cluster_names.cluster_name(cluster_names.ONE_NODE, size, "1", "relaxed")
+    return lambda report: _ratio(report.load(three), report.load(one))
 
 
 def _ratio(ours: LoadCell | None, reference: LoadCell | None) -> _Measured | None:
@@ -127,14 +154,14 @@ def _cpu_per_gb(*cells: str) -> Callable[[Report], _Measured | None]:
     return measure
 
 
-def _figure(*cells: str) -> Callable[[Report], _Measured | None]:
+def _figure(*cells: str, at_least: bool = False) -> Callable[[Report], _Measured | None]:
     """The worst of the figures' medians."""
 
     def measure(report: Report) -> _Measured | None:
         found = [cell for cell in map(report.figure, cells) if cell is not None]
         if not found:
             return None
-        worst = max(found, key=lambda cell: cell.median)
+        worst = (min if at_least else max)(found, key=lambda cell: cell.median)
         return _Measured(worst.median, f"{worst.median:.2f} {worst.unit}")
 
     return measure

@@ -50,22 +50,22 @@ def wait_for_first_ack(port: int, topic: str, timeout_seconds: float, check: Cal
 
 def _produce_one(connection: socket.socket, topic: str) -> int:
     """The first error code that is not zero, or 0."""
-    topics = struct.pack(">i", 1) + _string(topic)
-    answer = _call(connection, _METADATA, _METADATA_VERSION, topics)
+    topics = struct.pack(">i", 1) + string(topic)
+    answer = call(connection, _METADATA, _METADATA_VERSION, topics)
     error = _metadata_error(answer)
     if error:
         return error
     batch = _record_batch(b"first")
     body = struct.pack(">hhi", -1, -1, 30_000) + topics + struct.pack(">iii", 1, 0, len(batch)) + batch
-    answer = _call(connection, _PRODUCE, _PRODUCE_VERSION, body)
+    answer = call(connection, _PRODUCE, _PRODUCE_VERSION, body)
     # One topic, its name, one partition: array length, string, array length, index, then the error code.
     code: int = struct.unpack_from(">h", answer, 4 + 2 + len(topic) + 4 + 4)[0]
     return code
 
 
-def _call(connection: socket.socket, api_key: int, version: int, body: bytes) -> bytes:
+def call(connection: socket.socket, api_key: int, version: int, body: bytes) -> bytes:
     """The answer after its correlation id."""
-    request = struct.pack(">hhi", api_key, version, 1) + _string("millstream-bench") + body
+    request = struct.pack(">hhi", api_key, version, 1) + string("millstream-bench") + body
     connection.sendall(struct.pack(">i", len(request)) + request)
     (size,) = struct.unpack(">i", _receive(connection, 4))
     return _receive(connection, size)[4:]
@@ -99,7 +99,7 @@ def _string_size(data: bytes, position: int) -> int:
     return 2 + max(0, length)
 
 
-def _string(text: str) -> bytes:
+def string(text: str) -> bytes:
     return struct.pack(">h", len(text)) + text.encode()
 
 

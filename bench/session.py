@@ -13,6 +13,7 @@ from bench.loads import Load, ProduceLoad
 from bench.memory import touch_free_memory
 from bench.model import FigureCell, LoadCell, Peer, Report, Sample, Skipped
 from bench.peers import Durability, RunningPeer, UnsupportedError
+from bench.peers.cluster import Cluster
 from bench.peers.millstream import Millstream
 from bench.peers.mock import MockCluster
 
@@ -76,6 +77,17 @@ class Session:
                 yield broker
             finally:
                 broker.stop()
+
+    @contextmanager
+    def cluster(self) -> Iterator[Cluster]:
+        """Three nodes that serve; whatever runs of it at the end is killed."""
+        with self.data_directory() as directory:
+            cluster = Cluster(directory)
+            try:
+                cluster.start()
+                yield cluster
+            finally:
+                cluster.stop()
 
     @contextmanager
     def mock_cluster(self) -> Iterator[MockCluster]:

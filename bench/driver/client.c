@@ -68,6 +68,23 @@ int64_t sum(const int64_t *values, int count) {
     return total;
 }
 
+int64_t stored_since(rd_kafka_t *client, const struct options *options, int64_t before, int64_t expected) {
+    int64_t *offsets = calloc((size_t)options->partitions, sizeof(*offsets));
+    int64_t give_up = now_ns() + REQUEST_TIMEOUT_MS * 1000000LL;
+    int64_t stored;
+    for (;;) {
+        list_offsets(client, options, -1, offsets);
+        stored = sum(offsets, options->partitions) - before;
+        if (stored >= expected || now_ns() > give_up) {
+            break;
+        }
+        struct timespec pause = {.tv_nsec = 5000000};
+        nanosleep(&pause, NULL);
+    }
+    free(offsets);
+    return stored;
+}
+
 int64_t now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);

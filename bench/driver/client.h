@@ -22,6 +22,10 @@ rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf);
 void list_offsets(rd_kafka_t *client, const struct options *options, int64_t which, int64_t *offsets);
 int64_t sum(const int64_t *values, int count);
 
+/* By how much the log ends together have grown beyond `before`, as soon as that is what is expected. With acks=1 the
+ * followers of a cluster may come later, and until they do clients are told of an earlier end. */
+int64_t stored_since(rd_kafka_t *client, const struct options *options, int64_t before, int64_t expected);
+
 int64_t now_ns(void);
 double cpu_seconds(void);
 

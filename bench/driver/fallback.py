@@ -87,6 +87,16 @@ def _send(options: argparse.Namespace, producers: list[Producer], deliveries: _D
     return sent
 
 
+def _end_offsets(watcher: Consumer, options: argparse.Namespace, expected: int) -> int:
+    """The partitions' ends together, when they are as expected: with acks=1, followers may come later."""
+    deadline = time.perf_counter() + _TIMEOUT_SECONDS
+    while True:
+        ends = sum(high for _low, high in _offsets(watcher, options.topic, options.partitions))
+        if ends >= expected or time.perf_counter() > deadline:
+            return ends
+        time.sleep(0.005)
+
+
 def _percentiles(latencies_ms: list[float]) -> dict[str, float]:
     ordered = sorted(latencies_ms[len(latencies_ms) // 10 :])
     shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
@@ -111,7 +121,7 @@ def produce(options: argparse.Namespace) -> dict[str, object]:
     sent = _send(options, producers, deliveries)
     seconds = time.perf_counter() - start
     cpu = _cpu_seconds() - cpu
-    after = sum(high for _low, high in _offsets(watcher, options.topic, options.partitions))
+    after = _end_offsets(watcher, options, before + sent)
     watcher.close()
     result: dict[str, object] = {
         "messages": sent,

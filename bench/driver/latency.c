@@ -106,8 +106,7 @@ int run_latency(const struct options *options) {
     atomic_store(&timeline.stop, 1);
     pthread_join(reports, NULL);
 
-    list_offsets(producer.client, options, -1, offsets);
-    int64_t stored = sum(offsets, options->partitions) - before;
+    int64_t stored = stored_since(producer.client, options, before, count);
     int64_t errors = atomic_load(&timeline.failed);
     printf("{\"messages\": %lld, \"bytes\": %lld, \"seconds\": %.6f, \"errors\": %lld, \"stored\": %lld, "
            "\"client_cpu_seconds\": %.3f, ",

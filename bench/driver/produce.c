@@ -152,8 +152,7 @@ int run_produce(const struct options *options) {
     double seconds = (double)(now_ns() - start) / 1e9;
     cpu = cpu_seconds() - cpu;
 
-    list_offsets(producers[0].client, options, -1, offsets);
-    int64_t stored = sum(offsets, options->partitions) - before;
+    int64_t stored = stored_since(producers[0].client, options, before, sent);
     int64_t errors = atomic_load(&failed);
     printf("{\"messages\": %lld, \"bytes\": %lld, \"seconds\": %.6f, \"errors\": %lld, \"stored\": %lld, "
            "\"client_cpu_seconds\": %.3f}\n",

@@ -8,7 +8,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -36,10 +37,16 @@ class _LogLine(msgspec.Struct, frozen=True):
 class Millstream:
     kind = Peer.MILLSTREAM
 
-    def __init__(self, data: Path, port: int = 0, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        port: int = 0,
+        settings: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
+    ) -> None:
         """Spawns the broker and returns at once; `wait_ready` or a client tells when it serves.
 
-        `settings` are by the names of the configuration file.
+        `settings` are by the names of the configuration file, `arguments` further ones of `millstream serve`.
         """
         self._last_lines: deque[str] = deque(maxlen=20)
         self._ready = threading.Event()
@@ -49,11 +56,11 @@ class Millstream:
         self.data = data
         self.spawned_at = time.perf_counter()
         self._process = subprocess.Popen(
-            _command(data, port),
+            [*_command(data, port), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**_environment(), **_as_variables(settings or {})},
+            env={**environment(), **_as_variables(settings or {})},
         )
         self._reader = threading.Thread(target=self._follow_log, daemon=True)
         self._reader.start()
@@ -101,9 +108,19 @@ class Millstream:
             self._process.wait()
             raise PeerError(f"the broker did not stop within {_STOP_TIMEOUT_SECONDS:.0f} s") from late
         finally:
-            self._reader.join(5)
-            if self._process.stdout is not None:
-                self._process.stdout.close()
+            self._let_go()
+
+    def kill(self) -> None:
+        """As a failing machine does it."""
+        self._admin = None
+        self._process.kill()
+        self._process.wait()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._reader.join(5)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
 
     def _client(self) -> AdminClient:
         if self._admin is None:
@@ -138,15 +155,21 @@ class Millstream:
 
 def free_port() -> int:
     """For clients that must connect before the broker can say where it listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """In ascending order: the first of a cluster's seeds is the same as that of its nodes."""
+    with ExitStack() as probes:
+        sockets = [probes.enter_context(socket.socket()) for _ in range(count)]
+        for probe in sockets:
+            probe.bind(("127.0.0.1", 0))
+        return sorted(probe.getsockname()[1] for probe in sockets)
 
 
 def is_available() -> bool:
     done = subprocess.run(
-        [sys.executable, "-c", "import millstream.cli"], capture_output=True, check=False, env=_environment()
+        [sys.executable, "-c", "import millstream.cli"], capture_output=True, check=False, env=environment()
     )
     return done.returncode == 0
 
@@ -160,7 +183,7 @@ def _as_variables(settings: Mapping[str, str]) -> dict[str, str]:
     return {f"MILLSTREAM_{name.replace('.', '_').upper()}": value for name, value in settings.items()}
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Runs from a checkout too, where the package is not installed."""
     paths = [str(_REPOSITORY / "src"), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}

@@ -4,10 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bench.scenarios import (
+    catch_up,
+    cluster,
     commits,
     consume,
+    failover,
     latency,
     memory,
+    metadata,
     produce,
     producers,
     ratio,
@@ -24,7 +28,7 @@ class Scenario:
     summary: str
     run: Callable[[Session], None]
     needs_millstream: bool = False
-    runs_spark: bool = False
+    needs_memory: bool = False
     """Then it comes last, and with the memory that the others are measured without."""
 
 
@@ -73,24 +77,52 @@ SCENARIOS = (
     Scenario("client", "millstream.client against raw confluent-kafka", _run_client, needs_millstream=True),
     Scenario("fixture", "EmbeddedBroker: start to the first message", _run_fixture, needs_millstream=True),
     Scenario(
+        cluster.NAME,
+        "three nodes: throughput and latency, acks=1 and all, against one node",
+        cluster.run,
+        needs_millstream=True,
+        needs_memory=True,
+    ),
+    Scenario(
+        failover.NAME,
+        "three nodes: how long writes pause when a leader is killed",
+        failover.run,
+        needs_millstream=True,
+        needs_memory=True,
+    ),
+    Scenario(
+        catch_up.NAME,
+        "three nodes: a follower that was away or lost its disk; moving replicas to a new node",
+        catch_up.run,
+        needs_millstream=True,
+        needs_memory=True,
+    ),
+    Scenario(
+        metadata.NAME,
+        "three nodes: creating topics, changes a second, controller failover",
+        metadata.run,
+        needs_millstream=True,
+        needs_memory=True,
+    ),
+    Scenario(
         "spark",
         "Spark source: rows/s to noop, Parquet, rollups",
         _run_spark,
         needs_millstream=True,
-        runs_spark=True,
+        needs_memory=True,
     ),
     Scenario(
         "pipeline",
         "telemetry: rows/s to Parquet and InfluxDB",
         _run_pipeline,
         needs_millstream=True,
-        runs_spark=True,
+        needs_memory=True,
     ),
     Scenario(
         "pipeline-latency",
         "telemetry: produce to queryable at 5,000 points/s",
         _run_pipeline_latency,
         needs_millstream=True,
-        runs_spark=True,
+        needs_memory=True,
     ),
 )

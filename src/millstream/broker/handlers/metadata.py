@@ -69,7 +69,9 @@ def _answer(
     broker: "Broker", context: RequestContext, wanted: MetadataRequest, refused: dict[str, ErrorCode]
 ) -> bytes:
     image = broker.metadata.image
-    live = frozenset(each.broker_id for each in image.live_brokers)
+    # A client that is sent to a dead leader again does not ask for another one for a second or two.
+    reachable = [each for each in image.live_brokers if not broker.metadata.is_gone(each)]
+    live = frozenset(each.broker_id for each in reachable)
     if wanted.topics is None:
         topics = [_describe(broker, topic, live) for topic in image.topics.values()]
     else:
@@ -81,7 +83,7 @@ def _answer(
             BrokerAddress(
                 each.broker_id, host_for(each.endpoints[0], context), each.endpoints[0].port, each.rack
             )
-            for each in image.live_brokers
+            for each in reachable
         ]
         cluster = ClusterMetadata(image.cluster_id, broker.metadata.controller_id, brokers, topics)
     return encode_metadata_reply(context.version, wanted, cluster)

@@ -6,7 +6,6 @@ queue there is. A long message leaves part by part as the other side reads, with
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from struct import Struct
 
 import msgspec
@@ -27,23 +26,34 @@ _MAX_CALLS = 1000
 _CONNECT_SECONDS = 2.0
 _GREETING_SECONDS = 1.0
 _SILENCE_SECONDS = 2.0
+_RETRY_SECONDS = 0.001
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 Greeted = Callable[["PeerLink", Welcome], None]
 LongMessageLost = Callable[[ReplicaKey], None]
+Gone = Callable[[ReplicaKey], None]
 
 
 class PeerLink:
     """`peer` is the replica at the other end while it can be spoken to, else None."""
 
     def __init__(
-        self, address: str, hello: Callable[[], Hello], greeted: Greeted, long_message_lost: LongMessageLost
+        self,
+        address: str,
+        hello: Callable[[], Hello],
+        greeted: Greeted,
+        long_message_lost: LongMessageLost,
+        gone: Gone,
     ) -> None:
+        """`gone` is told of a replica that could be spoken to, and at whose address nothing listens any more."""
         self.address = address
         self.peer: ReplicaKey | None = None
         self._hello = hello
         self._greeted = greeted
         self._long_message_lost = long_message_lost
+        self._gone = gone
+        self._last_peer: ReplicaKey | None = None
+        self._greetings = 0
         self._writer: asyncio.StreamWriter | None = None
         self._calls: dict[int, asyncio.Future[bytes]] = {}
         self._correlation = 0
@@ -54,12 +64,24 @@ class PeerLink:
         """Keep the connection for as long as the task lives."""
         pause = _FIRST_PAUSE
         while True:
-            with suppress(OSError, EOFError, TimeoutError, UnicodeError, KafkaError, msgspec.MsgspecError):
+            greetings = self._greetings
+            try:
                 await self._connect()
                 pause = _FIRST_PAUSE
                 await self._keep_greeting()
-            await asyncio.sleep(pause)
+            except ConnectionRefusedError:
+                self._tell_gone()
+            except (OSError, EOFError, TimeoutError, UnicodeError, KafkaError, msgspec.MsgspecError):
+                pass
+            # Whether the process ended, or only the connection, is worth knowing at once.
+            await asyncio.sleep(_RETRY_SECONDS if self._greetings > greetings else pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _tell_gone(self) -> None:
+        """Once: a node that nobody can connect to may still be alive, and says so by other ways."""
+        peer, self._last_peer = self._last_peer, None
+        if peer is not None:
+            self._gone(peer)
 
     def send(self, cluster_id: str, message: Message) -> bool:
         """Whether the message is on its way; there is no promise that it arrives."""
@@ -105,6 +127,8 @@ class PeerLink:
             while not self._reading.done():
                 welcome = decode_welcome(await self.call(PEER_HELLO, encode(self._hello()), _SILENCE_SECONDS))
                 self.peer = welcome.replica if welcome.refusal is None else None
+                self._last_peer = self.peer
+                self._greetings += 1
                 self._greeted(self, welcome)
                 await asyncio.wait([self._reading], timeout=_GREETING_SECONDS)
         finally:

@@ -104,7 +104,8 @@ class PeerNetwork:
         welcome = answer(self._hello(), self.members, caller, retired)
         if welcome.refusal is not None:
             log.warning("node refused", node=caller.replica.node_id, reason=welcome.refusal)
-        elif self._admission is not None and welcome.members:
+        elif self._admission is not None and welcome.members and self._metadata is not None:
+            self._metadata.peer_came(caller.replica)
             self._admission.consider(caller.replica)
             self._link_back(caller)
         return welcome
@@ -127,7 +128,9 @@ class PeerNetwork:
 
     def _link(self, address: str) -> None:
         if address not in self._links:
-            link = self._links[address] = PeerLink(address, self._hello, self._greeted, self._snapshot_lost)
+            link = self._links[address] = PeerLink(
+                address, self._hello, self._greeted, self._snapshot_lost, self._gone
+            )
             self._tasks[address] = asyncio.create_task(link.run(), name=f"link to {address}")
 
     def _unlink(self, address: str) -> None:
@@ -147,6 +150,8 @@ class PeerNetwork:
         before = self.answers.get(link.address)
         is_news = before is None or (before.replica, before.refusal) != (welcome.replica, welcome.refusal)
         self.answers[link.address] = welcome
+        if self._metadata is not None and welcome.refusal is None:
+            self._metadata.peer_came(welcome.replica)
         if welcome.refusal is not None:
             self.refusal = f"the node at {link.address} refuses this one: {welcome.refusal}"
             self.refused.set()
@@ -184,6 +189,11 @@ class PeerNetwork:
         for address, link in list(self._links.items()):
             if link.peer is not None and link.peer.node_id == broker_id and address not in self.seeds:
                 self._unlink(address)
+
+    def _gone(self, peer: ReplicaKey) -> None:
+        log.info("node gone", node=peer.node_id)
+        if self._metadata is not None:
+            self._metadata.peer_gone(peer)
 
     def _snapshot_lost(self, to: ReplicaKey) -> None:
         if self._metadata is not None:

@@ -191,6 +191,7 @@ class ReplicaFetcher:
             if waiting[0][1].done():
                 number, reply = waiting.popleft()
                 await self._handle(number, decode_reply(reply.result()))
+                link.give_back(reply.result())
 
     def _send(self, link: ReplicaLink) -> tuple[int, "asyncio.Future[memoryview]"]:
         session_id, epoch = self._session

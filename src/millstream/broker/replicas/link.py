@@ -8,6 +8,7 @@ from millstream.protocol.wire import I32
 
 _FIRST_BYTES = 1 << 16
 _MOST_REPLY_BYTES = 1 << 30
+_MOST_KEPT_BYTES = 4 << 20
 _CONNECT_SECONDS = 2.0
 
 
@@ -17,6 +18,7 @@ class ReplicaLink(asyncio.BufferedProtocol):
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray(_FIRST_BYTES)
+        self._spare: bytearray | None = None
         self._filled = 0
         self._waiting: deque[asyncio.Future[memoryview]] = deque()
         self._correlation = 0
@@ -44,6 +46,12 @@ class ReplicaLink(asyncio.BufferedProtocol):
             self._waiting.append(reply)
             self._transport.write(I32.pack(len(request)) + request)
         return reply
+
+    def give_back(self, reply: memoryview) -> None:
+        """Nobody looks at the reply any more: what it lies in is read into again, which new memory is too dear for."""
+        frame = reply.obj
+        if isinstance(frame, bytearray) and len(frame) <= _MOST_KEPT_BYTES:
+            self._spare = frame
 
     def close(self) -> None:
         self.closed = True
@@ -79,7 +87,7 @@ class ReplicaLink(asyncio.BufferedProtocol):
             frame, end = self._buffer, 4 + length
             # What was handed out is the receiver's: the rest goes on in a buffer of its own.
             rest = memoryview(frame)[end : self._filled]
-            self._buffer = bytearray(max(_FIRST_BYTES, len(rest)))
+            self._buffer = self._another(len(rest))
             self._buffer[: len(rest)] = rest
             self._filled = len(rest)
             reply = self._waiting.popleft()
@@ -87,6 +95,10 @@ class ReplicaLink(asyncio.BufferedProtocol):
                 reply.set_result(memoryview(frame)[8:end])
         if self._filled == len(self._buffer):
             self._make_room(2 * self._filled)
+
+    def _another(self, size: int) -> bytearray:
+        spare, self._spare = self._spare, None
+        return spare if spare is not None and len(spare) >= size else bytearray(max(_FIRST_BYTES, size))
 
     def _make_room(self, size: int) -> None:
         if size > len(self._buffer):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from millstream.cluster.metadata.brokers import FenceBroker, Heartbeat
 from millstream.cluster.metadata.image import MetadataImage
@@ -15,7 +16,10 @@ _log = get_logger("millstream.cluster.metadata")
 
 
 class Fencing:
-    """Made anew for each time that this node leads: a new controller gives every broker a whole session."""
+    """Made anew for each time that this node leads: a new controller gives every broker a whole session.
+
+    One whose process is known to have ended is not waited for.
+    """
 
     def __init__(
         self,
@@ -28,26 +32,44 @@ class Fencing:
         self._image = image
         self._fence = fence
         self._sessions = BrokerSessions(session_seconds, self._loop.time())
+        self._gone: dict[int, int] = {}
+        self._woken = asyncio.Event()
         self._task = self._loop.create_task(self._watch(), name="fencing")
 
     def note(self, command: object) -> None:
         """A command was taken: if it is a sign of life, it counts as one."""
         if isinstance(command, Heartbeat):
             self._sessions.heard(command.broker_id, self._loop.time())
+            self._gone.pop(command.broker_id, None)
+
+    def gone(self, broker_id: int, epoch: int) -> None:
+        """The broker's process of that epoch has ended; a sign of life that comes after all counts more."""
+        self._gone[broker_id] = epoch
+        self._woken.set()
 
     def stop(self) -> None:
         self._task.cancel()
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(self._seconds / _CHECKS_PER_SESSION)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._seconds / _CHECKS_PER_SESSION):
+                    await self._woken.wait()
+            self._woken.clear()
+            for broker_id, epoch in list(self._gone.items()):
+                if await self._fence_one(broker_id, epoch, "broker fenced: its process has ended"):
+                    self._gone.pop(broker_id, None)
             brokers = self._image().brokers
             live = [broker.broker_id for broker in brokers.values() if not broker.is_fenced]
             for broker_id in self._sessions.expired(live, self._loop.time()):
-                try:
-                    if await self._fence(FenceBroker(broker_id, brokers[broker_id].epoch)):
-                        _log.warning(
-                            "broker fenced: no sign of life", broker=broker_id, seconds=self._seconds
-                        )
-                except KafkaError as error:
-                    _log.warning("broker not fenced yet", broker=broker_id, error=error.message)
+                await self._fence_one(broker_id, brokers[broker_id].epoch, "broker fenced: no sign of life")
+
+    async def _fence_one(self, broker_id: int, epoch: int, news: str) -> bool:
+        """Whether it is settled: the broker is fenced, or has another epoch."""
+        try:
+            if await self._fence(FenceBroker(broker_id, epoch)):
+                _log.warning(news, broker=broker_id, session_seconds=self._seconds)
+        except KafkaError as error:
+            _log.warning("broker not fenced yet", broker=broker_id, error=error.message)
+            return False
+        return True

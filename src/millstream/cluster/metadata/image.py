@@ -168,9 +168,7 @@ class _Draft:
             case TopicCreated():
                 self._create_topic(record)
             case PartitionChanged():
-                partitions = self._topic(record.topic_id).partitions
-                invariant(record.index < len(partitions), f"change of unknown partition {record}")
-                partitions[record.index] = _partition(record)
+                self._change_partition(record)
             case TopicDeleted():
                 self._topic(record.topic_id)
                 self._touched[record.topic_id] = None
@@ -226,8 +224,16 @@ class _Draft:
 
     def _create_partition(self, record: PartitionCreated) -> None:
         partitions = self._topic(record.topic_id).partitions
-        invariant(record.index == len(partitions), f"partition out of order: {record}")
+        # Not `invariant`: to write its message for each of thousands takes longer than to apply them.
+        if record.index != len(partitions):
+            raise InvariantViolation(f"partition out of order: {record}")
         partitions.append(_partition(record))
+
+    def _change_partition(self, record: PartitionChanged) -> None:
+        partitions = self._topic(record.topic_id).partitions
+        if record.index >= len(partitions):
+            raise InvariantViolation(f"change of unknown partition {record}")
+        partitions[record.index] = _partition(record)
 
     def _topic(self, topic_id: UUID) -> _TopicDraft:
         draft = self._touched.get(topic_id)

@@ -16,7 +16,7 @@ from millstream.cluster.metadata.directory import (
 )
 from millstream.cluster.metadata.fencing import Fencing
 from millstream.cluster.metadata.ids import readable_ids
-from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.image import BrokerImage, MetadataImage
 from millstream.cluster.metadata.machine import MetadataMachine, Records, Subscriber
 from millstream.cluster.metadata.producer_ids import ProducerIdPool
 from millstream.cluster.metadata.quorum_changes import QuorumChange
@@ -96,6 +96,8 @@ class MetadataService:
         self._is_settled = asyncio.Event()
         self._is_leading = False
         self._fencing: Fencing | None = None
+        self._gone: dict[int, int] = {}
+        """Brokers whose process has ended, as far as this node can see, and the epoch they had."""
         self._rebalancing: Rebalancing | None = None
         self._failure: BaseException | None = None
         self._last_change: asyncio.Future[None] | None = None
@@ -240,6 +242,22 @@ class MetadataService:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the controller any more; try again")
         return command.decide(self._machine.latest, self._new_id)
 
+    def peer_gone(self, peer: ReplicaKey) -> None:
+        """Nothing listens any more where that node did: its leadership and its session need not run out in silence."""
+        broker = self.image.brokers.get(peer.node_id)
+        if broker is not None and broker.directory == peer.directory_id:
+            self._gone[peer.node_id] = broker.epoch
+            if self._fencing is not None:
+                self._fencing.gone(peer.node_id, broker.epoch)
+        self.quorum.report_gone(peer)
+
+    def is_gone(self, broker: BrokerImage) -> bool:
+        """Its process has ended, as far as this node can see, though it is not fenced yet."""
+        return self._gone.get(broker.broker_id) == broker.epoch
+
+    def peer_came(self, peer: ReplicaKey) -> None:
+        self._gone.pop(peer.node_id, None)
+
     async def close(self) -> None:
         """Finish what was submitted, then close the log."""
         self._closed = True
@@ -262,6 +280,8 @@ class MetadataService:
             self._is_settled.set()
             if self._session_seconds is not None:
                 self._fencing = Fencing(self._session_seconds, lambda: self.image, self.decide)
+                for broker_id, epoch in self._gone.items():
+                    self._fencing.gone(broker_id, epoch)
             if self._rebalance is not None:
                 self._rebalancing = Rebalancing(self._rebalance, self.decide)
 

@@ -192,6 +192,10 @@ class Raft:
             progress.probe()
             progress.is_paused = True
 
+    def report_gone(self, replica: ReplicaKey) -> None:
+        """The transport knows that the replica's process has ended: if it led, there is no silence to wait for."""
+        election.on_gone(self._state, replica)
+
     def compact(self, snapshot: Snapshot) -> None:
         """A snapshot of this replica's own state machine is durable: entries behind it may go."""
         self._state.log.compact(snapshot, self._state.settings.trailing_entries)

@@ -72,6 +72,9 @@ class Driver:
     def report_snapshot_failed(self, to: ReplicaKey) -> None:
         self._replica.report_snapshot_failed(to)
 
+    def report_gone(self, replica: ReplicaKey) -> None:
+        self._replica.report_gone(replica)
+
     def status(self) -> Status:
         return self._replica.status()
 

@@ -25,6 +25,12 @@ def on_election_timeout(raft: RaftState) -> None:
         raft.become_follower(raft.term, None)
 
 
+def on_gone(raft: RaftState, replica: ReplicaKey) -> None:
+    if raft.role is Role.FOLLOWER and raft.leader == replica:
+        raft.become_follower(raft.term, None)
+        raft.hurry()
+
+
 def ask_for_pre_votes(raft: RaftState) -> None:
     raft.become_pre_candidate()
     for voter in _others(raft):

@@ -11,7 +11,8 @@ from millstream.cluster.raft.messages import Message
 class Transport(Protocol):
     """The way to the other replicas. May lose, repeat, delay and reorder; must not block or call back.
 
-    One that knows that a snapshot did not arrive says so with `Replica.report_snapshot_failed`.
+    One that knows that a snapshot did not arrive says so with `Replica.report_snapshot_failed`, and one that knows
+    that another replica's process has ended with `Replica.report_gone`.
     """
 
     def send(self, message: Message) -> None: ...

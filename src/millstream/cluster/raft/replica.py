@@ -115,6 +115,11 @@ class Replica:
     def report_snapshot_failed(self, to: ReplicaKey) -> None:
         self._raft.report_snapshot_failed(to)
 
+    def report_gone(self, replica: ReplicaKey) -> None:
+        if self.failure is None:
+            with self._event():
+                self._raft.report_gone(replica)
+
     @property
     def is_alone(self) -> bool:
         """It leads, and there is nobody to lead: nothing happens with time."""

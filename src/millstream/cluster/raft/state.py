@@ -124,6 +124,11 @@ class RaftState:
         self.elapsed = 0
         self.timeout = self.settings.election_ticks + self._jitter(self.settings.election_ticks)
 
+    def hurry(self) -> None:
+        """Stand for election soon, and not all at the same moment."""
+        self.elapsed = 0
+        self.timeout = 1 + self._jitter(2 * self.settings.heartbeat_ticks)
+
     def send(self, message: Message) -> None:
         (self.held if isinstance(message, PROMISES) else self.outbox).append(message)
 

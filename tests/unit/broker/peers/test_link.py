@@ -44,6 +44,9 @@ class OtherNode:
     async def go_away(self) -> None:
         assert self._server is not None
         self._server.close()
+        self.break_connections()
+
+    def break_connections(self) -> None:
         for writer in self._writers:
             writer.transport.abort()
         self._writers.clear()
@@ -80,6 +83,7 @@ class Ears:
     def __init__(self) -> None:
         self.welcomes: asyncio.Queue[Welcome] = asyncio.Queue()
         self.lost: asyncio.Queue[ReplicaKey] = asyncio.Queue()
+        self.gone: asyncio.Queue[ReplicaKey] = asyncio.Queue()
 
 
 @asynccontextmanager
@@ -91,6 +95,7 @@ async def linked(other: OtherNode) -> AsyncIterator[tuple[PeerLink, Ears]]:
         lambda: Hello(CLUSTER, ONE, ("a:1",)),
         lambda _link, welcome: ears.welcomes.put_nowait(welcome),
         ears.lost.put_nowait,
+        ears.gone.put_nowait,
     )
     task = asyncio.create_task(link.run())
     try:
@@ -169,6 +174,25 @@ def test_what_nobody_reads_is_bounded() -> None:
             big = InstallSnapshot(ONE, TWO, 3, Snapshot(9, 3, data=bytes(PART_BYTES - 1000)))
             sent = sum(link.send(CLUSTER, big) for _ in range(1000))
             assert 0 < sent < 100
+
+    run(story)
+
+
+def test_a_node_that_listens_no_more_is_reported_once_and_a_broken_connection_is_not() -> None:
+    async def story() -> None:
+        other = OtherNode()
+        async with linked(other) as (link, ears):
+            await ears.welcomes.get()
+            other.break_connections()
+            await ears.welcomes.get()
+            assert ears.gone.empty()
+            await other.go_away()
+            assert await ears.gone.get() == TWO
+            await asyncio.sleep(0.2)
+            assert ears.gone.empty()
+            await other.start()
+            await until(lambda: link.peer == TWO)
+            assert ears.gone.empty()
 
     run(story)
 

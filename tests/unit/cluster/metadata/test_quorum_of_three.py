@@ -123,9 +123,11 @@ async def create(board: Board, number: int, name: str) -> None:
     assert name in board_now.image.topics, "whoever asked finds it"
 
 
-async def register_all(board: Board) -> None:
+async def register_all(board: Board, *, with_directories: bool = False) -> None:
     for number, service in board.services.items():
-        service.broker_epoch = await service.submit(RegisterBroker(number, ENDPOINTS, is_fenced=True))
+        directory = KEYS[number - 1].directory_id if with_directories else None
+        register = RegisterBroker(number, ENDPOINTS, is_fenced=True, directory=directory)
+        service.broker_epoch = await service.submit(register)
         await service.submit(Heartbeat(number, service.broker_epoch))
 
 
@@ -175,6 +177,42 @@ def test_a_command_waits_for_the_next_controller(tmp_path: Path) -> None:
             await board.stop(old)
             await create(board, others(board)[0], "after")
             await board.agree(lambda each: "after" in each.image.topics)
+
+    run(story)
+
+
+def test_a_broker_whose_process_has_ended_is_not_waited_for(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with three(tmp_path) as board:
+            old = await board.leader()
+            await register_all(board, with_directories=True)
+            ended = others(board, old)[0]
+            board.services[old].peer_gone(KEYS[ended - 1])
+            await board.agree(lambda each: not each.image.is_live(ended))
+            await board.services[ended].submit(Heartbeat(ended, board.services[ended].broker_epoch))
+            await board.agree(lambda each: each.image.is_live(ended))
+            # A controller that ends is noticed by the others, one of whom leads then.
+            await board.stop(old)
+            for number in others(board):
+                board.services[number].peer_gone(KEYS[old - 1])
+            await board.agree(lambda each: not each.image.is_live(old))
+
+    run(story)
+
+
+def test_another_directory_or_epoch_of_the_broker_is_not_the_one_that_ended(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with three(tmp_path) as board:
+            controller = board.services[await board.leader()]
+            await register_all(board, with_directories=True)
+            node = others(board, controller.controller_id)[0]
+            controller.peer_gone(ReplicaKey(node, UUID(int=99)))
+            controller.peer_gone(KEYS[node - 1])
+            board.services[node].broker_epoch = await board.services[node].submit(
+                RegisterBroker(node, ENDPOINTS, directory=KEYS[node - 1].directory_id)
+            )
+            await create(board, node, "after")
+            assert controller.image.is_live(node)
 
     run(story)
 

@@ -187,6 +187,24 @@ def test_only_a_leader_takes_proposals_and_says_who_that_is() -> None:
         replica().read_index(UUID(int=1))
 
 
+def test_a_follower_whose_leader_is_gone_stands_for_election_without_waiting_for_its_silence() -> None:
+    raft = replica()
+    raft.step(m.Heartbeat(TWO, ONE, 2, 1, 0))
+    settle(raft)
+    raft.report_gone(THREE)
+    assert raft.state.leader == TWO, "another one than the leader"
+    raft.report_gone(TWO)
+    assert raft.state.leader is None
+    raft.tick()
+    assert settle(raft) == [m.PreVoteRequest(ONE, voter, 3, 1, 1) for voter in (TWO, THREE)]
+
+
+def test_a_leader_does_not_care_who_else_is_gone() -> None:
+    raft = leader()
+    raft.report_gone(TWO)
+    assert raft.state.role is Role.LEADER
+
+
 def test_two_leaders_of_one_term_stop_the_node() -> None:
     with pytest.raises(InvariantViolation, match="two leaders"):
         leader().step(m.Heartbeat(TWO, ONE, 2, 1, 0))
