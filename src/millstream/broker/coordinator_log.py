@@ -1,10 +1,10 @@
 """A partition of an internal topic as a coordinator sees it: append and be told when it is durable, read it all."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from millstream.broker.partitions import Partition
-from millstream.protocol.errors import KafkaError
+from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import read_header
 from millstream.runtime.clock import Clock
 
@@ -27,15 +27,21 @@ class _Acknowledgement:
 
 
 class PartitionCoordinatorLog:
-    def __init__(self, partition: Partition, clock: Clock) -> None:
+    def __init__(self, partition: Partition, clock: Clock, failed: Callable[[str, KafkaError], None]) -> None:
         self._partition = partition
         self._clock = clock
+        self._failed = failed
 
     async def append(self, batch: bytes) -> int:
         # Offset and leader epoch are stamped into the batch, so it must be writable.
         view = memoryview(bytearray(batch))
         self._partition.require_enough_replicas()
-        appended = self._partition.append(view, read_header(view), self._clock.now_ms())
+        try:
+            appended = self._partition.append(view, read_header(view), self._clock.now_ms())
+        except KafkaError as error:
+            if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                self._failed("append", error)
+            raise
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         if self._partition.await_acknowledged(appended.last_offset, _Acknowledgement(future)):
             await future

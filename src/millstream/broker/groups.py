@@ -142,7 +142,9 @@ class Groups:
         self._elect()
 
     def _open_log(self, index: int) -> PartitionCoordinatorLog:
-        return PartitionCoordinatorLog(self._broker.partitions.find(OFFSETS_TOPIC, index), self._broker.clock)
+        broker = self._broker
+        partition = broker.partitions.find(OFFSETS_TOPIC, index)
+        return PartitionCoordinatorLog(partition, broker.clock, broker.storage_error)
 
     def _metadata_changed(
         self, old: MetadataImage, new: MetadataImage, records: tuple[MetadataRecord, ...]
