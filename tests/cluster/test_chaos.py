@@ -1,22 +1,58 @@
-"""A short run of `millstream chaos`: everything it does, for a few seconds."""
+"""Short runs of `millstream chaos`: everything it does, for a few seconds."""
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+needs_networks = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("ip") is None, reason="network namespaces need root and iproute2"
+)
 
-@pytest.mark.slow
-def test_a_short_chaos_run_finds_nothing(tmp_path: Path) -> None:
+
+def chaos(tmp_path: Path, *arguments: str, timeout_s: float = 110) -> str:
     report = tmp_path / "chaos.html"
     done = subprocess.run(
         [
-            sys.executable, "-m", "millstream", "chaos", "--seconds", "10", "--rate", "30", "--seed", "1",
-            "--data", str(tmp_path / "data"), "--report", str(report),
+            sys.executable, "-m", "millstream", "chaos", "--rate", "30", "--data", str(tmp_path / "data"),
+            "--report", str(report), *arguments,
         ],
-        capture_output=True, check=False, text=True, timeout=110,
+        capture_output=True, check=False, text=True, timeout=timeout_s,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "anomalies\t0\n" in done.stdout
-    assert "Timeline" in report.read_text()
+    page = report.read_text()
+    assert "Timeline" in page
+    return page
+
+
+@pytest.mark.slow
+@needs_networks
+def test_a_short_chaos_run_finds_nothing(tmp_path: Path) -> None:
+    page = chaos(tmp_path, "--seconds", "12", "--seed", "2", "--faults", "kill,one-way-cut,delay,loss")
+    for fault in ("kill -9", "one-way cut", "delay 100 ms", "loss 10%"):
+        assert f"<td>{fault}</td>" in page
+
+
+@pytest.mark.long
+def test_a_short_chaos_run_without_networks_finds_nothing(tmp_path: Path) -> None:
+    chaos(tmp_path, "--seconds", "10", "--seed", "1", "--faults", "kill,pause,restart", "--no-network")
+
+
+@pytest.mark.long
+def test_a_long_chaos_run_with_everything_finds_nothing(tmp_path: Path) -> None:
+    chaos(tmp_path, "--seconds", "150", "--seed", "3", timeout_s=280)
+
+
+def test_faults_are_named_and_others_refused() -> None:
+    command = [sys.executable, "-m", "millstream", "chaos", "--faults"]
+    named = subprocess.run([*command, "list"], capture_output=True, check=True, text=True)
+    assert "failing-fsync\n" in named.stdout
+    refused = subprocess.run([*command, "kill,earthquake"], capture_output=True, check=False, text=True)
+    assert refused.returncode == 2
+    assert "no fault 'earthquake'" in refused.stderr
+    nothing = subprocess.run([*command, "cut", "--no-network"], capture_output=True, check=False, text=True)
+    assert nothing.returncode == 2

@@ -21,12 +21,6 @@ def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
         yield cluster
 
 
-def voters(cluster: ClusterProcesses, number: int) -> list[int]:
-    reply = cluster.ask(number, "describe_quorum", 2, topics=[QUORUM])
-    assert reply.error_code == 0
-    return [each.replica_id for each in reply.topics[0].partitions[0].current_voters]
-
-
 def create(cluster: ClusterProcesses, number: int, name: str, partitions: int = 6) -> None:
     wanted = {"name": name, "num_partitions": partitions, "replication_factor": 1}
     (created,) = cluster.ask(number, "create_topics", 7, topics=[wanted]).topics
@@ -52,7 +46,7 @@ def test_three_nodes_are_one_cluster_and_each_takes_commands(cluster: ClusterPro
     everything = cluster.topics(1)
     for number in cluster.nodes:
         eventually(lambda n=number: cluster.topics(n), lambda seen: seen == everything, "the same topics")
-        assert voters(cluster, number) == [1, 2, 3]
+        assert cluster.voters(number) == [1, 2, 3]
     (controller,) = {reply.controller_id for reply in replies}
     described = cluster.ask(controller, "describe_quorum", 2, topics=[QUORUM]).topics[0].partitions[0]
     assert described.leader_id == controller
@@ -64,11 +58,11 @@ def test_a_majority_founds_the_cluster_and_the_third_comes_later(cluster: Cluste
     cluster.launch(1, 2)
     for number in (1, 2):
         cluster.nodes[number].wait_until_ready()
-    assert voters(cluster, 1) == [1, 2]
+    assert cluster.voters(1) == [1, 2]
     create(cluster, 2, "early")
     cluster.nodes[3].start()
     assert "early" in cluster.topics(3)
-    eventually(lambda: voters(cluster, 3), lambda seen: seen == [1, 2, 3], "a third voter")
+    eventually(lambda: cluster.voters(3), lambda seen: seen == [1, 2, 3], "a third voter")
     eventually(lambda: cluster.describe(1)[1], lambda seen: seen == [1, 2, 3], "a third broker")
 
 

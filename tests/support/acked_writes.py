@@ -13,11 +13,19 @@ class AckedWriter:
     """Writes in a thread of its own, as fast as acknowledgements allow, until it is told to stop."""
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: int, *, pause_s: float = 0.002, **options: object
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        *,
+        pause_s: float = 0.002,
+        value_bytes: int = 0,
+        **options: object,
     ) -> None:
         self._topic = topic
         self._partitions = partitions
         self._pause_s = pause_s
+        self._value_bytes = value_bytes
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -77,7 +85,10 @@ class AckedWriter:
             number = self.sent[partition]
             try:
                 self._producer.produce(
-                    self._topic, str(number), partition=partition, on_delivery=self._delivered
+                    self._topic,
+                    str(number).zfill(self._value_bytes),
+                    partition=partition,
+                    on_delivery=self._delivered,
                 )
             except BufferError:
                 self._producer.poll(0.05)

@@ -18,7 +18,13 @@ PATIENCE_S = 30.0
 class ClusterProcesses:
     """Nodes 1 to `count` over directories of their own, each told of all by `--seeds`."""
 
-    def __init__(self, directory: Path, count: int = 3, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        count: int = 3,
+        settings: Mapping[str, str] | None = None,
+        kind: type[NodeProcess] = NodeProcess,
+    ) -> None:
         ports = free_ports(count)
         self.seeds = ",".join(f"127.0.0.1:{port}" for port in ports)
         self.nodes: dict[int, NodeProcess] = {}
@@ -26,7 +32,7 @@ class ClusterProcesses:
             home = directory / f"node-{number}"
             home.mkdir(parents=True, exist_ok=True)
             arguments = ["--node-id", str(number), "--seeds", self.seeds]
-            node = self.nodes[number] = NodeProcess(home, arguments, settings=settings)
+            node = self.nodes[number] = kind(home, arguments, settings=settings)
             node.listen = f"127.0.0.1:{port}"
 
     def launch(self, *numbers: int) -> None:
@@ -53,6 +59,12 @@ class ClusterProcesses:
         reply = self.ask(number, "describe_cluster", 1)
         return reply.controller_id, sorted(each.broker_id for each in reply.brokers)
 
+    def voters(self, number: int) -> list[int]:
+        wanted = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
+        reply = self.ask(number, "describe_quorum", 2, topics=[wanted])
+        assert reply.error_code == 0
+        return [each.replica_id for each in reply.topics[0].partitions[0].current_voters]
+
     def topics(self, number: int) -> dict[str, list[int]]:
         """The leaders of each topic's partitions, as that node knows them."""
         reply = self.ask(number, "metadata", 12, topics=None)
@@ -61,12 +73,48 @@ class ClusterProcesses:
             for topic in reply.topics
         }
 
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.listen for node in self.nodes.values())
+
+    def create_topic(self, name: str, partitions: int, **configs: str) -> None:
+        """At all three nodes, all in sync."""
+        wanted = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": 3,
+            "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
+        }
+        (created,) = self.ask(1, "create_topics", 7, topics=[wanted]).topics
+        assert created.error_code == 0, created.error_message
+        self.wait_in_sync(name)
+
+    def in_sync_sets(self, name: str, via: int = 1) -> list[list[int]]:
+        for topic in self.ask(via, "metadata", 12, topics=None).topics:
+            if topic.name == name:
+                return [sorted(each.isr_nodes) for each in topic.partitions]
+        return []
+
+    def wait_in_sync(self, name: str, count: int = 3, via: int = 1) -> None:
+        """Until every partition has that many replicas in sync."""
+        eventually(
+            lambda: self.in_sync_sets(name, via),
+            lambda seen: bool(seen) and min(map(len, seen)) >= count,
+            f"{count} replicas in sync",
+        )
+
+    def others(self, *gone: int) -> list[int]:
+        return [number for number in self.nodes if number not in gone]
+
 
 @contextmanager
 def cluster_of(
-    directory: Path, count: int = 3, settings: Mapping[str, str] | None = None
+    directory: Path,
+    count: int = 3,
+    settings: Mapping[str, str] | None = None,
+    kind: type[NodeProcess] = NodeProcess,
 ) -> Iterator[ClusterProcesses]:
-    cluster = ClusterProcesses(directory, count, settings)
+    cluster = ClusterProcesses(directory, count, settings, kind)
     try:
         yield cluster
     finally:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
@@ -69,18 +70,15 @@ class NodeProcess:
     def launch(self) -> None:
         """Start without waiting for anything."""
         self._log_position = self.log_file.stat().st_size if self.log_file.exists() else 0
-        command = [sys.executable, "-m", "millstream", "serve", "--data", str(self.data_dir)]
-        command += ["--listen", self.listen, "--http", self.http, "--log-format", "json", *self.arguments]
         # Settings of whoever runs the tests, and of the tests themselves, are not this node's.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("MILLSTREAM_")}
         with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**inherited, **self.environment},
-            )
+            self.process = self._spawn(log, {**inherited, **self.environment})
+
+    def _spawn(self, log: IO[bytes], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-m", "millstream", "serve", "--data", str(self.data_dir)]
+        command += ["--listen", self.listen, "--http", self.http, "--log-format", "json", *self.arguments]
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
 
     def stop(self) -> None:
         """Stop as a service manager does, and insist on a clean exit."""
@@ -91,7 +89,7 @@ class NodeProcess:
         except subprocess.TimeoutExpired:
             self.kill()
             raise NodeFailed(f"the node did not stop within {STOP_TIMEOUT_S} s\n{self.log_tail()}") from None
-        self.process = None
+        self._forget()
         if exit_code != 0:
             raise NodeFailed(f"the node stopped with exit code {exit_code}\n{self.log_tail()}")
 
@@ -100,7 +98,7 @@ class NodeProcess:
         process = self._running()
         process.kill()
         process.wait()
-        self.process = None
+        self._forget()
 
     def restart(self) -> "NodeProcess":
         """Stop cleanly and start again."""
@@ -117,7 +115,13 @@ class NodeProcess:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
-            self.process = None
+            self._forget()
+
+    def wait_for_end(self, seconds: float = STOP_TIMEOUT_S) -> int:
+        """The exit code of a node that ends by itself."""
+        code = self._running().wait(seconds)
+        self._forget()
+        return code
 
     def log_entries(self, event: str) -> list[dict[str, object]]:
         """What the node has logged under this name, since the first start."""
@@ -131,6 +135,11 @@ class NodeProcess:
     def log_tail(self, lines: int = 30) -> str:
         return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
 
+    def _forget(self) -> None:
+        if self.process is not None and self.process.stdin is not None:
+            self.process.stdin.close()
+        self.process = None
+
     def _running(self) -> "subprocess.Popen[bytes]":
         assert self.process is not None, "the node is not running"
         return self.process
@@ -143,7 +152,7 @@ class NodeProcess:
             if ready is not None:
                 return ready
             if process.poll() is not None:
-                self.process = None
+                self._forget()
                 raise NodeFailed(f"the node ended with exit code {process.returncode}\n{self.log_tail()}")
             time.sleep(0.01)
         self.kill()

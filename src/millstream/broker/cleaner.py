@@ -77,7 +77,7 @@ class Cleaner:
                 recover_swap(self._broker.disk, self._last_cleaned.directory)
 
     def _choose(self) -> list[Partition]:
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._broker.expiry.now_ms()
         candidates = []
         for partition in self._broker.partitions:
             target = partition.log
@@ -122,7 +122,7 @@ class Cleaner:
 
     async def clean(self, partition: Partition) -> None:
         target = partition.log
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._broker.expiry.now_ms()
         sources = self._sources(partition, now_ms)
         if not sources or target.cleaning or target.truncating:
             return

@@ -51,7 +51,7 @@ class ClusterMembership:
         seeds = tuple(sorted(set(cluster.bootstrap_servers)))
         self._stored = self._open()
         address = f"{endpoints[0].host}:{endpoints[0].port}"
-        self.network = PeerNetwork(self._stored.key, self._stored.members, seeds, address)
+        self.network = PeerNetwork(self._stored.key, self._stored.members, seeds, broker.expiry, address)
         self._heartbeats: asyncio.Task[None] | None = None
 
     def _open(self) -> StoredReplica:
@@ -179,8 +179,10 @@ class ClusterMembership:
 
     async def _keep_alive(self, accepted: asyncio.Event) -> None:
         broker = self._broker
-        beat = Heartbeat(broker.node_id, broker.metadata.broker_epoch)
         while True:
+            beat = Heartbeat(
+                broker.node_id, broker.metadata.broker_epoch, can_write=broker.writability.can_write
+            )
             try:
                 # Not wait_for: in Python 3.11 it may swallow that the task is cancelled, and beat on for ever.
                 async with asyncio.timeout(self._session_seconds):

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 from millstream.broker.partitions import Partition
-from millstream.protocol.errors import KafkaError
+from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import CorruptBatch, read_header
 from millstream.runtime.clock import Clock
 
@@ -28,18 +28,28 @@ class _Acknowledgement:
 
 class PartitionCoordinatorLog:
     def __init__(
-        self, partition: Partition, clock: Clock, damaged: Callable[[Partition, int, CorruptBatch], None]
+        self,
+        partition: Partition,
+        clock: Clock,
+        damaged: Callable[[Partition, int, CorruptBatch], None],
+        failed: Callable[[str, KafkaError], None],
     ) -> None:
-        """`damaged` is told of an offset at or after which a batch cannot be read."""
+        """`damaged` is told of an offset at or after which a batch cannot be read, `failed` of writes that fail."""
         self._partition = partition
         self._damaged = damaged
         self._clock = clock
+        self._failed = failed
 
     async def append(self, batch: bytes) -> int:
         # Offset and leader epoch are stamped into the batch, so it must be writable.
         view = memoryview(bytearray(batch))
         self._partition.require_enough_replicas()
-        appended = self._partition.append(view, read_header(view), self._clock.now_ms())
+        try:
+            appended = self._partition.append(view, read_header(view), self._clock.now_ms())
+        except KafkaError as error:
+            if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                self._failed("append", error)
+            raise
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         if self._partition.await_acknowledged(appended.last_offset, _Acknowledgement(future)):
             await future

@@ -34,7 +34,12 @@ class Flusher:
         self._due: list[Partition] = []
         self._timed: set[Partition] = set()
         self._syncs: dict[Partition, list[asyncio.Future[None]]] = {}
+        self._started: dict[Partition, float] = {}
         self._closed = False
+
+    def longest_wait_seconds(self) -> float:
+        """How long the disk has not answered to the flush that is under way for longest."""
+        return self._clock.monotonic() - next(iter(self._started.values()), self._clock.monotonic())
 
     def close(self) -> None:
         """Start nothing more: what is not synced by now is for the logs to sync when they are closed."""
@@ -92,18 +97,19 @@ class Flusher:
             _resolve(syncs, partition.log.offline)
             return
         job = partial(ticket.run, partition.log.disk)
-        self._workers.submit(job, partial(self._done, partition, ticket, syncs, self._clock.monotonic()))
+        self._started[partition] = self._clock.monotonic()
+        self._workers.submit(job, partial(self._done, partition, ticket, syncs))
 
     def _done(
         self,
         partition: Partition,
         ticket: FlushTicket,
         syncs: "list[asyncio.Future[None]]",
-        started: float,
         _: object,
         error: BaseException | None,
     ) -> None:
         partition.flushing = False
+        started = self._started.pop(partition)
         log = partition.log
         if error is None:
             self._durations.observe(self._clock.monotonic() - started)

@@ -144,8 +144,9 @@ class Groups:
         self._elect()
 
     def _open_log(self, index: int) -> PartitionCoordinatorLog:
-        partition = self._broker.partitions.find(OFFSETS_TOPIC, index)
-        return PartitionCoordinatorLog(partition, self._broker.clock, self._log_damaged)
+        broker = self._broker
+        partition = broker.partitions.find(OFFSETS_TOPIC, index)
+        return PartitionCoordinatorLog(partition, broker.clock, self._log_damaged, broker.storage_error)
 
     def _log_damaged(self, partition: Partition, offset: int, error: CorruptBatch) -> None:
         """Another replica has it sound; until it is repaired, the groups kept there have no coordinator."""

@@ -20,6 +20,7 @@ from millstream.broker.replicas.roles import Replication
 from millstream.broker.server import Server
 from millstream.broker.topics import TopicChanges
 from millstream.broker.upkeep import Upkeep
+from millstream.broker.writability import Writability
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
 from millstream.cluster.metadata.difference import difference
 from millstream.cluster.metadata.directory import WrongDataDirectory
@@ -33,10 +34,11 @@ from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Counter
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.wire import MalformedRequest
-from millstream.runtime.clock import Clock, SystemClock
+from millstream.runtime.clock import CautiousTime, Clock, SystemClock
 from millstream.runtime.disk import Disk, SystemDisk
 from millstream.runtime.host import Host, SystemHost
 from millstream.storage.high_watermarks import read_high_watermarks
+from millstream.storage.local_log import NoRoom
 from millstream.storage.segment_recovery import RecoveryReport
 from millstream.storage.store import DataDirectoryInUse, LogStore
 
@@ -73,6 +75,7 @@ class Broker:
         self.settings = settings
         self.disk = disk
         self.clock = clock
+        self.expiry = CautiousTime(clock)
         self.host = host or SystemHost()
         self.loop = loop
         self.node_id = settings.broker.id
@@ -91,6 +94,7 @@ class Broker:
         self.server = Server(loop, performance, self.dispatcher, self.metrics)
         self.upkeep = Upkeep(self)
         self.cleaner = Cleaner(self)
+        self.writability = Writability(self)
         self.metadata: MetadataService
         self.membership: ClusterMembership | None = None
         self.is_serving = False
@@ -298,6 +302,8 @@ class Broker:
     def storage_error(self, operation: str, error: KafkaError) -> None:
         self.metrics.storage_errors.labels(operation).value += 1
         self._log_sometimes("storage error", operation=operation, error=error.message)
+        if isinstance(error, NoRoom):
+            self.writability.found_no_room()
         if operation in _WRITES and any(
             each.log.offline is not None and (each.replication is not None or not each.is_leader)
             for each in self.partitions
@@ -381,23 +387,23 @@ class _RecoveryProgress:
             log.info("recovering", partitions=self._done, of=self._total, scanned_bytes=self.scanned_bytes)
 
 
-def run(settings: Settings) -> int:
-    """Run a node until SIGTERM or Ctrl-C; returns the process's exit code."""
+def run(settings: Settings, disk: Disk | None = None, clock: Clock | None = None) -> int:
+    """Run a node until SIGTERM or Ctrl-C, on the system's disk and clock; returns the process's exit code."""
     import uvloop
 
     from millstream.observability import logs
 
     logs.configure(settings.log.level, settings.log.format)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(settings))
+        return runner.run(_run(settings, disk or SystemDisk(), clock or SystemClock()))
 
 
-async def _run(settings: Settings) -> int:
+async def _run(settings: Settings, disk: Disk, clock: Clock) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    broker = Broker(settings, SystemDisk(), SystemClock(), loop)
+    broker = Broker(settings, disk, clock, loop)
     http = None
     starting = asyncio.ensure_future(broker.start())
     stopping = asyncio.ensure_future(stop.wait())

@@ -81,7 +81,7 @@ class Upkeep:
         }
 
     async def enforce_retention(self) -> None:
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._broker.expiry.now_ms()
         for number, partition in enumerate(list(self._broker.partitions)):
             if partition.log.offline is None and partition.log.segments:
                 await self._retain(partition, now_ms)
@@ -134,7 +134,7 @@ class Upkeep:
         """Move the log's start, durably; whole segments below it go."""
         partition.log.advance_start(offset)
         await self._broker.flusher.sync(partition)
-        await self._retain(partition, self._broker.clock.now_ms())
+        await self._retain(partition, self._broker.expiry.now_ms())
 
     def remove_later(self, path: str, delay_ms: int) -> None:
         """Unlinking gigabytes takes long: in a thread, and after the topic's delay."""

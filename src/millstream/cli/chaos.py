@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from millstream.cli import output
-from millstream.cli.errors import CommandError
+from millstream.cli.errors import CommandError, UsageError
 from millstream.cli.serve import Routing
 
 
@@ -28,6 +28,14 @@ def command(
         Routing,
         typer.Option("--client-routing", help="How clients reach leaders: themselves, or through any node."),
     ] = Routing.DIRECT,
+    faults: Annotated[
+        str | None,
+        typer.Option(
+            "--faults",
+            metavar="NAME,...",
+            help="Only these faults, each at least once; --faults list names all.",
+        ),
+    ] = None,
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="Keep the nodes' data and logs here.")
     ] = None,
@@ -35,7 +43,7 @@ def command(
         Path, typer.Option("--report", metavar="FILE", help="Where the HTML report goes.")
     ] = Path("chaos.html"),
 ) -> None:
-    """Start a local cluster, load it with librdkafka's clients, kill, pause and cut off nodes, and judge the result.
+    """Start a local cluster, load it with librdkafka's clients, do to its nodes what may happen to them, and judge.
 
     A run passes when every acknowledged message can be read, once, in its order. Exits with 1 when it does not.
     The timeline in the report needs matplotlib (pip install 'millstream[pipeline]').
@@ -44,10 +52,21 @@ def command(
     Examples:
       millstream chaos --seconds 120 --report chaos.html
       millstream chaos --seed 7 --no-network --data ./chaos
+      millstream chaos --faults full-disk,failing-fsync,clock
     """
+    from millstream.testing.chaos.nemesis import FAULTS, NETWORK_FAULTS, NoFaults
     from millstream.testing.chaos.report import figures, write_report
     from millstream.testing.chaos.run import ChaosPlan, run_chaos
 
+    if faults == "list":
+        for name in FAULTS:
+            output.line(name)
+        return
+    wanted = tuple(faults.split(",")) if faults is not None else FAULTS
+    if unknown := [name for name in wanted if name not in FAULTS]:
+        raise UsageError(f"there is no fault {unknown[0]!r}; there are {', '.join(FAULTS)}")
+    if not network and not set(wanted) - set(NETWORK_FAULTS):
+        raise UsageError("--no-network leaves none of these faults")
     plan = ChaosPlan(
         seconds=seconds,
         nodes=nodes,
@@ -55,13 +74,18 @@ def command(
         rate=rate,
         fault_seconds=min(4.0, seconds / 4),
         seed=seed,
-        uses_network=network,
         routing=client_routing.value,
+        uses_network=network and any(name in NETWORK_FAULTS for name in wanted),
+        faults=wanted,
+        has_all_faults=faults is not None,
     )
     with tempfile.TemporaryDirectory(prefix="millstream-chaos-") as temporary:
         directory = data or Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)
-        result = run_chaos(plan, directory, output.note)
+        try:
+            result = run_chaos(plan, directory, output.note)
+        except NoFaults as error:
+            raise CommandError(str(error)) from error
     missing = write_report(result, report)
     output.facts(figures(result))
     output.note(f"report: {report}" + (f" ({missing})" if missing else ""))

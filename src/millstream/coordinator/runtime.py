@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from millstream.coordinator.decision import CoordinatorLog, StateMachine
-from millstream.coordinator.shard import Shard, ShardLimits, ShardState, SteadyTime
+from millstream.coordinator.shard import Shard, ShardLimits, ShardState
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.runtime.clock import Clock
+from millstream.runtime.clock import Clock, SteadyTime
 
 Q = TypeVar("Q")
 R = TypeVar("R")

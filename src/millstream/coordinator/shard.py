@@ -18,7 +18,7 @@ from millstream.protocol.compression import Compression
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import CONTROL_BIT, read_header
 from millstream.protocol.records import Record, decode_records, encode_batch
-from millstream.runtime.clock import Clock
+from millstream.runtime.clock import SteadyTime
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -42,20 +42,6 @@ class ShardState(enum.Enum):
     ACTIVE = "active"
     FAILED = "failed"
     CLOSED = "closed"
-
-
-class SteadyTime:
-    """Milliseconds since the epoch that never jump: a stepped wall clock must not end all sessions."""
-
-    __slots__ = ("_clock", "_start_ms", "_start_seconds")
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._start_ms = clock.now_ms()
-        self._start_seconds = clock.monotonic()
-
-    def now_ms(self) -> int:
-        return self._start_ms + int((self._clock.monotonic() - self._start_seconds) * 1000)
 
 
 class Shard(Generic[Q, R, A]):

@@ -14,6 +14,47 @@ class Clock(Protocol):
         ...
 
 
+class SteadyTime:
+    """Milliseconds since the epoch that never jump: a stepped wall clock must not end all sessions."""
+
+    __slots__ = ("_clock", "_start_ms", "_start_seconds")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._start_ms = clock.now_ms()
+        self._start_seconds = clock.monotonic()
+
+    def now_ms(self) -> int:
+        return self._start_ms + int((self._clock.monotonic() - self._start_seconds) * 1000)
+
+
+class CautiousTime:
+    """What time it is at least, to judge by what may be deleted: too late does no harm, too early cannot be undone.
+
+    A wall clock that jumps ahead while the program runs makes nothing older, nor does one that was ahead from the start
+    where most others, if they are heard of, say something else. When it is set right, that counts at once.
+    """
+
+    __slots__ = ("_clock", "_others", "_steady")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._steady = SteadyTime(clock)
+        self._others: dict[int, int] = {}
+        """By who it is, what a clock said less this one's steady time."""
+
+    def heard(self, who: int, now_ms: int) -> None:
+        self._others[who] = now_ms - self._steady.now_ms()
+
+    def wall_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def now_ms(self) -> int:
+        wall, steady = self._clock.now_ms(), self._steady.now_ms()
+        said = sorted([wall, *(steady + offset for offset in self._others.values())])
+        return min(wall, steady, said[(len(said) - 1) // 2])
+
+
 class SystemClock:
     __slots__ = ()
 

@@ -155,10 +155,14 @@ class SystemDisk:
         self._locks: list[int] = []
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> SystemFile:
+        return SystemFile(path, self.open_fd(path, create=create, read_only=read_only))
+
+    @staticmethod
+    def open_fd(path: str, *, create: bool, read_only: bool) -> int:
         flags = os.O_RDONLY if read_only else os.O_RDWR
         if create:
             flags |= os.O_CREAT
-        return SystemFile(path, os.open(path, flags | os.O_CLOEXEC, 0o644))
+        return os.open(path, flags | os.O_CLOEXEC, 0o644)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

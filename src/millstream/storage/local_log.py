@@ -34,6 +34,13 @@ from millstream.storage.producer_state import ProducerStates
 from millstream.storage.segment import MAX_RELATIVE_OFFSET, Segment, SegmentSummary, find_segment
 
 
+class NoRoom(KafkaError):
+    """The disk is full: what was to be written is not there, all else is sound, and it can be tried again."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+
 class Appended(NamedTuple):
     base_offset: int
     last_offset: int
@@ -195,12 +202,11 @@ class LocalLog:
 
     def write_failed(self, error: OSError) -> KafkaError:
         """A full disk refuses this write only; any other failure takes the partition offline."""
-        failure = KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write to {self.directory}: {error.strerror}"
-        )
-        if error.errno not in NO_ROOM:
-            self.offline = failure
-        return failure
+        message = f"cannot write to {self.directory}: {error.strerror}"
+        if error.errno in NO_ROOM:
+            return NoRoom(message)
+        self.offline = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+        return self.offline
 
     # -- segments
 
@@ -342,10 +348,7 @@ class LocalLog:
         self._flushing = None
         if ticket.synced and error.errno in NO_ROOM and not self._retired:
             self._unsynced.put_back(ticket)
-            return KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{self.directory} has no room for its indexes and checkpoints: {error.strerror}",
-            )
+            return NoRoom(f"{self.directory} has no room for its indexes and checkpoints: {error.strerror}")
         self._release(ticket.segments)
         if self.offline is None:
             self.offline = KafkaError(

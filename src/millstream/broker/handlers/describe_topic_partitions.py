@@ -13,7 +13,7 @@ from kio.schema.describe_topic_partitions.v0.response import (
 
 from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext
 from millstream.broker.authorized_operations import NOT_REQUESTED, TOPIC_OPERATIONS
-from millstream.cluster.metadata.image import MetadataImage, PartitionImage, TopicImage
+from millstream.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from millstream.cluster.metadata.names import invalid_name_reason, is_internal
 from millstream.protocol.errors import ErrorCode
 

@@ -22,13 +22,17 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True):
-    """Who answers, or why the caller is not spoken to; `members` are empty where there is no cluster yet."""
+    """Who answers, or why the caller is not spoken to; `members` are empty where there is no cluster yet.
+
+    `now_ms` is what the clock there says: one that is far from all others is not to be trusted.
+    """
 
     cluster_id: str
     replica: ReplicaKey
     seeds: tuple[str, ...]
     members: tuple[ReplicaKey, ...] = ()
     refusal: str | None = None
+    now_ms: int = -1
 
 
 _hello_decoder = msgspec.msgpack.Decoder(Hello)
@@ -74,6 +78,6 @@ def _known_otherwise(members: tuple[ReplicaKey, ...], caller: ReplicaKey) -> str
         if member.node_id == caller.node_id and member != caller:
             return (
                 f"the cluster knows node {caller.node_id} with another data directory, {member.directory_id};"
-                " restore that directory, or start with a --node-id that was never used"
+                f" restore that directory, or give it up with `millstream cluster remove {caller.node_id} --force`"
             )
     return None

@@ -4,6 +4,8 @@ import asyncio
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+import msgspec
+
 from millstream.broker.addresses import WILDCARDS
 from millstream.broker.peers.admission import Admission
 from millstream.broker.peers.hello import Hello, Welcome, answer
@@ -19,6 +21,7 @@ from millstream.observability.logs import get_logger
 from millstream.protocol.api import PEER_COMMAND
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.wire import MalformedRequest
+from millstream.runtime.clock import CautiousTime
 
 if TYPE_CHECKING:
     from millstream.broker.connection import Connection
@@ -32,10 +35,16 @@ class PeerNetwork:
     """Links to the seeds at once, and to every broker of the image as it becomes known."""
 
     def __init__(
-        self, me: ReplicaKey, members: tuple[ReplicaKey, ...], seeds: tuple[str, ...], address: str = ""
+        self,
+        me: ReplicaKey,
+        members: tuple[ReplicaKey, ...],
+        seeds: tuple[str, ...],
+        time: CautiousTime,
+        address: str = "",
     ) -> None:
         self.me = me
         self.seeds = seeds
+        self._time = time
         self._address = address
         self.answers: dict[str, Welcome] = {}
         """By seed, the newest."""
@@ -108,7 +117,7 @@ class PeerNetwork:
             self._metadata.peer_came(caller.replica)
             self._admission.consider(caller.replica)
             self._link_back(caller)
-        return welcome
+        return msgspec.structs.replace(welcome, now_ms=self._time.wall_ms())
 
     def receive(self, connection: "Connection", data: memoryview) -> None:
         assembler = self._assemblers.setdefault(connection, Assembler())
@@ -152,6 +161,8 @@ class PeerNetwork:
         self.answers[link.address] = welcome
         if self._metadata is not None and welcome.refusal is None:
             self._metadata.peer_came(welcome.replica)
+        if welcome.now_ms >= 0 and welcome.replica != self.me:
+            self._time.heard(welcome.replica.node_id, welcome.now_ms)
         if welcome.refusal is not None:
             self.refusal = f"the node at {link.address} refuses this one: {welcome.refusal}"
             self.refused.set()

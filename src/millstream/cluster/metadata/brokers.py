@@ -86,11 +86,13 @@ class Heartbeat:
     """A broker's sign of life; it is let in when it wants to serve, and hands everything over when it wants to stop.
 
     Once it wants to stop there is no way back for this epoch: a sign of life that was under way changes nothing.
+    One that cannot write is fenced until it can, as if it were silent: nobody is to wait for it.
     """
 
     broker_id: int
     epoch: int
     wants_to_stop: bool = False
+    can_write: bool = True
 
     def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[BrokerStanding]:
         broker = registered(image, self.broker_id, self.epoch)
@@ -100,10 +102,21 @@ class Heartbeat:
         if self.wants_to_stop:
             leaving = BrokerChanged(self.broker_id, self.epoch, is_fenced=True, is_shutting_down=True)
             return Decision(_with_losses(image, leaving), standing)
+        if not self.can_write:
+            return self._take_out(image, broker)
         if not broker.is_fenced:
             return Decision((), standing)
         back = BrokerChanged(self.broker_id, self.epoch, is_fenced=False)
         return Decision((back, *after_return_of(self.broker_id, image.apply((back,)))), standing)
+
+    def _take_out(self, image: MetadataImage, broker: BrokerImage) -> Decision[BrokerStanding]:
+        is_last = [each.broker_id for each in image.live_brokers] == [self.broker_id]
+        standing = BrokerStanding(is_fenced=not is_last, may_stop=False)
+        if broker.is_fenced or is_last:
+            # The last one stays: with it what is there can still be read.
+            return Decision((), standing)
+        fenced = BrokerChanged(self.broker_id, self.epoch, is_fenced=True)
+        return Decision(_with_losses(image, fenced), standing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,13 @@ def on_message_from_leader(raft: RaftState, message: FromLeader) -> None:
         case AppendRequest():
             _on_append(raft, message)
         case Heartbeat():
-            raft.log.commit_to(min(message.commit_index, raft.log.last_index))
-            raft.send(HeartbeatReply(raft.key, message.sender, raft.term, message.read_round))
+            # The leader remembers what was acknowledged here. After a start with an older disk it may not be there.
+            raft.log.commit_to(min(message.commit_index, raft.agreed_index, raft.log.last_index))
+            raft.send(
+                HeartbeatReply(raft.key, message.sender, raft.term, message.read_round, raft.agreed_index)
+            )
         case InstallSnapshot():
-            match_index = _take_snapshot(raft, message.snapshot)
+            match_index = raft.agreed_index = _take_snapshot(raft, message.snapshot)
             raft.send(AppendReply(raft.key, message.sender, raft.term, match_index))
 
 
@@ -35,6 +38,7 @@ def _on_append(raft: RaftState, request: AppendRequest) -> None:
     log = raft.log
     if request.prev_index < log.commit_index:
         # All of what is committed here is the leader's, so nothing before it needs to be compared.
+        raft.agreed_index = max(raft.agreed_index, log.commit_index)
         raft.send(AppendReply(raft.key, request.sender, raft.term, log.commit_index))
         return
     match_index = log.merge(request.prev_index, request.prev_term, request.entries)
@@ -44,6 +48,7 @@ def _on_append(raft: RaftState, request: AppendRequest) -> None:
             AppendRejected(raft.key, request.sender, raft.term, request.prev_index, hint_index, hint_term)
         )
         return
+    raft.agreed_index = max(raft.agreed_index, match_index)
     log.commit_to(min(request.commit_index, match_index))
     raft.send(AppendReply(raft.key, request.sender, raft.term, match_index))
 

@@ -91,10 +91,13 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
+    """`agreed_index` is up to where the log is known to be the leader's; -1 from who does not say."""
+
     sender: ReplicaKey
     to: ReplicaKey
     term: int
     read_round: int
+    agreed_index: int = -1
 
 
 @dataclass(frozen=True, slots=True)

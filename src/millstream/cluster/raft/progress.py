@@ -89,6 +89,9 @@ class Progress:
             return True
         if self.pace is Pace.SNAPSHOT or rejected_index != self.next_index - 1:
             return False
+        if rejected_index == self.match_index:
+            # It acknowledged this, and does not have it: an older disk came back.
+            self.match_index = 0
         self.next_index = max(min(rejected_index, hint_index + 1), self.match_index + 1)
         self.is_paused = False
         return True

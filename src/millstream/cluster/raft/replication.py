@@ -131,6 +131,9 @@ def on_heartbeat_reply(raft: RaftState, reply: HeartbeatReply) -> None:
     if progress is None:
         return
     progress.is_active = True
+    if progress.pace is Pace.REPLICATE and 0 <= reply.agreed_index < progress.match_index:
+        # It was started again; whether it has all that it acknowledged is to be seen.
+        progress.probe()
     if progress.pace is not Pace.SNAPSHOT:
         progress.is_paused = False
         if progress.match_index < raft.log.last_index or progress.pace is Pace.PROBE:

@@ -55,6 +55,7 @@ class RaftState:
     __slots__ = (
         "_jitter",
         "aborted_reads",
+        "agreed_index",
         "durable",
         "elapsed",
         "held",
@@ -87,6 +88,8 @@ class RaftState:
         self.leader: ReplicaKey | None = None
         self.leadership: Leadership | None = None
         self.votes: dict[ReplicaKey, bool] = {}
+        self.agreed_index = 0
+        """Of a follower: up to where this leader's requests have shown that the log is the leader's."""
         self.elapsed = 0
         self.timeout = 0
         self.reset_timer()
@@ -163,6 +166,7 @@ class RaftState:
             self.aborted_reads += [read.token for read in reads if read.requester is None]
         self.leadership = None
         self.votes = {}
+        self.agreed_index = 0
         self.leader = None
         self.role = role
         self.reset_timer()

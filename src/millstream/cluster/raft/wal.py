@@ -10,6 +10,9 @@ from millstream.cluster.raft.wal_frames import encode_frame
 from millstream.cluster.raft.wal_records import encode_snapshot, encode_start, encode_write
 from millstream.runtime.disk import Disk, File
 
+# Kept free in the file: with a full disk a node still hears who leads now, and that others took over.
+_RESERVED_BYTES = 1 << 20
+
 
 class WriteRefused(Exception):
     """Nothing was written, for example because the disk is full; it can be tried again."""
@@ -20,7 +23,7 @@ class WalBroken(Exception):
 
 
 class Wal:
-    __slots__ = ("_directory", "_disk", "_end", "_file", "_is_broken", "_replica", "_sequence")
+    __slots__ = ("_directory", "_disk", "_end", "_file", "_is_broken", "_replica", "_reserved", "_sequence")
 
     def __init__(self, disk: Disk, directory: str, file: File, found: Found) -> None:
         self._disk = disk
@@ -30,6 +33,8 @@ class Wal:
         self._end = found.end
         self._sequence = found.next_sequence
         self._is_broken = False
+        self._reserved = 0
+        self._reserve()
 
     @classmethod
     def open(cls, disk: Disk, directory: str) -> "tuple[Wal, ReplicaKey, Restored] | None":
@@ -93,6 +98,14 @@ class Wal:
             ) from error
         self._end += len(frame)
         self._sequence += 1
+        if self._end + _RESERVED_BYTES // 2 > self._reserved:
+            self._reserve()
+
+    def _reserve(self) -> None:
+        with suppress(OSError):
+            self._file.allocate(self._end, _RESERVED_BYTES)
+        # Without room it is tried again when there was reason to write as much.
+        self._reserved = self._end + _RESERVED_BYTES
 
     def start_from(self, state: Restored) -> None:
         """Begin a new file from a snapshot; `state` is everything, also what is on disk already.
@@ -113,6 +126,7 @@ class Wal:
         self._end = file.size()
         self._sequence += 1
         self._remove_others(state.snapshot)
+        self._reserve()
 
     def _give_up_start(self, state: Restored) -> None:
         """A file that may be there by name would be taken for the newest at the next start."""

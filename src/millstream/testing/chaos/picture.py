@@ -11,6 +11,9 @@ _COLOURS = {
     "pause": "#9467bd",
     "cut off": "#1f77b4",
     "one-way cut": "#17becf",
+    "full disk": "#8c564b",
+    "failing fsync": "#e377c2",
+    "clock jump": "#bcbd22",
 }
 _OTHER = "#7f7f7f"
 

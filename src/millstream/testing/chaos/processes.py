@@ -1,4 +1,4 @@
-"""The nodes of a chaos run: `millstream serve`, each a process of its own."""
+"""The nodes of a chaos run, each a process of its own whose disk and clock can be troubled."""
 
 import json
 import os
@@ -7,9 +7,13 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from millstream.testing.chaos.wires import Wires
+from millstream.testing.faulty_machine import Trouble
 
 _READY_SECONDS = 60.0
 _STOP_SECONDS = 30.0
@@ -25,12 +29,20 @@ class ChaosNode:
     ) -> None:
         self.number = number
         self.address = address
+        self.data = home / "data"
         self._home = home
         self._log = home / "node.log"
-        self._command = [
-            *prefix, sys.executable, "-m", "millstream", "serve", "--node-id", str(number), "--listen", address,
-            "--seeds", seeds, "--data", str(home / "data"), "--log-format", "json", "--client-routing", routing,
-        ]  # fmt: skip
+        self._command = [*prefix, sys.executable, "-m", "millstream.testing.faulty_serve"]
+        host, port = address.rsplit(":", 1)
+        self._settings = {
+            "BROKER_ID": str(number), "BROKER_HOST": host, "BROKER_PORT": port,
+            "BROKER_DATA_DIR": str(self.data), "CLUSTER_BOOTSTRAP_SERVERS": seeds, "LOG_FORMAT": "json",
+            "KAFKA_CLIENT_ROUTING": routing,
+            # Nobody waits three seconds for company, and internal topics are made as in production.
+            "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+            # A fault lasts for seconds: a disk that does not answer is to be noticed within one.
+            "REPLICATION_REPLICA_LAG_TIME_MAX": "2s",
+        }  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None
         self._position = 0
 
@@ -38,18 +50,27 @@ class ChaosNode:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def is_ending(self) -> bool:
+        """It has ended, or said that it will."""
+        return not self.is_running or self._has_logged("the node ends")
+
+    def wait_until_ended(self) -> None:
+        if self._process is not None:
+            self._process.wait(_STOP_SECONDS)
+            self._process = None
+
     def launch(self) -> None:
         self._home.mkdir(parents=True, exist_ok=True)
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith("MILLSTREAM_")
         }
-        # Nobody waits three seconds for company, and internal topics are made as in production.
-        environment["MILLSTREAM_KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS"] = "0"
+        environment |= {f"MILLSTREAM_{name}": value for name, value in self._settings.items()}
         with self._log.open("ab") as log:
             self._position = log.tell()
             self._process = subprocess.Popen(
                 self._command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 env=environment,
@@ -59,18 +80,19 @@ class ChaosNode:
     def wait_until_ready(self) -> None:
         deadline = time.monotonic() + _READY_SECONDS
         while time.monotonic() < deadline:
-            if self._is_ready():
+            if self._has_logged("ready"):
                 return
             if not self.is_running:
                 raise NodeFailed(f"node {self.number} ended\n{self.log_tail()}")
             time.sleep(0.02)
         raise NodeFailed(f"node {self.number} was not ready within {_READY_SECONDS:.0f} s\n{self.log_tail()}")
 
-    def _is_ready(self) -> bool:
+    def _has_logged(self, event: str) -> bool:
+        """Since it was started."""
         with self._log.open("rb") as log:
             log.seek(self._position)
             return any(
-                b'"ready"' in line and json.loads(line).get("event") == "ready"
+                event.encode() in line and line.startswith(b"{") and json.loads(line).get("event") == event
                 for line in log
                 if line.endswith(b"\n")
             )
@@ -95,6 +117,13 @@ class ChaosNode:
         self._process = None
         if code != 0:
             raise NodeFailed(f"node {self.number} stopped with exit code {code}\n{self.log_tail()}")
+
+    def trouble(self, trouble: Trouble) -> None:
+        """What is wrong with its machine from now on."""
+        if self.is_running and self._process is not None and self._process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self._process.stdin.write(msgspec.json.encode(trouble) + b"\n")
+                self._process.stdin.flush()
 
     def pause(self) -> None:
         if self._process is not None:

@@ -16,7 +16,7 @@ from millstream.testing.chaos.clients import (
     Recorder,
     create_topic,
 )
-from millstream.testing.chaos.nemesis import ChaosNemesis, FaultSpan
+from millstream.testing.chaos.nemesis import FAULTS, ChaosNemesis, FaultSpan
 from millstream.testing.chaos.processes import ChaosCluster
 from millstream.testing.chaos.wires import NoNamespaces, Wires
 from millstream.testing.history import Anomaly, History, judge
@@ -39,6 +39,9 @@ class ChaosPlan:
     uses_network: bool = True
     routing: str = "direct"
     """How clients reach leaders: themselves, or through any node."""
+    faults: tuple[str, ...] = FAULTS
+    has_all_faults: bool = False
+    """Each of them comes, however long that takes."""
 
 
 @dataclass(slots=True)
@@ -71,7 +74,8 @@ def run_chaos(plan: ChaosPlan, directory: Path, say: Callable[[str], None]) -> C
             say(f"starting {plan.nodes} nodes")
             cluster.start()
             create_topic(cluster.bootstrap, TOPIC, plan.partitions, plan.replicas)
-            nemesis = ChaosNemesis(cluster, Random(plan.seed), recorder, plan.fault_seconds)  # noqa: S311
+            random = Random(plan.seed)  # noqa: S311
+            nemesis = ChaosNemesis(cluster, random, recorder, plan.fault_seconds, plan.faults)
             say(f"working for {plan.seconds:.0f} s")
             _work(plan, cluster, nemesis, recorder)
             say("reading everything")
@@ -122,7 +126,7 @@ def _work(plan: ChaosPlan, cluster: ChaosCluster, nemesis: ChaosNemesis, recorde
         thread.start()
     try:
         time.sleep(min(2.0, plan.seconds / 10))
-        nemesis.run(plan.seconds)
+        nemesis.run(plan.seconds, nemesis.kinds if plan.has_all_faults else 0)
         time.sleep(min(5.0, plan.seconds / 5))
     finally:
         is_over.set()

@@ -1,13 +1,17 @@
 """Networks of their own for nodes, so that some can be cut off: Linux namespaces, set up with iproute2 as root.
 
-Packets are lost on their way by a neighbour entry that leads to nobody: silently, in one direction, and without any
-further tool. Delay needs the kernel's netem.
+A cut is a neighbour entry that leads to nobody: what is sent is lost silently, in one direction, and without a further
+tool. For delay and loss a node's wire is taken off the bridge, and a relay in this process put in between.
 """
 
 import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+from millstream.testing.chaos.relay import Relay, turn_offloads_off
 
 _NOBODY = "02:00:00:00:00:01"
 
@@ -24,7 +28,7 @@ class Wires:
         # Two runs on one machine do not meet.
         self._tag = f"ms{os.getpid() % 0xFFFFF:x}"
         self._net = f"10.{200 + os.getpid() % 50}.{os.getpid() // 50 % 250}"
-        self.has_delay = False
+        self._relays: dict[int, Relay] = {}
 
     def open(self) -> None:
         if os.geteuid() != 0:
@@ -36,26 +40,40 @@ class Wires:
         except NoNamespaces:
             self.close()
             raise
+        except OSError as error:
+            self.close()
+            raise NoNamespaces(f"network devices cannot be set up: {error}") from error
 
     def _open(self) -> None:
         bridge = f"{self._tag}br"
         _ip("link", "add", bridge, "type", "bridge")
         _ip("addr", "add", f"{self._net}.254/24", "dev", bridge)
+        turn_offloads_off(bridge)
         _ip("link", "set", bridge, "up")
         for number in self._numbers:
-            space, outer = self._space(number), f"{self._tag}v{number}"
+            space, outer, inner = self._space(number), self._wire(number), f"{self._tag}i{number}"
             _ip("netns", "add", space)
-            _ip("link", "add", outer, "type", "veth", "peer", "name", "eth0", "netns", space)
+            _ip("link", "add", outer, "type", "veth", "peer", "name", inner)
+            turn_offloads_off(inner)
+            _ip("link", "set", inner, "netns", space, "name", "eth0")
             _ip("link", "set", outer, "master", bridge, "up")
             _ip("-n", space, "addr", "add", f"{self.address(number)}/24", "dev", "eth0")
             _ip("-n", space, "link", "set", "eth0", "up")
             _ip("-n", space, "link", "set", "lo", "up")
-        self.has_delay = self._try_delay()
+            # The way back to the bridge for what a relay carries.
+            _ip("link", "add", self._detour(number), "type", "veth", "peer", "name", f"{self._tag}e{number}")
+            _ip("link", "set", f"{self._tag}e{number}", "master", bridge, "up")
+            _ip("link", "set", self._detour(number), "up")
+            for device in (outer, self._detour(number)):
+                # This machine does not answer there for the addresses that it has elsewhere.
+                Path(f"/proc/sys/net/ipv4/conf/{device}/arp_ignore").write_text("1")
 
     def close(self) -> None:
         for number in self._numbers:
+            self.restore(number)
             _run(("ip", "netns", "del", self._space(number)))
-            _run(("ip", "link", "del", f"{self._tag}v{number}"))
+            _run(("ip", "link", "del", self._wire(number)))
+            _run(("ip", "link", "del", self._detour(number)))
         _run(("ip", "link", "del", f"{self._tag}br"))
 
     def address(self, number: int) -> str:
@@ -75,23 +93,24 @@ class Wires:
     def heal(self, source: int, target: int) -> None:
         _run(("ip", "-n", self._space(source), "neigh", "del", self.address(target), "dev", "eth0"))
 
-    def delay(self, number: int, milliseconds: int) -> None:
-        """Everything that the node sends takes so much longer; 0 ends it."""
-        inside = (*self.prefix(number), "tc", "qdisc")
-        if milliseconds:
-            _check((*inside, "replace", "dev", "eth0", "root", "netem", "delay", f"{milliseconds}ms", "5ms"))
-        else:
-            _run((*inside, "del", "dev", "eth0", "root"))
+    def disturb(self, number: int, delay_seconds: float, loss: float, random: Random) -> None:
+        """What the node sends and what it is sent takes so much longer, and that share of it is lost."""
+        _ip("link", "set", self._wire(number), "nomaster")
+        relay = Relay((self._wire(number), self._detour(number)), delay_seconds, loss, random)
+        self._relays[number] = relay
+        relay.start()
 
-    def _try_delay(self) -> bool:
-        if shutil.which("tc") is None:
-            return False
-        try:
-            self.delay(self._numbers[0], 1)
-        except NoNamespaces:
-            return False
-        self.delay(self._numbers[0], 0)
-        return True
+    def restore(self, number: int) -> None:
+        relay = self._relays.pop(number, None)
+        if relay is not None:
+            relay.stop()
+            _ip("link", "set", self._wire(number), "master", f"{self._tag}br")
+
+    def _wire(self, number: int) -> str:
+        return f"{self._tag}v{number}"
+
+    def _detour(self, number: int) -> str:
+        return f"{self._tag}d{number}"
 
     def _space(self, number: int) -> str:
         return f"{self._tag}n{number}"

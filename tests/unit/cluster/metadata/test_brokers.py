@@ -92,3 +92,18 @@ def test_a_pause_of_the_controllers_own_is_nobodys_silence() -> None:
     assert sessions.expired([1], 30.4) == []
     assert sessions.expired([1], 30.8) == []
     assert sessions.expired([1], 31.1) == [1]
+
+
+def test_a_broker_that_cannot_write_is_fenced_until_it_can() -> None:
+    image = registered(1, 2)
+    epochs = {number: broker.epoch for number, broker in image.brokers.items()}
+    image = after(image, Heartbeat(1, epochs[1]), Heartbeat(2, epochs[2]))
+    ill = Heartbeat(2, epochs[2], can_write=False)
+    assert ill.decide(image, uuid.uuid4).result == BrokerStanding(is_fenced=True, may_stop=False)
+    image = after(image, ill)
+    assert live(image) == [1]
+    assert after(image, ill) == image
+    # With nobody else left, what is there can still be read.
+    last = Heartbeat(1, epochs[1], can_write=False).decide(image, uuid.uuid4)
+    assert (last.records, last.result.is_fenced) == ((), False)
+    assert live(after(image, Heartbeat(2, epochs[2]))) == [1, 2]

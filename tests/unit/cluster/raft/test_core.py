@@ -115,7 +115,7 @@ def test_nothing_reflects_a_new_term_before_it_is_on_disk() -> None:
     raft.step(m.Heartbeat(TWO, ONE, 7, 1, 0))
     ready = take(raft)
     assert (ready.hard_state, ready.messages) == (HardState(7), ())
-    assert ready.messages_after_persist == (m.HeartbeatReply(ONE, TWO, 7, 0),)
+    assert ready.messages_after_persist == (m.HeartbeatReply(ONE, TWO, 7, 0, 0),)
 
 
 def test_an_only_voter_commits_as_soon_as_its_disk_is_done() -> None:
@@ -230,3 +230,45 @@ def test_a_leader_whose_disk_takes_nothing_can_resign() -> None:
     raft.resign()
     assert raft.state.role is Role.FOLLOWER
     assert take(raft).aborted_reads == (UUID(int=1),)
+
+
+def test_a_follower_that_lost_what_it_acknowledged_is_sent_it_again() -> None:
+    """It was started with an older copy of its disk."""
+    raft = leader()
+    entry = raft.propose(b"x")
+    settle(raft)
+    raft.step(m.AppendReply(TWO, ONE, 2, entry.index))
+    settle(raft)
+    raft.step(m.HeartbeatReply(TWO, ONE, 2, 0, 0))
+    probes = [message for message in settle(raft) if isinstance(message, m.AppendRequest)]
+    assert [(probe.to, probe.prev_index) for probe in probes] == [(TWO, entry.index)]
+    raft.step(m.AppendRejected(TWO, ONE, 2, entry.index, 1, 1))
+    (again,) = [message for message in settle(raft) if isinstance(message, m.AppendRequest)]
+    assert again.prev_index == 1
+    assert [each.index for each in again.entries] == [2, entry.index]
+    assert raft.state.log.commit_index == entry.index
+
+
+def test_a_follower_commits_only_what_it_has_seen_to_be_the_leaders() -> None:
+    """The leader counts on what was acknowledged before the disk was exchanged for an older one."""
+    raft = replica()
+    raft.step(m.AppendRequest(TWO, ONE, 2, 1, 1, (Entry(2, 2, EntryKind.NOOP, b""),), 1))
+    settle(raft)
+    restarted = Raft(
+        ONE,
+        RaftSettings(),
+        lambda limit: 0,
+        Restored(HardState(2), raft.state.log.snapshot, raft.state.log.between(2, 2)),
+    )
+    restarted.step(m.Heartbeat(THREE, ONE, 3, 2, 0))
+    (alive,) = settle(restarted)
+    assert isinstance(alive, m.HeartbeatReply)
+    assert alive.agreed_index == 0
+    assert restarted.state.log.commit_index == 1
+    restarted.step(m.AppendRequest(THREE, ONE, 3, 1, 1, (Entry(2, 3, EntryKind.NOOP, b""),), 2))
+    settle(restarted)
+    assert restarted.state.log.commit_index == 2
+    restarted.step(m.Heartbeat(THREE, ONE, 3, 2, 0))
+    (alive,) = settle(restarted)
+    assert isinstance(alive, m.HeartbeatReply)
+    assert alive.agreed_index == 2

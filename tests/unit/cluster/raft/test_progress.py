@@ -55,3 +55,11 @@ def test_a_probe_jumps_to_the_hint_but_never_below_the_match() -> None:
     progress.acknowledge(2)
     assert progress.step_back(3, 0)
     assert progress.next_index == 3
+
+
+def test_a_probe_goes_below_the_match_of_a_follower_that_lost_it() -> None:
+    progress = Progress(1, 4, 100)
+    progress.acknowledge(9)
+    progress.probe()
+    assert progress.step_back(9, 4)
+    assert (progress.match_index, progress.next_index) == (0, 5)

@@ -1,0 +1,66 @@
+"""Whether this node can write. While its disk is full or does not answer, others lead, and nobody waits for it."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from millstream.observability.logs import get_logger
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+log = get_logger("millstream.disk")
+
+_ROOM_BYTES = 1 << 20
+_LOOK_SECONDS = 0.5
+
+
+class Writability:
+    """Told to the controller with every sign of life. A node that is alone has nobody to make way for."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._longest_sync_seconds = broker.settings.replication.replica_lag_time_max / 1000
+        self._has_room = True
+        self._is_answering = True
+
+    def found_no_room(self) -> None:
+        """A write was refused for want of room."""
+        if self._has_room and self._broker.membership is not None:
+            self._has_room = False
+            log.error("the disk is full; others take over until there is room", data=self._path)
+            self._broker.spawn(self._wait_for_room(), "waiting for room")
+
+    @property
+    def can_write(self) -> bool:
+        """A disk that takes longer than a follower may lag is no better than one that is not there."""
+        is_answering = self._broker.flusher.longest_wait_seconds() <= self._longest_sync_seconds
+        if is_answering != self._is_answering:
+            self._is_answering = is_answering
+            if is_answering:
+                log.info("the disk answers again")
+            else:
+                log.error("the disk does not answer; others take over", data=self._path)
+        return self._has_room and is_answering
+
+    @property
+    def _path(self) -> str:
+        return self._broker.store.data_dir
+
+    async def _wait_for_room(self) -> None:
+        """Until a file of some size can be written: what is free now and then is soon taken by what was held up."""
+        disk, path = self._broker.disk, f"{self._path}/room"
+
+        def try_it() -> None:
+            try:
+                disk.write_atomically(path, bytes(_ROOM_BYTES), durable=False)
+            finally:
+                disk.unlink(path)
+
+        while not self._has_room:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                await self._broker.workers.run(try_it)
+            except OSError:
+                continue
+            self._has_room = True
+            log.info("the disk has room again", data=self._path)

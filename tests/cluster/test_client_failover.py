@@ -1,0 +1,49 @@
+"""kafka-python and aiokafka work on while leaders, coordinators and controllers go; librdkafka does in chaos runs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.cluster import ClusterProcesses, cluster_of
+from support.steady_load import AiokafkaLoad, KafkaPythonLoad, SteadyLoad
+
+SETTINGS = {
+    "cluster.session_timeout": "1s",
+    "replication.placement": "balanced",
+    "kafka.group.initial.rebalance.delay.ms": "0",
+}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
+    with cluster_of(tmp_path, settings=SETTINGS) as cluster:
+        cluster.start()
+        cluster.create_topic("t", 1, min_insync_replicas="2")
+        yield cluster
+
+
+def coordinator_of(cluster: ClusterProcesses, group: str) -> int:
+    found = cluster.ask(1, "find_coordinator", 4, key_type=0, coordinator_keys=[group]).coordinators[0]
+    return int(found.node_id)
+
+
+@pytest.mark.parametrize("kind", [KafkaPythonLoad, AiokafkaLoad], ids=lambda kind: kind.name)
+def test_an_application_sees_no_error_when_nodes_go(
+    cluster: ClusterProcesses, kind: type[SteadyLoad]
+) -> None:
+    with kind(cluster.bootstrap, "t") as load:
+        load.wait_for(50)
+        for role in ("leader", "coordinator"):
+            number = cluster.topics(1)["t"][0] if role == "leader" else coordinator_of(cluster, "steady")
+            node = cluster.nodes[number]
+            node.kill()
+            load.wait_for(50)
+            node.start()
+            for topic in ("t", "__consumer_offsets"):
+                cluster.wait_in_sync(topic, via=number)
+        controller, _ = cluster.describe(1)
+        # In order, and while it leads what it leads.
+        cluster.nodes[controller].restart()
+        load.wait_for(50)
+    load.judge()

@@ -1,0 +1,45 @@
+"""A node whose disk and clock can be troubled while it runs."""
+
+import subprocess
+import sys
+from typing import IO
+
+import msgspec
+
+from millstream.testing.faulty_machine import Trouble
+from support.cluster import ClusterProcesses
+from support.node import NodeProcess
+
+
+class FaultyNode(NodeProcess):
+    """`arguments` are --node-id and --seeds only: the rest of the command line is in the environment."""
+
+    def trouble(self, **what: float) -> None:
+        """What is wrong from now on; nothing without arguments."""
+        process = self._running()
+        assert process.stdin is not None
+        process.stdin.write(msgspec.json.encode(Trouble(**what)) + b"\n")
+        process.stdin.flush()
+
+    def _spawn(self, log: IO[bytes], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
+        flags = dict(zip(self.arguments[::2], self.arguments[1::2], strict=True))
+        host, port = self.listen.rsplit(":", 1)
+        http_host, http_port = self.http.rsplit(":", 1)
+        own = {
+            "BROKER_DATA_DIR": str(self.data_dir), "BROKER_HOST": host, "BROKER_PORT": port,
+            "HTTP_HOST": http_host, "HTTP_PORT": http_port, "LOG_FORMAT": "json",
+            "BROKER_ID": flags["--node-id"], "CLUSTER_BOOTSTRAP_SERVERS": flags["--seeds"],
+        }  # fmt: skip
+        return subprocess.Popen(
+            [sys.executable, "-m", "millstream.testing.faulty_serve"],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env={**environment, **{f"MILLSTREAM_{name}": value for name, value in own.items()}},
+        )
+
+
+def node_of(cluster: ClusterProcesses, number: int) -> FaultyNode:
+    node = cluster.nodes[number]
+    assert isinstance(node, FaultyNode)
+    return node
