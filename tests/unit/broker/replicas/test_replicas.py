@@ -164,6 +164,8 @@ def test_damage_that_recovery_finds_is_repaired(trio: Trio) -> None:
     values = [b"%d" % number * 40 for number in range(12)]
     assert set(write(trio, leader, *values)) == {0}
     other = followers(trio, leader)[0]
+    # What others need not have is cut instead.
+    until(lambda: partition(trio, other).high_watermark == len(values))
     damaged = partition(trio, other).log.segments[-1].log_path
     broker = trio.nodes[other].broker
     asyncio.run_coroutine_threadsafe(broker.upkeep.checkpoint(), broker.loop).result(30)
