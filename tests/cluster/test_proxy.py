@@ -199,7 +199,7 @@ def test_a_further_port_for_those_who_reach_one_node_only(tmp_path: Path) -> Non
         assert len(cluster.ask(3, "metadata", 12, topics=[]).brokers) == 3, "others go where they went"
         with RawClient(f"127.0.0.1:{port}") as client:
             (told,) = client.call("metadata", 12, topics=[]).brokers
-            assert (told.node_id, told.host, told.port) == (3, "queue.example.org", 9999)
+            assert (told.node_id, told.host, told.port) == (1, "queue.example.org", 9999)
             for partition in range(PARTITIONS):
                 assert produce(client, "t", batch_of(b"x"), partition=partition).error_code == 0
 

@@ -1,10 +1,18 @@
 """Where a client is told to connect to."""
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from millstream.cluster.metadata.records import Endpoint
 
 WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+
+
+class ShownNode(NamedTuple):
+    """The one broker that a client is told of, which answers for all."""
+
+    node_id: int
+    host: str
+    port: int
 
 
 class Caller(Protocol):
@@ -14,8 +22,8 @@ class Caller(Protocol):
         ...
 
     @property
-    def proxied_as(self) -> tuple[str, int] | None:
-        """What a client for whom this node answers in the place of all is told to connect to; None for others."""
+    def only_node(self) -> ShownNode | None:
+        """What a client for whom this node answers in the place of all is told; None for others."""
         ...
 
 

@@ -15,6 +15,7 @@ from millstream.broker.memory import MemoryWaiter
 from millstream.protocol.wire import I32
 
 if TYPE_CHECKING:
+    from millstream.broker.addresses import ShownNode
     from millstream.broker.dispatch import RequestContext
     from millstream.broker.server import Server
 
@@ -32,8 +33,8 @@ class Relay(Protocol):
     """What a client's connection has where this node answers for all others too."""
 
     @property
-    def address(self) -> tuple[str, int]:
-        """What the client is told to connect to."""
+    def shown(self) -> "ShownNode":
+        """The one broker that the client is told of."""
         ...
 
     def takes(self, context: "RequestContext", request: memoryview, position: int) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from millstream.broker.addresses import ShownNode
 from millstream.broker.connection import Connection, PendingReply, Reply
 from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Counter, Histogram
@@ -66,9 +67,9 @@ class RequestContext:
         return self.connection.peer
 
     @property
-    def proxied_as(self) -> tuple[str, int] | None:
+    def only_node(self) -> ShownNode | None:
         relay = self.connection.relay
-        return None if relay is None else relay.address
+        return None if relay is None else relay.shown
 
 
 @dataclass(slots=True)

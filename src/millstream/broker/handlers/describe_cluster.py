@@ -31,7 +31,7 @@ def handle(broker: AdminBroker, request: Any, context: AdminContext) -> Describe
             _broker(each, context)
             for _, each in sorted(image.brokers.items())
             if (request.include_fenced_brokers or not each.is_fenced)
-            and (context.proxied_as is None or each.broker_id == broker.node_id)
+            and (context.only_node is None or each.broker_id == broker.node_id)
         ),
         cluster_authorized_operations=NOT_REQUESTED if refused else operations,
     )
@@ -39,7 +39,7 @@ def handle(broker: AdminBroker, request: Any, context: AdminContext) -> Describe
 
 def _controller(broker: AdminBroker, context: AdminContext) -> int:
     """A client that is to come to this node with everything finds the controller here too."""
-    return broker.metadata.controller_id if context.proxied_as is None else broker.node_id
+    return broker.metadata.controller_id if context.only_node is None else context.only_node.node_id
 
 
 def _check_endpoint_type(endpoint_type: int) -> tuple[ErrorCode, str | None]:
@@ -55,9 +55,9 @@ def _check_endpoint_type(endpoint_type: int) -> tuple[ErrorCode, str | None]:
 
 def _broker(broker: BrokerImage, context: AdminContext) -> DescribeClusterBroker:
     endpoint = broker.endpoints[0]
-    host, port = context.proxied_as or (host_for(endpoint, context), endpoint.port)
+    node_id, host, port = context.only_node or (broker.broker_id, host_for(endpoint, context), endpoint.port)
     return DescribeClusterBroker(
-        broker_id=broker.broker_id,
+        broker_id=node_id,
         host=host,
         port=port,
         rack=broker.rack,

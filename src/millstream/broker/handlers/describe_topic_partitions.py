@@ -38,8 +38,8 @@ def handle(broker: AdminBroker, request: Any, context: AdminContext) -> Describe
             first_index = cursor.partition_index
     limit = max(1, min(request.response_partition_limit, _MAX_PAGE))
     topics, next_cursor = page(image, wanted, first_index, limit)
-    if context.proxied_as is not None:
-        topics = tuple(_led_by(broker.node_id, topic) for topic in topics)
+    if context.only_node is not None:
+        topics = tuple(_led_by(context.only_node.node_id, topic) for topic in topics)
     return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=topics, next_cursor=next_cursor)
 
 

@@ -61,8 +61,8 @@ async def _find(broker: "Broker", key_type: int, key: str, context: AdminContext
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
         )
     host, port = host_for(endpoint, context), endpoint.port
-    if context.proxied_as is not None:
-        leader, (host, port) = broker.node_id, context.proxied_as
+    if context.only_node is not None:
+        leader, host, port = context.only_node
     return Coordinator(
         key=key,
         node_id=leader,

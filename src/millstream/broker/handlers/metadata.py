@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from millstream.broker.addresses import host_for
+from millstream.broker.addresses import ShownNode, host_for
 from millstream.broker.admin import defaults_of
 from millstream.broker.dispatch import LaterReply, RequestContext
 from millstream.cluster.metadata.image import NO_LEADER, MetadataImage, TopicImage
@@ -76,8 +76,8 @@ def _answer(
         topics = [_describe(broker, topic, live) for topic in image.topics.values()]
     else:
         topics = [_find(broker, image, topic, refused, live) for topic in wanted.topics]
-    if context.proxied_as is not None:
-        cluster = _as_one_node(broker, context.proxied_as, topics)
+    if context.only_node is not None:
+        cluster = _as_one_node(broker, context.only_node, topics)
     else:
         brokers = [
             BrokerAddress(
@@ -89,17 +89,16 @@ def _answer(
     return encode_metadata_reply(context.version, wanted, cluster)
 
 
-def _as_one_node(broker: "Broker", address: tuple[str, int], topics: list[TopicMetadata]) -> ClusterMetadata:
+def _as_one_node(broker: "Broker", shown: ShownNode, topics: list[TopicMetadata]) -> ClusterMetadata:
     """For clients that are to come to this node with everything: it leads what anybody leads."""
-    me = broker.node_id
     return ClusterMetadata(
         broker.metadata.image.cluster_id,
-        me,
-        [BrokerAddress(me, *address, broker.settings.broker.rack)],
+        shown.node_id,
+        [BrokerAddress(*shown, broker.settings.broker.rack)],
         [
             topic._replace(
                 partitions=[
-                    each if each.leader == NO_LEADER else each._replace(leader=me)
+                    each if each.leader == NO_LEADER else each._replace(leader=shown.node_id)
                     for each in topic.partitions
                 ]
             )

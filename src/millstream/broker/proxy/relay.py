@@ -7,6 +7,7 @@ form of each API, that they do not lead or coordinate it, which every client tak
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from millstream.broker.addresses import ShownNode
 from millstream.broker.connection import Connection
 from millstream.broker.dispatch import LaterReply, RequestContext
 from millstream.broker.proxy.fetch import FetchRelay
@@ -37,9 +38,7 @@ _SECONDS = 30.0
 
 
 class ClientRelay:
-    def __init__(
-        self, relays: "Relays", connection: Connection, address: Callable[[], tuple[str, int]]
-    ) -> None:
+    def __init__(self, relays: "Relays", connection: Connection, shown: Callable[[], ShownNode]) -> None:
         broker = relays.broker
         self.connection = connection
         self.node_id = broker.node_id
@@ -48,15 +47,15 @@ class ClientRelay:
         self.broker = broker
         self.metrics = relays.metrics
         self._relays = relays
-        self._address = address
+        self._shown = shown
         self._lanes: dict[tuple[int, str], Lane] = {}
         self.held = HeldRequests(self)
         self._produce = ProduceRelay(self)
         self._fetch = FetchRelay(self)
 
     @property
-    def address(self) -> tuple[str, int]:
-        return self._address()
+    def shown(self) -> ShownNode:
+        return self._shown()
 
     @property
     def image(self) -> MetadataImage:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from millstream.broker.addresses import WILDCARDS
+from millstream.broker.addresses import WILDCARDS, ShownNode
 from millstream.broker.connection import Connection
 from millstream.broker.proxy.relay import ClientRelay
 from millstream.cluster.metadata.image import MetadataImage
@@ -74,7 +74,7 @@ class Relays:
 
     def open(self, connection: Connection, listener: tuple[str, int] | None = None) -> ClientRelay:
         """Another way for a client; `listener` is where it came in, if not where all clients do."""
-        relay = ClientRelay(self, connection, lambda: self._address_for(connection, listener))
+        relay = ClientRelay(self, connection, lambda: self._shown_to(connection, listener))
         self._relays[relay] = None
         return relay
 
@@ -99,17 +99,20 @@ class Relays:
         cluster_id = self.broker.metadata.image.cluster_id
         return encode_greeting(Greeting(cluster_id, self.broker.node_id, connection.client))
 
-    def _address_for(self, connection: Connection, listener: tuple[str, int] | None) -> tuple[str, int]:
-        """What a client is told to connect to. A node that listens everywhere says the address it came by."""
+    def _shown_to(self, connection: Connection, listener: tuple[str, int] | None) -> ShownNode:
+        """The broker that a client is told of. A node that listens everywhere says the address it came by."""
         settings = self.broker.settings.broker
+        brokers = self.broker.metadata.image.brokers
         if settings.client_address is not None:
             host, _, port = settings.client_address.rpartition(":")
-            return host.strip("[]"), int(port)
-        endpoint = self.broker.metadata.image.brokers[self.broker.node_id].endpoints[0]
+            # Others may answer at the same address: to clients all of them are one broker, with one id.
+            return ShownNode(min(brokers), host.strip("[]"), int(port))
+        endpoint = brokers[self.broker.node_id].endpoints[0]
         host, number = listener or (endpoint.host, endpoint.port)
         if listener is not None and settings.advertised_host is not None:
             host = settings.advertised_host
-        return connection.local_host if host in WILDCARDS else host, number
+        host = connection.local_host if host in WILDCARDS else host
+        return ShownNode(self.broker.node_id, host, number)
 
     def _follow(self, old: MetadataImage, new: MetadataImage, _records: Records) -> None:
         if old.brokers is not new.brokers:

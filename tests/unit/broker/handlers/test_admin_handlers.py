@@ -34,6 +34,7 @@ from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.serial import entity_reader, entity_writer
 
+from millstream.broker.addresses import ShownNode
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.service import MetadataService
 from millstream.config.settings import ClusterSettings, Settings
@@ -88,7 +89,7 @@ class Broker:
 @dataclass(frozen=True)
 class Context:
     version: int
-    proxied_as: tuple[str, int] | None = None
+    only_node: ShownNode | None = None
 
 
 def read_with_kio(api: Api, version: int, response: Any) -> Any:
