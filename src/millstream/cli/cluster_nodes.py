@@ -2,7 +2,7 @@
 
 import sys
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,9 +11,13 @@ from millstream.cli.cluster_work import Patience, Throttle, Yes, move_replicas
 from millstream.cli.errors import CommandError
 from millstream.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 
+if TYPE_CHECKING:
+    from millstream.cli.cluster_calls import ClusterCalls
+
 NodeId = Annotated[int, typer.Argument(metavar="NODE", min=0, help="The node's id.", show_default=False)]
 
 _LOOK_SECONDS = 0.2
+_PATIENCE_SECONDS = 60.0
 
 
 def add(
@@ -101,11 +105,29 @@ def remove(
     others = [each.address for each in view.live_brokers() if each.broker_id != node]
     # Not through the node itself, which ends on the way. Its registration goes first: it is not let in again then.
     with ClusterCalls(",".join(others)) as calls:
+        until = time.monotonic() + min(timeout, _PATIENCE_SECONDS)
         if found is not None:
-            calls.checked(f"cannot unregister broker {node}", "unregister_broker", broker_id=node)
+            _take_out(calls, until, f"cannot unregister broker {node}", "unregister_broker", broker_id=node)
         if is_member:
-            calls.checked(f"cannot take node {node} out of the quorum", "remove_raft_voter", voter_id=node)
+            _take_out(
+                calls, until, f"cannot take node {node} out of the quorum", "remove_raft_voter", voter_id=node
+            )
     if as_json:
         output.json_document({"node": node, "moved": len(moves)})
     else:
         output.line(f"removed node {node}, after {len(moves)} replicas moved to others")
+
+
+def _take_out(calls: "ClusterCalls", until: float, action: str, name: str, **fields: int) -> None:
+    """Asked again while the cluster has no controller: the node that goes may have been it, and ends on the way."""
+    from millstream.cli.cluster_calls import reason_of
+    from millstream.protocol.errors import ErrorCode
+
+    done = {ErrorCode.NONE}
+    while (reply := calls.call(name, **fields)).error_code not in done:
+        unsure = reply.error_code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
+        if not unsure or time.monotonic() > until:
+            raise CommandError(f"{action}: {reason_of(reply)}")
+        # What was lost on the way may have been carried out.
+        done |= {ErrorCode.VOTER_NOT_FOUND, ErrorCode.BROKER_ID_NOT_REGISTERED}
+        time.sleep(_LOOK_SECONDS)

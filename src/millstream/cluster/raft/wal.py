@@ -11,7 +11,7 @@ from millstream.cluster.raft.wal_records import encode_snapshot, encode_start, e
 from millstream.runtime.disk import Disk, File
 
 # Kept free in the file: with a full disk a node still hears who leads now, and that others took over.
-_RESERVED_BYTES = 1 << 20
+_RESERVED_BYTES = 128 << 10
 
 
 class WriteRefused(Exception):
