@@ -9,6 +9,8 @@ from support.broken_rules import BROKEN
 # the ones that find it.
 HOW: dict[str, tuple[tuple[str, ...], int]] = {
     "vote_not_persisted": (("ambush",), 30),
+    "truncation_below_commit": (("isolate", "pause"), 30),
+    "old_epoch_accepted": (("storm",), 30),
     "doubt_forgotten": (("bit_rot", "bit_rot", "kill", "storm"), 30),
 }
 
