@@ -102,7 +102,7 @@ def unclean_elections(patch: pytest.MonkeyPatch) -> None:
     elect = election._elect
 
     def anybody(current: int, replicas: tuple[int, ...], *rest: Any) -> int:
-        brokers = rest[3]
+        brokers = rest[-3]
         chosen = elect(current, replicas, *rest)
         alive = [each for each in replicas if election.is_usable(brokers, each)]
         return alive[0] if chosen == NO_LEADER and alive else chosen

@@ -55,6 +55,12 @@ class PartitionCoordinatorLog:
             await future
         return appended.last_offset
 
+    async def settled(self) -> None:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        last_offset = self._partition.log.log_end_offset - 1
+        if self._partition.await_acknowledged(last_offset, _Acknowledgement(future)):
+            await future
+
     def read_from(self, offset: int) -> Iterator[memoryview]:
         log = self._partition.log
         position = max(offset, log.log_start_offset)

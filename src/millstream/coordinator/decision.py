@@ -75,3 +75,7 @@ class CoordinatorLog(Protocol):
     def read_from(self, offset: int) -> Iterator[bytes | memoryview]:
         """Whole record batches in order from `offset` to the end; -1 means the start of the log."""
         ...
+
+    def settled(self) -> Awaitable[None]:
+        """Resolves when all that is in the log by now is as durable and replicated as the topic asks."""
+        ...

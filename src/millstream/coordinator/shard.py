@@ -189,6 +189,8 @@ class Shard(Generic[Q, R, A]):
                     replayed += 1
                     if replayed % _RECORDS_BETWEEN_YIELDS == 0:
                         await asyncio.sleep(0)
+            # A new leader's log may end with what no other replica has yet: shown now, it could be lost afterwards.
+            await self._log.settled()
         except Exception as error:  # noqa: BLE001 - whatever it was, no client may be left waiting
             _log.error("coordinator_unreadable", partition=self._name, error=str(error), exc_info=True)
             self.state = ShardState.FAILED

@@ -12,7 +12,7 @@ class MemoryLog:
         self.unreadable = False
 
     def hold(self) -> None:
-        """Appends wait from now on, as for a slow disk."""
+        """Appends, and who waits for what is there, wait from now on, as for a slow disk."""
         self.gate = asyncio.Event()
 
     def release(self) -> None:
@@ -32,3 +32,7 @@ class MemoryLog:
         if self.unreadable:
             raise OSError("the disk is gone")
         yield from self.batches
+
+    async def settled(self) -> None:
+        if self.gate is not None:
+            await self.gate.wait()

@@ -210,6 +210,22 @@ def test_whoever_waits_when_the_partition_moves_is_told_so() -> None:
     run(story)
 
 
+def test_what_is_read_from_the_log_is_shown_when_it_is_committed() -> None:
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        await runtime.submit(0, Add("a", 5))
+        runtime.resign(0)
+        log.hold()
+        loading = runtime.elect(0)
+        await settled()
+        assert await refusal(runtime.submit(0, Get("a"))) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        log.release()
+        assert loading is not None
+        await loading
+        assert await runtime.submit(0, Get("a")) == 5
+
+    run(story)
+
+
 def test_an_unreadable_log_is_tried_again() -> None:
     async def story(runtime: Runtime, log: MemoryLog) -> None:
         await runtime.submit(0, Add("a", 5))

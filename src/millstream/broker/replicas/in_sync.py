@@ -87,8 +87,16 @@ class InSyncSets:
         if state is None or state.pending is not None or not partition.is_leader:
             return []
         now = self._broker.clock.monotonic()
-        leaving = state.lagging(partition.log.log_end_offset, now, self._max_lag_seconds)
-        joining = [each for each in state.replicas if state.may_join(each) and self._is_eligible(state, each)]
+        end = partition.log.log_end_offset
+        leaving = state.lagging(end, now, self._max_lag_seconds)
+        joining = [
+            each
+            for each in state.replicas
+            if state.may_join(each)
+            and self._is_eligible(state, each)
+            # One that is silent would have to go again at once, and so on for as long as nothing is committed.
+            and not state.is_lagging(each, end, now, self._max_lag_seconds)
+        ]
         if not leaving and not joining:
             return []
         change = state.propose(joining=joining, leaving=leaving)

@@ -124,9 +124,11 @@ class RaftLog:
         return prev_index + len(entries)
 
     def _append(self, entries: Iterable[Entry]) -> None:
+        index, term = self.last_index, self.last_term
         for entry in entries:
-            invariant(entry.index == self.last_index + 1, f"entry {entry.index} after {self.last_index}")
-            invariant(entry.term >= self.last_term, f"term {entry.term} after {self.last_term}")
+            if entry.index != index + 1 or entry.term < term:
+                invariant(False, f"entry {entry.index} of term {entry.term} after {index} of term {term}")
+            index, term = entry.index, entry.term
             self._entries.append(entry)
             if entry.kind is EntryKind.MEMBERSHIP:
                 self._memberships.append((entry.index, decode_membership(entry.data)))

@@ -136,12 +136,12 @@ class LeaderState:
         return tuple(
             each
             for each in self.isr
-            if each != self.me
-            and (
-                each not in self._followers
-                or not self._followers[each].is_caught_up(leader_end_offset, now, max_lag_seconds)
-            )
+            if each != self.me and self.is_lagging(each, leader_end_offset, now, max_lag_seconds)
         )
+
+    def is_lagging(self, broker_id: int, leader_end_offset: int, now: float, max_lag_seconds: float) -> bool:
+        follower = self._followers.get(broker_id)
+        return follower is None or not follower.is_caught_up(leader_end_offset, now, max_lag_seconds)
 
     def may_join(self, broker_id: int) -> bool:
         """Whether a follower that is not in sync has what a member must have."""

@@ -10,6 +10,9 @@ from millstream.cluster.raft.membership import ReplicaKey
 from millstream.cluster.raft.replica import Replica
 from millstream.testing.simulator.loop import SimulatedLoop
 
+# Many times more than there are reasons for in a run: beyond it somebody changes something to and fro.
+_MOST_ENTRIES = 1500
+
 
 class QuorumWatch:
     """One leader a term; what is committed stays; after the same entry everybody has the same image."""
@@ -75,6 +78,8 @@ class QuorumWatch:
         if known is None:
             self._committed[entry.index] = entry
             self.entry_came(entry)
+            if len(self._committed) > _MOST_ENTRIES:
+                self._violated(f"the metadata change without an end; entry {entry.index} is {entry}")
         elif known is not entry and known != entry:
             self._violated(f"node {node_id} holds {entry} as committed, where {known} was committed before")
 

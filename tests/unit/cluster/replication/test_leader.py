@@ -149,6 +149,15 @@ def test_who_may_join_has_the_high_watermark_and_the_start_of_the_epoch() -> Non
     assert not leader().may_join(2), "already a member"
 
 
+def test_who_may_join_by_its_offset_may_still_be_lagging() -> None:
+    state = leader(isr=(1,), high_watermark=5, epoch_start=5)
+    state.follower_fetched(2, 5, 5, 0.0)
+    assert state.may_join(2)
+    assert not state.is_lagging(2, 6, LAG, LAG)
+    assert state.is_lagging(2, 6, LAG + 0.1, LAG)
+    assert not state.is_lagging(2, 5, LAG + 0.1, LAG), "it has everything"
+
+
 def test_a_broker_without_a_replica_is_not_counted() -> None:
     assert not leader().follower_fetched(9, 5, 5, 1.0)
 
