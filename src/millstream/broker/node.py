@@ -36,6 +36,7 @@ from millstream.protocol.wire import MalformedRequest
 from millstream.runtime.clock import Clock, SystemClock
 from millstream.runtime.disk import Disk, SystemDisk
 from millstream.runtime.host import Host, SystemHost
+from millstream.runtime.process import keep_freed_memory
 from millstream.storage.high_watermarks import read_high_watermarks
 from millstream.storage.segment_recovery import RecoveryReport
 from millstream.storage.store import DataDirectoryInUse, LogStore
@@ -358,6 +359,7 @@ def run(settings: Settings) -> int:
     from millstream.observability import logs
 
     logs.configure(settings.log.level, settings.log.format)
+    keep_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_run(settings))
 
