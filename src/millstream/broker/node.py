@@ -23,6 +23,7 @@ from millstream.broker.upkeep import Upkeep
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
 from millstream.cluster.metadata.difference import difference
 from millstream.cluster.metadata.directory import WrongDataDirectory
+from millstream.cluster.metadata.image import BrokerImage
 from millstream.cluster.metadata.machine import UnknownRecords
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.service import MetadataService
@@ -149,6 +150,16 @@ class Broker:
 
         self.membership = ClusterMembership(self, endpoints)
         await self.membership.join()
+
+    def seems_gone(self, other: BrokerImage) -> bool:
+        """Its process has ended or may have, though it is not fenced yet.
+
+        A client that is sent back to a dead leader does not ask again for a second or two; one that hears that there is
+        none does so soon.
+        """
+        if self.membership is None:
+            return False
+        return self.metadata.is_gone(other) or self.membership.network.has_just_lost(other.broker_id)
 
     def require_network(self) -> "PeerNetwork":
         """The way to the other nodes; refuses what they send where there are none."""

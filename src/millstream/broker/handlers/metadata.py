@@ -72,10 +72,8 @@ def _answer(
     brokers = [
         BrokerAddress(each.broker_id, host_for(each.endpoints[0], context), each.endpoints[0].port, each.rack)
         for each in image.live_brokers
-        # A client that is sent to a dead leader again does not ask for another one for a second or two.
-        if not broker.metadata.is_gone(each)
     ]
-    live = frozenset(each.node_id for each in brokers)
+    live = frozenset(each.broker_id for each in image.live_brokers if not broker.seems_gone(each))
     if wanted.topics is None:
         topics = [_describe(broker, topic, live) for topic in image.topics.values()]
     else:
