@@ -43,7 +43,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Millstream's benchmarks.")
     names = [scenario.name for scenario in SCENARIOS]
     parser.add_argument("scenarios", nargs="*", metavar="scenario", help=f"which ones: {', '.join(names)}")
-    parser.add_argument("--quick", action="store_true", help="fewer cells and rounds, about 90 seconds")
+    parser.add_argument("--quick", action="store_true", help="fewer cells and rounds, a few minutes")
     parser.add_argument("--list", action="store_true", help="list the scenarios and end")
     parser.add_argument("--rounds", type=int, help="rounds of every cell")
     parser.add_argument("--seconds", type=float, help="length of one produce run")

@@ -39,7 +39,7 @@ def _throughput(session: Session, one: Millstream, three: Cluster) -> None:
             _contender(session, THREE_NODES, three, size, "all", Durability.RELAXED),
             _contender(session, THREE_NODES, three, size, "all", Durability.DURABLE),
         ]
-        session.interleave(NAME, contenders, session.plan.rounds_of(full=7, quick=2))
+        session.interleave(NAME, contenders, session.plan.rounds_of(full=5, quick=2))
 
 
 def _contender(

@@ -24,6 +24,7 @@ from millstream.broker.writability import Writability
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
 from millstream.cluster.metadata.difference import difference
 from millstream.cluster.metadata.directory import WrongDataDirectory
+from millstream.cluster.metadata.image import BrokerImage
 from millstream.cluster.metadata.machine import UnknownRecords
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.service import MetadataService
@@ -37,6 +38,7 @@ from millstream.protocol.wire import MalformedRequest
 from millstream.runtime.clock import CautiousTime, Clock, SystemClock
 from millstream.runtime.disk import Disk, SystemDisk
 from millstream.runtime.host import Host, SystemHost
+from millstream.runtime.process import keep_freed_memory
 from millstream.storage.high_watermarks import read_high_watermarks
 from millstream.storage.local_log import NoRoom
 from millstream.storage.segment_recovery import RecoveryReport
@@ -159,6 +161,16 @@ class Broker:
 
         self.membership = ClusterMembership(self, endpoints)
         await self.membership.join()
+
+    def seems_gone(self, other: BrokerImage) -> bool:
+        """Its process has ended or may have, though it is not fenced yet.
+
+        A client that is sent back to a dead leader does not ask again for a second or two; one that hears that there is
+        none does so soon.
+        """
+        if self.membership is None:
+            return False
+        return self.metadata.is_gone(other) or self.membership.network.has_just_lost(other.broker_id)
 
     def require_network(self) -> "PeerNetwork":
         """The way to the other nodes; refuses what they send where there are none."""
@@ -394,6 +406,7 @@ def run(settings: Settings, disk: Disk | None = None, clock: Clock | None = None
     from millstream.observability import logs
 
     logs.configure(settings.log.level, settings.log.format)
+    keep_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_run(settings, disk or SystemDisk(), clock or SystemClock()))
 

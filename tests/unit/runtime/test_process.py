@@ -1,4 +1,5 @@
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -51,3 +52,22 @@ def test_lower_priority_is_for_this_process_only() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) == min(before + 10, 19)
     assert os.nice(0) == before
+
+
+CHURN = """
+import resource
+from millstream.runtime.process import keep_freed_memory
+keep_freed_memory()
+bytearray(4 << 20)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(50):
+    bytearray(4 << 20)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another malloc is left alone")
+def test_freed_memory_is_used_again_without_page_faults() -> None:
+    done = subprocess.run([sys.executable, "-c", CHURN], capture_output=True, text=True, check=True)
+    # Each megabyte would be 256 of them.
+    assert int(done.stdout) < 4 * 256 * 5

@@ -70,8 +70,7 @@ def _answer(
 ) -> bytes:
     image = broker.metadata.image
     # A client that is sent to a dead leader again does not ask for another one for a second or two.
-    reachable = [each for each in image.live_brokers if not broker.metadata.is_gone(each)]
-    live = frozenset(each.broker_id for each in reachable)
+    live = frozenset(each.broker_id for each in image.live_brokers if not broker.seems_gone(each))
     if wanted.topics is None:
         topics = [_describe(broker, topic, live) for topic in image.topics.values()]
     else:
@@ -83,7 +82,7 @@ def _answer(
             BrokerAddress(
                 each.broker_id, host_for(each.endpoints[0], context), each.endpoints[0].port, each.rack
             )
-            for each in reachable
+            for each in image.live_brokers
         ]
         cluster = ClusterMetadata(image.cluster_id, broker.metadata.controller_id, brokers, topics)
     return encode_metadata_reply(context.version, wanted, cluster)

@@ -27,6 +27,7 @@ _CONNECT_SECONDS = 2.0
 _GREETING_SECONDS = 1.0
 _SILENCE_SECONDS = 2.0
 _RETRY_SECONDS = 0.001
+_UNCERTAIN_SECONDS = 0.1
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 Greeted = Callable[["PeerLink", Welcome], None]
@@ -54,6 +55,8 @@ class PeerLink:
         self._gone = gone
         self._last_peer: ReplicaKey | None = None
         self._greetings = 0
+        self._reader: asyncio.StreamReader | None = None
+        self._lost_at = float("-inf")
         self._writer: asyncio.StreamWriter | None = None
         self._calls: dict[int, asyncio.Future[bytes]] = {}
         self._correlation = 0
@@ -99,6 +102,15 @@ class PeerLink:
         )
         return True
 
+    def has_just_lost(self, node_id: int) -> bool:
+        """Whether the connection to that node broke a moment ago, and nobody knows yet what became of the node."""
+        if self._last_peer is None or self._last_peer.node_id != node_id:
+            return False
+        reader = self._reader
+        if reader is not None:
+            return reader.at_eof() or reader.exception() is not None
+        return self.peer is None and asyncio.get_running_loop().time() - self._lost_at < _UNCERTAIN_SECONDS
+
     async def call(self, api_key: int, body: bytes, seconds: float) -> bytes:
         """The reply's body. BROKER_NOT_AVAILABLE when nothing was sent, REQUEST_TIMED_OUT when that is unknown."""
         if len(self._calls) >= _MAX_CALLS or not self._has_room:
@@ -118,8 +130,8 @@ class PeerLink:
     async def _connect(self) -> None:
         host, _, port = self.address.rpartition(":")
         async with asyncio.timeout(_CONNECT_SECONDS):
-            reader, self._writer = await asyncio.open_connection(host.strip("[]"), int(port))
-        self._reading = asyncio.create_task(self._read(reader), name=f"replies of {self.address}")
+            self._reader, self._writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        self._reading = asyncio.create_task(self._read(self._reader), name=f"replies of {self.address}")
 
     async def _keep_greeting(self) -> None:
         """The greeting is also the sign of life: a connection on which it is not answered is given up."""
@@ -132,7 +144,9 @@ class PeerLink:
                 self._greeted(self, welcome)
                 await asyncio.wait([self._reading], timeout=_GREETING_SECONDS)
         finally:
-            self.peer = None
+            if self.peer is not None:
+                self._lost_at = asyncio.get_running_loop().time()
+            self.peer = self._reader = None
             writer, self._writer = self._writer, None
             self._reading.cancel()
             if writer is not None:

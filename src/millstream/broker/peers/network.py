@@ -106,6 +106,9 @@ class PeerNetwork:
             ErrorCode.BROKER_NOT_AVAILABLE, f"there is no connection to node {node_id}; try again"
         )
 
+    def has_just_lost(self, node_id: int) -> bool:
+        return any(link.has_just_lost(node_id) for link in self._links.values())
+
     # What comes in
 
     def greet(self, caller: Hello) -> Welcome:

@@ -8,7 +8,9 @@ from millstream.protocol.wire import I32
 
 _FIRST_BYTES = 1 << 16
 _MOST_REPLY_BYTES = 1 << 30
-_MOST_KEPT_BYTES = 4 << 20
+# Larger replies than are asked for are not worth keeping room for; and after so many small ones, none is.
+_MOST_KEPT_BYTES = 17 << 20
+_SMALL_REPLIES = 8
 _CONNECT_SECONDS = 2.0
 
 
@@ -19,6 +21,7 @@ class ReplicaLink(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray(_FIRST_BYTES)
         self._spare: bytearray | None = None
+        self._small_replies = 0
         self._filled = 0
         self._waiting: deque[asyncio.Future[memoryview]] = deque()
         self._correlation = 0
@@ -50,8 +53,9 @@ class ReplicaLink(asyncio.BufferedProtocol):
     def give_back(self, reply: memoryview) -> None:
         """Nobody looks at the reply any more: what it lies in is read into again, which new memory is too dear for."""
         frame = reply.obj
+        self._small_replies = self._small_replies + 1 if len(reply) <= _FIRST_BYTES else 0
         if isinstance(frame, bytearray) and len(frame) <= _MOST_KEPT_BYTES:
-            self._spare = frame
+            self._spare = frame if self._small_replies < _SMALL_REPLIES else None
 
     def close(self) -> None:
         self.closed = True

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 import uvloop
 
+from millstream.broker.peers import link as link_module
 from millstream.broker.peers.hello import Hello, Welcome, decode_hello, encode
 from millstream.broker.peers.link import PeerLink
 from millstream.cluster.raft.entries import Snapshot
@@ -193,6 +194,26 @@ def test_a_node_that_listens_no_more_is_reported_once_and_a_broken_connection_is
             await other.start()
             await until(lambda: link.peer == TWO)
             assert ears.gone.empty()
+
+    run(story)
+
+
+def test_for_a_moment_after_a_connection_broke_nobody_knows_of_the_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(link_module, "_RETRY_SECONDS", 0.5)
+
+    async def story() -> None:
+        other = OtherNode()
+        async with linked(other) as (link, ears):
+            await ears.welcomes.get()
+            assert not link.has_just_lost(2)
+            other.break_connections()
+            await until(lambda: link.has_just_lost(2))
+            assert not link.has_just_lost(3)
+            await until(lambda: not link.has_just_lost(2))
+            await ears.welcomes.get()
+            assert not link.has_just_lost(2)
 
     run(story)
 
