@@ -179,9 +179,7 @@ class ClusterMembership:
             try:
                 # Not wait_for: in Python 3.11 it may swallow that the task is cancelled, and beat on for ever.
                 async with asyncio.timeout(self._session_seconds):
-                    standing = await broker.metadata.submit(beat)
-                if standing.is_fenced:
-                    broker.replication.deposed()
+                    await broker.metadata.submit(beat)
                 accepted.set()
             except KafkaError as error:
                 if error.code in _OUSTED:

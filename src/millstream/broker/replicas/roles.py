@@ -118,12 +118,6 @@ class Replication:
             state.min_isr = partition.log.config.needed_in_sync(len(state.replicas))
             partition.count_replicas()
 
-    def deposed(self) -> None:
-        """Others lead what this node led. Its own disk may not take that news; who waits here is told at once."""
-        for partition in self._broker.partitions:
-            if partition.replication is not None:
-                partition.fail(partition.not_leader())
-
     def broker_changed(self, broker_id: int) -> None:
         """A broker was registered, let in or fenced: those who wait for it may try again."""
         fetcher = self._fetchers.get(broker_id)
