@@ -32,7 +32,7 @@ def chaos(tmp_path: Path, *arguments: str, timeout_s: float = 110) -> str:
 @pytest.mark.slow
 @needs_networks
 def test_a_short_chaos_run_finds_nothing(tmp_path: Path) -> None:
-    page = chaos(tmp_path, "--seconds", "12", "--seed", "2", "--faults", "kill,one-way-cut,delay,loss")
+    page = chaos(tmp_path, "--seconds", "6", "--seed", "2", "--faults", "kill,one-way-cut,delay,loss")
     for fault in ("kill -9", "one-way cut", "delay 100 ms", "loss 10%"):
         assert f"<td>{fault}</td>" in page
 

@@ -10,8 +10,8 @@ from millstream.cluster.raft.wal_frames import encode_frame
 from millstream.cluster.raft.wal_records import encode_snapshot, encode_start, encode_write
 from millstream.runtime.disk import Disk, File
 
-# Kept free in the file: with a full disk a node still hears who leads now, and that others took over.
-_RESERVED_BYTES = 128 << 10
+# Kept free in the file of a node of several: with a full disk it still hears who leads now, and that others took over.
+_RESERVED_BYTES = 1 << 20
 
 
 class WriteRefused(Exception):
@@ -34,7 +34,7 @@ class Wal:
         self._sequence = found.next_sequence
         self._is_broken = False
         self._reserved = 0
-        self._reserve()
+        self._reserve(found.state.snapshot)
 
     @classmethod
     def open(cls, disk: Disk, directory: str) -> "tuple[Wal, ReplicaKey, Restored] | None":
@@ -98,13 +98,18 @@ class Wal:
             ) from error
         self._end += len(frame)
         self._sequence += 1
-        if self._end + _RESERVED_BYTES // 2 > self._reserved:
-            self._reserve()
+        if 0 < self._reserved < self._end + _RESERVED_BYTES // 2:
+            self._reserve_more()
 
-    def _reserve(self) -> None:
+    def _reserve(self, snapshot: Snapshot) -> None:
+        self._reserved = 0
+        if snapshot.membership.replicas != (self._replica,):
+            self._reserve_more()
+
+    def _reserve_more(self) -> None:
         with suppress(OSError):
             self._file.allocate(self._end, _RESERVED_BYTES)
-        # Without room it is tried again when there was reason to write as much.
+        # Without room it is tried again when as much was written.
         self._reserved = self._end + _RESERVED_BYTES
 
     def start_from(self, state: Restored) -> None:
@@ -126,7 +131,7 @@ class Wal:
         self._end = file.size()
         self._sequence += 1
         self._remove_others(state.snapshot)
-        self._reserve()
+        self._reserve(state.snapshot)
 
     def _give_up_start(self, state: Restored) -> None:
         """A file that may be there by name would be taken for the newest at the next start."""
