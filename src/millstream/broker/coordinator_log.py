@@ -43,9 +43,10 @@ class PartitionCoordinatorLog:
     async def append(self, batch: bytes) -> int:
         # Offset and leader epoch are stamped into the batch, so it must be writable.
         view = memoryview(bytearray(batch))
-        self._partition.require_enough_replicas()
+        header = read_header(view)
+        self._partition.require_enough_replicas(header)
         try:
-            appended = self._partition.append(view, read_header(view), self._clock.now_ms())
+            appended = self._partition.append(view, header, self._clock.now_ms())
         except KafkaError as error:
             if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
                 self._failed("append", error)

@@ -137,14 +137,16 @@ class Partition:
         if not log.config.durable:
             self.count_replicas()
 
-    def require_enough_replicas(self) -> None:
+    def require_enough_replicas(self, header: BatchHeader) -> None:
         """Before an append that is to be acknowledged by all: NOT_ENOUGH_REPLICAS when too few are in sync."""
         replication = self.replication
         if replication is not None and replication.is_under_minimum and self.log.config.replicates_in_sync:
-            raise KafkaError(
+            error = KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(replication.isr)} replicas are in sync, {replication.min_isr} are needed",
             )
+            self.log.producers.refuse(header, error)
+            raise error
 
     def await_acknowledged(self, last_offset: int, waiter: AckWaiter, *, by_all: bool = True) -> bool:
         """False when the record is as durable as was asked for; otherwise the waiter is told when it is."""

@@ -153,7 +153,9 @@ class LocalLog:
                 self.begin_epoch(leader_epoch, base_offset)
             segment.append(data, header, base_offset, max_timestamp, self.config.index_interval_bytes)
         except OSError as error:
-            raise self.write_failed(error) from error
+            failure = self.write_failed(error)
+            self.producers.refuse(header, failure)
+            raise failure from error
         self._unsynced.mark(segment)
         if header.producer_id >= 0:
             self.producers.update(header, base_offset, now_ms)

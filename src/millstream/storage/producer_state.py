@@ -19,6 +19,7 @@ SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEAD = struct.Struct(">hIi")
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 _SEQUENCE_SPAN = 2**31
+_MOST_REFUSED = 10_000
 
 
 class WrittenBatch(NamedTuple):
@@ -41,17 +42,35 @@ class ProducerEntry:
         self.seen_ms = seen_ms
 
 
+class _Refused(NamedTuple):
+    """A batch that was refused for a reason that passes, and that its producer will send again."""
+
+    epoch: int
+    base_sequence: int
+    code: ErrorCode
+    message: str
+
+    def comes_before(self, header: BatchHeader) -> bool:
+        ahead = (header.base_sequence - self.base_sequence) % _SEQUENCE_SPAN
+        return header.producer_epoch == self.epoch and 0 < ahead < _SEQUENCE_SPAN // 2
+
+
 class ProducerStates:
-    __slots__ = ("_producers",)
+    __slots__ = ("_producers", "_refused")
 
     def __init__(self) -> None:
         self._producers: dict[int, ProducerEntry] = {}
+        self._refused: dict[int, _Refused] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
 
     def check(self, header: BatchHeader) -> WrittenBatch | None:
         """None when the batch may be appended, its earlier outcome when it is a duplicate, else KafkaError."""
+        if self._refused:
+            refused = self._refused.get(header.producer_id)
+            if refused is not None and refused.comes_before(header):
+                raise KafkaError(refused.code, refused.message)
         entry = self._producers.get(header.producer_id)
         if entry is None:
             # Nothing is known of this producer: it is new here, or its records have been deleted.
@@ -82,7 +101,27 @@ class ProducerStates:
             )
         raise self._out_of_order(header, expected)
 
+    def refuse(self, header: BatchHeader, error: KafkaError) -> None:
+        """Not appended, because of something that passes.
+
+        What this producer has already sent behind it is refused for the same reason. It must not come first, and a gap
+        in the sequence would make some clients begin a new epoch and send again what is in the log without their
+        knowledge.
+        """
+        if header.producer_id < 0:
+            return
+        known = self._refused.get(header.producer_id)
+        if known is None or not known.comes_before(header):
+            self._refused.pop(header.producer_id, None)
+            if len(self._refused) >= _MOST_REFUSED:
+                del self._refused[next(iter(self._refused))]
+            self._refused[header.producer_id] = _Refused(
+                header.producer_epoch, header.base_sequence, error.code, error.message
+            )
+
     def update(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
+        if self._refused:
+            self._refused.pop(header.producer_id, None)
         entry = self._producers.get(header.producer_id)
         if entry is None or entry.epoch != header.producer_epoch:
             entry = self._producers[header.producer_id] = ProducerEntry(header.producer_epoch, now_ms)
@@ -107,6 +146,7 @@ class ProducerStates:
 
     def clear(self) -> None:
         self._producers.clear()
+        self._refused.clear()
 
     def encode(self) -> bytes:
         body = bytearray(struct.pack(">i", len(self._producers)))

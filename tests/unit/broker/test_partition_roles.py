@@ -6,8 +6,10 @@ from millstream.broker.partitions import Partition
 from millstream.cluster.replication.leader import LeaderState
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.record_batch import check_produced, iter_batches
+from millstream.protocol.record_batch import check_produced, iter_batches, read_header
 from support.logs import NOW_MS, RELAXED, TOPIC_ID, batch_of, flush, new_log
+
+HEADER = read_header(batch_of([b"x"], producer=(7, 0, 0)))
 
 ME = 1
 
@@ -118,7 +120,7 @@ def test_a_relaxed_topic_counts_what_is_written() -> None:
 def test_mode_async_waits_for_the_leader_only_but_shows_what_followers_have() -> None:
     partition = partition_of(min_isr=3, replication_mode="async")
     isr_is(partition, 1, 2)
-    partition.require_enough_replicas()
+    partition.require_enough_replicas(HEADER)
     waiter = Waiter()
     partition.await_acknowledged(append(partition), waiter, by_all=True)
     sync(partition)
@@ -140,7 +142,7 @@ def test_too_few_replicas_before_and_after_the_append() -> None:
     assert waiter.outcomes == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
     assert partition.high_watermark == 0
     with pytest.raises(KafkaError) as refused:
-        partition.require_enough_replicas()
+        partition.require_enough_replicas(HEADER)
     assert refused.value.code == ErrorCode.NOT_ENOUGH_REPLICAS
 
 

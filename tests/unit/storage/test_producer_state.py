@@ -40,6 +40,29 @@ def test_a_batch_follows_the_one_before_without_a_gap() -> None:
     assert refused(states, header(6)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+def test_what_was_sent_behind_a_refused_batch_is_refused_for_the_same_reason() -> None:
+    """A gap would make a client begin a new epoch, and send again what is in the log already."""
+    no_room = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
+    states = written(header(0, 3))
+    states.refuse(header(3, 2), no_room)
+    states.refuse(header(5), no_room)
+    assert refused(states, header(6, 4)) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert states.check(header(0, 3)) is not None, "a retry of what is there"
+    assert states.check(header(0, epoch=1)) is None
+    for sequence, count in ((3, 2), (5, 1)):
+        assert states.check(header(sequence, count)) is None
+        states.update(header(sequence, count), sequence, NOW_MS)
+    assert refused(states, header(7)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_producer_whose_first_batch_was_refused_does_not_begin_with_the_second() -> None:
+    states = ProducerStates()
+    states.refuse(header(0, 3), KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few"))
+    assert refused(states, header(3)) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert states.check(header(3, producer=8)) is None
+    assert states.check(header(0, 3)) is None
+
+
 def test_a_batch_that_was_written_is_answered_with_its_offsets() -> None:
     states = written(header(0, 3), header(3, 2), header(5, 4))
     for sequence, count, base in ((0, 3, 0), (3, 2, 3), (5, 4, 5)):

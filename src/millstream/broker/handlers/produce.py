@@ -137,7 +137,7 @@ def _append_all(
     for outcome, partition, records, header in checked:
         try:
             if produce.acks == ALL_ACKS and partition.replication is not None:
-                partition.require_enough_replicas()
+                partition.require_enough_replicas(header)
             appended = partition.append(records, header, now_ms)
         except KafkaError as error:
             _fail(broker, context, outcome, error)
