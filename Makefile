@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 # More than there are cores: many tests wait most of the time.
-WORKERS ?= 4
+WORKERS ?= 6
 # Further arguments for pytest, such as ARGS="-k retention"
 ARGS ?=
 
@@ -21,10 +21,13 @@ demo: .stamps/run .stamps/console ## The telemetry pipeline end to end, with a l
 
 console: .stamps/console ## Build the web console into the package
 
-test: check .stamps/console ## Everything that proves the project: checks, then all tests
+test: .stamps/dev .stamps/console ## Everything that proves the project: checks, and all tests
+	@# The checks beside the first tests, which wait for Spark's start more than they compute.
 	@# 5 is pytest's word for "no tests": ARGS may name tests of one kind only, but it must name some.
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not serial and not long" $(ARGS); \
-	first=$$?; [ $$first -eq 0 ] || [ $$first -eq 5 ] || exit $$first; \
+	@$(MAKE) --no-print-directory check > .stamps/check.log 2>&1 & checks=$$!; \
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not serial and not long" $(ARGS); first=$$?; \
+	wait $$checks; checked=$$?; cat .stamps/check.log; [ $$checked -eq 0 ] || exit $$checked; \
+	[ $$first -eq 0 ] || [ $$first -eq 5 ] || exit $$first; \
 	$(PYTEST) -m serial $(ARGS); \
 	second=$$?; [ $$second -ne 5 ] || exit $$first; exit $$second
 

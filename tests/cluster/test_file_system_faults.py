@@ -36,6 +36,7 @@ def test_a_file_system_without_room(tmp_path: Path) -> None:
         assert not writer.errors
 
 
+@pytest.mark.long
 def test_a_device_that_fails(tmp_path: Path) -> None:
     """An fsync that the kernel fails. The node ends, and starts when the device is well."""
     home, backing = tmp_path / "node-1" / "data", tmp_path / "backing"

@@ -167,6 +167,7 @@ def test_rollups_are_exact(spark: "SparkSession", broker: NodeProcess, tmp_path:
             }  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_point_that_names_another_host_leaves_the_first(
     spark: "SparkSession", broker: NodeProcess, tmp_path: Path
 ) -> None:

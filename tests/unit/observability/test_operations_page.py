@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from millstream.broker.proxy.relays import ProxyMetrics
 from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.group_metrics import GroupSamples, watch_groups
 
@@ -27,6 +28,7 @@ def test_the_page_names_all_metrics() -> None:
     metrics = BrokerMetrics.create()
     metrics.watch(Nothing())  # type: ignore[arg-type]
     watch_groups(metrics.registry, Nothing())
+    ProxyMetrics(metrics.registry, int)
     known = {family.name for families in metrics.registry.snapshot() for family in families}
     table = PAGE.read_text().split("## Metrics")[1]
     assert set(re.findall(r"`(millstream_\w+)`", table)) == known

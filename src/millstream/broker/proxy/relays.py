@@ -1,5 +1,6 @@
 """All clients for whom this node answers in the place of others."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from millstream.broker.addresses import WILDCARDS, ShownNode
@@ -20,7 +21,12 @@ log = get_logger("millstream.proxy")
 
 
 class ProxyMetrics:
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, clients: Callable[[], int]) -> None:
+        registry.computed_gauge(
+            "millstream_proxied_clients",
+            "Connections for which this node answers in the place of all.",
+            clients,
+        )
         self._requests: Family[Counter] = registry.counters(
             "millstream_forwarded_requests_total", "Requests, or parts of them, sent to other nodes for clients.",
             "api",
@@ -45,13 +51,9 @@ class ProxyMetrics:
 class Relays:
     def __init__(self, broker: "Broker") -> None:
         self.broker = broker
-        self.metrics = ProxyMetrics(broker.metrics.registry)
         # In the order they came, so that a simulated run can be repeated.
         self._relays: dict[ClientRelay, None] = {}
-        broker.metrics.registry.computed_gauge(
-            "millstream_proxied_clients", "Connections for which this node answers in the place of all.",
-            lambda: len(self._relays),
-        )  # fmt: skip
+        self.metrics = ProxyMetrics(broker.metrics.registry, lambda: len(self._relays))
         if broker.has_metadata:
             self.follow(broker.metadata)
 
