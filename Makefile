@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 # More than there are cores: many tests wait most of the time.
-WORKERS ?= 6
+WORKERS ?= 4
 # Further arguments for pytest, such as ARGS="-k retention"
 ARGS ?=
 

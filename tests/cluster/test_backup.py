@@ -21,6 +21,7 @@ def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
         yield cluster.start()
 
 
+@pytest.mark.long
 def test_three_nodes_are_backed_up_and_come_back_as_three(cluster: ClusterProcesses, tmp_path: Path) -> None:
     cli = Cli(cluster.seeds)
     folder = str(tmp_path / "backups")

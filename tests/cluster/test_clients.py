@@ -59,6 +59,7 @@ def read(bootstrap: str, topic: str, group: str, count: int) -> set[int]:
     return seen
 
 
+@pytest.mark.long
 def test_clients_write_and_read_through_any_node_and_groups_keep_their_place(
     cluster: ClusterProcesses,
 ) -> None:

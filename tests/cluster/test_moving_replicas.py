@@ -115,6 +115,7 @@ def test_leadership_goes_back_by_itself(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.long
 def test_a_node_comes_takes_its_share_and_another_leaves_with_nothing_lost(
     cluster: ClusterProcesses, tmp_path: Path
 ) -> None:

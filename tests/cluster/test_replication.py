@@ -70,6 +70,7 @@ def test_a_killed_leader_loses_nothing_that_was_acknowledged(cluster: ClusterPro
     assert not writer.errors
 
 
+@pytest.mark.long
 def test_two_nodes_killed_in_turn(cluster: ClusterProcesses) -> None:
     create(cluster)
     with AckedWriter(bootstrap(cluster), "t", PARTITIONS) as writer:

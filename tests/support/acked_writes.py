@@ -4,7 +4,7 @@ import threading
 import time
 from collections import defaultdict
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 PATIENCE_S = 60.0
 
@@ -107,6 +107,17 @@ class AckedWriter:
         self.acked[message.partition()].append(int(message.value() or b""))
 
 
+def _end_of(consumer: Consumer, place: TopicPartition, deadline: float) -> int:
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(place, PATIENCE_S)[1])
+        except KafkaException:
+            # Leadership may move once more, and librdkafka leaves asking again to its caller.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
 def read_numbers(bootstrap: str, topic: str, partitions: int) -> dict[int, list[int]]:
     """Every message of the topic up to its end, by partition and in order."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "judge", "enable.auto.commit": False})
@@ -115,7 +126,7 @@ def read_numbers(bootstrap: str, topic: str, partitions: int) -> dict[int, list[
         for partition in range(partitions):
             place = TopicPartition(topic, partition, 0)
             deadline = time.monotonic() + PATIENCE_S
-            _, end = consumer.get_watermark_offsets(place, PATIENCE_S)
+            end = _end_of(consumer, place, deadline)
             consumer.assign([place])
             found[partition] = []
             while consumer.position([TopicPartition(topic, partition)])[0].offset < end:
