@@ -16,8 +16,9 @@ settings.load_profile("default")
 
 _topic_numbers = itertools.count(1)
 
-# Spark's short lives here are over before the second compiler has paid for itself; it takes the cores from the rest.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+# Spark's short lives here are over before the second compiler, or threads that collect garbage, have paid off;
+# they take the cores from the rest.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 _LONGEST = ("pipeline", "spark", "examples")
 

@@ -28,7 +28,13 @@ def coordinator_of(cluster: ClusterProcesses, group: str) -> int:
     return int(found.node_id)
 
 
-@pytest.mark.parametrize("kind", [KafkaPythonLoad, AiokafkaLoad], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(KafkaPythonLoad, id="kafka-python"),
+        pytest.param(AiokafkaLoad, id="aiokafka", marks=pytest.mark.long),
+    ],
+)
 def test_an_application_sees_no_error_when_nodes_go(
     cluster: ClusterProcesses, kind: type[SteadyLoad]
 ) -> None:

@@ -19,7 +19,7 @@ from support.node import NodeProcess
 from support.topics import admin_for, create_topic
 from support.waiting import wait_for
 
-ROUNDS = int(os.environ.get("CRASH_ROUNDS", "20"))
+ROUNDS = int(os.environ.get("CRASH_ROUNDS", "10"))
 SEED = int(os.environ.get("CRASH_SEED", "1"))
 PARTITIONS = 3
 SETTINGS = {

@@ -49,6 +49,7 @@ def test_points_come_through_the_whole_pipeline(temporary: Path) -> None:
     assert int(sent[1].replace(",", "")) > 0
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_an_interrupt_during_the_start_ends_everything(temporary: Path) -> None:
     output = temporary / "output"

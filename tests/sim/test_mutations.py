@@ -15,7 +15,13 @@ HOW: dict[str, tuple[tuple[str, ...], int]] = {
 }
 
 
-@pytest.mark.parametrize("rule", BROKEN)
+# The others are enough for every day.
+LONG = ("minimum_ignored", "unclean_elections", "moved_before_it_is_copied", "commits_answered_early")
+
+
+@pytest.mark.parametrize(
+    "rule", [pytest.param(rule, marks=pytest.mark.long if rule in LONG else ()) for rule in BROKEN]
+)
 def test_a_broken_rule_is_found(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     BROKEN[rule](monkeypatch)
     faults, seeds = HOW.get(rule, ((), 30))

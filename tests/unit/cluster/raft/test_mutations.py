@@ -30,7 +30,17 @@ def _simulate_all(seeds: Iterable[int], voters: int, *, is_storm: bool) -> None:
         simulate(seed, voters, 4_000, is_storm=is_storm)
 
 
-@pytest.mark.parametrize(("name", "seed", "voters", "is_storm"), STARTS, ids=[start[0] for start in STARTS])
+# The whole simulator finds it too.
+LONG = ("vote_not_persisted",)
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "voters", "is_storm"),
+    [
+        pytest.param(*start, id=start[0], marks=pytest.mark.long if start[0] in LONG else ())
+        for start in STARTS
+    ],
+)
 def test_a_broken_rule_is_found(
     name: str, seed: int, voters: int, is_storm: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
