@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import threading
 import time
+from abc import ABC, abstractmethod
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -13,7 +14,7 @@ PATIENCE_S = 60.0
 _PAUSE_S = 0.005
 
 
-class SteadyLoad:
+class SteadyLoad(ABC):
     """Numbers, in order, to one partition. `errors` are those that an application would see."""
 
     name = ""
@@ -31,11 +32,13 @@ class SteadyLoad:
             for work in (self.write, self.read)
         ]
 
+    @abstractmethod
     def write(self) -> None:
-        raise NotImplementedError
+        """Numbers until it is over; runs in a thread."""
 
+    @abstractmethod
     def read(self) -> None:
-        raise NotImplementedError
+        """As a member of a group, until it is over; runs in a thread."""
 
     def __enter__(self) -> "SteadyLoad":
         for thread in self._threads:

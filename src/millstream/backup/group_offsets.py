@@ -13,7 +13,6 @@ from millstream.protocol.record_batch import iter_batches, read_header
 from millstream.protocol.records import Record, decode_records, encode_batch
 from millstream.storage.log import PartitionLog
 
-OFFSETS_TOPIC = "__consumer_offsets"
 _READ_BYTES = 1 << 20
 _OPEN_LIMIT_BYTES = 256 << 20
 

@@ -12,7 +12,7 @@ from crc32c import crc32c
 
 from millstream.backup.errors import BackupError, Damaged, NoRoom
 from millstream.backup.folder import BackupFolder, out_of_room
-from millstream.backup.group_offsets import OFFSETS_TOPIC, set_back
+from millstream.backup.group_offsets import set_back
 from millstream.backup.log_writer import LogWriter
 from millstream.backup.manifest import SegmentCopy, file_path
 from millstream.backup.plan import Plan, PlannedPartition, PlannedTopic
@@ -33,6 +33,7 @@ from millstream.cluster.raft.membership import Membership, ReplicaKey
 from millstream.config.definitions import resolve_topic_config
 from millstream.config.errors import ConfigError
 from millstream.config.topic import TopicConfig
+from millstream.protocol.internal_topics import OFFSETS_TOPIC
 from millstream.protocol.record_batch import BatchHeader, CorruptBatch
 from millstream.runtime.clock import Clock
 from millstream.runtime.disk import Disk

@@ -23,12 +23,12 @@ from millstream.coordinator.placement import partition_for
 from millstream.coordinator.runtime import CoordinatorRuntime
 from millstream.observability.group_metrics import GroupSamples, watch_groups
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.internal_topics import OFFSETS_TOPIC
 from millstream.protocol.record_batch import CorruptBatch
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
 
-OFFSETS_TOPIC = "__consumer_offsets"
 
 Wanted = TypeVar("Wanted", bound=GroupReply)
 

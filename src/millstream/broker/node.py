@@ -34,6 +34,7 @@ from millstream.observability.broker_metrics import BrokerMetrics, PartitionSamp
 from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Counter
 from millstream.protocol.errors import KafkaError
+from millstream.protocol.internal_topics import OFFSETS_TOPIC
 from millstream.protocol.wire import MalformedRequest
 from millstream.runtime.clock import CautiousTime, Clock, SystemClock
 from millstream.runtime.disk import Disk, SystemDisk
@@ -153,7 +154,7 @@ class Broker:
         await changes.create_declared()
         if self.membership is None:
             await self.server.start()
-        if "__consumer_offsets" in self.metadata.image.topics:
+        if OFFSETS_TOPIC in self.metadata.image.topics:
             self.loop.call_soon(lambda: self.groups)
 
     async def _join(self, endpoints: tuple[Endpoint, ...]) -> None:

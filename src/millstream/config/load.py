@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from millstream.config.addresses import check_addresses
 from millstream.config.definitions import broker_definition, inherited_text
 from millstream.config.errors import ConfigError, nearest
 from millstream.config.replication_limits import REFUSED_SETTINGS, check_replication
@@ -115,6 +116,7 @@ def _build(given: Mapping[str, _Given], topics: list[Entry]) -> Settings:
     settings = Settings(**sections, topics=read, kafka=kafka)
     places = {f"topics.{entry.key}": entry.where for entry in topics}
     places.update((name, each.entry.where) for name, each in given.items())
+    check_addresses(settings, places.get)
     check_replication(settings, places.get)
     return settings
 

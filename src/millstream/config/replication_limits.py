@@ -1,4 +1,4 @@
-"""What a node alone cannot do: keep more than one replica of a partition. And addresses that are none."""
+"""What a node alone cannot do: keep more than one replica of a partition."""
 
 from collections.abc import Callable
 
@@ -19,15 +19,6 @@ REFUSED_SETTINGS = {
 
 def check_replication(settings: Settings, where: Callable[[str], str | None]) -> None:
     """Raise ConfigError when a node alone is asked for more than one replica; `where` tells a setting's place."""
-    for server in settings.cluster.bootstrap_servers:
-        _check_address("cluster.bootstrap_servers", server, where("cluster.bootstrap_servers"))
-    broker = settings.broker
-    if broker.proxy_listen is not None:
-        _check_address(
-            "broker.proxy_listen", broker.proxy_listen, where("broker.proxy_listen"), lowest_port=0
-        )
-    if broker.client_address is not None:
-        _check_address("broker.client_address", broker.client_address, where("broker.client_address"))
     if settings.is_one_of_several:
         return
     replication = settings.replication
@@ -46,11 +37,3 @@ def check_replication(settings: Settings, where: Callable[[str], str | None]) ->
                 " or name the other nodes in cluster.bootstrap_servers",
                 where(f"topics.{topic.name}"),
             )
-
-
-def _check_address(setting: str, address: str, where: str | None, lowest_port: int = 1) -> None:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or not lowest_port <= int(port) < 65536:
-        raise ConfigError(
-            setting, f"{address!r} is not an address; write host:port, such as localhost:9092", where
-        )

@@ -7,15 +7,15 @@ from kio.schema.find_coordinator.v6.response import Coordinator
 
 from millstream.broker.addresses import host_for
 from millstream.broker.admin import NO_THROTTLE, AdminContext
-from millstream.broker.groups import OFFSETS_TOPIC
 from millstream.coordinator.placement import partition_for
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
-_TOPIC_OF = {_GROUP: OFFSETS_TOPIC, _TRANSACTION: "__transaction_state", _SHARE: "__share_group_state"}
+_TOPIC_OF = {_GROUP: OFFSETS_TOPIC, _TRANSACTION: TRANSACTIONS_TOPIC, _SHARE: SHARE_STATE_TOPIC}
 
 
 @dataclass(frozen=True, slots=True)

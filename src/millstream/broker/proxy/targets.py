@@ -4,8 +4,7 @@ from uuid import UUID
 
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
 from millstream.coordinator.placement import partition_for
-
-OFFSETS_TOPIC = "__consumer_offsets"
+from millstream.protocol.internal_topics import OFFSETS_TOPIC
 
 
 def topic_of(image: MetadataImage, topic: str | bytes) -> TopicImage | None:

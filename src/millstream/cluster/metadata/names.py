@@ -3,10 +3,10 @@
 import re
 
 from millstream.cluster.metadata.image import MetadataImage, metric_name
+from millstream.protocol.internal_topics import INTERNAL_TOPICS
 
 MAX_LENGTH = 249
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 # The directory of the quorum's log; a topic of that name could never be told from it.
 RESERVED_NAMES = frozenset({"__cluster_metadata"})
 

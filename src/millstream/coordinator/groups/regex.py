@@ -5,9 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from millstream.protocol.errors import ErrorCode, KafkaError
-
-# A consumer of `.*` that also read these would feed on its own commits.
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+from millstream.protocol.internal_topics import INTERNAL_TOPICS
 
 
 def check_regex(pattern: str) -> None:
@@ -15,7 +13,7 @@ def check_regex(pattern: str) -> None:
 
 
 def matching_topics(pattern: str, names: Iterable[str]) -> frozenset[str]:
-    """The topics whose whole name matches; internal ones never do."""
+    """The topics whose whole name matches. Internal ones never do: a consumer of `.*` would feed on its own commits."""
     full_match = _compiled(pattern).fullmatch
     return frozenset(name for name in names if name not in INTERNAL_TOPICS and full_match(name) is not None)
 

@@ -48,7 +48,7 @@ class _Handle(asyncio.Handle):
         self._callback, self._args = None, ()
 
 
-class _Timer(asyncio.TimerHandle):
+class _Timer(_Handle, asyncio.TimerHandle):
     """The same for what comes later; a cancelled one is left out when its time comes."""
 
     __slots__ = ()
@@ -61,19 +61,9 @@ class _Timer(asyncio.TimerHandle):
         loop: asyncio.AbstractEventLoop,
         context: Context | None,
     ) -> None:
-        self._context = copy_context() if context is None else context
-        self._loop = loop
-        self._callback: Callable[..., object] | None = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
+        _Handle.__init__(self, callback, args, loop, context)
         self._when = when
         self._scheduled = True
-
-    def cancel(self) -> None:
-        self._cancelled = True
-        self._callback, self._args = None, ()
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
