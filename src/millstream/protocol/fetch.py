@@ -11,6 +11,8 @@ FLEXIBLE_FROM = 12
 TOPIC_ID_FROM = 13
 
 _PARTITION_HEAD = struct.Struct(">ihqqq")
+_WANTED = struct.Struct(">iiqiqi")
+"""A partition as it is asked for from version 12 on: the fields of `FetchPartition`."""
 
 
 class FetchPartition(NamedTuple):
@@ -97,20 +99,21 @@ def decode_fetch(buffer: memoryview, position: int, version: int) -> FetchReques
 def _decode_topic(reader: Reader, version: int) -> FetchTopic:
     topic = reader.uuid() if version >= TOPIC_ID_FROM else reader.string()
     partitions = []
+    if version >= FLEXIBLE_FROM:
+        for _ in range(reader.array_length()):
+            partitions.append(FetchPartition._make(reader.unpack(_WANTED)))
+            reader.skip_tags()
+        reader.skip_tags()
+        return FetchTopic(topic, partitions)
     for _ in range(reader.array_length()):
         index = reader.i32()
         current_leader_epoch = reader.i32() if version >= 9 else -1
         fetch_offset = reader.i64()
-        last_fetched_epoch = reader.i32() if version >= 12 else -1
         log_start_offset = reader.i64() if version >= 5 else -1
         max_bytes = reader.i32()
-        reader.skip_tags()
         partitions.append(
-            FetchPartition(
-                index, current_leader_epoch, fetch_offset, last_fetched_epoch, log_start_offset, max_bytes
-            )
+            FetchPartition(index, current_leader_epoch, fetch_offset, -1, log_start_offset, max_bytes)
         )
-    reader.skip_tags()
     return FetchTopic(topic, partitions)
 
 

@@ -126,6 +126,8 @@ def _decode_partition(reader: Reader, topic_id: bytes) -> FetchedPartition:
 
 
 def _code(number: int) -> ErrorCode:
+    if number == 0:
+        return ErrorCode.NONE
     try:
         return ErrorCode(number)
     except ValueError:

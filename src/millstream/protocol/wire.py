@@ -121,6 +121,10 @@ class Reader:
 
     def skip_tags(self) -> None:
         if self.flexible:
+            if self.position < self._end and self.buffer[self.position] == 0:
+                # Nearly always: there are none.
+                self.position += 1
+                return
             for _ in range(self._tag_count()):
                 self.uvarint()
                 self._take(self.uvarint())

@@ -1,7 +1,6 @@
-"""How one task is woken: by anybody who rings, or by the reply that it waits for."""
+"""How one task is woken by anybody who rings."""
 
 import asyncio
-from typing import Any
 
 
 class Bell:
@@ -25,20 +24,11 @@ class Bell:
     def silence(self) -> None:
         self._is_rung = False
 
-    async def hear(
-        self, seconds: float | None = None, *, or_reply: "asyncio.Future[Any] | None" = None
-    ) -> bool:
-        """Whether it was rung, or the reply came, within that time."""
-        if self._is_rung or (or_reply is not None and or_reply.done()):
+    async def hear(self, seconds: float | None = None) -> bool:
+        """Whether it was rung within that time."""
+        if self._is_rung:
             return True
-        waiter: asyncio.Future[bool] = self._loop.create_future()
-        self._waiter = waiter
-
-        def replied(_reply: object) -> None:
-            _resolve(waiter, True)
-
-        if or_reply is not None:
-            or_reply.add_done_callback(replied)
+        waiter = self._waiter = self._loop.create_future()
         timer = None if seconds is None else self._loop.call_later(seconds, _resolve, waiter, False)
         try:
             return await waiter
@@ -46,8 +36,6 @@ class Bell:
             self._waiter = None
             if timer is not None:
                 timer.cancel()
-            if or_reply is not None:
-                or_reply.remove_done_callback(replied)
 
 
 def _resolve(waiter: "asyncio.Future[bool]", answer: bool) -> None:

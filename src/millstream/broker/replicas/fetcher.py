@@ -1,13 +1,13 @@
 """This node as a follower of another: one connection, one long poll for all partitions that the other leads."""
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING
 
 from millstream.broker.partitions import Partition
 from millstream.broker.replicas.bell import Bell
+from millstream.broker.replicas.conversation import Conversation
 from millstream.broker.replicas.following import Following, Superseded
 from millstream.broker.replicas.link import ReplicaLink
 from millstream.broker.replicas.sessions import is_urgent
@@ -50,6 +50,9 @@ class ReplicaFetcher:
         self._bell = Bell(broker.loop)
         self._requests = 0
         self._is_interrupted = False
+        self._is_waking = False
+        self._conversation: Conversation | None = None
+        self._patience = self._max_wait_ms / 1000 + _SILENCE_SECONDS
         self._session = (0, 0)
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._task: asyncio.Task[None] | None = None
@@ -99,10 +102,11 @@ class ReplicaFetcher:
         """The leader's broker is registered anew or let in again: whatever was waited for may be there now."""
         self._bell.ring()
 
-    def _start(self, work: "Awaitable[None]") -> None:
-        task = asyncio.ensure_future(work)
+    def _start(self, work: "Coroutine[None, None, None]") -> "asyncio.Task[None]":
+        task = self._broker.loop.create_task(work)
         self._beginnings[task] = None
         task.add_done_callback(lambda ended: self._beginnings.pop(ended, None))
+        return task
 
     async def _begin(self, key: Key, following: Following) -> None:
         while not following.is_over:
@@ -129,6 +133,14 @@ class ReplicaFetcher:
     def _wake(self) -> None:
         self._urgent = True
         self._bell.ring()
+        if not self._is_waking and self._conversation is not None:
+            # In a turn of its own: whatever else is to be said in this one goes along.
+            self._is_waking = True
+            self._broker.loop.call_soon(self._woken)
+
+    def _woken(self) -> None:
+        self._is_waking = False
+        self._go_on()
 
     def _cancel_timer(self, key: Key) -> None:
         timer = self._timers.pop(key, None)
@@ -180,20 +192,31 @@ class ReplicaFetcher:
         self._unsaid = {
             key: None for key, each in self._followed.items() if each.asked_from >= 0 or key in self._unsaid
         }
-        waiting: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
-        patience = self._max_wait_ms / 1000 + _SILENCE_SECONDS
-        while self._followed or waiting:
-            if not waiting or (self._urgent and len(waiting) < _MOST_IN_FLIGHT and self._session[0]):
-                waiting.append(self._send(link))
-            if not await self._bell.hear(patience, or_reply=waiting[0][1]):
-                raise TimeoutError(f"no answer for {patience} s")
-            self._bell.silence()
-            if waiting[0][1].done():
-                number, reply = waiting.popleft()
-                await self._handle(number, decode_reply(reply.result()))
-                link.give_back(reply.result())
+        conversation = self._conversation = Conversation(self._broker.loop, link, self._patience)
+        try:
+            self._go_on()
+            await conversation.over
+        finally:
+            self._conversation = None
+            conversation.close()
+            if conversation.work is not None:
+                # A log that is just being cut is not asked for again before that is done.
+                await asyncio.wait([conversation.work])
 
-    def _send(self, link: ReplicaLink) -> tuple[int, "asyncio.Future[memoryview]"]:
+    def _go_on(self) -> None:
+        """Send a request unless there is one that waits, or there is something to say that cannot wait for it."""
+        conversation = self._conversation
+        if conversation is None or conversation.is_busy or conversation.over.done():
+            return
+        if not self._followed and not conversation.waiting:
+            conversation.end()
+            return
+        under_way = len(conversation.waiting)
+        if under_way == 0 or (self._urgent and under_way < _MOST_IN_FLIGHT and self._session[0]):
+            number, request = self._next_request(conversation.link.next_correlation())
+            conversation.send(number, request, self._replied)
+
+    def _next_request(self, correlation: int) -> tuple[int, bytes]:
         session_id, epoch = self._session
         self._requests += 1
         self._urgent = False
@@ -220,9 +243,38 @@ class ReplicaFetcher:
         self._unsaid.clear()
         self._forgotten.clear()
         self._session = session_id, epoch + 1 if epoch < 2**31 - 1 else 1
-        return self._requests, link.send(encode_request(link.next_correlation(), request))
+        return self._requests, encode_request(correlation, request)
 
-    async def _handle(self, number: int, reply: ReplicaFetchReply) -> None:
+    def _replied(self, conversation: Conversation, number: int, body: memoryview) -> None:
+        """Right when the reply is whole: most are dealt with at once, and the next request goes out."""
+        rest = self._handle(number, decode_reply(body))
+        if not rest:
+            conversation.link.give_back(body)
+            self._go_on()
+            return
+        conversation.work = self._start(self._finish(conversation, body, rest))
+
+    async def _finish(
+        self,
+        conversation: Conversation,
+        body: memoryview,
+        rest: list[tuple[Key, Following, FetchedPartition]],
+    ) -> None:
+        """What has to wait for a disk; meanwhile nothing else is sent, and no other reply looked at."""
+        try:
+            if len(rest) == 1:
+                await self._apply(*rest[0])
+            else:
+                await asyncio.gather(*(self._apply(*each) for each in rest))
+        except Exception as error:  # noqa: BLE001 - raised where the conversation is waited for
+            conversation.end(error)
+        else:
+            conversation.link.give_back(body)
+            conversation.resume()
+            self._go_on()
+
+    def _handle(self, number: int, reply: ReplicaFetchReply) -> list[tuple[Key, Following, FetchedPartition]]:
+        """Deal with a reply; those of its partitions that cannot be dealt with at once are left."""
         if reply.error:
             raise KafkaError(reply.error, f"broker {self._leader_id} answered {reply.error.name}")
         if self._is_interrupted:
@@ -230,28 +282,39 @@ class ReplicaFetcher:
             log.info("fetching", leader=self._leader_id, partitions=len(self._followed))
         if self._session[0] == 0:
             self._session = reply.session_id, self._session[1]
-        heard = []
+        left = []
         for found in reply.partitions:
             key = _key(found)
             following = self._followed.get(key)
-            if following is not None and 0 <= following.asked_from <= number:
-                heard.append(self._apply(key, following, found))
-        if len(heard) == 1:
-            await heard[0]
-        elif heard:
-            await asyncio.gather(*heard)
+            if following is None or not 0 <= following.asked_from <= number:
+                continue
+            if following.may_wait_for(found):
+                left.append((key, following, found))
+                continue
+            place = following.place
+            try:
+                following.take(found)
+            except KafkaError as error:
+                self._failed(key, following, error)
+            else:
+                self._applied(key, following, found, place)
+        return left
 
     async def _apply(self, key: Key, following: Following, found: FetchedPartition) -> None:
-        target = following.partition.log
-        place = target.log_start_offset, target.log_end_offset
+        place = following.place
         try:
             await following.handle(found)
         except Superseded:
             return
         except KafkaError as error:
             self._failed(key, following, error)
-            return
-        if is_urgent(found) or place != (target.log_start_offset, target.log_end_offset):
+        else:
+            self._applied(key, following, found, place)
+
+    def _applied(
+        self, key: Key, following: Following, found: FetchedPartition, place: tuple[int, int]
+    ) -> None:
+        if is_urgent(found) or place != following.place:
             self._unsaid[key] = None
         self._hold_back(key, following.partition, len(found.records))
 

@@ -74,6 +74,27 @@ class Following:
             PARTITION_BYTES,
         )
 
+    @property
+    def place(self) -> tuple[int, int]:
+        target = self.partition.log
+        return target.log_start_offset, target.log_end_offset
+
+    def may_wait_for(self, reply: FetchedPartition) -> bool:
+        """Whether the reply is for `handle`: what it says may have to wait for a disk."""
+        return bool(
+            reply.error
+            or reply.diverging_epoch is not None
+            or (len(reply.records) and self.partition.log.config.durable)
+        )
+
+    def take(self, reply: FetchedPartition) -> None:
+        """As `handle`, for a reply that needs not wait."""
+        if self.partition.log.offline is not None:
+            raise self.partition.log.offline
+        if len(reply.records):
+            self._append(memoryview(reply.records))
+        self._taken(reply)
+
     async def handle(self, reply: FetchedPartition) -> None:
         """Raises KafkaError when the partition is to be asked for again after a pause."""
         self._require_current()
@@ -91,6 +112,9 @@ class Following:
                 # What is not on disk is not there: neither for the leader's count nor for the next request.
                 await self.broker.flusher.sync(self.partition)
                 self._require_current()
+        self._taken(reply)
+
+    def _taken(self, reply: FetchedPartition) -> None:
         self.told_error = ErrorCode.NONE
         self.partition.replicated(reply.high_watermark)
         self._follow_start(reply.log_start_offset)

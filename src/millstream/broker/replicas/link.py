@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import cast
 
 from millstream.protocol.wire import I32
@@ -9,9 +10,13 @@ from millstream.protocol.wire import I32
 _FIRST_BYTES = 1 << 16
 _MOST_REPLY_BYTES = 1 << 30
 # Larger replies than are asked for are not worth keeping room for; and after so many small ones, none is.
-_MOST_KEPT_BYTES = 17 << 20
+_MOST_KEPT_BYTES = 32 << 20
 _SMALL_REPLIES = 8
 _CONNECT_SECONDS = 2.0
+
+
+Receiver = Callable[[memoryview | None], object]
+"""Called with the reply's body, behind its correlation id, or with None when the connection ends before."""
 
 
 class ReplicaLink(asyncio.BufferedProtocol):
@@ -23,7 +28,7 @@ class ReplicaLink(asyncio.BufferedProtocol):
         self._spare: bytearray | None = None
         self._small_replies = 0
         self._filled = 0
-        self._waiting: deque[asyncio.Future[memoryview]] = deque()
+        self._waiting: deque[Receiver] = deque()
         self._correlation = 0
         self.closed = False
 
@@ -38,24 +43,45 @@ class ReplicaLink(asyncio.BufferedProtocol):
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         return self._correlation
 
+    def post(self, request: bytes, receiver: Receiver) -> None:
+        """ConnectionError when the connection is closed already."""
+        if self.closed or self._transport is None:
+            raise ConnectionError("the connection is closed")
+        self._waiting.append(receiver)
+        self._transport.write(I32.pack(len(request)) + request)
+
     def send(self, request: bytes) -> "asyncio.Future[memoryview]":
-        """The reply's body, behind its correlation id; ConnectionError when the connection ends before."""
+        """The reply's body; ConnectionError when the connection ends before."""
         reply: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         # Whoever waited may have gone: then nobody need hear of an error.
         reply.add_done_callback(lambda future: future.cancelled() or future.exception())
-        if self.closed or self._transport is None:
-            reply.set_exception(ConnectionError("the connection is closed"))
-        else:
-            self._waiting.append(reply)
-            self._transport.write(I32.pack(len(request)) + request)
+
+        def received(body: memoryview | None) -> None:
+            if reply.done():
+                return
+            if body is None:
+                reply.set_exception(ConnectionError("the connection was lost"))
+            else:
+                reply.set_result(body)
+
+        try:
+            self.post(request, received)
+        except ConnectionError as error:
+            reply.set_exception(error)
         return reply
 
     def give_back(self, reply: memoryview) -> None:
         """Nobody looks at the reply any more: what it lies in is read into again, which new memory is too dear for."""
         frame = reply.obj
         self._small_replies = self._small_replies + 1 if len(reply) <= _FIRST_BYTES else 0
-        if isinstance(frame, bytearray) and len(frame) <= _MOST_KEPT_BYTES:
-            self._spare = frame if self._small_replies < _SMALL_REPLIES else None
+        if not isinstance(frame, bytearray) or len(frame) > _MOST_KEPT_BYTES:
+            return
+        if len(frame) > _FIRST_BYTES and self._small_replies >= _SMALL_REPLIES:
+            return
+        if self._filled == 0 and len(frame) > len(self._buffer):
+            frame, self._buffer = self._buffer, frame
+        if self._spare is None or len(self._spare) < len(frame):
+            self._spare = frame
 
     def close(self) -> None:
         self.closed = True
@@ -94,24 +120,25 @@ class ReplicaLink(asyncio.BufferedProtocol):
             self._buffer = self._another(len(rest))
             self._buffer[: len(rest)] = rest
             self._filled = len(rest)
-            reply = self._waiting.popleft()
-            if not reply.done():
-                reply.set_result(memoryview(frame)[8:end])
+            self._waiting.popleft()(memoryview(frame)[8:end])
         if self._filled == len(self._buffer):
             self._make_room(2 * self._filled)
 
     def _another(self, size: int) -> bytearray:
-        spare, self._spare = self._spare, None
-        return spare if spare is not None and len(spare) >= size else bytearray(max(_FIRST_BYTES, size))
+        spare = self._spare
+        if spare is not None and len(spare) >= size:
+            self._spare = None
+            return spare
+        # In powers of two, so that a little larger one next time still fits; untouched memory costs nothing.
+        return bytearray(max(_FIRST_BYTES, 1 << (size - 1).bit_length() if size > 0 else 0))
 
     def _make_room(self, size: int) -> None:
         if size > len(self._buffer):
-            grown = bytearray(size)
+            grown = self._another(size)
             grown[: self._filled] = memoryview(self._buffer)[: self._filled]
             self._buffer = grown
 
     def _fail(self) -> None:
         waiting, self._waiting = self._waiting, deque()
-        for reply in waiting:
-            if not reply.done():
-                reply.set_exception(ConnectionError("the connection was lost"))
+        for receiver in waiting:
+            receiver(None)

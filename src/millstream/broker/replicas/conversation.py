@@ -1,0 +1,86 @@
+"""Requests and replies over one connection to a leader, until it breaks or there is nothing more to say."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from millstream.broker.replicas.link import ReplicaLink
+
+Replied = Callable[["Conversation", int, memoryview], None]
+
+
+class Conversation:
+    """`over` is done when it has ended: with an error if it broke.
+
+    Replies are handed on where they arrive, without a task in between. While there is `work` on one, others are kept.
+    """
+
+    __slots__ = ("_kept", "_loop", "_patience", "_timer", "link", "over", "waiting", "work")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, link: ReplicaLink, patience_seconds: float) -> None:
+        self.link = link
+        self.over: asyncio.Future[None] = loop.create_future()
+        self.work: asyncio.Task[None] | None = None
+        self.waiting: deque[float] = deque()
+        """When the requests were sent that are not dealt with yet."""
+        self._kept: deque[Callable[[], None]] = deque()
+        self._loop = loop
+        self._patience = patience_seconds
+        self._timer = loop.call_later(patience_seconds, self._watch)
+
+    @property
+    def is_busy(self) -> bool:
+        return self.work is not None
+
+    def send(self, number: int, request: bytes, replied: Replied) -> None:
+        self.waiting.append(self._loop.time())
+        try:
+            self.link.post(request, partial(self._received, number, replied))
+        except ConnectionError as error:
+            self.end(error)
+
+    def resume(self) -> None:
+        """What had to be waited for is done: go on with what came meanwhile."""
+        self.work = None
+        while self._kept and not self.is_busy and not self.over.done():
+            self._kept.popleft()()
+
+    def end(self, error: BaseException | None = None) -> None:
+        if self.over.done():
+            return
+        if error is None:
+            self.over.set_result(None)
+        else:
+            self.over.set_exception(error)
+
+    def close(self) -> None:
+        self._timer.cancel()
+        self._kept.clear()
+        if not self.over.done():
+            self.over.cancel()
+
+    def _received(self, number: int, replied: Replied, body: memoryview | None) -> None:
+        if self.over.done():
+            return
+        if body is None:
+            self.end(ConnectionError("the connection was lost"))
+        elif self.is_busy:
+            self._kept.append(partial(self._hand_on, number, replied, body))
+        else:
+            self._hand_on(number, replied, body)
+
+    def _hand_on(self, number: int, replied: Replied, body: memoryview) -> None:
+        self.waiting.popleft()
+        try:
+            replied(self, number, body)
+        except Exception as error:  # noqa: BLE001 - raised where the conversation is waited for
+            self.end(error)
+
+    def _watch(self) -> None:
+        """A reply that is overdue ends it. Looked at now and then: a timer for each request would cost more."""
+        now = self._loop.time()
+        if self.waiting and not self.is_busy and now - self.waiting[0] > self._patience:
+            self.end(TimeoutError(f"no answer for {self._patience} s"))
+            return
+        self._timer = self._loop.call_later(self._patience / 4, self._watch)
