@@ -173,6 +173,24 @@ class Broker:
             return False
         return self.metadata.is_gone(other) or self.membership.network.has_just_lost(other.broker_id)
 
+    def cut_off(self) -> None:
+        """Others may have gone on without this node: it does not lead any more for clients, and says so."""
+        self.partitions.cut_off()
+        if "groups" in self.__dict__:
+            self.groups.follow_leaders()
+
+    def rejoin(self) -> None:
+        """The metadata is the newest there is: what this node leads by it, it leads."""
+        self.partitions.is_cut_off = False
+        if "groups" in self.__dict__:
+            self.groups.follow_leaders()
+
+    def may_lead(self, broker_id: int) -> bool:
+        """Whether clients may be sent there for what it leads by the metadata."""
+        if broker_id == self.node_id and self.partitions.is_cut_off:
+            return False
+        return self.metadata.image.is_live(broker_id)
+
     def require_network(self) -> "PeerNetwork":
         """The way to the other nodes; refuses what they send where there are none."""
         if self.membership is None:

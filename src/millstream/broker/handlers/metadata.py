@@ -60,6 +60,9 @@ async def _create_then_answer(
 def _creatable(broker: "Broker", wanted: MetadataRequest) -> list[str]:
     if not (wanted.topics and wanted.allow_auto_topic_creation and broker.auto_create_topics):
         return []
+    if broker.partitions.is_cut_off:
+        # It could only wait for a controller; the client is about to be sent to another node.
+        return []
     topics = broker.metadata.image.topics
     names = dict.fromkeys(topic.name for topic in wanted.topics if topic.name is not None)
     return [name for name in names if name not in topics and invalid_name_reason(name) is None]
@@ -129,9 +132,14 @@ def _find(
 
 def _describe(broker: "Broker", topic: TopicImage, live: frozenset[int]) -> TopicMetadata:
     partitions = []
+    is_cut_off = broker.partitions.is_cut_off
     for partition in topic.partitions:
         leader, error = partition.leader, ErrorCode.NONE
-        if leader not in live or (leader == broker.node_id and _is_offline(broker, topic, partition.index)):
+        if (
+            leader not in live
+            or (is_cut_off and leader == broker.node_id and len(partition.replicas) > 1)
+            or (leader == broker.node_id and _is_offline(broker, topic, partition.index))
+        ):
             leader, error = NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
         replicas = partition.replicas
         offline = () if live.issuperset(replicas) else tuple(each for each in replicas if each not in live)
