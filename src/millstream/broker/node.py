@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from millstream import __version__
 from millstream.broker.cleaner import Cleaner
+from millstream.broker.departed import Departed
 from millstream.broker.dispatch import Dispatcher, load_handler
 from millstream.broker.fetch_sessions import FetchSessions
 from millstream.broker.file_limits import raise_and_share
@@ -98,6 +99,7 @@ class Broker:
         self.upkeep = Upkeep(self)
         self.cleaner = Cleaner(self)
         self.writability = Writability(self)
+        self.departed = Departed(clock.monotonic)
         self.metadata: MetadataService
         self.membership: ClusterMembership | None = None
         self.is_serving = False
@@ -243,6 +245,7 @@ class Broker:
         for directory, bases in progress.damaged.items():
             self.replication.repairs.found_at_start(directory, bases)
         self.metadata.subscribe(changes.apply)
+        self.metadata.subscribe(self.departed.follow)
         changes.apply(loaded, self.metadata.image, tuple(difference(loaded, self.metadata.image)))
         if specs and not self.store.was_clean and self.membership is None:
             # Records that clients have read may be gone with the page cache: a new epoch lets them find out (KIP-320).

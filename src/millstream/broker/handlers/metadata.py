@@ -85,7 +85,7 @@ def _answer(
             BrokerAddress(
                 each.broker_id, host_for(each.endpoints[0], context), each.endpoints[0].port, each.rack
             )
-            for each in image.live_brokers
+            for each in broker.departed.shown_with(image)
         ]
         cluster = ClusterMetadata(image.cluster_id, broker.metadata.controller_id, brokers, topics)
     return encode_metadata_reply(context.version, wanted, cluster)
