@@ -78,6 +78,7 @@ class ClusterMembership:
             transport=self.network,
             forward=self.network.forward,
             session_seconds=self._session_seconds,
+            heard_at=self.network.heard_at,
             rebalance=self._rebalance_settings(),
             failed=lambda error: broker.fail(str(error)),
             host=broker.host,

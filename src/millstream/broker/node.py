@@ -19,6 +19,7 @@ from millstream.broker.partitions import Partitions
 from millstream.broker.peers.errors import CannotJoin
 from millstream.broker.replicas.roles import Replication
 from millstream.broker.server import Server
+from millstream.broker.settling import Settling
 from millstream.broker.topics import TopicChanges
 from millstream.broker.upkeep import Upkeep
 from millstream.broker.writability import Writability
@@ -100,6 +101,7 @@ class Broker:
         self.cleaner = Cleaner(self)
         self.writability = Writability(self)
         self.departed = Departed(clock.monotonic)
+        self.settling = Settling(self)
         self.metadata: MetadataService
         self.membership: ClusterMembership | None = None
         self.is_serving = False

@@ -30,10 +30,42 @@ def serve(broker: "Broker", context: RequestContext, request: memoryview, positi
     wanted = decode_metadata(request, position, context.version)
     missing = _creatable(broker, wanted)
     if not missing:
-        context.reply([_answer(broker, context, wanted, {})])
+        if broker.membership is None:
+            context.reply([_answer(broker, context, wanted, {})])
+        else:
+            _answer_when_settled(broker, context, wanted)
         return
     context.connection.block()
     broker.spawn(_create_then_answer(broker, context, context.reply_later(), wanted, missing), "auto-create")
+
+
+def _answer_when_settled(broker: "Broker", context: RequestContext, wanted: MetadataRequest) -> None:
+    reply = context.reply_later()
+
+    def answer() -> None:
+        try:
+            reply.complete([_answer(broker, context, wanted, {})])
+        except BaseException:
+            context.connection.close()
+            raise
+
+    broker.settling.answer(lambda image, brokers: _is_led_by(image, wanted, brokers), answer)
+
+
+def _is_led_by(image: MetadataImage, wanted: MetadataRequest, brokers: frozenset[int]) -> bool:
+    """Whether one of the brokers leads a partition of what is asked for."""
+    if wanted.topics is None:
+        topics = list(image.topics.values())
+    else:
+        found = [_topic_of(image, topic) for topic in wanted.topics]
+        topics = [topic for topic in found if topic is not None]
+    return any(partition.leader in brokers for topic in topics for partition in topic.partitions)
+
+
+def _topic_of(image: MetadataImage, wanted: WantedTopic) -> TopicImage | None:
+    if wanted.name is None or wanted.topic_id != NULL_UUID:
+        return image.topic_by_id(UUID(bytes=wanted.topic_id))
+    return image.topic(wanted.name)
 
 
 async def _create_then_answer(
@@ -116,14 +148,11 @@ def _find(
     refused: dict[str, ErrorCode],
     live: frozenset[int],
 ) -> TopicMetadata:
-    if wanted.name is None or wanted.topic_id != NULL_UUID:
-        topic = image.topic_by_id(UUID(bytes=wanted.topic_id))
-        if topic is None:
-            return TopicMetadata(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id, False, [])
-        return _describe(broker, topic, live)
-    topic = image.topic(wanted.name)
+    topic = _topic_of(image, wanted)
     if topic is not None:
         return _describe(broker, topic, live)
+    if wanted.name is None or wanted.topic_id != NULL_UUID:
+        return TopicMetadata(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id, False, [])
     error = refused.get(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if invalid_name_reason(wanted.name) is not None:
         error = ErrorCode.INVALID_TOPIC_EXCEPTION

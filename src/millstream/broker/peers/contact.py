@@ -32,6 +32,9 @@ class Contact:
     def heard(self, node_id: int, now: float) -> None:
         self._sessions.heard(node_id, now)
 
+    def heard_at(self, node_id: int) -> float | None:
+        return self._sessions.heard_at(node_id)
+
     def is_lost(
         self, voters: Collection[int], leader: int | None, ended: Collection[int], now: float
     ) -> bool:

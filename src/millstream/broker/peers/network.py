@@ -108,6 +108,9 @@ class PeerNetwork:
             ErrorCode.BROKER_NOT_AVAILABLE, f"there is no connection to node {node_id}; try again"
         )
 
+    def heard_at(self, node_id: int) -> float | None:
+        return None if self.contact is None else self.contact.heard_at(node_id)
+
     @property
     def ended(self) -> set[int]:
         """Nodes whose processes have ended, as far as can be seen from here."""
