@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Consumer, KafkaException, Producer
 from kafka import KafkaConsumer, KafkaProducer
 
 PATIENCE_S = 60.0
@@ -69,9 +70,11 @@ class SteadyLoad(ABC):
 
     def saw(self, records: list[Any]) -> None:
         for record in records:
-            number = int(record.value)
-            known = self.seen.setdefault(record.offset, number)
-            assert known == number, f"{known} and {number} at offset {record.offset}"
+            self.saw_at(record.offset, int(record.value))
+
+    def saw_at(self, offset: int, number: int) -> None:
+        known = self.seen.setdefault(offset, number)
+        assert known == number, f"{known} and {number} at offset {offset}"
 
     def delivered(self, number: int, error: BaseException | None) -> None:
         if error is None:
@@ -93,6 +96,48 @@ class SteadyLoad(ABC):
             work()
         except Exception as error:
             self.errors.append(error)
+
+
+class LibrdkafkaLoad(SteadyLoad):
+    name = "librdkafka"
+
+    def write(self) -> None:
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "linger.ms": 0, "log_level": 0}
+        )
+        number = 0
+        while not self._is_over.is_set():
+            producer.produce(
+                self.topic,
+                str(number).encode(),
+                partition=0,
+                on_delivery=lambda error, _, n=number: self.delivered(n, error and KafkaException(error)),
+            )
+            number += 1
+            producer.poll(_PAUSE_S)
+        producer.flush(PATIENCE_S)
+
+    def read(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "steady",
+                "auto.offset.reset": "earliest",
+                "auto.commit.interval.ms": 500,
+                "log_level": 0,
+            }
+        )
+        consumer.subscribe([self.topic])
+        with contextlib.closing(consumer):
+            over: float | None = None
+            while not self.is_read and self.is_time_left(over):
+                if self._is_over.is_set():
+                    over = over or time.monotonic()
+                for message in consumer.consume(500, timeout=0.2):
+                    if message.error() is None:
+                        offset = message.offset()
+                        assert offset is not None
+                        self.saw_at(offset, int(message.value() or b""))
 
 
 class KafkaPythonLoad(SteadyLoad):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.broker.addresses import WILDCARDS
+from millstream.broker.peers.contact import ContactWatch
 from millstream.broker.peers.errors import CannotJoin
 from millstream.broker.peers.founding import Found, has_majority, next_step
 from millstream.broker.peers.network import PeerNetwork
@@ -53,6 +54,7 @@ class ClusterMembership:
         address = f"{endpoints[0].host}:{endpoints[0].port}"
         self.network = PeerNetwork(self._stored.key, self._stored.members, seeds, broker.expiry, address)
         self._heartbeats: asyncio.Task[None] | None = None
+        self._contact: asyncio.Task[None] | None = None
 
     def _open(self) -> StoredReplica:
         broker = self._broker
@@ -76,6 +78,7 @@ class ClusterMembership:
             transport=self.network,
             forward=self.network.forward,
             session_seconds=self._session_seconds,
+            heard_at=self.network.heard_at,
             rebalance=self._rebalance_settings(),
             failed=lambda error: broker.fail(str(error)),
             host=broker.host,
@@ -110,9 +113,13 @@ class ClusterMembership:
         accepted = asyncio.Event()
         self._heartbeats = asyncio.create_task(self._keep_alive(accepted), name="heartbeats")
         await self._unless_refused(accepted.wait(), "waiting for a controller to be let in by")
+        watch = ContactWatch(self._broker, self.network, self._session_seconds)
+        self._contact = asyncio.create_task(watch.run(), name="contact")
 
     async def leave(self) -> None:
         """Hand over what this node leads before it stops; given up when nobody answers in time."""
+        if self._contact is not None:
+            self._contact.cancel()
         if self._heartbeats is not None:
             self._heartbeats.cancel()
             # A last sign of life that is under way must not come after the word that this node leaves.

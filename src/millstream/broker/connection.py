@@ -83,6 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self._queued: deque[bytes] = deque()
         self._blocked = False
         self._stopped = False
+        self._closes = False
         self._write_paused = False
         self._reading_paused = False
         self._unsent_bytes = 0
@@ -240,6 +241,13 @@ class Connection(asyncio.BufferedProtocol):
         self._stopped = True
         self._update_reading()
 
+    def close_when_answered(self) -> None:
+        """Take no further request, and close when those before are answered."""
+        self._closes = True
+        self.stop_reading()
+        if not self._replies:
+            self.close()
+
     def unblock(self) -> None:
         self._blocked = False
         if not self.closed:
@@ -317,6 +325,9 @@ class Connection(asyncio.BufferedProtocol):
         if released:
             self._held_bytes -= released
             self._server.reply_memory.give_back(released)
+        if self._closes and not replies:
+            self.close()
+            return
         if self._held_bytes > MAX_HELD_BYTES:
             self._hurry()
         if self._reading_paused:

@@ -12,7 +12,7 @@ from millstream.broker.addresses import ShownNode
 from millstream.broker.connection import Connection, PendingReply, Reply
 from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Counter, Histogram
-from millstream.protocol.api import API_VERSIONS, APIS, PEER_APIS, Api
+from millstream.protocol.api import API_VERSIONS, APIS, FIND_COORDINATOR, METADATA, PEER_APIS, Api
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.kio_loader import import_kio
 from millstream.protocol.wire import I16, I32, MalformedRequest, Reader
@@ -28,6 +28,7 @@ _WITHOUT_KIO = (
     "peer_hello", "peer_quorum", "peer_command", "peer_client", "log_checksum",
 )  # fmt: skip
 _ALL_APIS = {**APIS, **PEER_APIS}
+_WHO_LEADS = (METADATA, FIND_COORDINATOR)
 
 
 @dataclass(slots=True)
@@ -164,6 +165,9 @@ class Dispatcher:
             module.serve(self._broker, context, request, reader.position)
         else:
             self._handle(module, context, request[reader.position :])
+        if self._broker.partitions.is_cut_off and key in _WHO_LEADS:
+            # Others know better, and clients ask again where they are connected already.
+            connection.close_when_answered()
 
     def serve_here(self, context: RequestContext, request: memoryview, position: int) -> None:
         """As above, for a request that comes from this process; the body begins at `position`."""

@@ -125,23 +125,24 @@ class Groups:
         await asyncio.gather(*self._elect())
 
     def _elect(self) -> list["asyncio.Task[None]"]:
-        elected = [
-            self._runtime.elect(partition.index)
-            for partition in self._broker.partitions.of_topic(OFFSETS_TOPIC)
-            if partition.is_leader
-        ]
+        elected = [self._runtime.elect(index) for index in self._led()]
         return [loading for loading in elected if loading is not None]
 
-    def _follow_leaders(self) -> None:
-        led = {
-            partition.index
-            for partition in self._broker.partitions.of_topic(OFFSETS_TOPIC)
-            if partition.is_leader
-        }
+    def follow_leaders(self) -> None:
+        """Who leads a partition coordinates it, unless others may have gone on without this node."""
+        led = self._led()
         for index in self._runtime.partitions:
             if index not in led:
                 self._runtime.resign(index)
         self._elect()
+
+    def _led(self) -> list[int]:
+        partitions = self._broker.partitions
+        return [
+            partition.index
+            for partition in partitions.of_topic(OFFSETS_TOPIC)
+            if partition.is_leader and not partitions.is_withheld(partition)
+        ]
 
     def _open_log(self, index: int) -> PartitionCoordinatorLog:
         broker = self._broker
@@ -157,8 +158,8 @@ class Groups:
         self, old: MetadataImage, new: MetadataImage, records: tuple[MetadataRecord, ...]
     ) -> None:
         if OFFSETS_TOPIC in new.topics and new.topics[OFFSETS_TOPIC] is not old.topics.get(OFFSETS_TOPIC):
-            # Another node may have asked for it, or leads what this one led: who leads a partition coordinates it.
-            self._follow_leaders()
+            # Another node may have asked for it, or leads what this one led.
+            self.follow_leaders()
         changed = False
         for record in records:
             if isinstance(record, TopicDeleted):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from millstream import __version__
 from millstream.broker.cleaner import Cleaner
+from millstream.broker.departed import Departed
 from millstream.broker.dispatch import Dispatcher, load_handler
 from millstream.broker.fetch_sessions import FetchSessions
 from millstream.broker.file_limits import raise_and_share
@@ -18,6 +19,7 @@ from millstream.broker.partitions import Partitions
 from millstream.broker.peers.errors import CannotJoin
 from millstream.broker.replicas.roles import Replication
 from millstream.broker.server import Server
+from millstream.broker.settling import Settling
 from millstream.broker.topics import TopicChanges
 from millstream.broker.upkeep import Upkeep
 from millstream.broker.writability import Writability
@@ -98,6 +100,8 @@ class Broker:
         self.upkeep = Upkeep(self)
         self.cleaner = Cleaner(self)
         self.writability = Writability(self)
+        self.departed = Departed(clock.monotonic)
+        self.settling = Settling(self)
         self.metadata: MetadataService
         self.membership: ClusterMembership | None = None
         self.is_serving = False
@@ -173,6 +177,24 @@ class Broker:
             return False
         return self.metadata.is_gone(other) or self.membership.network.has_just_lost(other.broker_id)
 
+    def cut_off(self) -> None:
+        """Others may have gone on without this node: it does not lead any more for clients, and says so."""
+        self.partitions.cut_off()
+        if "groups" in self.__dict__:
+            self.groups.follow_leaders()
+
+    def rejoin(self) -> None:
+        """The metadata is the newest there is: what this node leads by it, it leads."""
+        self.partitions.is_cut_off = False
+        if "groups" in self.__dict__:
+            self.groups.follow_leaders()
+
+    def may_lead(self, broker_id: int) -> bool:
+        """Whether clients may be sent there for what it leads by the metadata."""
+        if broker_id == self.node_id and self.partitions.is_cut_off:
+            return False
+        return self.metadata.image.is_live(broker_id)
+
     def require_network(self) -> "PeerNetwork":
         """The way to the other nodes; refuses what they send where there are none."""
         if self.membership is None:
@@ -225,6 +247,7 @@ class Broker:
         for directory, bases in progress.damaged.items():
             self.replication.repairs.found_at_start(directory, bases)
         self.metadata.subscribe(changes.apply)
+        self.metadata.subscribe(self.departed.follow)
         changes.apply(loaded, self.metadata.image, tuple(difference(loaded, self.metadata.image)))
         if specs and not self.store.was_clean and self.membership is None:
             # Records that clients have read may be gone with the page cache: a new epoch lets them find out (KIP-320).

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from millstream.broker.visible_sizes import VisibleSizes
 from millstream.cluster.replication.leader import LeaderState
@@ -114,6 +114,11 @@ class Partition:
 
     # -- writing
 
+    def refuse(self, header: BatchHeader, error: KafkaError) -> NoReturn:
+        """Not appended, because of something that passes."""
+        self.log.producers.refuse(header, error)
+        raise error
+
     def append(self, view: memoryview, header: BatchHeader, now_ms: int) -> Appended:
         if not self.is_leader:
             raise self.not_leader()
@@ -141,12 +146,13 @@ class Partition:
         """Before an append that is to be acknowledged by all: NOT_ENOUGH_REPLICAS when too few are in sync."""
         replication = self.replication
         if replication is not None and replication.is_under_minimum and self.log.config.replicates_in_sync:
-            error = KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(replication.isr)} replicas are in sync, {replication.min_isr} are needed",
+            self.refuse(
+                header,
+                KafkaError(
+                    ErrorCode.NOT_ENOUGH_REPLICAS,
+                    f"{len(replication.isr)} replicas are in sync, {replication.min_isr} are needed",
+                ),
             )
-            self.log.producers.refuse(header, error)
-            raise error
 
     def await_acknowledged(self, last_offset: int, waiter: AckWaiter, *, by_all: bool = True) -> bool:
         """False when the record is as durable as was asked for; otherwise the waiter is told when it is."""
@@ -271,6 +277,17 @@ class Partition:
             ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this node does not lead {self.topic}-{self.index}"
         )
 
+    def cut_off(self) -> KafkaError:
+        # What clients look for another leader after; it may be in the log or not, as when leaders change.
+        return KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"this node is cut off from the others, and another may lead {self.topic}-{self.index} by now",
+        )
+
+    @property
+    def has_other_replicas(self) -> bool:
+        return self.replication is not None or not self.is_leader
+
     def check_epoch(self, requested: int) -> None:
         if requested < 0 or requested == self.leader_epoch:
             return
@@ -308,6 +325,8 @@ class Partitions:
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self.is_elsewhere: Callable[[str | bytes, int], bool] = lambda _topic, _index: False
         """Whether another node keeps a partition that is not here."""
+        self.is_cut_off = False
+        """Others may have gone on without this node: it serves clients nothing that another may lead by now."""
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._by_name.values():
@@ -315,6 +334,17 @@ class Partitions:
 
     def __len__(self) -> int:
         return sum(map(len, self._by_name.values()))
+
+    def cut_off(self) -> None:
+        """Who waits for an acknowledgement that may never come hears so, and may ask elsewhere."""
+        self.is_cut_off = True
+        for partition in self:
+            if partition.has_other_replicas:
+                partition.fail(partition.cut_off())
+
+    def is_withheld(self, partition: Partition) -> bool:
+        """From clients: another node may lead it by now."""
+        return self.is_cut_off and partition.has_other_replicas
 
     def add(self, partition: Partition) -> None:
         partitions = self._by_name.setdefault(partition.topic, {})
@@ -356,6 +386,13 @@ class Partitions:
         partition = self.find_replica(topic, index)
         if not partition.is_leader:
             raise partition.not_leader()
+        return partition
+
+    def find_for_client(self, topic: str | bytes, index: int, *, followed: bool = False) -> Partition:
+        """As `find`, or `find_replica` where `followed`; KafkaError while others may have gone on without this node."""
+        partition = self.find_replica(topic, index) if followed else self.find(topic, index)
+        if self.is_withheld(partition):
+            raise partition.cut_off()
         return partition
 
     def find_replica(self, topic: str | bytes, index: int) -> Partition:

@@ -19,7 +19,7 @@ class Api(NamedTuple):
 
 
 NEVER_FLEXIBLE = 32767
-PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
+PRODUCE, FETCH, METADATA, FIND_COORDINATOR, API_VERSIONS = 0, 1, 3, 10, 18
 PEER_HELLO, PEER_QUORUM, PEER_COMMAND, PEER_CLIENT = 30000, 30001, 30002, 30003
 LOG_CHECKSUM = 30010
 PRODUCE_SERVED_FROM = 3
@@ -33,7 +33,7 @@ APIS: dict[int, Api] = {
         Api(METADATA, "metadata", 0, 13, 9),
         Api(8, "offset_commit", 2, 10, 8),
         Api(9, "offset_fetch", 1, 10, 6),
-        Api(10, "find_coordinator", 0, 6, 3),
+        Api(FIND_COORDINATOR, "find_coordinator", 0, 6, 3),
         Api(11, "join_group", 0, 9, 6),
         Api(12, "heartbeat", 0, 4, 4),
         Api(13, "leave_group", 0, 5, 4),

@@ -106,9 +106,9 @@ class ProducerStates:
 
         What this producer has already sent behind it is refused for the same reason. It must not come first, and a gap
         in the sequence would make some clients begin a new epoch and send again what is in the log without their
-        knowledge.
+        knowledge. One that is in the log, and was sent again, leaves no gap: nothing behind it need wait.
         """
-        if header.producer_id < 0:
+        if header.producer_id < 0 or self._has(header):
             return
         known = self._refused.get(header.producer_id)
         if known is None or not known.comes_before(header):
@@ -118,6 +118,13 @@ class ProducerStates:
             self._refused[header.producer_id] = _Refused(
                 header.producer_epoch, header.base_sequence, error.code, error.message
             )
+
+    def _has(self, header: BatchHeader) -> bool:
+        entry = self._producers.get(header.producer_id)
+        if entry is None or entry.epoch != header.producer_epoch or not entry.batches:
+            return False
+        behind = (entry.batches[-1].last_sequence + 1 - header.base_sequence) % _SEQUENCE_SPAN
+        return 0 < behind < _SEQUENCE_SPAN // 2
 
     def update(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
         if self._refused:

@@ -55,6 +55,15 @@ def test_what_was_sent_behind_a_refused_batch_is_refused_for_the_same_reason() -
     assert refused(states, header(7)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+def test_a_refused_retry_of_what_is_in_the_log_holds_up_nothing_behind_it() -> None:
+    states = written(header(0, 3), header(3, 2), header(5))
+    for again in (header(3, 2), header(5)):
+        states.refuse(again, KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few"))
+    for again in (header(3, 2), header(5)):
+        assert states.check(again) is not None
+    assert states.check(header(6)) is None
+
+
 def test_a_producer_whose_first_batch_was_refused_does_not_begin_with_the_second() -> None:
     states = ProducerStates()
     states.refuse(header(0, 3), KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "too few"))

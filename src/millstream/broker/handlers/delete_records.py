@@ -38,7 +38,7 @@ async def _delete(
 ) -> DeleteRecordsPartitionResult:
     error, low_watermark = ErrorCode.NONE, -1
     try:
-        partition = broker.partitions.find(topic, wanted.partition_index)
+        partition = broker.partitions.find_for_client(topic, wanted.partition_index)
         log = partition.log
         if log.offline is not None:
             raise log.offline

@@ -162,8 +162,8 @@ class DelayedFetch:
         """Clients that say where they are may read from followers (KIP-392)."""
         partitions = self._broker.partitions
         if not self._request.rack_id:
-            return partitions.find(topic, index)
-        partition = partitions.find_replica(topic, index)
+            return partitions.find_for_client(topic, index)
+        partition = partitions.find_for_client(topic, index, followed=True)
         if not partition.is_leader and partition.leader_id == NOBODY:
             raise partition.not_leader()
         return partition

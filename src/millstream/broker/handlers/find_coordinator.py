@@ -87,6 +87,6 @@ async def _leader(broker: "Broker", key_type: int, key: str) -> int:
     if key_type != _GROUP:
         index = partition_for(key, len(image.partitions))
     leader = image.partitions[index].leader
-    if not broker.metadata.image.is_live(leader):
+    if not broker.may_lead(leader):
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no leader")
     return leader

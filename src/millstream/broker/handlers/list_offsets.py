@@ -54,7 +54,7 @@ async def _answer(
 ) -> ListOffsetsPartitionResponse:
     error, found = ErrorCode.NONE, _NOT_FOUND
     try:
-        partition = broker.partitions.find(topic, wanted.partition_index)
+        partition = broker.partitions.find_for_client(topic, wanted.partition_index)
         partition.check_epoch(wanted.current_leader_epoch)
         if partition.log.offline is not None:
             raise partition.log.offline

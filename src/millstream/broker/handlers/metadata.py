@@ -30,10 +30,42 @@ def serve(broker: "Broker", context: RequestContext, request: memoryview, positi
     wanted = decode_metadata(request, position, context.version)
     missing = _creatable(broker, wanted)
     if not missing:
-        context.reply([_answer(broker, context, wanted, {})])
+        if broker.membership is None:
+            context.reply([_answer(broker, context, wanted, {})])
+        else:
+            _answer_when_settled(broker, context, wanted)
         return
     context.connection.block()
     broker.spawn(_create_then_answer(broker, context, context.reply_later(), wanted, missing), "auto-create")
+
+
+def _answer_when_settled(broker: "Broker", context: RequestContext, wanted: MetadataRequest) -> None:
+    reply = context.reply_later()
+
+    def answer() -> None:
+        try:
+            reply.complete([_answer(broker, context, wanted, {})])
+        except BaseException:
+            context.connection.close()
+            raise
+
+    broker.settling.answer(lambda image, brokers: _is_led_by(image, wanted, brokers), answer)
+
+
+def _is_led_by(image: MetadataImage, wanted: MetadataRequest, brokers: frozenset[int]) -> bool:
+    """Whether one of the brokers leads a partition of what is asked for."""
+    if wanted.topics is None:
+        topics = list(image.topics.values())
+    else:
+        found = [_topic_of(image, topic) for topic in wanted.topics]
+        topics = [topic for topic in found if topic is not None]
+    return any(partition.leader in brokers for topic in topics for partition in topic.partitions)
+
+
+def _topic_of(image: MetadataImage, wanted: WantedTopic) -> TopicImage | None:
+    if wanted.name is None or wanted.topic_id != NULL_UUID:
+        return image.topic_by_id(UUID(bytes=wanted.topic_id))
+    return image.topic(wanted.name)
 
 
 async def _create_then_answer(
@@ -60,6 +92,9 @@ async def _create_then_answer(
 def _creatable(broker: "Broker", wanted: MetadataRequest) -> list[str]:
     if not (wanted.topics and wanted.allow_auto_topic_creation and broker.auto_create_topics):
         return []
+    if broker.partitions.is_cut_off:
+        # It could only wait for a controller; the client is about to be sent to another node.
+        return []
     topics = broker.metadata.image.topics
     names = dict.fromkeys(topic.name for topic in wanted.topics if topic.name is not None)
     return [name for name in names if name not in topics and invalid_name_reason(name) is None]
@@ -82,7 +117,7 @@ def _answer(
             BrokerAddress(
                 each.broker_id, host_for(each.endpoints[0], context), each.endpoints[0].port, each.rack
             )
-            for each in image.live_brokers
+            for each in broker.departed.shown_with(image)
         ]
         cluster = ClusterMetadata(image.cluster_id, broker.metadata.controller_id, brokers, topics)
     return encode_metadata_reply(context.version, wanted, cluster)
@@ -113,14 +148,11 @@ def _find(
     refused: dict[str, ErrorCode],
     live: frozenset[int],
 ) -> TopicMetadata:
-    if wanted.name is None or wanted.topic_id != NULL_UUID:
-        topic = image.topic_by_id(UUID(bytes=wanted.topic_id))
-        if topic is None:
-            return TopicMetadata(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id, False, [])
-        return _describe(broker, topic, live)
-    topic = image.topic(wanted.name)
+    topic = _topic_of(image, wanted)
     if topic is not None:
         return _describe(broker, topic, live)
+    if wanted.name is None or wanted.topic_id != NULL_UUID:
+        return TopicMetadata(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id, False, [])
     error = refused.get(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if invalid_name_reason(wanted.name) is not None:
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -129,9 +161,14 @@ def _find(
 
 def _describe(broker: "Broker", topic: TopicImage, live: frozenset[int]) -> TopicMetadata:
     partitions = []
+    is_cut_off = broker.partitions.is_cut_off
     for partition in topic.partitions:
         leader, error = partition.leader, ErrorCode.NONE
-        if leader not in live or (leader == broker.node_id and _is_offline(broker, topic, partition.index)):
+        if (
+            leader not in live
+            or (is_cut_off and leader == broker.node_id and len(partition.replicas) > 1)
+            or (leader == broker.node_id and _is_offline(broker, topic, partition.index))
+        ):
             leader, error = NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
         replicas = partition.replicas
         offline = () if live.issuperset(replicas) else tuple(each for each in replicas if each not in live)

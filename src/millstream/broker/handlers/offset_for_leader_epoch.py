@@ -36,7 +36,7 @@ def handle(
 def _answer(broker: "Broker", topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     error, epoch, end_offset = ErrorCode.NONE, -1, -1
     try:
-        partition = broker.partitions.find(topic, wanted.partition)
+        partition = broker.partitions.find_for_client(topic, wanted.partition)
         partition.check_epoch(wanted.current_leader_epoch)
         if partition.log.offline is not None:
             raise partition.log.offline

@@ -54,6 +54,8 @@ class PeerLink:
         self._long_message_lost = long_message_lost
         self._gone = gone
         self._last_peer: ReplicaKey | None = None
+        self.ended: ReplicaKey | None = None
+        """The replica that was there, as long as nothing listens at its address."""
         self._greetings = 0
         self._reader: asyncio.StreamReader | None = None
         self._lost_at = float("-inf")
@@ -75,7 +77,7 @@ class PeerLink:
             except ConnectionRefusedError:
                 self._tell_gone()
             except (OSError, EOFError, TimeoutError, UnicodeError, KafkaError, msgspec.MsgspecError):
-                pass
+                self.ended = None
             # Whether the process ended, or only the connection, is worth knowing at once.
             await asyncio.sleep(_RETRY_SECONDS if self._greetings > greetings else pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -84,6 +86,7 @@ class PeerLink:
         """Once: a node that nobody can connect to may still be alive, and says so by other ways."""
         peer, self._last_peer = self._last_peer, None
         if peer is not None:
+            self.ended = peer
             self._gone(peer)
 
     def send(self, cluster_id: str, message: Message) -> bool:
@@ -140,6 +143,7 @@ class PeerLink:
                 welcome = decode_welcome(await self.call(PEER_HELLO, encode(self._hello()), _SILENCE_SECONDS))
                 self.peer = welcome.replica if welcome.refusal is None else None
                 self._last_peer = self.peer
+                self.ended = None
                 self._greetings += 1
                 self._greeted(self, welcome)
                 await asyncio.wait([self._reading], timeout=_GREETING_SECONDS)

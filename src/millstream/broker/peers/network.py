@@ -8,6 +8,7 @@ import msgspec
 
 from millstream.broker.addresses import WILDCARDS
 from millstream.broker.peers.admission import Admission
+from millstream.broker.peers.contact import Contact
 from millstream.broker.peers.hello import Hello, Welcome, answer
 from millstream.broker.peers.link import PeerLink
 from millstream.cluster.metadata.image import MetadataImage
@@ -58,6 +59,7 @@ class PeerNetwork:
         self._assemblers: WeakKeyDictionary[Connection, Assembler] = WeakKeyDictionary()
         self._metadata: MetadataService | None = None
         self._admission: Admission | None = None
+        self.contact: Contact | None = None
 
     def start(self) -> None:
         for seed in self.seeds:
@@ -106,6 +108,14 @@ class PeerNetwork:
             ErrorCode.BROKER_NOT_AVAILABLE, f"there is no connection to node {node_id}; try again"
         )
 
+    def heard_at(self, node_id: int) -> float | None:
+        return None if self.contact is None else self.contact.heard_at(node_id)
+
+    @property
+    def ended(self) -> set[int]:
+        """Nodes whose processes have ended, as far as can be seen from here."""
+        return {link.ended.node_id for link in self._links.values() if link.ended is not None}
+
     def has_just_lost(self, node_id: int) -> bool:
         return any(link.has_just_lost(node_id) for link in self._links.values())
 
@@ -133,6 +143,8 @@ class PeerNetwork:
         sender_cluster_id, message = received
         if not self.cluster_id:
             self._adopted_cluster_id = sender_cluster_id
+        if self.contact is not None:
+            self.contact.heard(message.sender.node_id, asyncio.get_running_loop().time())
         if self._metadata is not None:
             self._metadata.quorum.receive(message)
 

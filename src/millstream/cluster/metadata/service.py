@@ -38,6 +38,8 @@ from millstream.runtime.host import Host, SystemHost
 Result = TypeVar("Result")
 # Asks the node with that id to decide on a command, as bytes.
 Forward = Callable[[int, bytes], Awaitable[bytes]]
+# When a message of the quorum last came from that node, in the loop's time.
+HeardAt = Callable[[int], float | None]
 
 _CLOSE_SECONDS = 5.0
 _START_SECONDS = 10.0
@@ -65,6 +67,7 @@ class MetadataService:
         transport: Transport | None = None,
         forward: Forward | None = None,
         session_seconds: float | None = None,
+        heard_at: HeardAt | None = None,
         rebalance: RebalanceSettings | None = None,
         failed: Callable[[BaseException], None] | None = None,
         host: Host | None = None,
@@ -75,6 +78,7 @@ class MetadataService:
         self._new_id = readable_ids(host.new_id)
         self._forward = forward
         self._session_seconds = session_seconds
+        self._heard_at = heard_at or (lambda _: None)
         self._rebalance = rebalance
         self._failed = failed
         self._machine = MetadataMachine()
@@ -93,6 +97,7 @@ class MetadataService:
             snapshot_after_bytes=snapshot_after,
         )
         self._leader: ReplicaKey | None = None
+        self._controller_before = -1
         self._is_settled = asyncio.Event()
         self._is_leading = False
         self._fencing: Fencing | None = None
@@ -276,12 +281,18 @@ class MetadataService:
         self._stop_watching()
         self._leader = leader
         self._is_leading = is_mine
+        if leader is not None and not is_mine:
+            self._controller_before = leader.node_id
         if is_mine:
             self._is_settled.set()
             if self._session_seconds is not None:
                 self._fencing = Fencing(self._session_seconds, lambda: self.image, self.decide)
                 for broker_id, epoch in self._gone.items():
                     self._fencing.gone(broker_id, epoch)
+                # Its silence began before the election that it led to; of others nothing was to be heard here.
+                at = self._heard_at(self._controller_before)
+                if at is not None:
+                    self._fencing.heard_before(self._controller_before, at)
             if self._rebalance is not None:
                 self._rebalancing = Rebalancing(self._rebalance, self.decide)
 

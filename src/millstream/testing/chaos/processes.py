@@ -100,7 +100,8 @@ class ChaosNode:
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            # Also closes what it was told of trouble by.
+            self._process.communicate()
             self._process = None
 
     def stop(self) -> None:

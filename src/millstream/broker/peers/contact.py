@@ -1,0 +1,87 @@
+"""Whether the others may have gone on without this node: it hears nothing from them for as long as they wait for it.
+
+A node that is cut off from the others, and not from its clients, would let them wait for acknowledgements that cannot
+come, and send them back to itself with what it knows of leaders.
+"""
+
+import asyncio
+from collections.abc import Collection
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from millstream.cluster.metadata.sessions import BrokerSessions
+from millstream.cluster.raft.quorum import majority
+from millstream.observability.logs import get_logger
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+    from millstream.broker.peers.network import PeerNetwork
+
+log = get_logger("millstream.cluster")
+
+_CHECKS_PER_SESSION = 10
+
+
+class Contact:
+    """When messages of the quorum came, and from whom. Times are seconds of a clock that does not jump."""
+
+    def __init__(self, node_id: int, session_seconds: float, now: float) -> None:
+        self._me = node_id
+        self._sessions = BrokerSessions(session_seconds, now)
+
+    def heard(self, node_id: int, now: float) -> None:
+        self._sessions.heard(node_id, now)
+
+    def heard_at(self, node_id: int) -> float | None:
+        return self._sessions.heard_at(node_id)
+
+    def is_lost(
+        self, voters: Collection[int], leader: int | None, ended: Collection[int], now: float
+    ) -> bool:
+        """Call it several times within a session.
+
+        A controller that is heard tells when this node is fenced. Without one it is enough to hear as many as make a
+        majority: voters who hear a controller do not answer others that want to be elected, so they have none either.
+        Nobody else is a majority while too many processes have `ended`.
+        """
+        others = set(voters) - {self._me}
+        controller = set() if leader is None else {leader} - {self._me}
+        silent = set(self._sessions.expired(sorted(others | controller), now))
+        if controller - silent:
+            return False
+        needed = majority(len(voters))
+        return len(set(voters) - silent) < needed <= len(others - set(ended))
+
+
+class ContactWatch:
+    """Keeps clients away from what another node may lead by now, until the metadata is known to be the newest."""
+
+    def __init__(self, broker: "Broker", network: "PeerNetwork", session_seconds: float) -> None:
+        self._broker = broker
+        self._network = network
+        self._seconds = session_seconds
+
+    async def run(self) -> None:
+        loop, broker, network = asyncio.get_running_loop(), self._broker, self._network
+        contact = network.contact = Contact(broker.node_id, self._seconds, loop.time())
+        while True:
+            await asyncio.sleep(self._seconds / _CHECKS_PER_SESSION)
+            status = broker.metadata.quorum.status()
+            leader = None if status.leader is None else status.leader.node_id
+            voters = [voter.node_id for voter in status.membership.voters]
+            is_lost = contact.is_lost(voters, leader, network.ended, loop.time())
+            if is_lost and not broker.partitions.is_cut_off:
+                log.warning(
+                    "cut off from the other nodes: clients are sent to them", silent_seconds=self._seconds
+                )
+                broker.cut_off()
+            elif broker.partitions.is_cut_off and not is_lost:
+                await self._return()
+
+    async def _return(self) -> None:
+        """By the controller's word: until it has come, this node would act on what was true before."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._seconds):
+                await self._broker.metadata.quorum.read_barrier()
+            log.info("in contact with the other nodes again")
+            self._broker.rejoin()

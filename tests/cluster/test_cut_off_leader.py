@@ -1,0 +1,66 @@
+"""A leader is cut off from the other nodes and not from its clients: they go on elsewhere while the cut lasts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from millstream.testing.chaos.processes import ChaosCluster
+from millstream.testing.chaos.wires import NoNamespaces, Wires
+from support.cluster import eventually
+from support.steady_load import AiokafkaLoad, KafkaPythonLoad, LibrdkafkaLoad, SteadyLoad
+
+NODES = (1, 2, 3)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ChaosCluster]:
+    wires = Wires(NODES)
+    try:
+        wires.open()
+    except NoNamespaces as reason:
+        pytest.skip(str(reason))
+    cluster = ChaosCluster(tmp_path, len(NODES), wires)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
+        wires.close()
+
+
+def leader_in_sync(admin: AdminClient) -> int:
+    """Who leads the topic's partition, with all replicas in sync; -1 otherwise."""
+    partition = admin.list_topics("t", timeout=10).topics["t"].partitions[0]
+    return partition.leader if len(partition.isrs) == len(NODES) else -1
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(LibrdkafkaLoad, id="librdkafka"),
+        pytest.param(KafkaPythonLoad, id="kafka-python", marks=pytest.mark.long),
+        pytest.param(AiokafkaLoad, id="aiokafka", marks=pytest.mark.long),
+    ],
+)
+def test_clients_of_a_leader_that_is_cut_off_go_on_while_the_cut_lasts(
+    cluster: ChaosCluster, kind: type[SteadyLoad]
+) -> None:
+    assert cluster.wires is not None
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic("t", 1, 3, config={"min.insync.replicas": "2"})])["t"].result(30)
+    old = eventually(lambda: leader_in_sync(admin), lambda seen: seen != -1, "a leader")
+    others = [number for number in NODES if number != old]
+    with kind(cluster.nodes[old].address, "t") as load:
+        load.wait_for(50)
+        for other in others:
+            cluster.wires.cut(old, other)
+            cluster.wires.cut(other, old)
+        load.wait_for(300)
+        for other in others:
+            cluster.wires.heal(old, other)
+            cluster.wires.heal(other, old)
+        load.wait_for(50)
+        eventually(lambda: leader_in_sync(admin), lambda seen: seen != -1, "the old leader in sync again")
+    load.judge()
