@@ -30,7 +30,6 @@ _TO_BE_SEEN = frozenset(
         ErrorCode.NOT_CONTROLLER,
     }
 )
-_REFUSED = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
 
 _Asked = tuple[Partition, LeaderState, PendingChange]
 
@@ -141,10 +140,8 @@ class InSyncSets:
         try:
             results = await metadata.submit(command)
         except KafkaError as error:
+            # They stay pending: an earlier attempt, whose answer was lost, may have been carried out.
             log.warning("in-sync sets not changed", count=len(asked), error=error.message)
-            if error.code in _REFUSED:
-                for _, state, change in asked:
-                    state.refused(change)
             return asked
         except Exception:
             # Changes must go on being asked for, whatever went wrong with these.

@@ -11,6 +11,7 @@ from millstream.broker.partitions import Partition
 from millstream.cluster.metadata.difference import partition_changed
 from millstream.cluster.metadata.image import PartitionImage
 from millstream.cluster.metadata.records import ConfigChanged, ConfigResource
+from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.testing.disk import Fault, Operation
 from support.logs import read_values
 from support.raw_client import RawClient, batch_of, fetch_fields, fetched_partitions, produce, produce_fields
@@ -261,3 +262,25 @@ def test_a_smaller_set_that_comes_with_a_higher_minimum_acknowledges_nothing(tri
     assert led.high_watermark == 1
     sent.join(30)
     assert codes == [NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+
+
+def test_a_change_of_the_set_stays_pending_until_its_outcome_is_known(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller that does not know this broker any more may have made the change when it was asked before."""
+    leader = create(trio)
+    led, broker = partition(trio, leader), trio.nodes[leader].broker
+
+    async def refuse(_command: object) -> None:
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, "broker 1 has registered again since")
+
+    async def ask() -> tuple[bool, int]:
+        state = led.replication
+        assert state is not None
+        change = state.propose(leaving=followers(trio, leader)[:1])
+        with monkeypatch.context() as patch:
+            patch.setattr(broker.metadata, "submit", refuse)
+            left = await broker.replication.in_sync._ask([(led, state, change)])
+        return state.pending is change, len(left)
+
+    assert asyncio.run_coroutine_threadsafe(ask(), broker.loop).result(30) == (True, 1)
