@@ -8,14 +8,19 @@ from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.raft.entries import Entry
 from millstream.cluster.raft.membership import ReplicaKey
 from millstream.cluster.raft.replica import Replica
+from millstream.cluster.raft.state import RaftState
 from millstream.testing.simulator.loop import SimulatedLoop
+from millstream.testing.simulator.promise_watch import PromiseWatch
 
 # Many times more than there are reasons for in a run: beyond it somebody changes something to and fro.
 _MOST_ENTRIES = 1500
 
 
 class QuorumWatch:
-    """One leader a term; what is committed stays; after the same entry everybody has the same image."""
+    """One leader a term; what is committed stays; after the same entry everybody has the same image.
+
+    What replicas promise one by one is `PromiseWatch`'s.
+    """
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._violated = loop.violated
@@ -28,7 +33,8 @@ class QuorumWatch:
         self._leaders: dict[int, int] = {}
         self._committed: dict[int, Entry] = {}
         self._images: dict[int, MetadataImage] = {}
-        self._checked: dict[Replica, tuple[int, int]] = {}
+        self._checked: dict[Replica, tuple[int, int, int]] = {}
+        self._promises = PromiseWatch(loop.violated)
         self.newest = MetadataImage()
         self.image_came: Callable[[MetadataImage, MetadataImage], None] = lambda _old, _new: None
         """Called with the newest image known and the one after it, once for each."""
@@ -54,6 +60,8 @@ class QuorumWatch:
         state = replica._raft.state
         if state.leadership is not None:
             self.leader_id = state.key.node_id
+            if state.term not in self._leaders:
+                self._promises.leads(state)
             leader = self._leaders.setdefault(state.term, state.key.node_id)
             if leader != state.key.node_id:
                 self._violated(
@@ -61,27 +69,33 @@ class QuorumWatch:
                 )
         if state.is_hard_state_durable and self._votes.get(replica) != (state.term, state.vote):
             self._votes[replica] = state.term, state.vote
+            self._promises.wrote(state.key, state.term, state.vote)
             if state.vote is not None and state.vote != state.key:
                 self.voted(state.key.node_id, state.vote.node_id)
         log = state.log
-        committed, applied = self._checked.get(replica, (0, 0))
+        committed, applied, stable = self._checked.get(replica, (0, 0, -1))
+        if log.stable_index != stable:
+            self._promises.has(state.key, log.stable_index)
         if log.commit_index > committed:
             for entry in log.between(max(committed + 1, log.first_index), log.commit_index):
-                self._check_entry(state.key.node_id, entry)
+                self._check_entry(state, entry)
             self.committed_index = max(self.committed_index, log.commit_index)
         if log.applied_index > applied and not replica._is_pumping:
             self._check_image(state.key.node_id, log.applied_index, replica._machine)
-        self._checked[replica] = log.commit_index, log.applied_index
+        self._checked[replica] = log.commit_index, log.applied_index, log.stable_index
 
-    def _check_entry(self, node_id: int, entry: Entry) -> None:
+    def _check_entry(self, state: RaftState, entry: Entry) -> None:
         known = self._committed.get(entry.index)
         if known is None:
             self._committed[entry.index] = entry
+            self._promises.committed(state, entry)
             self.entry_came(entry)
             if len(self._committed) > _MOST_ENTRIES:
                 self._violated(f"the metadata change without an end; entry {entry.index} is {entry}")
         elif known is not entry and known != entry:
-            self._violated(f"node {node_id} holds {entry} as committed, where {known} was committed before")
+            self._violated(
+                f"node {state.key.node_id} holds {entry} as committed, where {known} was committed before"
+            )
 
     def _check_image(self, node_id: int, index: int, machine: Any) -> None:
         image: MetadataImage = machine.image
