@@ -10,6 +10,7 @@ import pytest
 from millstream.broker.partitions import Partition
 from millstream.cluster.metadata.difference import partition_changed
 from millstream.cluster.metadata.image import PartitionImage
+from millstream.cluster.metadata.in_sync_sets import InSyncResult
 from millstream.cluster.metadata.records import ConfigChanged, ConfigResource
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.testing.disk import Fault, Operation
@@ -274,13 +275,20 @@ def test_a_change_of_the_set_stays_pending_until_its_outcome_is_known(
     async def refuse(_command: object) -> None:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, "broker 1 has registered again since")
 
-    async def ask() -> tuple[bool, int]:
+    async def ask() -> None:
         state = led.replication
         assert state is not None
         change = state.propose(leaving=followers(trio, leader)[:1])
+        asked = led, state, change
         with monkeypatch.context() as patch:
             patch.setattr(broker.metadata, "submit", refuse)
-            left = await broker.replication.in_sync._ask([(led, state, change)])
-        return state.pending is change, len(left)
+            assert await broker.replication.in_sync._ask([asked]) == [asked]
+        # Made, as the answer says; what else was changed before it comes with the metadata.
+        made = InSyncResult(0, leader, led.leader_epoch, change.isr, state.partition_epoch + 1)
+        assert not broker.replication.in_sync._is_decided(asked, made)
+        assert (state.pending, set(state.isr)) == (change, {1, 2, 3})
+        there = InSyncResult(0, leader, led.leader_epoch, state.isr, state.partition_epoch)
+        assert broker.replication.in_sync._is_decided(asked, there)
+        assert state.pending is None
 
-    assert asyncio.run_coroutine_threadsafe(ask(), broker.loop).result(30) == (True, 1)
+    asyncio.run_coroutine_threadsafe(ask(), broker.loop).result(30)
