@@ -8,7 +8,6 @@ from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.raft.entries import Entry
 from millstream.cluster.raft.membership import ReplicaKey
 from millstream.cluster.raft.replica import Replica
-from millstream.cluster.raft.state import RaftState
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.promise_watch import PromiseWatch
 
@@ -33,7 +32,8 @@ class QuorumWatch:
         self._leaders: dict[int, int] = {}
         self._committed: dict[int, Entry] = {}
         self._images: dict[int, MetadataImage] = {}
-        self._checked: dict[Replica, tuple[int, int, int]] = {}
+        self._checked: dict[Replica, tuple[int, int]] = {}
+        self._stable: dict[Replica, int] = {}
         self._promises = PromiseWatch(loop.violated)
         self.newest = MetadataImage()
         self.image_came: Callable[[MetadataImage, MetadataImage], None] = lambda _old, _new: None
@@ -73,29 +73,29 @@ class QuorumWatch:
             if state.vote is not None and state.vote != state.key:
                 self.voted(state.key.node_id, state.vote.node_id)
         log = state.log
-        committed, applied, stable = self._checked.get(replica, (0, 0, -1))
-        if log.stable_index != stable:
+        if log.stable_index != self._stable.get(replica):
+            self._stable[replica] = log.stable_index
             self._promises.has(state.key, log.stable_index)
+        if log.commit_index > self.committed_index and log.commit_index >= log.first_index:
+            self._promises.committed(state, log.entry(log.commit_index))
+        committed, applied = self._checked.get(replica, (0, 0))
         if log.commit_index > committed:
             for entry in log.between(max(committed + 1, log.first_index), log.commit_index):
-                self._check_entry(state, entry)
+                self._check_entry(state.key.node_id, entry)
             self.committed_index = max(self.committed_index, log.commit_index)
         if log.applied_index > applied and not replica._is_pumping:
             self._check_image(state.key.node_id, log.applied_index, replica._machine)
-        self._checked[replica] = log.commit_index, log.applied_index, log.stable_index
+        self._checked[replica] = log.commit_index, log.applied_index
 
-    def _check_entry(self, state: RaftState, entry: Entry) -> None:
+    def _check_entry(self, node_id: int, entry: Entry) -> None:
         known = self._committed.get(entry.index)
         if known is None:
             self._committed[entry.index] = entry
-            self._promises.committed(state, entry)
             self.entry_came(entry)
             if len(self._committed) > _MOST_ENTRIES:
                 self._violated(f"the metadata change without an end; entry {entry.index} is {entry}")
         elif known is not entry and known != entry:
-            self._violated(
-                f"node {state.key.node_id} holds {entry} as committed, where {known} was committed before"
-            )
+            self._violated(f"node {node_id} holds {entry} as committed, where {known} was committed before")
 
     def _check_image(self, node_id: int, index: int, machine: Any) -> None:
         image: MetadataImage = machine.image
