@@ -54,5 +54,10 @@ def test_faults_are_named_and_others_refused() -> None:
     refused = subprocess.run([*command, "kill,earthquake"], capture_output=True, check=False, text=True)
     assert refused.returncode == 2
     assert "no fault 'earthquake'" in refused.stderr
-    nothing = subprocess.run([*command, "cut", "--no-network"], capture_output=True, check=False, text=True)
-    assert nothing.returncode == 2
+    for impossible in (
+        ["cut", "--no-network"],
+        ["kill", "--nodes", "2", "--replicas", "3"],
+        ["kill", "--report", "/nonexistent/chaos.html"],
+    ):
+        nothing = subprocess.run([*command, *impossible], capture_output=True, check=False, text=True)
+        assert nothing.returncode == 2, "said at once, not after the run"

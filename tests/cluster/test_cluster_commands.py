@@ -73,6 +73,14 @@ def test_a_local_cluster_from_start_to_stop(up: Up) -> None:
     table = cli.ok("cluster", "status").decode()
     assert "health\tgood" in table
     assert "node\taddress\track\tstate\tquorum\tlog end\tleaders\treplicas" in table
+    assert "no partition nosuch" in cli.fails("cluster", "reassign", "nosuch", "--cancel")
+    assert "no partition 99" in cli.fails(
+        "log", "verify", "--bootstrap", up.bootstrap, "--topic", "orders:99"
+    )
+    cli.fails("cluster", "reassign", "orders:0", "--replicas", "1,1", "--throttle", "1MB")
+    assert "throttled" not in cli.ok("topic", "describe", "orders", "--json").decode(), (
+        "refused with its limit"
+    )
     assert up.interrupt() == 0
     for node in up.nodes.values():
         assert not is_running(node["pid"])

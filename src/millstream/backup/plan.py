@@ -98,9 +98,9 @@ def _plan(
     is_whole: bool = True,
     merged_with: Manifest | None = None,
 ) -> Plan:
-    selection.of_cluster(topics)
     in_base = {each.topic_id for each in base.topics}
     later = {each.topic_id: each for each in merged_with.topics} if merged_with is not None else {}
+    selection.of_cluster([*topics, *later.values()])
     planned = []
     for topic in topics:
         newer = later.get(topic.topic_id)

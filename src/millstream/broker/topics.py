@@ -87,7 +87,7 @@ class TopicChanges:
     def apply(self, old: MetadataImage, new: MetadataImage, records: tuple[MetadataRecord, ...]) -> None:
         broker_configs = self.broker_configs()
         self._resolved = None
-        reconfigured: dict[str, TopicImage] = {}
+        reconfigured = _reconfigured(new, records)
         for record in records:
             match record:
                 case TopicDeleted(topic_id):
@@ -101,20 +101,22 @@ class TopicChanges:
                 case PartitionChanged(topic_id, index):
                     topic = new.topic_by_id(topic_id)
                     if topic is not None:
+                        if topic.name in reconfigured:
+                            # First: a set that is smaller now must not be counted by a minimum that was raised before.
+                            self._reconfigure(topic, index, broker_configs)
                         self._change(topic, topic.partitions[index], broker_configs)
                 case BrokerRegistered(broker_id) | BrokerChanged(broker_id):
                     self._broker.replication.broker_changed(broker_id)
-                case ConfigChanged(ConfigResource.TOPIC, name):
-                    topic = new.topic(name)
-                    if topic is not None:
-                        reconfigured[name] = topic
-                case ConfigChanged(ConfigResource.BROKER):
-                    reconfigured.update(new.topics)
         for topic in reconfigured.values():
             config = resolve_topic_config(topic.configs, broker_configs)
             for partition in self._broker.partitions.of_topic(topic.name):
                 partition.update_config(config)
                 self._broker.replication.config_changed(partition)
+
+    def _reconfigure(self, topic: TopicImage, index: int, broker_configs: Mapping[str, str]) -> None:
+        partition = self._broker.partitions.get(topic.name, index)
+        if partition is not None:
+            partition.update_config(resolve_topic_config(topic.configs, broker_configs))
 
     def _add(self, topic: TopicImage, image: PartitionImage, broker_configs: Mapping[str, str]) -> None:
         is_here = self._broker.partitions.get(topic.name, image.index) is not None
@@ -190,3 +192,17 @@ class TopicChanges:
             self._discard(partition)
         self._broker.store.forget_topic_directory(topic)
         self._broker.forget_topic(topic)
+
+
+def _reconfigured(image: MetadataImage, records: tuple[MetadataRecord, ...]) -> dict[str, TopicImage]:
+    """Topics whose settings these records change."""
+    found: dict[str, TopicImage] = {}
+    for record in records:
+        match record:
+            case ConfigChanged(ConfigResource.TOPIC, name):
+                topic = image.topic(name)
+                if topic is not None:
+                    found[name] = topic
+            case ConfigChanged(ConfigResource.BROKER):
+                found.update(image.topics)
+    return found

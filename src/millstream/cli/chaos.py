@@ -67,6 +67,10 @@ def command(
         raise UsageError(f"there is no fault {unknown[0]!r}; there are {', '.join(FAULTS)}")
     if not network and not set(wanted) - set(NETWORK_FAULTS):
         raise UsageError("--no-network leaves none of these faults")
+    if replicas is not None and replicas > nodes:
+        raise UsageError(f"--replicas {replicas} needs as many nodes, and there are {nodes}")
+    if not report.parent.is_dir() or report.is_dir():
+        raise UsageError(f"--report {report}: a file in a directory that is there is needed")
     plan = ChaosPlan(
         seconds=seconds,
         nodes=nodes,
@@ -81,7 +85,10 @@ def command(
     )
     with tempfile.TemporaryDirectory(prefix="millstream-chaos-") as temporary:
         directory = data or Path(temporary)
-        directory.mkdir(parents=True, exist_ok=True)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CommandError(f"cannot write to {directory}: {error.strerror}") from error
         try:
             result = run_chaos(plan, directory, output.note)
         except NoFaults as error:

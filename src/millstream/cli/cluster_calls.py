@@ -50,6 +50,8 @@ def reason_of(result: Any) -> str:
     except ValueError:
         name = f"error {result.error_code}"
     message = getattr(result, "error_message", None)
+    if message is None and result.error_code == ErrorCode.NOT_CONTROLLER:
+        message = "the cluster has no controller, because a majority of its nodes does not answer"
     return f"{message} ({name})" if message else name
 
 

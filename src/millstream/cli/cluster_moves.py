@@ -135,6 +135,7 @@ def start(calls: ClusterCalls, moves: Sequence[Move], rate: int | None) -> None:
 def cancel(calls: ClusterCalls, wanted: Sequence[tuple[str, int | None]]) -> list[tuple[str, int]]:
     """Call off what is under way, all of it without `wanted`; returns what that was."""
     names = dict.fromkeys(topic for topic, _ in wanted)
+    moves_of(calls, wanted, ())
     ongoing = [
         (topic, index)
         for topic, index, _, _ in reassignments(calls)

@@ -184,7 +184,7 @@ def _parsed(names: list[str]) -> list[tuple[str, int | None]]:
     parsed: list[tuple[str, int | None]] = []
     for name in names:
         topic, colon, index = name.rpartition(":")
-        if colon and not index.isdecimal():
+        if not name or (colon and not (topic and index.isdecimal())):
             raise UsageError(f"{name!r} is not of the form TOPIC or TOPIC:PARTITION")
         parsed.append((topic, int(index)) if colon else (name, None))
     return parsed

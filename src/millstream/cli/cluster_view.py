@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.cli.cluster_calls import ClusterCalls
-from millstream.cli.errors import CommandError
 
 QUORUM_TOPIC = "__cluster_metadata"
 
@@ -143,7 +142,7 @@ def partitions_of(calls: ClusterCalls) -> list[PartitionView]:
 
 def _quorum(calls: ClusterCalls) -> tuple[dict[int, str], dict[int, int]]:
     """What each node is in the quorum, and how far its copy of the log reaches where that is known."""
-    state = _leaders_view(_ask_quorum(calls)).topics[0].partitions[0]
+    state = _ask_quorum(calls).topics[0].partitions[0]
     votes = {each.replica_id: "follower" for each in state.observers}
     votes |= {each.replica_id: "voter" for each in state.current_voters}
     if state.leader_id >= 0:
@@ -155,16 +154,3 @@ def _quorum(calls: ClusterCalls) -> tuple[dict[int, str], dict[int, int]]:
 def _ask_quorum(calls: ClusterCalls) -> Any:
     asked: list[dict[str, Any]] = [{"topic_name": QUORUM_TOPIC, "partitions": [{"partition_index": 0}]}]
     return calls.checked("cannot describe the quorum", "describe_quorum", topics=asked)
-
-
-def _leaders_view(reply: Any) -> Any:
-    """The leader alone knows how far the others are; where it cannot be asked, what the first node knows."""
-    leader_id = reply.topics[0].partitions[0].leader_id
-    addresses = [each.listeners[0] for each in reply.nodes if each.node_id == leader_id and each.listeners]
-    if not addresses:
-        return reply
-    try:
-        with ClusterCalls(f"{addresses[0].host}:{addresses[0].port}") as leader:
-            return _ask_quorum(leader)
-    except CommandError:
-        return reply

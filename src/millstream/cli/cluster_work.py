@@ -35,10 +35,14 @@ def move_replicas(
         limit = None if rate is None else parse_size(rate)
     except ValueError as error:
         raise UsageError(f"--throttle {rate!r}: {error}") from error
-    cluster_moves.start(calls, moves, limit)
-    if not is_waiting:
-        return False
+    if limit == 0:
+        raise UsageError("--throttle 0 would never come to an end; give a size such as 50MB")
+    if limit is not None and not is_waiting:
+        raise UsageError("--throttle ends with the move, which --no-wait does not wait for; give one of them")
     try:
+        cluster_moves.start(calls, moves, limit)
+        if not is_waiting:
+            return False
         is_done = cluster_moves.wait(calls, timeout, output.Progress("partitions moved"))
     finally:
         if limit is not None:

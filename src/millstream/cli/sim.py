@@ -49,10 +49,15 @@ def command(
       millstream sim --seeds 1000
       millstream sim --seed 4711 --log-level info
     """
-    if seed is not None:
-        _show_one(seed, seconds, client_routing, log_level)
-    else:
-        _run_many(range(first, first + seeds), seconds, client_routing, jobs or os.cpu_count() or 1)
+    try:
+        if seed is not None:
+            _show_one(seed, seconds, client_routing, log_level)
+        else:
+            _run_many(range(first, first + seeds), seconds, client_routing, jobs or os.cpu_count() or 1)
+    except KeyboardInterrupt:
+        # Simulated programs that are taken apart half-way complain, and nobody wants to hear it.
+        sys.unraisablehook = lambda _: None
+        raise
 
 
 def _show_one(seed: int, seconds: float, routing: Routing, log_level: LogLevel) -> None:

@@ -112,5 +112,7 @@ def test_a_selection_leaves_the_rest_out_and_must_find_something() -> None:
     assert (topic.name, topic.partition_count, [each.index for each in topic.partitions]) == ("a", 2, [1])
     with pytest.raises(BackupError, match="no topic 'c'"):
         plan_of(both, Selection({"c": None}))
+    with pytest.raises(BackupError, match="'b' has no partition 1"):
+        plan_of(both, Selection({"a": None, "b": frozenset({0, 1})}))
     with pytest.raises(BackupError, match="no backup yet"):
         plan_until([], 1, ALL)

@@ -1,3 +1,4 @@
+import signal
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -34,3 +35,8 @@ def test_a_seed_that_finds_something_is_named_with_the_way_to_see_it_again(
     assert "seed 5: two leaders" in streams.out
     assert "2 of 4 seeds found something" in streams.err
     assert "`millstream sim --seed 5 --seconds 20`" in streams.err
+
+
+def test_an_interrupt_is_not_told_by_every_process() -> None:
+    with campaign.pool_of(1) as pool:
+        assert pool.submit(signal.getsignal, signal.SIGINT).result(60) is signal.SIG_IGN

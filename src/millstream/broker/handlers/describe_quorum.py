@@ -1,4 +1,4 @@
-"""DescribeQuorum: the replicas of the metadata log. How far the others are only the controller knows; -1 elsewhere."""
+"""DescribeQuorum: the replicas of the metadata log and how far they are, as the controller knows it."""
 
 from typing import Any
 
@@ -15,48 +15,43 @@ from millstream.broker.addresses import host_for
 from millstream.broker.admin import AdminBroker, AdminContext
 from millstream.cluster.metadata.directory import DIRECTORY
 from millstream.cluster.metadata.image import BrokerImage
-from millstream.cluster.raft.membership import ReplicaKey
-from millstream.cluster.raft.status import Status
+from millstream.cluster.metadata.quorum_view import QuorumView, ReplicaView
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
-def handle(broker: AdminBroker, request: Any, context: AdminContext) -> DescribeQuorumResponse:
-    status = broker.metadata.quorum.status()
+async def handle(broker: AdminBroker, request: Any, context: AdminContext) -> DescribeQuorumResponse:
     wanted = [
         (topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions
     ]
     if wanted != [(DIRECTORY, 0)]:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"the quorum is that of {DIRECTORY}, partition 0")
-    members = {replica.node_id for replica in status.membership.replicas}
+    view = await broker.metadata.view_quorum()
+    members = {each.node_id for each in (*view.voters, *view.learners)}
     brokers = [each for _, each in sorted(broker.metadata.image.brokers.items()) if each.broker_id in members]
     return DescribeQuorumResponse(
         error_code=ErrorCode.NONE,
         error_message=None,
-        topics=(TopicData(topic_name=DIRECTORY, partitions=(_partition(status),)),),
+        topics=(TopicData(topic_name=DIRECTORY, partitions=(_partition(view),)),),
         nodes=tuple(_node(each, context) for each in brokers),
     )
 
 
-def _partition(status: Status) -> PartitionData:
-    ends = {follower.replica: follower.match_index for follower in status.followers}
-    ends[status.key] = status.last_index
+def _partition(view: QuorumView) -> PartitionData:
     return PartitionData(
         partition_index=0,
         error_code=ErrorCode.NONE,
         error_message=None,
-        leader_id=-1 if status.leader is None else status.leader.node_id,
-        leader_epoch=status.term,
-        high_watermark=status.commit_index + 1,
-        current_voters=tuple(_replica(each, ends) for each in status.membership.voters),
-        observers=tuple(_replica(each, ends) for each in status.membership.learners),
+        leader_id=view.leader_id,
+        leader_epoch=view.leader_epoch,
+        high_watermark=view.high_watermark,
+        current_voters=tuple(map(_replica, view.voters)),
+        observers=tuple(map(_replica, view.learners)),
     )
 
 
-def _replica(replica: ReplicaKey, ends: dict[ReplicaKey, int]) -> ReplicaState:
+def _replica(seen: ReplicaView) -> ReplicaState:
     return ReplicaState(
-        replica_id=replica.node_id,
-        replica_directory_id=replica.directory_id,
-        log_end_offset=ends.get(replica, -2) + 1,
+        replica_id=seen.node_id, replica_directory_id=seen.directory, log_end_offset=seen.end_offset
     )
 
 

@@ -30,7 +30,6 @@ _TO_BE_SEEN = frozenset(
         ErrorCode.NOT_CONTROLLER,
     }
 )
-_REFUSED = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
 
 _Asked = tuple[Partition, LeaderState, PendingChange]
 
@@ -141,10 +140,8 @@ class InSyncSets:
         try:
             results = await metadata.submit(command)
         except KafkaError as error:
+            # They stay pending: an earlier attempt, whose answer was lost, may have been carried out.
             log.warning("in-sync sets not changed", count=len(asked), error=error.message)
-            if error.code in _REFUSED:
-                for _, state, change in asked:
-                    state.refused(change)
             return asked
         except Exception:
             # Changes must go on being asked for, whatever went wrong with these.
@@ -157,10 +154,11 @@ class InSyncSets:
     def _is_decided(self, asked: _Asked, result: InSyncResult) -> bool:
         partition, state, change = asked
         if result.error == ErrorCode.NONE:
-            # Mostly the metadata came first; where the set was so already, there is nothing that would come.
             if partition.replication is state and result.leader_epoch == state.leader_epoch:
-                now = self._broker.clock.monotonic()
-                state.metadata_changed(state.replicas, result.isr, result.partition_epoch, now)
+                if result.partition_epoch > state.partition_epoch:
+                    # Not before the metadata have come: the minimum that it was decided by may be another than here.
+                    return False
+                # They came first, as mostly; or the set was so already, and there is nothing that would come.
                 state.refused(change)
                 partition.in_sync_set_changed()
             return True

@@ -100,6 +100,12 @@ class ReplicaFetch:
                 reply.diverging_epoch = diverging
                 self._session.news.pop(key, None)
                 return [reply]
+            if request.fetch_offset > partition.log.log_end_offset:
+                # It names no epoch that would tell where the logs part. What it asks from is not what it has of this
+                # leader's: counted, it would confirm what is yet to be written up to there.
+                raise KafkaError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE, f"the log ends at {partition.log.log_end_offset}"
+                )
             self._broker.replication.follower_fetched(
                 partition, self._session.broker_id, self._session.broker_epoch, request
             )

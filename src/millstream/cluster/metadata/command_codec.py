@@ -21,6 +21,7 @@ from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectL
 from millstream.cluster.metadata.partitions import CreatePartitions, IncreaseOutcome
 from millstream.cluster.metadata.producer_ids import AllocateProducerIds
 from millstream.cluster.metadata.quorum_changes import AddVoter, RemoveVoter
+from millstream.cluster.metadata.quorum_view import QuorumView, ViewQuorum
 from millstream.cluster.metadata.reassignments import AlterReassignments, ReassignmentOutcome
 from millstream.cluster.metadata.recovered_replicas import ReportRecovered
 from millstream.cluster.metadata.topics import CreatedTopic, CreateTopics, DeletedTopic, DeleteTopics
@@ -42,6 +43,7 @@ _COMMANDS: dict[int, tuple[type[Any], Any]] = {
     13: (AddVoter, bool),
     14: (RemoveVoter, bool),
     15: (ReportRecovered, int),
+    16: (ViewQuorum, QuorumView),
 }
 _NUMBERS = {kind: number for number, (kind, _) in _COMMANDS.items()}
 

@@ -164,7 +164,7 @@ def current_configs(image: MetadataImage, resource: ConfigResource, name: str) -
         return topic.configs
     if name and (not name.isdecimal() or int(name) not in image.brokers):
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
+            ErrorCode.BROKER_ID_NOT_REGISTERED if name.isdecimal() else ErrorCode.INVALID_REQUEST,
             f"No broker {name!r} is registered; give a broker's id, or an empty name for all brokers.",
         )
     return image.broker_configs.get(name, {})

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from millstream.cluster.metadata.brokers import Heartbeat, RegisterBroker
 from millstream.cluster.metadata.command_codec import decode_result, encode_command
@@ -20,6 +20,7 @@ from millstream.cluster.metadata.image import BrokerImage, MetadataImage
 from millstream.cluster.metadata.machine import MetadataMachine, Records, Subscriber
 from millstream.cluster.metadata.producer_ids import ProducerIdPool
 from millstream.cluster.metadata.quorum_changes import QuorumChange
+from millstream.cluster.metadata.quorum_view import QuorumView, ViewQuorum, view_of
 from millstream.cluster.metadata.rebalancing import RebalanceSettings, Rebalancing
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.refusals import as_kafka_error
@@ -46,6 +47,8 @@ _START_SECONDS = 10.0
 # How long a change of controller is waited for before the submitter hears of it, and how often to look.
 _PATIENCE_SECONDS = 10.0
 _RETRY_SECONDS = 0.05
+# Who only wants to look is told what is known here when the controller does not answer.
+_VIEW_SECONDS = 2.0
 # Commands whose submitters do not look for the effect in the image.
 _NOT_LOOKED_FOR: tuple[type[object], ...] = (Heartbeat,)
 # Nothing was done where these are the answer, so that the next controller may be asked.
@@ -200,6 +203,16 @@ class MetadataService:
                     raise
             await asyncio.sleep(_RETRY_SECONDS)
 
+    async def view_quorum(self) -> QuorumView:
+        """As the controller sees it, or, when that cannot be asked, this node."""
+        if not self._is_leading and self._forward is not None and self._leader is not None:
+            with suppress(KafkaError, TimeoutError):
+                async with asyncio.timeout(_VIEW_SECONDS):
+                    reply = await self._forward(self._leader.node_id, encode_command(ViewQuorum()))
+                    view: QuorumView = decode_result(ViewQuorum(), reply)
+                    return view
+        return view_of(self.quorum.status())
+
     async def decide(self, command: Command[Result]) -> Result:
         """As `submit`, but here or not at all: NOT_CONTROLLER when another node leads, or none."""
         if self._closed:
@@ -209,6 +222,8 @@ class MetadataService:
         if not self._is_leading:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the controller; try again")
         asked: object = command
+        if isinstance(asked, ViewQuorum):
+            return cast("Result", view_of(self.quorum.status()))
         if isinstance(asked, QuorumChange):
             try:
                 await asked.carry_out(self.quorum)

@@ -8,6 +8,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from millstream.cluster.replication.progress import UNKNOWN, FollowerProgress
+from millstream.runtime.invariant import invariant
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,7 @@ class LeaderState:
 
     def propose(self, *, joining: Iterable[int] = (), leaving: Iterable[int] = ()) -> PendingChange:
         """Ask for a change; the caller takes it to the controller and must not ask for another before it is decided."""
-        assert self.pending is None
+        invariant(self.pending is None, "another change of the in-sync set is under way")
         gone = set(leaving)
         isr = (*(each for each in self.isr if each not in gone), *joining)
         self.pending = PendingChange(isr, self.partition_epoch)

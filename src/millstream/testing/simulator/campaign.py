@@ -1,8 +1,11 @@
 """Many seeds, on all processors."""
 
 import multiprocessing
+import signal
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from functools import partial
 
 from millstream.testing.simulator.run import SECONDS, Outcome, run_seed
@@ -16,12 +19,35 @@ def run_seeds(
     if processes <= 1 or len(seeds) <= 1:
         yield from map(work, seeds)
         return
-    # Not forked: the caller may have threads.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(processes, len(seeds)), mp_context=context) as pool:
-        futures = [pool.submit(work, seed) for seed in seeds]
+    with pool_of(min(processes, len(seeds))) as pool:
+        with _deaf_to_interrupts():
+            futures = [pool.submit(work, seed) for seed in seeds]
         try:
             for future in as_completed(futures):
                 yield future.result()
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def pool_of(processes: int) -> ProcessPoolExecutor:
+    """Ctrl-C is the caller's: the processes end the seeds that they have begun, and say nothing of it."""
+    return ProcessPoolExecutor(
+        processes,
+        # Not forked: the caller may have threads.
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_IGN),
+    )
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """For processes that are started meanwhile: they are deaf before they have imported anything."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    known = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, known)

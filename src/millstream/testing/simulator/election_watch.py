@@ -6,6 +6,7 @@ from uuid import UUID
 from millstream.cluster.metadata.image import NO_LEADER
 from millstream.cluster.metadata.records import (
     ConfigChanged,
+    MetadataRecord,
     PartitionChanged,
     PartitionCreated,
     TopicDeleted,
@@ -25,11 +26,15 @@ class ElectionWatch:
         self.elections = 0
         self._violated = violated
         self._partitions: dict[tuple[UUID, int], State] = {}
+        self.records_came: Callable[[list[MetadataRecord]], None] = lambda _records: None
+        """Called with the records of every entry, for others that look at them."""
 
     def entry_came(self, entry: Entry) -> None:
         if entry.kind is not EntryKind.DATA:
             return
-        for record in decode_records(entry.data):
+        records = decode_records(entry.data)
+        self.records_came(records)
+        for record in records:
             if isinstance(record, PartitionChanged | PartitionCreated):
                 place = record.topic_id, record.index
                 before = self._partitions.get(place)

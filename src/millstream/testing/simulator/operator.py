@@ -1,12 +1,15 @@
 """Somebody who runs the cluster while it is under fire: moves replicas about, and changes a topic's settings."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from math import inf
 
 from millstream.cluster.metadata.image import TopicImage
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode
+from millstream.testing.history.operations import Anomaly
+from millstream.testing.history.registers import Read, Write, judge_registers
 from millstream.testing.simulator.client import NoAnswer, SimulatedClient
 
 log = get_logger("millstream.operator")
@@ -28,17 +31,23 @@ class SimulatedOperator:
     """Of one topic. `does` are the kinds of what it does: "moves", "settings"."""
 
     def __init__(
-        self, client: SimulatedClient, topic: str, partitions: int, nodes: Sequence[int], does: Sequence[str]
+        self,
+        client: SimulatedClient,
+        topic: str,
+        partitions: int,
+        nodes: Sequence[int],
+        does: Sequence[str],
+        configs: Mapping[str, str],
     ) -> None:
+        """`configs`: what the topic is created with."""
         self.client = client
         self.is_over = False
         self._topic = topic
         self._partitions = partitions
         self._nodes = list(nodes)
         self._works = [{"moves": self._move, "settings": self._set}[kind] for kind in does]
-        self._acknowledged: dict[str, str] = {}
-        self._unknown: dict[str, set[str]] = {}
-        """Values of settings of which nobody knows whether they were, or will be, set."""
+        self._writes = [Write(f"{topic}: {name}", value, 0.0, 0.0) for name, value in configs.items()]
+        """Settings; of those without an answer nobody knows whether they were, or will be, set."""
 
     async def work(self) -> None:
         random = self.client.random
@@ -68,6 +77,7 @@ class SimulatedOperator:
         random = self.client.random
         name = random.choice(list(_VALUES))
         value = random.choice(_VALUES[name])
+        start = self.client.loop.time()
         try:
             reply = await self.client.call(
                 self.client.any_node(), "incremental_alter_configs", 0, _SECONDS,
@@ -79,15 +89,13 @@ class SimulatedOperator:
             code = reply.responses[0].error_code
         except NoAnswer:
             code = ErrorCode.REQUEST_TIMED_OUT
-        if code == ErrorCode.NONE:
-            self._acknowledged[name] = value
-        else:
-            self._unknown.setdefault(name, set()).add(value)
+        end = self.client.loop.time() if code == ErrorCode.NONE else inf
+        self._writes.append(Write(f"{self._topic}: {name}", value, start, end))
         log.warning("set", setting=name, value=value, code=code)
 
-    def lost_settings(self, topic: TopicImage) -> Iterator[str]:
-        """Settings that were acknowledged and are not what the topic has in the end."""
-        for name, value in self._acknowledged.items():
-            found = topic.configs.get(name)
-            if found != value and found not in self._unknown.get(name, ()):
-                yield f"{self._topic}: {name} is {found}; {value} was acknowledged last"
+    def judge_settings(self, topic: TopicImage) -> list[Anomaly]:
+        """Whether what was acknowledged explains what the topic has in the end."""
+        now = self.client.loop.time()
+        keys = dict.fromkeys(write.key for write in self._writes)
+        reads = [Read(key, topic.configs.get(key.removeprefix(f"{self._topic}: ")), now, now) for key in keys]
+        return judge_registers(self._writes, reads)

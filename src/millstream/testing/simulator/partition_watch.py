@@ -66,16 +66,22 @@ class PartitionWatch:
         self.advances += 1
         if after < before:
             self._violated(f"{_name(partition)}: the high watermark goes back from {before} to {after}")
-        if not partition.is_leader:
-            return
         place = partition.topic_id, partition.index
+        if not partition.is_leader:
+            if after > self._committed.get(place, 0):
+                self._violated(
+                    f"{_name(partition)}: {_here()} takes what lies below {after} for committed; no leader has said so"
+                )
+            return
         self._committed[place] = max(after, self._committed.get(place, 0))
         state = partition.replication
-        if state is not None and len(state.isr) < min(state.min_isr, len(state.replicas)):
-            self._violated(
-                f"{_name(partition)}: the high watermark moves to {after} with {list(state.isr)} in sync, where"
-                f" {state.min_isr} are needed"
-            )
+        if state is not None:
+            needed = max(state.min_isr, self._minimum(partition))
+            if len(state.isr) < min(needed, len(state.replicas)):
+                self._violated(
+                    f"{_name(partition)}: the high watermark moves to {after} with {list(state.isr)} in sync, where"
+                    f" {needed} are needed"
+                )
         known = self._known(partition)
         if known is None or known.leader_epoch != partition.leader_epoch:
             return
@@ -110,6 +116,15 @@ class PartitionWatch:
                 f"{_name(partition)}: {_here()} cuts its log to {end}, below its high watermark"
                 f" {partition.high_watermark}"
             )
+
+    def _minimum(self, partition: Partition) -> int:
+        """What the metadata that this node has say: eligible leaders are chosen by it."""
+        for node in self._cluster.nodes.values():
+            if node.name == _here() and node.broker is not None:
+                topic = node.broker.metadata.image.topics.get(partition.topic)
+                if topic is not None and topic.topic_id.bytes == partition.topic_id:
+                    return int(topic.configs.get("min.insync.replicas", 1))
+        return 1
 
     def _known(self, partition: Partition) -> PartitionImage | None:
         """The partition as the newest metadata have it, whoever knows of them."""

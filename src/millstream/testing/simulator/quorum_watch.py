@@ -9,13 +9,17 @@ from millstream.cluster.raft.entries import Entry
 from millstream.cluster.raft.membership import ReplicaKey
 from millstream.cluster.raft.replica import Replica
 from millstream.testing.simulator.loop import SimulatedLoop
+from millstream.testing.simulator.promise_watch import PromiseWatch
 
 # Many times more than there are reasons for in a run: beyond it somebody changes something to and fro.
 _MOST_ENTRIES = 1500
 
 
 class QuorumWatch:
-    """One leader a term; what is committed stays; after the same entry everybody has the same image."""
+    """One leader a term; what is committed stays; after the same entry everybody has the same image.
+
+    What replicas promise one by one is `PromiseWatch`'s.
+    """
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._violated = loop.violated
@@ -29,6 +33,8 @@ class QuorumWatch:
         self._committed: dict[int, Entry] = {}
         self._images: dict[int, MetadataImage] = {}
         self._checked: dict[Replica, tuple[int, int]] = {}
+        self._stable: dict[Replica, int] = {}
+        self._promises = PromiseWatch(loop.violated)
         self.newest = MetadataImage()
         self.image_came: Callable[[MetadataImage, MetadataImage], None] = lambda _old, _new: None
         """Called with the newest image known and the one after it, once for each."""
@@ -54,6 +60,8 @@ class QuorumWatch:
         state = replica._raft.state
         if state.leadership is not None:
             self.leader_id = state.key.node_id
+            if state.term not in self._leaders:
+                self._promises.leads(state)
             leader = self._leaders.setdefault(state.term, state.key.node_id)
             if leader != state.key.node_id:
                 self._violated(
@@ -61,9 +69,15 @@ class QuorumWatch:
                 )
         if state.is_hard_state_durable and self._votes.get(replica) != (state.term, state.vote):
             self._votes[replica] = state.term, state.vote
+            self._promises.wrote(state.key, state.term, state.vote)
             if state.vote is not None and state.vote != state.key:
                 self.voted(state.key.node_id, state.vote.node_id)
         log = state.log
+        if log.stable_index != self._stable.get(replica):
+            self._stable[replica] = log.stable_index
+            self._promises.has(state.key, log.stable_index)
+        if log.commit_index > self.committed_index and log.commit_index >= log.first_index:
+            self._promises.committed(state, log.entry(log.commit_index))
         committed, applied = self._checked.get(replica, (0, 0))
         if log.commit_index > committed:
             for entry in log.between(max(committed + 1, log.first_index), log.commit_index):

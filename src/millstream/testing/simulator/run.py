@@ -15,10 +15,12 @@ from millstream.observability import logs
 from millstream.runtime.invariant import InvariantViolation
 from millstream.testing.history import judge
 from millstream.testing.history.groups import judge_group
+from millstream.testing.history.registers import judge_positions
 from millstream.testing.history.topics import judge_topics
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.comparison import differences, newest_image, what_is_missing
 from millstream.testing.simulator.election_watch import ElectionWatch
+from millstream.testing.simulator.in_sync_watch import InSyncWatch
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.nemesis import Nemesis
 from millstream.testing.simulator.pace import coarse_ticks
@@ -118,7 +120,9 @@ class _Run:
         self._outcome = outcome
         self._cluster = SimulatedCluster(loop, random, routing=routing)
         self.partitions = PartitionWatch(loop, self._cluster, quorum)
-        quorum.entry_came = ElectionWatch(loop.violated).entry_came
+        elections = ElectionWatch(loop.violated)
+        elections.records_came = InSyncWatch(loop.violated).records_came
+        quorum.entry_came = elections.entry_came
         self._nemesis = Nemesis(self._cluster, Random(random.getrandbits(64)), quorum, faults)
         self._workload = Workload(
             self._cluster, random, partitions=2, replicas=3, may_operate="bit_rot" not in self._nemesis.kinds
@@ -149,7 +153,9 @@ class _Run:
         outcome.problems += map(str, judge_topics(workload.topic_calls))
         if workload.group is not None:
             outcome.problems += map(str, judge_group(workload.group, workload.history))
-        outcome.problems += workload.operator.lost_settings(newest_image(self._cluster).topics[TOPIC])
+            outcome.problems += map(str, judge_positions(workload.group))
+        settings = workload.operator.judge_settings(newest_image(self._cluster).topics[TOPIC])
+        outcome.problems += map(str, settings)
 
     async def _form(self) -> None:
         workload = self._workload

@@ -54,7 +54,7 @@ class Workload:
         does = random.choice(_OPERATIONS)
         nodes = list(cluster.nodes)
         self.operator = SimulatedOperator(
-            self._client("operator"), TOPIC, partitions, nodes, does if may_operate else ()
+            self._client("operator"), TOPIC, partitions, nodes, does if may_operate else (), self.configs
         )
         self.group = GroupHistory(GROUP) if random.random() < 0.5 else None
         self._consumers = [

@@ -3,17 +3,22 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from millstream.broker.partitions import Partition
+from millstream.cluster.metadata.difference import partition_changed
 from millstream.cluster.metadata.image import PartitionImage
+from millstream.cluster.metadata.in_sync_sets import InSyncResult
+from millstream.cluster.metadata.records import ConfigChanged, ConfigResource
+from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.testing.disk import Fault, Operation
 from support.logs import read_values
 from support.raw_client import RawClient, batch_of, fetch_fields, fetched_partitions, produce, produce_fields
 from support.trio import Trio, until
 
-CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR = 2, 56
+CORRUPT_MESSAGE, NOT_ENOUGH_REPLICAS_AFTER_APPEND, KAFKA_STORAGE_ERROR = 2, 20, 56
 
 
 @pytest.fixture
@@ -223,3 +228,67 @@ def test_damage_in_what_no_checksum_covers_is_found_and_repaired_too(trio: Trio,
     assert (found.error_code, len(found.records or b"")) == (CORRUPT_MESSAGE, 0)
     until(lambda: trio.nodes[leader].broker.metrics.repaired_segments.value == 1)
     assert read_values(partition(trio, leader).log) == values
+
+
+def test_a_smaller_set_that_comes_with_a_higher_minimum_acknowledges_nothing(trio: Trio) -> None:
+    """A leader that was paused hears of both at once. By the higher one those who left are eligible, and may lead."""
+    leader = create(trio, min_insync_replicas="1")
+    assert write(trio, leader, b"a") == [0]
+    for number in followers(trio, leader):
+        broker = trio.nodes[number].broker
+        broker.loop.call_soon_threadsafe(broker.replication._fetchers[leader].stop)
+    codes: list[int] = []
+    sent = threading.Thread(target=lambda: codes.extend(write(trio, leader, b"only here")))
+    sent.start()
+    led = partition(trio, leader)
+    until(lambda: led.durable_end_offset == 2)
+    broker = trio.nodes[leader].broker
+
+    async def hear_of_both() -> None:
+        machine = broker.metadata._machine
+        topic = machine.image.topics["t"]
+        shrunk = replace(
+            topic.partitions[0],
+            isr=(leader,),
+            elr=tuple(followers(trio, leader)),
+            partition_epoch=topic.partitions[0].partition_epoch + 1,
+        )
+        records = (
+            ConfigChanged(ConfigResource.TOPIC, "t", "min.insync.replicas", "2"),
+            partition_changed(topic.topic_id, shrunk),
+        )
+        machine._publish(machine.image.apply(records), records)
+
+    asyncio.run_coroutine_threadsafe(hear_of_both(), broker.loop).result(30)
+    assert led.high_watermark == 1
+    sent.join(30)
+    assert codes == [NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+
+
+def test_a_change_of_the_set_stays_pending_until_its_outcome_is_known(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller that does not know this broker any more may have made the change when it was asked before."""
+    leader = create(trio)
+    led, broker = partition(trio, leader), trio.nodes[leader].broker
+
+    async def refuse(_command: object) -> None:
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, "broker 1 has registered again since")
+
+    async def ask() -> None:
+        state = led.replication
+        assert state is not None
+        change = state.propose(leaving=followers(trio, leader)[:1])
+        asked = led, state, change
+        with monkeypatch.context() as patch:
+            patch.setattr(broker.metadata, "submit", refuse)
+            assert await broker.replication.in_sync._ask([asked]) == [asked]
+        # Made, as the answer says; what else was changed before it comes with the metadata.
+        made = InSyncResult(0, leader, led.leader_epoch, change.isr, state.partition_epoch + 1)
+        assert not broker.replication.in_sync._is_decided(asked, made)
+        assert (state.pending, set(state.isr)) == (change, {1, 2, 3})
+        there = InSyncResult(0, leader, led.leader_epoch, state.isr, state.partition_epoch)
+        assert broker.replication.in_sync._is_decided(asked, there)
+        assert state.pending is None
+
+    asyncio.run_coroutine_threadsafe(ask(), broker.loop).result(30)

@@ -26,6 +26,7 @@ from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectL
 from millstream.cluster.metadata.partitions import CreatePartitions, IncreaseOutcome, PartitionIncrease
 from millstream.cluster.metadata.producer_ids import AllocateProducerIds
 from millstream.cluster.metadata.quorum_changes import AddVoter, RemoveVoter
+from millstream.cluster.metadata.quorum_view import QuorumView, ReplicaView, ViewQuorum
 from millstream.cluster.metadata.reassignments import AlterReassignments, Reassignment, ReassignmentOutcome
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.recovered_replicas import RecoveredReplica, ReportRecovered
@@ -70,6 +71,10 @@ EXAMPLES: list[tuple[Command[Any], Any]] = [
     (AlterReassignments((Reassignment("t", 0, (1, 2)),)), (ReassignmentOutcome("t", 0),)),
     (AddVoter(4, UUID(int=4)), True),
     (RemoveVoter(4), True),
+    (
+        ViewQuorum(),
+        QuorumView(1, 2, 9, (ReplicaView(1, UUID(int=1), 9), ReplicaView(2, UUID(int=2), 7)), ()),
+    ),
     (ReportRecovered(1, 2, (RecoveredReplica(UUID(int=4), 0, 3, 2, 17, is_whole=False),)), 1),
 ]
 

@@ -122,7 +122,7 @@ def test_one_wrong_key_refuses_the_whole_resource_but_no_other() -> None:
     ("resource_type", "name", "code"),
     [
         (TOPIC, "missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (BROKER, "7", ErrorCode.INVALID_REQUEST),
+        (BROKER, "7", ErrorCode.BROKER_ID_NOT_REGISTERED),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
         (8, "1", ErrorCode.INVALID_REQUEST),
         (99, "1", ErrorCode.INVALID_REQUEST),

@@ -1,0 +1,51 @@
+"""The metadata quorum as its leader sees it: who takes part, and how far each copy of the log reaches."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from millstream.cluster.metadata.controller import Decision, NewId
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.status import Status
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaView:
+    """`end_offset` is -1 where it is not known: how far others are only the leader knows."""
+
+    node_id: int
+    directory: UUID
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumView:
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[ReplicaView, ...]
+    learners: tuple[ReplicaView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewQuorum:
+    """Asks the controller for its view. It changes nothing, and the quorum rather than the image answers it."""
+
+    def decide(self, _image: MetadataImage, _new_id: NewId, /) -> Decision[QuorumView | None]:
+        return Decision((), None)
+
+
+def view_of(status: Status) -> QuorumView:
+    ends = {follower.replica: follower.match_index + 1 for follower in status.followers}
+    ends[status.key] = status.last_index + 1
+
+    def seen(replicas: tuple[ReplicaKey, ...]) -> tuple[ReplicaView, ...]:
+        return tuple(ReplicaView(each.node_id, each.directory_id, ends.get(each, -1)) for each in replicas)
+
+    return QuorumView(
+        -1 if status.leader is None else status.leader.node_id,
+        status.term,
+        status.commit_index + 1,
+        seen(status.membership.voters),
+        seen(status.membership.learners),
+    )

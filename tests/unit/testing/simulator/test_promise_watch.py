@@ -1,0 +1,71 @@
+"""Promises of the quorum's replicas that were broken, and must be found."""
+
+from uuid import UUID
+
+from millstream.cluster.raft.core import Raft
+from millstream.cluster.raft.entries import Entry, EntryKind, HardState, Restored, Snapshot
+from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.settings import RaftSettings
+from millstream.cluster.raft.state import RaftState
+from millstream.testing.simulator.promise_watch import PromiseWatch
+
+ONE, TWO, THREE = (ReplicaKey(number, UUID(int=number)) for number in (1, 2, 3))
+SNAPSHOT = Snapshot(1, 1, Membership((ONE, TWO, THREE)))
+
+
+def entry(index: int, term: int) -> Entry:
+    return Entry(index, term, EntryKind.DATA, b"")
+
+
+def replica(key: ReplicaKey, term: int, *entries: Entry) -> RaftState:
+    restored = Restored(HardState(term, None), SNAPSHOT, entries)
+    return Raft(key, RaftSettings(), lambda _: 0, restored).state
+
+
+def watch() -> tuple[PromiseWatch, list[str]]:
+    violations: list[str] = []
+    return PromiseWatch(violations.append), violations
+
+
+def test_one_vote_a_term_and_no_term_twice() -> None:
+    seen, violations = watch()
+    for term, vote in ((1, None), (1, TWO), (2, None), (3, ONE), (3, ONE)):
+        seen.wrote(ONE, term, vote)
+    seen.wrote(TWO, 3, TWO)
+    assert not violations
+    seen.wrote(ONE, 3, THREE)
+    assert "votes in term 3" in violations[0]
+    seen.wrote(ONE, 2, THREE)
+    assert "was in term 3 before" in violations[1]
+
+
+def test_a_vote_that_was_forgotten_in_a_restart() -> None:
+    seen, violations = watch()
+    seen.wrote(ONE, 3, TWO)
+    seen.wrote(ONE, 3, None)
+    assert "votes in term 3" in violations[0]
+
+
+def test_an_entry_is_on_the_disks_of_a_majority_when_it_is_committed() -> None:
+    seen, violations = watch()
+    leader = replica(ONE, 2, entry(2, 2), entry(3, 2))
+    seen.has(ONE, 3)
+    seen.has(TWO, 2)
+    seen.committed(leader, entry(2, 2))
+    assert not violations
+    seen.committed(leader, entry(3, 2))
+    assert "no majority has it on disk" in violations[0]
+
+
+def test_a_leader_has_what_was_committed_in_earlier_terms() -> None:
+    seen, violations = watch()
+    for key in (ONE, TWO, THREE):
+        seen.has(key, 3)
+    seen.committed(replica(ONE, 2, entry(2, 2), entry(3, 2)), entry(3, 2))
+    seen.leads(replica(TWO, 3, entry(2, 2), entry(3, 2)))
+    seen.leads(replica(THREE, 2, entry(2, 1)))
+    assert not violations, "the leader of an earlier term need not have it"
+    seen.leads(replica(THREE, 3, entry(2, 2)))
+    assert "without entry 3" in violations[0]
+    seen.leads(replica(THREE, 4, entry(2, 2), entry(3, 3)))
+    assert "without entry 3" in violations[1]
