@@ -16,7 +16,7 @@ class Process:
         self.machine = machine
         self.is_alive = True
         self.is_paused = False
-        self.held: list[asyncio.Handle] = []
+        self.held: list[Any] = []
         self.tasks: list[asyncio.Task[Any]] = []
         """Kept even when dead: a task that is collected runs its `finally` blocks, at no simulated moment."""
         self.context = Context()
