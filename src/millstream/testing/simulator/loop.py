@@ -95,8 +95,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def resume(self, process: Process) -> None:
         process.is_paused = False
-        held, process.held = process.held, []
-        self._ready.extend(held)
+        if process.is_alive:
+            held, process.held = process.held, []
+            self._ready.extend(held)
 
     def violated(self, message: str) -> None:
         self.violation = self.violation or Violation(message)
@@ -115,8 +116,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 continue
             process = context.get(current)
             if process is not None and (process.is_paused or not process.is_alive):
-                if process.is_alive:
-                    process.held.append(handle)
+                process.held.append(handle)
                 continue
             try:
                 context.run(callback, *handle._args)
