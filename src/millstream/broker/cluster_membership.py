@@ -82,6 +82,7 @@ class ClusterMembership:
             rebalance=self._rebalance_settings(),
             failed=lambda error: broker.fail(str(error)),
             host=broker.host,
+            raft=broker.raft,
             tick_ms=broker.settings.cluster.tick,
             snapshot_after=broker.settings.cluster.snapshot_size,
         )

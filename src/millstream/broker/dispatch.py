@@ -5,6 +5,7 @@ import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from struct import Struct
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +16,15 @@ from millstream.observability.metrics import Counter, Histogram
 from millstream.protocol.api import API_VERSIONS, APIS, FIND_COORDINATOR, METADATA, PEER_APIS, Api
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.kio_loader import import_kio
-from millstream.protocol.wire import I16, I32, MalformedRequest, Reader
+from millstream.protocol.wire import I32, MalformedRequest, Reader
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
 
 log = get_logger("millstream.broker")
 
-_HEADER_FIXED_BYTES = 8
+# API key, version, correlation id.
+_HEADER = Struct(">hhi")
 _WITHOUT_KIO = (
     "produce", "fetch", "metadata", "api_versions", "offset_commit",
     "peer_hello", "peer_quorum", "peer_command", "peer_client", "log_checksum",
@@ -123,9 +125,7 @@ class Dispatcher:
             connection.close()
 
     def _dispatch(self, connection: Connection, request: memoryview) -> None:
-        key = I16.unpack_from(request, 0)[0]
-        version = I16.unpack_from(request, 2)[0]
-        correlation_id = I32.unpack_from(request, 4)[0]
+        key, version, correlation_id = _HEADER.unpack_from(request, 0)
         api = _ALL_APIS.get(key)
         if api is None:
             raise MalformedRequest(f"API key {key} is not served here")
@@ -133,7 +133,7 @@ class Dispatcher:
             # Other nodes find this one before it has found its place; clients come back when it has.
             connection.close()
             return
-        reader = Reader(request, _HEADER_FIXED_BYTES)
+        reader = Reader(request, _HEADER.size)
         client_id = reader.nullable_string()
         context = RequestContext(
             api,

@@ -30,6 +30,7 @@ from millstream.cluster.metadata.image import BrokerImage
 from millstream.cluster.metadata.machine import UnknownRecords
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.service import MetadataService
+from millstream.cluster.raft.settings import RaftSettings
 from millstream.cluster.raft.wal_frames import WalCorrupt
 from millstream.config.settings import Settings
 from millstream.observability.broker_metrics import BrokerMetrics, PartitionSample
@@ -76,8 +77,11 @@ class Broker:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         host: Host | None = None,
+        raft: RaftSettings | None = None,
     ) -> None:
+        """`raft` is the quorum's pace, where it is not the usual one."""
         self.settings = settings
+        self.raft = raft
         self.disk = disk
         self.clock = clock
         self.expiry = CautiousTime(clock)

@@ -215,9 +215,8 @@ class Settings:
         for section in SECTIONS:
             values = getattr(self, section)
             for each in fields(values):
-                kafka_name = setting_of(each).kafka_name
                 value = getattr(values, each.name)
-                if kafka_name is not None and value != each.default:
+                if value != each.default and (kafka_name := setting_of(each).kafka_name) is not None:
                     configs[kafka_name] = to_text(value)
         return configs
 

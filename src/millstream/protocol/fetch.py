@@ -10,9 +10,12 @@ from millstream.protocol.wire import I16, I32, I64, Reader, array_length, string
 FLEXIBLE_FROM = 12
 TOPIC_ID_FROM = 13
 
+# Of a request: max_wait_ms, min_bytes, max_bytes and isolation level; the session; a partition from version 12 on.
+_LIMITS = struct.Struct(">iiib")
+_SESSION = struct.Struct(">ii")
+_PARTITION = struct.Struct(">iiqiqi")
+# Of a reply.
 _PARTITION_HEAD = struct.Struct(">ihqqq")
-_WANTED = struct.Struct(">iiqiqi")
-"""A partition as it is asked for from version 12 on: the fields of `FetchPartition`."""
 
 
 class FetchPartition(NamedTuple):
@@ -64,11 +67,8 @@ class FetchedPartition:
 def decode_fetch(buffer: memoryview, position: int, version: int) -> FetchRequest:
     reader = Reader(buffer, position, flexible=version >= FLEXIBLE_FROM)
     replica_id, replica_epoch = reader.i32() if version <= 14 else -1, -1
-    max_wait_ms = reader.i32()
-    min_bytes = reader.i32()
-    max_bytes = reader.i32()
-    isolation_level = reader.i8()
-    session_id, session_epoch = (reader.i32(), reader.i32()) if version >= 7 else (0, -1)
+    max_wait_ms, min_bytes, max_bytes, isolation_level = reader.unpack(_LIMITS)
+    session_id, session_epoch = reader.unpack(_SESSION) if version >= 7 else (0, -1)
     topics = [_decode_topic(reader, version) for _ in range(reader.array_length())]
     forgotten: list[tuple[str | bytes, list[int]]] = []
     if version >= 7:
@@ -99,22 +99,21 @@ def decode_fetch(buffer: memoryview, position: int, version: int) -> FetchReques
 def _decode_topic(reader: Reader, version: int) -> FetchTopic:
     topic = reader.uuid() if version >= TOPIC_ID_FROM else reader.string()
     partitions = []
-    if version >= FLEXIBLE_FROM:
-        for _ in range(reader.array_length()):
-            partitions.append(FetchPartition._make(reader.unpack(_WANTED)))
-            reader.skip_tags()
-        reader.skip_tags()
-        return FetchTopic(topic, partitions)
     for _ in range(reader.array_length()):
-        index = reader.i32()
-        current_leader_epoch = reader.i32() if version >= 9 else -1
-        fetch_offset = reader.i64()
-        log_start_offset = reader.i64() if version >= 5 else -1
-        max_bytes = reader.i32()
         partitions.append(
-            FetchPartition(index, current_leader_epoch, fetch_offset, -1, log_start_offset, max_bytes)
+            FetchPartition(*reader.unpack(_PARTITION)) if version >= 12 else _old_partition(reader, version)
         )
+        reader.skip_tags()
+    reader.skip_tags()
     return FetchTopic(topic, partitions)
+
+
+def _old_partition(reader: Reader, version: int) -> FetchPartition:
+    index = reader.i32()
+    current_leader_epoch = reader.i32() if version >= 9 else -1
+    fetch_offset = reader.i64()
+    log_start_offset = reader.i64() if version >= 5 else -1
+    return FetchPartition(index, current_leader_epoch, fetch_offset, -1, log_start_offset, reader.i32())
 
 
 def encode_fetch_reply(

@@ -39,30 +39,53 @@ class Reader:
     def _take(self, size: int) -> int:
         at = self.position
         if size < 0 or at + size > self._end:
-            raise MalformedRequest(f"{size} bytes expected at {at}, the request has {self._end}")
+            raise self._too_short(size, at)
         self.position = at + size
         return at
 
+    def _too_short(self, size: int, at: int) -> MalformedRequest:
+        return MalformedRequest(f"{size} bytes expected at {at}, the request has {self._end}")
+
     def i8(self) -> int:
-        value: int = I8.unpack_from(self.buffer, self._take(1))[0]
+        at = self.position
+        self.position = end = at + 1
+        if end > self._end:
+            raise self._too_short(1, at)
+        value: int = I8.unpack_from(self.buffer, at)[0]
         return value
 
     def i16(self) -> int:
-        value: int = I16.unpack_from(self.buffer, self._take(2))[0]
+        at = self.position
+        self.position = end = at + 2
+        if end > self._end:
+            raise self._too_short(2, at)
+        value: int = I16.unpack_from(self.buffer, at)[0]
         return value
 
     def i32(self) -> int:
-        value: int = I32.unpack_from(self.buffer, self._take(4))[0]
+        at = self.position
+        self.position = end = at + 4
+        if end > self._end:
+            raise self._too_short(4, at)
+        value: int = I32.unpack_from(self.buffer, at)[0]
         return value
 
     def i64(self) -> int:
-        value: int = I64.unpack_from(self.buffer, self._take(8))[0]
+        at = self.position
+        self.position = end = at + 8
+        if end > self._end:
+            raise self._too_short(8, at)
+        value: int = I64.unpack_from(self.buffer, at)[0]
         return value
 
     def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
         return layout.unpack_from(self.buffer, self._take(layout.size))
 
     def uvarint(self) -> int:
+        at = self.position
+        if at < self._end and (byte := self.buffer[at]) < 0x80:
+            self.position = at + 1
+            return byte
         value = shift = 0
         while True:
             byte = self.buffer[self._take(1)]

@@ -29,12 +29,12 @@ class Admission:
             self._task.cancel()
 
     def _change_for(self, replica: ReplicaKey) -> Change | None:
-        status = self._quorum.status()
-        if status.role is not Role.LEADER or replica in status.membership.voters:
+        membership = self._quorum.membership
+        if replica in membership.voters or self._quorum.status().role is not Role.LEADER:
             return None
-        if replica not in status.membership.learners:
+        if replica not in membership.learners:
             return Change(ChangeKind.ADD_LEARNER, replica)
-        if len(status.membership.voters) < self._wanted_voters:
+        if len(membership.voters) < self._wanted_voters:
             return Change(ChangeKind.PROMOTE, replica)
         return None
 

@@ -89,7 +89,7 @@ class PeerNetwork:
     def members(self) -> tuple[ReplicaKey, ...]:
         if self._metadata is None:
             return self._stored_members
-        return self._metadata.quorum.status().membership.replicas
+        return self._metadata.quorum.membership.replicas
 
     # What goes out
 
@@ -133,7 +133,9 @@ class PeerNetwork:
         return msgspec.structs.replace(welcome, now_ms=self._time.wall_ms())
 
     def receive(self, connection: "Connection", data: memoryview) -> None:
-        assembler = self._assemblers.setdefault(connection, Assembler())
+        assembler = self._assemblers.get(connection)
+        if assembler is None:
+            assembler = self._assemblers[connection] = Assembler()
         try:
             received = assembler.add(data, self.cluster_id)
         except BadMessage as error:

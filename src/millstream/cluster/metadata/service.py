@@ -31,7 +31,7 @@ from millstream.cluster.raft.membership import Membership, ReplicaKey
 from millstream.cluster.raft.messages import Message
 from millstream.cluster.raft.ports import Transport
 from millstream.cluster.raft.replica import SNAPSHOT_AFTER_BYTES
-from millstream.cluster.raft.settings import TICK_MS
+from millstream.cluster.raft.settings import TICK_MS, RaftSettings
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.disk import Disk
 from millstream.runtime.host import Host, SystemHost
@@ -74,6 +74,7 @@ class MetadataService:
         rebalance: RebalanceSettings | None = None,
         failed: Callable[[BaseException], None] | None = None,
         host: Host | None = None,
+        raft: RaftSettings | None = None,
         tick_ms: int = TICK_MS,
         snapshot_after: int = SNAPSHOT_AFTER_BYTES,
     ) -> None:
@@ -96,6 +97,7 @@ class MetadataService:
             self,
             jitter=host.random_below,
             new_id=host.new_id,
+            settings=raft,
             tick_ms=tick_ms,
             snapshot_after_bytes=snapshot_after,
         )

@@ -205,6 +205,8 @@ class Raft:
     def ready(self) -> Ready | None:
         """What to do now, or None. Whatever is handed out here is not handed out again."""
         raft = self._state
+        if raft.has_nothing_to_do:
+            return None
         hard_state: HardState | None = None
         snapshot: Snapshot | None = None
         entries: tuple[Entry, ...] = ()

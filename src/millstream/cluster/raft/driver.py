@@ -7,7 +7,7 @@ from uuid import UUID
 
 from millstream.cluster.raft.core import Raft
 from millstream.cluster.raft.entries import Restored
-from millstream.cluster.raft.membership import Change, ReplicaKey
+from millstream.cluster.raft.membership import Change, Membership, ReplicaKey
 from millstream.cluster.raft.messages import Message
 from millstream.cluster.raft.ports import Listener, StateMachine, Threads, Transport
 from millstream.cluster.raft.replica import SNAPSHOT_AFTER_BYTES, Replica
@@ -77,6 +77,11 @@ class Driver:
 
     def status(self) -> Status:
         return self._replica.status()
+
+    @property
+    def membership(self) -> Membership:
+        """The newest in the log, committed or not."""
+        return self._replica.membership
 
     async def propose(self, data: bytes) -> Any:
         """What the state machine made of it, once it is committed and applied here.

@@ -178,6 +178,15 @@ class RaftLog:
         del self._entries[: before - self._before_index]
         self._before_index, self._before_term = before, before_term or 0
 
+    @property
+    def has_nothing_to_do(self) -> bool:
+        """Nothing to write, and nothing to apply."""
+        return (
+            self.pending_snapshot is None
+            and self.applied_index >= self.commit_index
+            and self.stable_index >= self._before_index + len(self._entries)
+        )
+
     def take_unstable(self) -> tuple[Snapshot | None, tuple[Entry, ...]]:
         """What to write now; `written` says that it is on disk."""
         self._writing_to = self.last_index

@@ -4,15 +4,15 @@ At most one job is at the disk at any time. While it runs, messages that promise
 slow disk does not look like a dead leader.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 from uuid import UUID
 
 from millstream.cluster.raft.core import Raft
 from millstream.cluster.raft.disk_jobs import DiskJobs
 from millstream.cluster.raft.entries import Entry, EntryKind, Snapshot
 from millstream.cluster.raft.errors import NotLeader, OutcomeUnknown, RaftError
-from millstream.cluster.raft.membership import Change, ReplicaKey
+from millstream.cluster.raft.membership import Change, Membership, ReplicaKey
 from millstream.cluster.raft.messages import Message
 from millstream.cluster.raft.ports import Listener, StateMachine, Threads, Transport
 from millstream.cluster.raft.ready import Ready
@@ -23,8 +23,11 @@ from millstream.observability.logs import get_logger
 
 _log = get_logger("millstream.cluster.raft")
 
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+Proposed = TypeVar("Proposed")
+
 SNAPSHOT_AFTER_BYTES = 4 << 20
-_RETRY_TICKS = 100
 
 
 class Replica:
@@ -58,56 +61,58 @@ class Replica:
 
     def start(self) -> None:
         """Go on from what was restored; an only voter leads at once, without waiting for anyone."""
-        with self._event():
-            state = self._raft.state
-            self._machine.restore(state.log.snapshot.data)
-            if state.log.membership.voters == (state.key,):
-                self._raft.campaign()
+        self._event(self._begin)
+
+    def _begin(self) -> None:
+        state = self._raft.state
+        self._machine.restore(state.log.snapshot.data)
+        if state.log.membership.voters == (state.key,):
+            self._raft.campaign()
 
     def tick(self) -> None:
-        if self.failure is not None:
-            return
-        with self._event():
-            self._now += 1
-            if self._retry_at is not None and self._now >= self._retry_at:
-                self._retry_at = None
-            self._raft.tick()
-            if self._raft.state.leader is not None:
-                for token in self._reads.due(self._now - self._raft.state.settings.election_ticks, self._now):
-                    self._ask(token)
+        if self.failure is None:
+            self._event(self._tick)
+
+    def _tick(self) -> None:
+        self._now += 1
+        if self._retry_at is not None and self._now >= self._retry_at:
+            self._retry_at = None
+        self._raft.tick()
+        state = self._raft.state
+        if self._reads.any and state.leader is not None:
+            for token in self._reads.due(self._now - state.settings.election_ticks, self._now):
+                self._ask(token)
 
     def receive(self, message: Message) -> None:
-        if self.failure is not None:
-            return
-        with self._event():
-            self._raft.step(message)
+        if self.failure is None:
+            self._event(self._raft.step, message)
 
     def propose(self, data: bytes, done: Done) -> Entry:
         """Append at the leader, or raise; `done(result, error)` comes when its fate is known here."""
-        with self._event():
-            entry = self._raft.propose(data)
-            self._proposals.add(entry, done)
-        return entry
+        return self._event(self._propose, self._raft.propose, data, done)
 
     def propose_change(self, change: Change, done: Done) -> Entry:
         """As `propose`; the result is None."""
-        with self._event():
-            entry = self._raft.propose_change(change)
-            self._proposals.add(entry, done)
+        return self._event(self._propose, self._raft.propose_change, change, done)
+
+    def _propose(self, propose: Callable[[Proposed], Entry], what: Proposed, done: Done) -> Entry:
+        entry = propose(what)
+        self._proposals.add(entry, done)
         return entry
 
     def transfer_leadership(self, to: ReplicaKey) -> None:
-        with self._event():
-            self._raft.transfer_leadership(to)
+        self._event(self._raft.transfer_leadership, to)
 
     def read(self, token: UUID, done: Done) -> None:
         """`done(index, None)` when the state machine has all that was committed at the time of this call.
 
         Asked again for as long as there is no leader to answer; `forget_read` ends that.
         """
-        with self._event():
-            self._reads.add(token, done, self._now)
-            self._ask(token)
+        self._event(self._begin_read, token, done)
+
+    def _begin_read(self, token: UUID, done: Done) -> None:
+        self._reads.add(token, done, self._now)
+        self._ask(token)
 
     def forget_read(self, token: UUID) -> None:
         self._reads.forget(token)
@@ -117,14 +122,17 @@ class Replica:
 
     def report_gone(self, replica: ReplicaKey) -> None:
         if self.failure is None:
-            with self._event():
-                self._raft.report_gone(replica)
+            self._event(self._raft.report_gone, replica)
 
     @property
     def is_alone(self) -> bool:
         """It leads, and there is nobody to lead: nothing happens with time."""
         state = self._raft.state
         return state.leadership is not None and state.log.membership.replicas == (state.key,)
+
+    @property
+    def membership(self) -> Membership:
+        return self._raft.state.log.membership
 
     def status(self) -> Status:
         return self._raft.status()
@@ -139,14 +147,16 @@ class Replica:
         except NotLeader:
             self._reads.ask_again(token)
 
-    @contextmanager
-    def _event(self) -> Iterator[None]:
+    def _event(
+        self, happens: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Result:
         """Something happens to the core; then all that follows from it is carried out."""
         if self.failure is not None:
             raise self.failure
         try:
-            yield
+            result = happens(*args, **kwargs)
             self._pump()
+            return result
         except RaftError:
             raise
         except Exception as error:
@@ -167,7 +177,8 @@ class Replica:
                     self._go_on_later(self._later)
                     break
             if self.failure is None:
-                self._reads.applied_to(self._raft.state.log.applied_index)
+                if self._reads.any:
+                    self._reads.applied_to(self._raft.state.log.applied_index)
                 self._tell_leadership()
                 if self._jobs.is_snapshot_due(self._raft.state):
                     self._jobs.take_snapshot(self._raft.state, self._machine, self._on_snapshot)
@@ -182,8 +193,7 @@ class Replica:
     def _go_on(self) -> None:
         self._is_going_on = False
         if self.failure is None:
-            with self._event():
-                pass
+            self._event(_nothing_new)
 
     def _carry_out(self, ready: Ready) -> None:
         self._send(ready.messages)
@@ -213,14 +223,16 @@ class Replica:
         self._jobs.persist(hard_state, ready.snapshot, ready.entries, self._on_persisted)
 
     def _on_persisted(self, error: BaseException | None) -> None:
-        with self._event():
-            if isinstance(error, WriteRefused):
-                self._refused(error)
-            elif error is not None:
-                self._fail(error)
-            elif (ready := self._to_persist) is not None:
-                self._to_persist = None
-                self._persisted(ready)
+        self._event(self._written, error)
+
+    def _written(self, error: BaseException | None) -> None:
+        if isinstance(error, WriteRefused):
+            self._refused(error)
+        elif error is not None:
+            self._fail(error)
+        elif (ready := self._to_persist) is not None:
+            self._to_persist = None
+            self._persisted(ready)
 
     def _refused(self, error: WriteRefused) -> None:
         if self._raft.take_back_unwritten():
@@ -230,7 +242,7 @@ class Replica:
         _log.warning("quorum log write refused; trying again", error=str(error))
         # Someone with room on its disk should lead.
         self._raft.resign()
-        self._retry_at = self._now + _RETRY_TICKS
+        self._retry_at = self._now + self._raft.state.settings.write_retry_ticks
 
     def _persisted(self, ready: Ready) -> None:
         if ready.snapshot is not None:
@@ -240,20 +252,23 @@ class Replica:
         self._send(ready.messages_after_persist)
 
     def _on_snapshot(self, snapshot: Snapshot, error: BaseException | None) -> None:
-        with self._event():
-            if isinstance(error, WriteRefused):
-                _log.warning("quorum snapshot failed; the log goes on", error=str(error))
-            elif error is not None:
-                self._fail(error)
-            else:
-                self._raft.compact(snapshot)
+        self._event(self._snapshot_written, snapshot, error)
+
+    def _snapshot_written(self, snapshot: Snapshot, error: BaseException | None) -> None:
+        if isinstance(error, WriteRefused):
+            _log.warning("quorum snapshot failed; the log goes on", error=str(error))
+        elif error is not None:
+            self._fail(error)
+        else:
+            self._raft.compact(snapshot)
 
     def _tell_leadership(self) -> None:
         state = self._raft.state
         leadership = state.leadership
         is_mine = leadership is not None and state.log.applied_index >= leadership.first_index
-        if self._told != (state.term, state.leader, is_mine):
-            self._told = (state.term, state.leader, is_mine)
+        told = (state.term, state.leader, is_mine)
+        if self._told != told:
+            self._told = told
             self._listener.on_leadership(state.term, state.leader, is_mine=is_mine)
 
     def _fail(self, error: BaseException) -> None:
@@ -268,3 +283,7 @@ class Replica:
             self._jobs.close()
             self._proposals.fail_all(error)
             self._reads.fail_all(error)
+
+
+def _nothing_new() -> None:
+    """What was left from before is carried out."""

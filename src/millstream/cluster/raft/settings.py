@@ -14,6 +14,8 @@ class RaftSettings:
     """A voter that heard its leader within this time refuses to vote; a timeout is drawn from once to twice it."""
     snapshot_retry_ticks: int = 1000
     """A snapshot whose arrival nobody reported is sent again."""
+    write_retry_ticks: int = 100
+    """What the disk refused for want of room is written again."""
     max_append_bytes: int = 1 << 20
     max_inflight_bytes: int = 8 << 20
     """Sent to one follower and not acknowledged."""

@@ -12,7 +12,7 @@ from millstream.cluster.raft.messages import PROMISES, Message
 from millstream.cluster.raft.progress import Progress
 from millstream.cluster.raft.ready import ReadState
 from millstream.cluster.raft.settings import RaftSettings
-from millstream.runtime.invariant import invariant
+from millstream.runtime.invariant import InvariantViolation, invariant
 
 Jitter = Callable[[int], int]
 """A number from 0 up to, not including, the argument; the only randomness of the core."""
@@ -110,14 +110,27 @@ class RaftState:
         return self.term == self.durable.term and self.vote == self.durable.vote
 
     @property
+    def has_nothing_to_do(self) -> bool:
+        """As most of the time: nothing to send, to write, to apply or to answer."""
+        return (
+            not self.outbox
+            and not self.held
+            and not self.read_states
+            and not self.aborted_reads
+            and self.log.has_nothing_to_do
+            and self.is_hard_state_durable
+        )
+
+    @property
     def is_voter(self) -> bool:
         return self.key in self.log.membership.voters
 
     @property
     def leading(self) -> Leadership:
-        invariant(self.leadership is not None, f"node {self.key.node_id} does not lead")
-        assert self.leadership is not None
-        return self.leadership
+        leadership = self.leadership
+        if leadership is None:
+            raise InvariantViolation(f"node {self.key.node_id} does not lead")
+        return leadership
 
     @property
     def hears_leader(self) -> bool:

@@ -66,6 +66,10 @@ class WaitingReads:
     def __init__(self) -> None:
         self._waiting: dict[UUID, _Read] = {}
 
+    @property
+    def any(self) -> bool:
+        return bool(self._waiting)
+
     def add(self, token: UUID, done: Done, now: int) -> None:
         self._waiting[token] = _Read(done, now)
 

@@ -61,7 +61,12 @@ class Faults:
     def clear(self) -> None:
         self._faults.clear()
 
+    def __bool__(self) -> bool:
+        return bool(self._faults)
+
     def striking(self, operation: Operation, path: str) -> Fault | None:
+        if not self._faults:
+            return None
         return next((fault for fault in self._faults if fault.strikes(operation, path)), None)
 
     def check(self, operation: Operation, path: str) -> None:

@@ -161,7 +161,8 @@ class SimulatedDisk:
             self._crashed = True
             raise Crashed
         self.operations += 1
-        self.faults.check(operation, path)
+        if self.faults:
+            self.faults.check(operation, path)
 
     def write(self, path: str, content: FileContent, data: bytes, offset: int) -> None:
         """All of `data`, or a part of it and an error: an injected one, a full disk, the program's end."""

@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Iterator
+from functools import lru_cache
 from random import Random
 from typing import NamedTuple
 
@@ -114,8 +115,9 @@ class Tree:
         yield from _files(self.root, "")
 
 
-def _names(path: str) -> list[str]:
-    return [name for name in path.split("/") if name]
+@lru_cache(maxsize=4096)
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(name for name in path.split("/") if name)
 
 
 def _apply(entries: dict[str, Node], edit: Edit) -> None:

@@ -54,6 +54,11 @@ class _Connection(asyncio.Protocol):
                 reply.set_exception(NoAnswer(f"the connection was lost: {exc}"))
 
 
+def _give_up(reply: "asyncio.Future[memoryview]") -> None:
+    if not reply.done():
+        reply.set_exception(TimeoutError())
+
+
 class SimulatedClient:
     """A program on a machine of its own. Use it in tasks that run in `process.context`."""
 
@@ -81,25 +86,29 @@ class SimulatedClient:
     async def ask(self, address: Address, api: int, version: int, body: bytes, seconds: float) -> memoryview:
         """The reply's body; NoAnswer when it does not come in time."""
         try:
-            async with asyncio.timeout(seconds):
-                connection = await self._connect(address)
-                assert connection.transport is not None
-                self._correlation += 1
-                reply: asyncio.Future[memoryview] = self.loop.create_future()
-                connection.replies[self._correlation] = reply
-                head = reading.header(api, version, self._correlation, self.name)
-                connection.transport.write(I32.pack(len(head) + len(body)) + head + body)
+            connection = self._connections.get(address)
+            if connection is None or connection.transport is None:
+                async with asyncio.timeout(seconds):
+                    connection = await self._connect(address)
+            assert connection.transport is not None
+            self._correlation += 1
+            reply: asyncio.Future[memoryview] = self.loop.create_future()
+            connection.replies[self._correlation] = reply
+            head = reading.header(api, version, self._correlation, self.name)
+            connection.transport.write(I32.pack(len(head) + len(body)) + head + body)
+            timer = self.loop.call_later(seconds, _give_up, reply)
+            try:
                 return await reply
+            finally:
+                timer.cancel()
         except (TimeoutError, OSError) as error:
             self.hang_up(address)
             raise NoAnswer(f"{address[0]}: {error!r}") from error
 
     async def _connect(self, address: Address) -> _Connection:
-        connection = self._connections.get(address)
-        if connection is None or connection.transport is None:
-            _, connection = await self.loop.create_connection(_Connection, *address)  # type: ignore[assignment]
-            assert isinstance(connection, _Connection)
-            self._connections[address] = connection
+        _, connection = await self.loop.create_connection(_Connection, *address)
+        assert isinstance(connection, _Connection)
+        self._connections[address] = connection
         return connection
 
     def hang_up(self, address: Address) -> None:

@@ -17,53 +17,42 @@ Result = TypeVar("Result")
 
 # More than any honest moment has: beyond it somebody waits by asking again and again.
 _MOST_STEPS_A_MOMENT = 200_000
+_NO_CONTEXT = Context()
 
 
 class Stuck(AssertionError):
     """Nothing is left to happen, or time does not go on."""
 
 
-class _Handle(asyncio.Handle):
-    """As asyncio's, without what only debugging needs: a run makes tens of thousands of them."""
+class _Handle:
+    """As much of asyncio's handles as programs use: a run makes tens of thousands of them.
 
-    __slots__ = ()
+    A cancelled one has no callback, and is left out when its time comes.
+    """
+
+    __slots__ = ("_args", "_callback", "_context", "_when")
 
     def __init__(
-        self,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: asyncio.AbstractEventLoop,
-        context: Context | None,
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context, when: float = 0.0
     ) -> None:
-        self._context = copy_context() if context is None else context
-        self._loop = loop
         self._callback: Callable[..., object] | None = callback
         self._args = args
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
+        self._context = context
+        self._when = when
 
     def cancel(self) -> None:
-        self._cancelled = True
         self._callback, self._args = None, ()
 
+    def cancelled(self) -> bool:
+        return self._callback is None
 
-class _Timer(_Handle, asyncio.TimerHandle):
-    """The same for what comes later; a cancelled one is left out when its time comes."""
+    def when(self) -> float:
+        return self._when
 
-    __slots__ = ()
 
-    def __init__(
-        self,
-        when: float,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: asyncio.AbstractEventLoop,
-        context: Context | None,
-    ) -> None:
-        _Handle.__init__(self, callback, args, loop, context)
-        self._when = when
-        self._scheduled = True
+def _nothing(*_args: object, **_options: object) -> _Handle:
+    """What a closed loop does when it is asked to call something."""
+    return _Handle(_nothing, (), _NO_CONTEXT)
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -85,10 +74,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.violation: Violation | None = None
         """Ends the run, wherever it was found: the program's own handling of errors must not hide it."""
         self._now = 0.0
-        self._ready: deque[asyncio.Handle] = deque()
-        self._timers: list[tuple[float, int, asyncio.Handle]] = []
+        self._ready: deque[_Handle] = deque()
+        self._timers: list[tuple[float, int, _Handle]] = []
         self._sequence = 0
-        self._steps_before = 0
 
     # -- the simulation's side
 
@@ -99,56 +87,56 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         try:
             task = asyncio.Task(main, loop=self, name="main", context=context)
             while not task.done():
-                self._step()
+                self._moment()
             return task.result()
         finally:
             self._is_running = False
             asyncio._set_running_loop(None)
 
-    def note(self, *facts: int) -> None:
-        """Something happened that makes this run what it is."""
-        self.trace = hash((self.trace, *facts))
-
     def resume(self, process: Process) -> None:
         process.is_paused = False
-        held, process.held = process.held, []
-        self._ready.extend(held)
+        if process.is_alive:
+            held, process.held = process.held, []
+            self._ready.extend(held)
 
     def violated(self, message: str) -> None:
         self.violation = self.violation or Violation(message)
 
-    def _step(self) -> None:
-        if self.violation is not None:
-            raise self.violation
-        ready = self._ready
+    def _moment(self) -> None:
+        """Let everything happen that is ready, or go to the next moment and let happen what is due then, in order."""
+        ready, current = self._ready, CURRENT
         if not ready:
             self._advance()
-        elif self.steps - self._steps_before > _MOST_STEPS_A_MOMENT:
-            raise Stuck(f"time stands still at {self._now:.6f}; next is {ready[0]!r}")
-        current = CURRENT
-        count = len(ready)
-        self.steps += count
-        for _ in range(count):
-            handle: Any = ready.popleft()
-            if handle._cancelled:
+        most = self.steps + _MOST_STEPS_A_MOMENT
+        while ready:
+            handle = ready.popleft()
+            self.steps += 1
+            callback, context = handle._callback, handle._context
+            if callback is None:
                 continue
-            process = handle._context.get(current)
-            if process is None or (process.is_alive and not process.is_paused):
-                handle._run()
-            elif process.is_alive:
+            process = context.get(current)
+            if process is not None and (process.is_paused or not process.is_alive):
                 process.held.append(handle)
+                continue
+            try:
+                context.run(callback, *handle._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001 - as asyncio: one callback's error is not another's
+                self.call_exception_handler({"message": f"exception in {callback!r}", "exception": error})
+            if self.violation is not None:
+                raise self.violation
+            if self.steps > most:
+                raise Stuck(f"time stands still at {self._now:.6f}; last was {callback!r}")
 
     def _advance(self) -> None:
-        """To the next moment at which something happens; all that is due then becomes ready, in order."""
-        timers = self._timers
-        while timers and timers[0][2]._cancelled:
+        timers, ready = self._timers, self._ready
+        while timers and timers[0][2]._callback is None:
             heappop(timers)
         if not timers:
             raise Stuck("nothing is left to happen")
         self._now = now = timers[0][0]
-        self._steps_before = self.steps
         self.trace = hash((self.trace, now, self.steps))
-        ready = self._ready
         while timers and timers[0][0] <= now:
             ready.append(heappop(timers)[2])
 
@@ -159,27 +147,31 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        handle = _Handle(callback, args, self, context)
+    ) -> _Handle:
+        handle = _Handle(callback, args, copy_context() if context is None else context)
         self._ready.append(handle)
         return handle
 
-    def call_soon_threadsafe(  # type: ignore[override]
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        return self.call_soon(callback, *args, context=context)
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        return self.call_at(self._now + delay, callback, *args, context=context)
+    ) -> _Handle:
+        return self._put(self._now + delay, callback, args, context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        handle = _Timer(when, callback, args, self, context)
+    ) -> _Handle:
+        return self._put(when, callback, args, context)
+
+    def _put(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> _Handle:
+        if when < self._now:
+            when = self._now
+        handle = _Handle(callback, args, copy_context() if context is None else context, when)
         self._sequence += 1
-        heappush(self._timers, (max(self._now, when), self._sequence, handle))
+        heappush(self._timers, (when, self._sequence, handle))
         return handle
 
     def create_future(self) -> "asyncio.Future[Any]":
@@ -212,8 +204,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
         return await self.network.connect(protocol_factory, host, port)
 
-    def get_debug(self) -> bool:
-        return False
+    # Not a method: asyncio asks it for every future and task that is made, and False is what bool() is.
+    get_debug = staticmethod(bool)
 
     def is_running(self) -> bool:
         return self._is_running
@@ -225,9 +217,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """There is nothing of the system's to give back."""
 
     def close(self) -> None:
+        """Nothing happens any more: what programs ask for as they are taken apart is forgotten."""
         self._is_closed = True
         self._ready.clear()
         self._timers.clear()
+        for name in ("call_soon", "call_soon_threadsafe", "call_later", "call_at"):
+            setattr(self, name, _nothing)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if not self._is_closed:

@@ -86,13 +86,17 @@ class Network:
 
     def delay(self, source: str, target: str) -> float:
         random = self._random
-        seconds = self.base_delay * (0.5 + random.random()) + self._extra_delay.get((source, target), 0.0)
+        seconds = self.base_delay * (0.5 + random.random())
+        if self._extra_delay:
+            seconds += self._extra_delay.get((source, target), 0.0)
         if self.loss and random.random() < self.loss:
             seconds += RETRY_SECONDS * (1 + random.random())
         return seconds
 
     def is_open(self, source: str, target: str) -> bool:
-        return (source, target) not in self._cuts and target not in self._down
+        return not (self._cuts or self._down) or (
+            (source, target) not in self._cuts and target not in self._down
+        )
 
     def answer_for_the_dead(self, end: End) -> None:
         """The other side of this connection died; its machine, when it can be reached, says so."""

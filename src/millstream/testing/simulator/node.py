@@ -8,6 +8,7 @@ from millstream.config.settings import Settings
 from millstream.observability.logs import get_logger
 from millstream.runtime.invariant import InvariantViolation
 from millstream.testing.simulator.machine import Machine
+from millstream.testing.simulator.pace import RAFT
 from millstream.testing.simulator.process import Process
 
 log = get_logger("millstream.simulator")
@@ -61,7 +62,7 @@ class SimulatedNode:
         loop = self.machine.loop
         loop.network.machine_up(self.name)
         machine = self.machine
-        broker = process.context.run(Broker, self._settings, machine.disk, machine.clock, loop, machine)
+        broker = process.context.run(Broker, self._settings, machine.disk, machine.clock, loop, machine, RAFT)
         self.broker = broker
         loop.create_task(self._live(broker), name=f"node {self.node_id}", context=process.context)
 

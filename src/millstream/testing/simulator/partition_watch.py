@@ -30,6 +30,8 @@ class PartitionWatch:
         self._leaders: dict[tuple[bytes, int, int], str] = {}
         self._committed: dict[Place, int] = {}
         """The highest high watermark that any leader has told of."""
+        self._committed_in: dict[Place, dict[int, int]] = {}
+        """The same by leader epoch."""
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -74,6 +76,8 @@ class PartitionWatch:
                 )
             return
         self._committed[place] = max(after, self._committed.get(place, 0))
+        epochs = self._committed_in.setdefault(place, {})
+        epochs[partition.leader_epoch] = max(after, epochs.get(partition.leader_epoch, 0))
         state = partition.replication
         if state is not None:
             needed = max(state.min_isr, self._minimum(partition))
@@ -101,7 +105,9 @@ class PartitionWatch:
         if partition.is_leader and partition.leader_epoch == leader_epoch:
             return
         self.elections += 1
-        committed = self._committed.get((partition.topic_id, partition.index), 0)
+        # Not what came later: who hears late of its election leads for a moment in an epoch that is over.
+        epochs = self._committed_in.get((partition.topic_id, partition.index), {})
+        committed = max((upper for epoch, upper in epochs.items() if epoch <= leader_epoch), default=0)
         if partition.log.offline is None and partition.log.log_end_offset < committed:
             self._violated(
                 f"{_name(partition)}: {here} leads in epoch {leader_epoch} with a log that ends at"

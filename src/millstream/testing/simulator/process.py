@@ -16,7 +16,8 @@ class Process:
         self.machine = machine
         self.is_alive = True
         self.is_paused = False
-        self.held: list[asyncio.Handle] = []
+        self.held: list[Any] = []
+        """What it was to do: for when it goes on, or kept for good, so that nothing of a dead program is collected."""
         self.tasks: list[asyncio.Task[Any]] = []
         """Kept even when dead: a task that is collected runs its `finally` blocks, at no simulated moment."""
         self.context = Context()

@@ -79,13 +79,17 @@ class QuorumWatch:
         if log.commit_index > self.committed_index and log.commit_index >= log.first_index:
             self._promises.committed(state, log.entry(log.commit_index))
         committed, applied = self._checked.get(replica, (0, 0))
+        if log.commit_index == committed and log.applied_index == applied:
+            return
         if log.commit_index > committed:
             for entry in log.between(max(committed + 1, log.first_index), log.commit_index):
                 self._check_entry(state.key.node_id, entry)
             self.committed_index = max(self.committed_index, log.commit_index)
+        # In the middle of applying the image is not that of the index yet; the event around this one looks again.
         if log.applied_index > applied and not replica._is_pumping:
-            self._check_image(state.key.node_id, log.applied_index, replica._machine)
-        self._checked[replica] = log.commit_index, log.applied_index
+            applied = log.applied_index
+            self._check_image(state.key.node_id, applied, replica._machine)
+        self._checked[replica] = log.commit_index, applied
 
     def _check_entry(self, node_id: int, entry: Entry) -> None:
         known = self._committed.get(entry.index)

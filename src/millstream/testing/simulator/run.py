@@ -6,9 +6,10 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
+from types import CoroutineType
 from typing import Any
 
 from millstream.observability import logs
@@ -23,7 +24,6 @@ from millstream.testing.simulator.election_watch import ElectionWatch
 from millstream.testing.simulator.in_sync_watch import InSyncWatch
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.nemesis import Nemesis
-from millstream.testing.simulator.pace import coarse_ticks
 from millstream.testing.simulator.partition_watch import PartitionWatch
 from millstream.testing.simulator.process import CURRENT
 from millstream.testing.simulator.quorum_watch import QuorumWatch
@@ -31,6 +31,9 @@ from millstream.testing.simulator.violation import Violation
 from millstream.testing.simulator.workload import TOPIC, Workload
 
 SECONDS = 60.0
+# Faults until then; clients at work until then, if all is well again, and what is left is for reading everything.
+_TROUBLED_SHARE = 0.8
+_BUSY_SHARE = 0.93
 _FORMING_SECONDS = 30.0
 _HEALING_SECONDS = 60.0
 _LINES_KEPT = 2000
@@ -67,17 +70,24 @@ def run_seed(
     gc.disable()
     # What there is already need not be looked through when the run is taken apart.
     gc.freeze()
+    remains: list[Any] = []
     try:
-        return _run(seed, seconds, faults, deque(maxlen=keep_lines), level, routing)
+        return _run(seed, seconds, faults, deque(maxlen=keep_lines), level, routing, remains)
     finally:
-        _collect()
+        _clear_away(remains)
         gc.unfreeze()
         if was_collecting:
             gc.enable()
 
 
 def _run(
-    seed: int, seconds: float, faults: Sequence[str], lines: "deque[str]", level: str, routing: str
+    seed: int,
+    seconds: float,
+    faults: Sequence[str],
+    lines: "deque[str]",
+    level: str,
+    routing: str,
+    remains: list[Any],
 ) -> Outcome:
     outcome = Outcome(seed)
     loop = SimulatedLoop()
@@ -87,9 +97,9 @@ def _run(
         logs.redirect(_Sink(loop, lines), level)
         quorum = QuorumWatch(loop)
         stack.enter_context(quorum.installed())
-        stack.enter_context(coarse_ticks())
         stack.enter_context(_invariants_reported(loop))
         run = _Run(loop, seed, seconds, outcome, quorum, faults, routing)
+        remains += (loop, run)
         stack.enter_context(run.partitions.installed())
         try:
             loop.run(run.main())
@@ -134,7 +144,7 @@ class _Run:
         await self._within(_FORMING_SECONDS, self._form(), "the cluster did not form")
         workload.start()
         nemesis.start()
-        await asyncio.sleep(max(0.0, self._seconds * 0.7 - loop.time()))
+        await asyncio.sleep(max(0.0, self._seconds * _TROUBLED_SHARE - loop.time()))
         workload.stop_operating()
         await nemesis.heal()
         outcome.faults = nemesis.count
@@ -142,9 +152,10 @@ class _Run:
             await self._within(_HEALING_SECONDS, self._come_back(), "no progress after everything was healed")
         except Violation as error:
             raise Violation(f"{error}: {what_is_missing(self._cluster)}") from None
-        await asyncio.sleep(max(0.0, self._seconds - loop.time()))
+        await asyncio.sleep(max(0.0, self._seconds * _BUSY_SHARE - loop.time()))
         await self._within(_HEALING_SECONDS, workload.stop(), "the clients did not come to an end")
         await self._within(_HEALING_SECONDS, workload.read_everything(), "not everything could be read")
+        await asyncio.sleep(max(0.0, self._seconds - loop.time()))
         nemesis.end()
         outcome.problems += differences(self._cluster)
         outcome.acknowledged = sum(producer.acknowledged for producer in workload.producers)
@@ -214,15 +225,20 @@ def _describe(failure: dict[str, Any]) -> str:
     return f"{failure.get('message')}: {failure.get('exception')!r}"
 
 
-def _collect() -> None:
+def _clear_away(remains: list[Any]) -> None:
     """What the run left is taken apart now; programs that were killed complain when their tasks go."""
     hook = sys.unraisablehook
     sys.unraisablehook = lambda _: None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            # Again: what a task's end let go of was still in use before.
-            gc.collect()
+            # First, or their ends would keep others in use while those are collected.
+            for each in gc.get_objects():
+                if type(each) is CoroutineType:
+                    with suppress(BaseException):
+                        each.close()
+            del each
+            remains.clear()
             gc.collect()
     finally:
         sys.unraisablehook = hook

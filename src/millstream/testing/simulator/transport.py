@@ -5,7 +5,7 @@ import errno
 import os
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from millstream.testing.simulator.process import Process
@@ -20,15 +20,12 @@ _HIGH_WATER_BYTES = 1 << 16
 _SYSTEM_BUFFER_BYTES = 1 << 18
 
 
-class _Segment:
-    """Bytes that were sent at one moment, or (data is None) the end of them."""
+class _Segment(NamedTuple):
+    """Bytes that were sent at one moment, or (chunks is None) the end of them."""
 
-    __slots__ = ("at", "chunks", "sent_at")
-
-    def __init__(self, sent_at: float, at: float, chunks: list[bytes] | None) -> None:
-        self.sent_at = sent_at
-        self.at = at
-        self.chunks = chunks
+    sent_at: float
+    at: float
+    chunks: list[bytes] | None
 
 
 class End(asyncio.Transport):
@@ -43,7 +40,10 @@ class End(asyncio.Transport):
         self.is_stalled = False
         """Something waits for a cut to heal or a reader to read."""
         self._network = network
+        self._loop = network.loop
         self._protocol: asyncio.BaseProtocol | None = None
+        self._buffered: asyncio.BufferedProtocol | None = None
+        """The protocol, if it has its own buffers."""
         self._segments: deque[_Segment] = deque()
         self._unsent_bytes = 0
         self._is_due = False
@@ -63,7 +63,7 @@ class End(asyncio.Transport):
             self.attach(factory())
 
     def attach(self, protocol: asyncio.BaseProtocol) -> None:
-        self._protocol = protocol
+        self.set_protocol(protocol)
         protocol.connection_made(self)
         if self.other.is_stalled:
             self.other.go_on(0.0)
@@ -106,16 +106,16 @@ class End(asyncio.Transport):
     def write(self, data: Any) -> None:
         if self._is_closing or self._is_lost or not data:
             return
-        self._send(bytes(data))
+        self._send(data if type(data) is bytes else bytes(data))
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
         self.write(b"".join(list_of_data))
 
     def _send(self, data: bytes | None) -> None:
-        loop = self._network.loop
-        now = loop.time()
+        now = self._loop._now
         segments = self._segments
-        self._unsent_bytes += len(data or b"")
+        if data is not None:
+            self._unsent_bytes += len(data)
         last = segments[-1] if segments else None
         if last is not None and last.sent_at == now and last.chunks is not None and data is not None:
             last.chunks.append(data)
@@ -135,13 +135,13 @@ class End(asyncio.Transport):
 
     def _schedule(self, at: float) -> None:
         self._is_due = True
-        self._network.loop.call_at(at, self._arrive, context=self.other.process.context)
+        self._loop.call_at(at, self._arrive, context=self.other.process.context)
 
     def _arrive(self) -> None:
         """Runs in the receiver: what is due by now comes in."""
         self._is_due = False
-        receiver, segments = self.other, self._segments
-        now = self._network.loop.time()
+        receiver, segments, loop = self.other, self._segments, self._loop
+        now = loop._now
         while segments and segments[0].at <= now:
             if receiver._is_lost:
                 self._drop_unsent()
@@ -159,11 +159,12 @@ class End(asyncio.Transport):
                 receiver._end_arrives()
                 return
             data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-            self._network.loop.note(crc32(data), len(data))
-            self._unsent_bytes -= len(data)
+            size = len(data)
+            loop.trace = hash((loop.trace, crc32(data), size))
+            self._unsent_bytes -= size
             if self._is_write_paused and self._unsent_bytes <= self._high // 4:
                 self._is_write_paused = False
-                self._network.loop.call_soon(self._resume_writing, context=self.process.context)
+                loop.call_soon(self._resume_writing, context=self.process.context)
             receiver._receive(data)
         if segments and not self._is_due:
             self._schedule(segments[0].at)
@@ -183,17 +184,15 @@ class End(asyncio.Transport):
     # -- receiving
 
     def _receive(self, data: bytes) -> None:
-        protocol = self._protocol
-        if not isinstance(protocol, asyncio.BufferedProtocol):
-            assert isinstance(protocol, asyncio.Protocol)
-            protocol.data_received(data)
+        protocol = self._buffered
+        if protocol is None:
+            self._protocol.data_received(data)  # type: ignore[union-attr]
             return
-        at = 0
-        while at < len(data) and not self._is_lost and not self._is_closing:
+        while data and not self._is_lost and not self._is_closing:
             room: Any = protocol.get_buffer(-1)
-            size = min(len(room), len(data) - at)
-            room[:size] = data[at : at + size]
-            at += size
+            size = min(len(room), len(data))
+            room[:size] = data[:size]
+            data = data[size:]
             protocol.buffer_updated(size)
 
     def _end_arrives(self) -> None:
@@ -264,6 +263,7 @@ class End(asyncio.Transport):
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
+        self._buffered = protocol if isinstance(protocol, asyncio.BufferedProtocol) else None
 
     def can_write_eof(self) -> bool:
         return False
