@@ -31,7 +31,7 @@ test: .stamps/dev .stamps/console ## Everything that proves the project: checks,
 	$(PYTEST) -m serial $(ARGS); \
 	second=$$?; [ $$second -ne 5 ] || exit $$first; exit $$second
 
-long: .stamps/dev .stamps/console ## What takes minutes more: seeds, failovers, a Spark cluster, the whole demo
+long: .stamps/dev .stamps/console ## What takes minutes more: seeds, failovers, the whole demo
 	$(PYTEST) -m long $(ARGS)
 
 unit: .stamps/dev ## The unit tests alone

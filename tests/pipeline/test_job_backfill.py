@@ -23,12 +23,11 @@ from support.telemetry_records import telemetry_json
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.xdist_group("pipeline"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-@pytest.mark.long
 def test_a_range_of_the_log_and_then_of_the_store(
     spark: "SparkSession", broker: NodeProcess, new_topic: Callable[[], str], tmp_path: Path
 ) -> None:
@@ -81,7 +80,6 @@ def test_an_empty_range_has_nothing_to_compute(
 
 
 @pytest.mark.skipif(influxd_path() is None, reason="influxd is not installed (Debian package influxdb)")
-@pytest.mark.long
 def test_points_that_the_store_refuses_are_dead_letters(
     spark: "SparkSession", broker: NodeProcess, new_topic: Callable[[], str], tmp_path: Path
 ) -> None:

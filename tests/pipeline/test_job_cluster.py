@@ -15,7 +15,7 @@ from support.pipeline import PipelineProcess, opened_store
 from support.reading import read_topic
 from support.telemetry import BAD_RECORDS, SENTINELS, csv_of_a_fleet, real_dcgm_csv, right_record
 
-pytestmark = [pytest.mark.xdist_group("job"), pytest.mark.timeout(600), pytest.mark.long]
+pytestmark = [pytest.mark.xdist_group("job"), pytest.mark.timeout(600)]
 
 pytest.importorskip("pyspark", reason="the `spark` extra is not installed")
 

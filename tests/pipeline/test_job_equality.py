@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from millstream.pipeline.job.parts import Parts
 
-pytestmark = [pytest.mark.xdist_group("pipeline"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -167,7 +167,6 @@ def test_rollups_are_exact(spark: "SparkSession", broker: NodeProcess, tmp_path:
             }  # fmt: skip
 
 
-@pytest.mark.long
 def test_a_point_that_names_another_host_leaves_the_first(
     spark: "SparkSession", broker: NodeProcess, tmp_path: Path
 ) -> None:

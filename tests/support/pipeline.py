@@ -22,6 +22,8 @@ _SMALL = (
     f"spark.driver.extraJavaOptions={_QUICK_JVM}",
     f"spark.executor.extraJavaOptions={_QUICK_JVM}",
 )
+# Rollups of windows that go on changing are computed again and again; a few times show it.
+_SELDOM = {"MILLSTREAM_PIPELINE_ROLLUP_EVERY": "15s"}
 
 
 @contextmanager
@@ -48,8 +50,9 @@ class PipelineProcess:
     def start(self) -> "PipelineProcess":
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+                self._command, env={**os.environ, **_SELDOM}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
         return self
 
     def kill(self) -> None:

@@ -20,13 +20,20 @@ CONNECTOR_JARS = os.environ.get("MILLSTREAM_TEST_SPARK_KAFKA_JARS")
 """A directory with Spark's own Kafka connector and what it needs; its tests are skipped without."""
 
 
+_SMALL = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.memory": "1g",
+    # It computes with rows that the driver has before there is a task; the rows of the tests are to take the usual way.
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
+}
+
+
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
     pytest.importorskip("pyspark", reason="the `spark` extra is not installed")
     from millstream.pipeline.job.session import open_session
 
-    small = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
-    made = open_session("millstream-tests", "local[2]", {**small, **_connector()})
+    made = open_session("millstream-tests", "local[2]", {**_SMALL, **_connector()})
     made.sparkContext.setLogLevel("ERROR")
     yield made
     made.stop()

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from millstream.pipeline.stores.local_frames import local_frame
 from millstream.pipeline.stores.parquet.layout import POINTS_ROOM, Room, batch_name
 from millstream.pipeline.stores.tables import EVENTS, POINTS, ROLLUPS
 
@@ -64,7 +65,7 @@ def events_frame(spark: "SparkSession", rows: Sequence[Row]) -> "DataFrame":
 def _frame(spark: "SparkSession", rows: Sequence[Row], ddl: str, names: Sequence[str]) -> "DataFrame":
     doubles = {"value", "min", "max", "mean", "p95"}
     values = [tuple(float(row[name]) if name in doubles else row[name] for name in names) for row in rows]
-    return spark.createDataFrame(values, ddl)
+    return local_frame(spark, ddl, values)
 
 
 def put(root: Path, rows: Sequence[Row], version: int = 0, room: Room = POINTS_ROOM) -> list[Path]:

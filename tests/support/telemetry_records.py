@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from millstream.pipeline.stores.local_frames import local_frame
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -14,11 +16,8 @@ LOG_TIME = datetime(2026, 3, 2, tzinfo=UTC)
 
 def records_frame(spark: "SparkSession", records: Iterable[tuple[int, bytes | None]]) -> "DataFrame":
     """Offsets and values as a Kafka source gives them, in partition 0 of the topic `telemetry`."""
-    rows = [
-        (b"key", None if value is None else bytearray(value), "telemetry", 0, offset, LOG_TIME)
-        for offset, value in records
-    ]
-    return spark.createDataFrame(rows, KAFKA_COLUMNS)
+    rows = [(b"key", value, "telemetry", 0, offset, LOG_TIME) for offset, value in records]
+    return local_frame(spark, KAFKA_COLUMNS, rows)
 
 
 def telemetry_json(time: datetime, value: float, *, uuid: str = "GPU-1", metric: str = "GPU_UTIL") -> bytes:

@@ -4,27 +4,54 @@ Set as spark.python.daemon.module by `session`; without it every new worker spen
 """
 
 import contextlib
+import gc
+import importlib
 import sys
+from pathlib import Path
 
-from pyspark import daemon
+_TASKS = "pyspark.worker"
 
 
 def runs_tasks() -> bool:
     """Whether this daemon's workers run tasks. Spark has others, for planning, and names what they run."""
-    return len(sys.argv) < 2 or sys.argv[1] == "pyspark.worker"
+    return _work() == _TASKS
+
+
+def prefer_installed_pyspark() -> None:
+    """Spark puts a zip of its Python sources first on the path, and a zip is compiled anew by every process.
+
+    Where it is a part of an installed package, that package is the same code, compiled.
+    """
+    packages = [
+        Path(entry, "pyspark") for entry in sys.path if Path(entry, "pyspark", "__init__.py").is_file()
+    ]
+    bundled = [entry for entry in sys.path if any(package in Path(entry).parents for package in packages)]
+    sys.path[:] = [entry for entry in sys.path if entry not in bundled] + bundled
 
 
 def main() -> None:
+    prefer_installed_pyspark()
     # Spark reads a port number from the standard output; other jobs' workers must start even where the decoder's
     # libraries are missing (the source then says so).
     with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(ImportError):
+        importlib.import_module(_work())
         if runs_tasks():
             from millstream.spark import columns, fetching, tasks  # noqa: F401 - what a task imports
 
             columns.load()
         else:
             from millstream.spark import batch_reader, source, stream_reader  # noqa: F401 - what planning imports
+    from pyspark import daemon
+
+    # A worker looks for garbage after each task, and would look through all that is loaded here.
+    gc.collect()
+    gc.freeze()
     daemon.manager()
+
+
+def _work() -> str:
+    """The module that the workers run."""
+    return sys.argv[1] if len(sys.argv) > 1 else _TASKS
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ class TaskProducer:
                     ) from None
                 self._producer.poll(0.1)
             except Exception as error:
-                raise WriteFailed(f"a row for {topic} cannot be sent: {error}") from error
+                raise WriteFailed(f"a row for {_place(topic, partition)} cannot be sent: {error}") from error
             else:
                 return
 
@@ -105,7 +105,7 @@ class TaskProducer:
             return
         self._failed += 1
         if self._first_failure is None:
-            place = message.topic() if message.partition() < 0 else f"{message.topic()}-{message.partition()}"
+            place = _place(message.topic(), message.partition())
             self._first_failure = from_kafka(f"a row for {place} was not stored", error)
 
     def _raise_failure(self) -> None:
@@ -113,6 +113,10 @@ class TaskProducer:
             raise WriteFailed(
                 f"{self._failed} rows were not stored; the first: {self._first_failure}"
             ) from self._first_failure
+
+
+def _place(topic: str, partition: int) -> str:
+    return topic if partition < 0 else f"{topic}-{partition}"
 
 
 def _opened(properties: Mapping[str, Any]) -> "Producer":

@@ -7,6 +7,7 @@ from millstream.spark import daemon
 
 
 def main() -> None:
+    daemon.prefer_installed_pyspark()
     with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(ImportError):
         from millstream.pipeline.job import ranges  # noqa: F401 - what planning and tasks import
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 
 from millstream.pipeline.job.reasons import Reason, Verdict
 from millstream.pipeline.stores.base import RejectedPoint
+from millstream.pipeline.stores.local_frames import local_frame
 
 MAX_ORIGINAL_BYTES = 512 * 1024
 """What a dead letter carries of a record: as base64 it stays under the megabyte that brokers take by default. The
@@ -40,13 +41,14 @@ def dead_letters(bad: DataFrame) -> DataFrame:
 def rejected_letters(records: DataFrame, rejected: Sequence[RejectedPoint]) -> DataFrame:
     """The messages for points that the store refused; `records` are those of the batch they came in."""
     topic = f.first("topic").alias("topic")
-    refused = records.sparkSession.createDataFrame(
+    refused = local_frame(
+        records.sparkSession,
+        _REJECTED,
         [
             (None, point.source_partition, point.source_offset, None, str(Reason.REJECTED_BY_STORE), "",
              f"{point.metric} of {point.uuid} at {point.time:%Y-%m-%dT%H:%M:%SZ}: {point.reason}")
             for point in rejected
         ],
-        _REJECTED,
     ).drop("topic").dropDuplicates(["partition", "offset"])  # fmt: skip
     originals = records.groupBy("partition", "offset").agg(
         topic, *(f.first(name).alias(name) for name in ("key", "value", "timestamp"))

@@ -10,6 +10,7 @@ from datetime import datetime
 from pyspark.sql import SparkSession
 
 from millstream.pipeline.stores.base import Store
+from millstream.pipeline.stores.local_frames import local_frame
 from millstream.pipeline.stores.rows import Resolution, Rollup
 from millstream.pipeline.stores.tables import ROLLUPS
 
@@ -21,13 +22,8 @@ def retire_hosts(
     older = store.host_rollups_before(version, resolution, min(starts), max(starts))
     gone = [_emptied(row) for row in older if row.window_start in starts]
     if gone:
-        store.write_rollups(spark.createDataFrame(gone, ROLLUPS.ddl), version)
+        store.write_rollups(local_frame(spark, ROLLUPS.ddl, gone), version)
 
 
 def _emptied(row: Rollup) -> tuple[object, ...]:
-    return tuple(0 if name == "count" else _plain(getattr(row, name)) for name in ROLLUPS.names)
-
-
-def _plain(value: object) -> object:
-    """Spark takes no enumerations."""
-    return str(value) if isinstance(value, str) else value
+    return tuple(0 if name == "count" else getattr(row, name) for name in ROLLUPS.names)

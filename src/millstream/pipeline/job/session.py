@@ -24,6 +24,8 @@ _SETTINGS = {
     # Percentiles of a few thousand series fit into memory; Spark sorts its rows from 128 on.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "4096",
     "spark.driver.memory": "2g",
+    # Spark would ask the JVM several times for each column that is named, to tell later where in our code that was.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.python.daemon.module": "millstream.pipeline.job.daemon",
 }
 

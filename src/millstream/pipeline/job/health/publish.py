@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from millstream.client import Producer, ProducerConfig
 from millstream.pipeline.job.moments import rfc3339
 from millstream.pipeline.stores.base import Store
+from millstream.pipeline.stores.local_frames import local_frame
 from millstream.pipeline.stores.rows import Event
 from millstream.pipeline.stores.tables import EVENTS
 
@@ -27,7 +28,7 @@ class EventPublisher:
 
     def publish(self, events: Sequence[Event], version: int) -> None:
         rows = [tuple(asdict(event)[name] for name in EVENTS.names) for event in events]
-        self._store.write_events(self._spark.createDataFrame(rows, EVENTS.ddl), version)
+        self._store.write_events(local_frame(self._spark, EVENTS.ddl, rows), version)
         if self._producer is None:
             self._producer = Producer(self._config)
         self._producer.send_batch(

@@ -14,6 +14,7 @@ from millstream.pipeline.stores.influx.influxql import (
 )
 from millstream.pipeline.stores.influx.lines import POINT_TAGS
 from millstream.pipeline.stores.influx.target import InfluxTarget
+from millstream.pipeline.stores.local_frames import local_frame
 from millstream.pipeline.stores.tables import POINTS
 from millstream.pipeline.stores.times import micros
 
@@ -33,11 +34,9 @@ def server_points(
 
     slices = _slices(target, metrics, TimeRange(micros(start), micros(end) - 1))
     if not slices:
-        return spark.createDataFrame([], POINTS.ddl)
+        return local_frame(spark, POINTS.ddl, [])
     tasks = min(len(slices), spark.sparkContext.defaultParallelism)
-    wanted = spark.createDataFrame(slices, "metric string, first_us bigint, last_us bigint").repartition(
-        tasks
-    )
+    wanted = local_frame(spark, "metric string, first_us bigint, last_us bigint", slices).repartition(tasks)
     rows = wanted.mapInArrow(_fetcher(target), POINTS.ddl)
     # Points that differ in a tag alone are apart on the server; any of them will do, but always the same.
     one = f.max(f.struct(*(f.col(name) for name in POINTS.names))).alias("row")

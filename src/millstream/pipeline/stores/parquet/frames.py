@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millstream.pipeline.stores.constants import constant
+from millstream.pipeline.stores.local_frames import local_frame
 from millstream.pipeline.stores.parquet.layout import Room
 from millstream.pipeline.stores.parquet.live import live_files
 from millstream.pipeline.stores.times import micros
@@ -42,7 +43,7 @@ def read_frame(
         if _overlaps(path, room.table.time, *limits)
     ]
     if not paths:
-        nothing = spark.createDataFrame([], schema)
+        nothing = local_frame(spark, schema, [])
         return nothing if columns is None else nothing.select(*columns)
     # With more paths than this Spark starts a job to look at each of them; the driver has just done so.
     spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "100000")

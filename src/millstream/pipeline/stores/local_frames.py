@@ -1,0 +1,19 @@
+"""Frames of rows that the driver has, by way of Arrow: Spark would send a list through Python workers and back."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def local_frame(spark: "SparkSession", ddl: str, rows: Sequence[Sequence[object]]) -> "DataFrame":
+    """`rows` with values in the order of the columns."""
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    schema = StructType.fromDDL(ddl)
+    assert isinstance(schema, StructType)
+    columns = [[row[number] for row in rows] for number in range(len(schema))]
+    frame: DataFrame = spark.createDataFrame(pa.table(columns, schema.names), schema)
+    return frame
