@@ -67,8 +67,8 @@ class ClusterSettings:
     session_timeout: int = kafka_setting("broker.session.timeout.ms", _DURATION)
     heartbeat_interval: int = kafka_setting("broker.heartbeat.interval.ms", _DURATION)
     tick: int = own_setting(
-        10,
-        "The quorum's unit of time: its leader is heard every 5 of them, and another is elected after 30 to 60 of"
+        25,
+        "The quorum's unit of time: its leader is heard every 2 of them, and another is elected after 12 to 24 of"
         " silence. More where the nodes are far apart.",
         kind=_INT,
         spelling=_DURATION,

@@ -20,7 +20,7 @@ from millstream.cluster.raft.wal import Wal
 NewId = Callable[[], UUID]
 
 # A node that is a quorum of its own need not wake up a hundred times a second.
-_TICKS_SKIPPED_ALONE = 50
+_TICKS_SKIPPED_ALONE = 20
 
 
 class Driver:

@@ -2,19 +2,19 @@
 
 from dataclasses import dataclass
 
-TICK_MS = 10
+TICK_MS = 25
 
 
 @dataclass(frozen=True, slots=True)
 class RaftSettings:
-    """The defaults are for ticks of 10 ms: a heartbeat every 50 ms, an election after 300 to 600 ms of silence."""
+    """The defaults are for ticks of 25 ms: a heartbeat every 50 ms, an election after 300 to 600 ms of silence."""
 
-    heartbeat_ticks: int = 5
-    election_ticks: int = 30
+    heartbeat_ticks: int = 2
+    election_ticks: int = 12
     """A voter that heard its leader within this time refuses to vote; a timeout is drawn from once to twice it."""
-    snapshot_retry_ticks: int = 1000
+    snapshot_retry_ticks: int = 400
     """A snapshot whose arrival nobody reported is sent again."""
-    write_retry_ticks: int = 100
+    write_retry_ticks: int = 40
     """What the disk refused for want of room is written again."""
     max_append_bytes: int = 1 << 20
     max_inflight_bytes: int = 8 << 20
