@@ -195,13 +195,14 @@ class ReplicaFetcher:
         conversation = self._conversation = Conversation(self._broker.loop, link, self._patience)
         try:
             self._go_on()
-            await conversation.over
+            await asyncio.wait([conversation.over])
         finally:
             self._conversation = None
             conversation.close()
-            if conversation.work is not None:
-                # A log that is just being cut is not asked for again before that is done.
-                await asyncio.wait([conversation.work])
+        if conversation.work is not None:
+            # A log that is just being cut is not asked for again before that is done.
+            await asyncio.wait([conversation.work])
+        conversation.over.result()
 
     def _go_on(self) -> None:
         """Send a request unless there is one that waits, or there is something to say that cannot wait for it."""
