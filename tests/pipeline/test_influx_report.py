@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.long
 def test_the_same_report_as_from_parquet(tmp_path: Path) -> None:
     fleet_api.fill(tmp_path, now := datetime.now(UTC))
     server = InfluxProcess(tmp_path / "influx").start()
