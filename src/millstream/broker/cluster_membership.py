@@ -114,7 +114,7 @@ class ClusterMembership:
         accepted = asyncio.Event()
         self._heartbeats = asyncio.create_task(self._keep_alive(accepted), name="heartbeats")
         await self._unless_refused(accepted.wait(), "waiting for a controller to be let in by")
-        watch = ContactWatch(self._broker, self.network, self._session_seconds)
+        watch = ContactWatch(self._broker, self.network)
         self._contact = asyncio.create_task(watch.run(), name="contact")
 
     async def leave(self) -> None:

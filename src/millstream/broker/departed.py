@@ -9,7 +9,7 @@ from collections.abc import Callable
 from millstream.cluster.metadata.image import BrokerImage, MetadataImage
 from millstream.cluster.metadata.machine import Records
 
-_LISTED_SECONDS = 5.0
+_LISTED_SECONDS = 1.0
 
 
 class Departed:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from millstream.cluster.metadata.sessions import BrokerSessions
 from millstream.cluster.raft.quorum import majority
+from millstream.cluster.raft.settings import RaftSettings
 from millstream.observability.logs import get_logger
 
 if TYPE_CHECKING:
@@ -56,10 +57,13 @@ class Contact:
 class ContactWatch:
     """Keeps clients away from what another node may lead by now, until the metadata is known to be the newest."""
 
-    def __init__(self, broker: "Broker", network: "PeerNetwork", session_seconds: float) -> None:
+    def __init__(self, broker: "Broker", network: "PeerNetwork") -> None:
         self._broker = broker
         self._network = network
-        self._seconds = session_seconds
+        cluster, raft = broker.settings.cluster, RaftSettings()
+        # After a controller's death nobody is heard until somebody stands for election.
+        election_ticks = 2 * (raft.election_ticks + raft.heartbeat_ticks)
+        self._seconds = max(cluster.session_timeout, election_ticks * cluster.tick) / 1000
 
     async def run(self) -> None:
         loop, broker, network = asyncio.get_running_loop(), self._broker, self._network
