@@ -10,6 +10,8 @@ PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 4
 # Further arguments for pytest, such as ARGS="-k retention"
 ARGS ?=
+# Where the tests are that run alone, unless ARGS says where: to look through all others takes seconds.
+SERIAL = $(if $(filter tests/%,$(ARGS)),,$(shell grep -rl --include=*.py "mark.serial" tests))
 
 .PHONY: help demo console test long check unit java fmt bench clean
 
@@ -28,7 +30,7 @@ test: .stamps/dev .stamps/console ## Everything that proves the project: checks,
 	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not serial and not long" $(ARGS); first=$$?; \
 	wait $$checks; checked=$$?; cat .stamps/check.log; [ $$checked -eq 0 ] || exit $$checked; \
 	[ $$first -eq 0 ] || [ $$first -eq 5 ] || exit $$first; \
-	$(PYTEST) -m serial $(ARGS); \
+	$(PYTEST) -m serial $(ARGS) $(SERIAL); \
 	second=$$?; [ $$second -ne 5 ] || exit $$first; exit $$second
 
 long: .stamps/dev .stamps/console ## What takes minutes more: seeds, failovers, the whole demo

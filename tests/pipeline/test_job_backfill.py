@@ -79,6 +79,7 @@ def test_an_empty_range_has_nothing_to_compute(
     assert backfill(spark, settings, NOON, NOON, BackfillSource.STORE, lambda *step: None) == Backfilled(0)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(influxd_path() is None, reason="influxd is not installed (Debian package influxdb)")
 def test_points_that_the_store_refuses_are_dead_letters(
     spark: "SparkSession", broker: NodeProcess, new_topic: Callable[[], str], tmp_path: Path

@@ -39,6 +39,7 @@ def stream(csv: Path, bootstrap: str) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_dcgm_export_and_bad_records_on_two_workers(tmp_path: Path) -> None:
     from support.spark_cluster import StandaloneCluster
 

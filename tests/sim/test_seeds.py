@@ -5,7 +5,7 @@ import pytest
 from millstream.testing.simulator.run import run_seed
 
 SEEDS = 1000
-SEEDS_EVERY_TIME = 200
+SEEDS_EVERY_TIME = 300
 AT_A_TIME = 10
 
 

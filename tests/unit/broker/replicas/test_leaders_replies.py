@@ -53,6 +53,11 @@ def reply_of(fetcher: ReplicaFetcher, partition: Partition) -> ReplicaFetchReply
     return ReplicaFetchReply(ErrorCode.NONE, fetcher._session[0], [found])
 
 
+async def deal_with(fetcher: ReplicaFetcher, number: int, reply: ReplicaFetchReply) -> None:
+    for left in fetcher._handle(number, reply):
+        await fetcher._apply(*left)
+
+
 def test_replies_to_what_was_asked_in_an_earlier_epoch_change_nothing(trio: Trio) -> None:
     broker, fetcher, partition = followed(trio, "late")
     key = partition.topic_id, partition.index
@@ -61,14 +66,14 @@ def test_replies_to_what_was_asked_in_an_earlier_epoch_change_nothing(trio: Trio
         asked, before = fetcher._requests, fetcher._followed[key]
         late = reply_of(fetcher, partition)
         fetcher.follow(partition, partition.leader_epoch)
-        await fetcher._handle(asked, late)
+        await deal_with(fetcher, asked, late)
         assert (partition.log.log_end_offset, partition.high_watermark) == (0, 0)
         with pytest.raises(Superseded):
             await before.handle(late.partitions[0])
         assert partition.log.log_end_offset == 0
         # The same reply to a request of this epoch is taken.
         fetcher._followed[key].asked_from = asked
-        await fetcher._handle(asked, late)
+        await deal_with(fetcher, asked, late)
         assert partition.log.log_end_offset == 1
 
     asyncio.run_coroutine_threadsafe(come_late(), broker.loop).result(30)
@@ -86,7 +91,7 @@ def test_what_was_damaged_on_the_way_is_not_written(trio: Trio, position: int) -
         fetcher._followed[key].asked_from = fetcher._requests
         known = broker.metrics.corrupt_batches.value
         damaged = replace(sound, partitions=[replace(sound.partitions[0], records=bytes(records))])
-        await fetcher._handle(fetcher._requests, damaged)
+        await deal_with(fetcher, fetcher._requests, damaged)
         assert (partition.log.log_end_offset, partition.high_watermark) == (0, 0)
         assert broker.metrics.corrupt_batches.value == known + 1, "and it is told"
 
