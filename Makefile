@@ -2,6 +2,8 @@
 # the few system packages that the tests can use. A stamp keeps the set-up from running twice.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
+# Where it is set, each of the hundreds of processes of a test run would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 BIN := $(VENV)/bin
