@@ -81,7 +81,7 @@ class Broker:
     ) -> None:
         """`raft` is the quorum's pace, where it is not the usual one."""
         self.settings = settings
-        self.raft = raft
+        self.raft = raft or RaftSettings()
         self.disk = disk
         self.clock = clock
         self.expiry = CautiousTime(clock)
@@ -184,12 +184,14 @@ class Broker:
     def cut_off(self) -> None:
         """Others may have gone on without this node: it does not lead any more for clients, and says so."""
         self.partitions.cut_off()
-        if "groups" in self.__dict__:
-            self.groups.follow_leaders()
+        self._coordinate_what_is_led()
 
     def rejoin(self) -> None:
         """The metadata is the newest there is: what this node leads by it, it leads."""
         self.partitions.is_cut_off = False
+        self._coordinate_what_is_led()
+
+    def _coordinate_what_is_led(self) -> None:
         if "groups" in self.__dict__:
             self.groups.follow_leaders()
 

@@ -90,14 +90,7 @@ def moves_of(
     calls: ClusterCalls, wanted: Iterable[tuple[str, int | None]], replicas: tuple[int, ...]
 ) -> list[Move]:
     """The same replicas for each of the partitions; a topic without a number is all of its partitions."""
-    known = _known(calls)
-    moves = []
-    for topic, index in wanted:
-        found = [each for each in known.get(topic, ()) if index in (None, each.index)]
-        if not found:
-            raise CommandError(f"there is no partition {topic}" + ("" if index is None else f":{index}"))
-        moves += [Move(topic, each.index, each.replicas, replicas) for each in found]
-    return moves
+    return [Move(each.topic, each.index, each.replicas, replicas) for each in _chosen(calls, wanted)]
 
 
 def moves_in(calls: ClusterCalls, file: Path) -> list[Move]:
@@ -134,12 +127,11 @@ def start(calls: ClusterCalls, moves: Sequence[Move], rate: int | None) -> None:
 
 def cancel(calls: ClusterCalls, wanted: Sequence[tuple[str, int | None]]) -> list[tuple[str, int]]:
     """Call off what is under way, all of it without `wanted`; returns what that was."""
-    names = dict.fromkeys(topic for topic, _ in wanted)
-    moves_of(calls, wanted, ())
+    chosen = {(each.topic, each.index) for each in _chosen(calls, wanted)}
     ongoing = [
         (topic, index)
         for topic, index, _, _ in reassignments(calls)
-        if not names or (topic, None) in wanted or (topic, index) in wanted
+        if not wanted or (topic, index) in chosen
     ]
     if ongoing:
         _alter(calls, [(topic, index, None) for topic, index in ongoing])
@@ -199,6 +191,18 @@ def _known(calls: ClusterCalls) -> dict[str, list[PartitionView]]:
     for each in partitions_of(calls):
         known.setdefault(each.topic, []).append(each)
     return known
+
+
+def _chosen(calls: ClusterCalls, wanted: Iterable[tuple[str, int | None]]) -> list[PartitionView]:
+    """What is named; a topic without a number is all of its partitions. A name that fits nothing is an error."""
+    known = _known(calls)
+    chosen = []
+    for topic, index in wanted:
+        found = [each for each in known.get(topic, ()) if index in (None, each.index)]
+        if not found:
+            raise CommandError(f"there is no partition {topic}" + ("" if index is None else f":{index}"))
+        chosen += found
+    return chosen
 
 
 def _alter(calls: ClusterCalls, wanted: Sequence[tuple[str, int, tuple[int, ...] | None]]) -> None:

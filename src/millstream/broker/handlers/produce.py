@@ -136,7 +136,7 @@ def _append_all(
     waiting: DelayedProduce | None = None
     for outcome, partition, records, header in checked:
         try:
-            if broker.partitions.is_cut_off and partition.has_other_replicas:
+            if broker.partitions.is_withheld(partition):
                 partition.refuse(header, partition.cut_off())
             if produce.acks == ALL_ACKS and partition.replication is not None:
                 partition.require_enough_replicas(header)

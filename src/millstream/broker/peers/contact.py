@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from millstream.cluster.metadata.sessions import BrokerSessions
 from millstream.cluster.raft.quorum import majority
-from millstream.cluster.raft.settings import RaftSettings
 from millstream.observability.logs import get_logger
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class ContactWatch:
     def __init__(self, broker: "Broker", network: "PeerNetwork") -> None:
         self._broker = broker
         self._network = network
-        cluster, raft = broker.settings.cluster, RaftSettings()
+        cluster, raft = broker.settings.cluster, broker.raft
         # After a controller's death nobody is heard until somebody stands for election.
         election_ticks = 2 * (raft.election_ticks + raft.heartbeat_ticks)
         self._seconds = max(cluster.session_timeout, election_ticks * cluster.tick) / 1000

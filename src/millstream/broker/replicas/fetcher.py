@@ -205,7 +205,7 @@ class ReplicaFetcher:
         conversation.over.result()
 
     def _go_on(self) -> None:
-        """Send a request unless there is one that waits, or there is something to say that cannot wait for it."""
+        """Send a request when none is under way, or when there is something to say that cannot wait for its answer."""
         conversation = self._conversation
         if conversation is None or conversation.is_busy or conversation.over.done():
             return

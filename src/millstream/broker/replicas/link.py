@@ -130,7 +130,7 @@ class ReplicaLink(asyncio.BufferedProtocol):
             self._spare = None
             return spare
         # In powers of two, so that a little larger one next time still fits; untouched memory costs nothing.
-        return bytearray(max(_FIRST_BYTES, 1 << (size - 1).bit_length() if size > 0 else 0))
+        return bytearray(max(_FIRST_BYTES, 1 << max(size - 1, 0).bit_length()))
 
     def _make_room(self, size: int) -> None:
         if size > len(self._buffer):

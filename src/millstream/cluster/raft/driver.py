@@ -19,7 +19,7 @@ from millstream.cluster.raft.wal import Wal
 
 NewId = Callable[[], UUID]
 
-# A node that is a quorum of its own need not wake up a hundred times a second.
+# A node that is a quorum of its own need not wake up for every tick.
 _TICKS_SKIPPED_ALONE = 20
 
 
