@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from millstream.broker.memory import MemoryWaiter
 from millstream.protocol.wire import I32
+from millstream.runtime.read_threshold import ReadThreshold
 
 if TYPE_CHECKING:
     from millstream.broker.addresses import ShownNode
@@ -76,6 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frame: bytearray | None = None
         self._frame_size = 0
         self._filled = 0
+        self._threshold = ReadThreshold(None)
         self._wanted = 0
         self._waiter: MemoryWaiter | None = None
         self._held_bytes = 0
@@ -104,6 +106,7 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = self.client = f"{address[0]}:{address[1]}" if address else "unknown"
         if self.raw_socket is not None:
             self.raw_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            self._threshold = ReadThreshold(self.raw_socket)
         self.last_active = self._server.loop.time()
         if self._new_relay is not None:
             self.relay = self._new_relay(self)
@@ -161,6 +164,7 @@ class Connection(asyncio.BufferedProtocol):
             self._cut(self._server.scratch[: kept + size])
             return
         self._filled += size
+        self._threshold.expect(self._frame_size - self._filled)
         if self._filled == self._frame_size:
             frame = self._frame
             view = memoryview(frame)[: self._frame_size]
@@ -213,6 +217,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_size = size
         self._filled = len(head)
         self._frame[: len(head)] = head
+        self._threshold.expect(size - len(head))
 
     def _handle(self, request: memoryview) -> None:
         if self._reading_paused or self._queued:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import cast
 
 from millstream.protocol.wire import I32
+from millstream.runtime.read_threshold import ReadThreshold
 
 _FIRST_BYTES = 1 << 16
 _MOST_REPLY_BYTES = 1 << 30
@@ -24,6 +25,7 @@ class ReplicaLink(asyncio.BufferedProtocol):
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
+        self._threshold = ReadThreshold(None)
         self._buffer = bytearray(_FIRST_BYTES)
         self._spare: bytearray | None = None
         self._small_replies = 0
@@ -93,6 +95,7 @@ class ReplicaLink(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._threshold = ReadThreshold(transport.get_extra_info("socket"))
 
     def connection_lost(self, _error: Exception | None) -> None:
         self.closed = True
@@ -113,6 +116,7 @@ class ReplicaLink(asyncio.BufferedProtocol):
                 return
             if self._filled < 4 + length:
                 self._make_room(4 + length)
+                self._threshold.expect(4 + length - self._filled)
                 return
             frame, end = self._buffer, 4 + length
             # What was handed out is the receiver's: the rest goes on in a buffer of its own.
@@ -121,6 +125,7 @@ class ReplicaLink(asyncio.BufferedProtocol):
             self._buffer[: len(rest)] = rest
             self._filled = len(rest)
             self._waiting.popleft()(memoryview(frame)[8:end])
+        self._threshold.expect(0)
         if self._filled == len(self._buffer):
             self._make_room(2 * self._filled)
 
