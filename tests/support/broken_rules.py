@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from millstream.broker.coordinator_log import PartitionCoordinatorLog
-from millstream.broker.partitions import Partition
+from millstream.broker.partition import Partition
 from millstream.broker.replicas import following, serving
 from millstream.cluster.metadata import election
 from millstream.cluster.metadata.image import NO_LEADER

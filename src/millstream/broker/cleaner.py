@@ -5,7 +5,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from millstream.broker.partitions import Partition
+from millstream.broker.partition import Partition
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.runtime.host import Running

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 
-from millstream.broker.partitions import Partition
+from millstream.broker.partition import Partition
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import CorruptBatch, read_header
 from millstream.runtime.clock import Clock

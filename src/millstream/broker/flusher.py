@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from millstream.broker.partitions import Partition
+from millstream.broker.partition import Partition
 from millstream.config.topic import MAX_LONG
 from millstream.observability.metrics import Histogram
 from millstream.protocol.errors import KafkaError

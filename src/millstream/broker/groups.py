@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from millstream.broker.admin import defaults_of
 from millstream.broker.coordinator_log import PartitionCoordinatorLog
 from millstream.broker.group_samples import samples_of
-from millstream.broker.partitions import Partition
+from millstream.broker.partition import Partition
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import MetadataRecord, PartitionCreated, TopicDeleted
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic

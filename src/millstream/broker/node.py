@@ -1,14 +1,12 @@
-"""A node: everything of one process put together, its start and its end."""
+"""A node: everything of it put together, its start and its end. `process` runs one until it is told to stop."""
 
 import asyncio
 import os
-import signal
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from millstream import __version__
 from millstream.broker.cleaner import Cleaner
 from millstream.broker.departed import Departed
 from millstream.broker.dispatch import Dispatcher, load_handler
@@ -16,7 +14,7 @@ from millstream.broker.fetch_sessions import FetchSessions
 from millstream.broker.file_limits import raise_and_share
 from millstream.broker.flusher import Flusher
 from millstream.broker.partitions import Partitions
-from millstream.broker.peers.errors import CannotJoin
+from millstream.broker.recovery_progress import RecoveryProgress
 from millstream.broker.replicas.roles import Replication
 from millstream.broker.server import Server
 from millstream.broker.settling import Settling
@@ -25,13 +23,10 @@ from millstream.broker.upkeep import Upkeep
 from millstream.broker.writability import Writability
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
 from millstream.cluster.metadata.difference import difference
-from millstream.cluster.metadata.directory import WrongDataDirectory
 from millstream.cluster.metadata.image import BrokerImage
-from millstream.cluster.metadata.machine import UnknownRecords
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.raft.settings import RaftSettings
-from millstream.cluster.raft.wal_frames import WalCorrupt
 from millstream.config.settings import Settings
 from millstream.observability.broker_metrics import BrokerMetrics, PartitionSample
 from millstream.observability.logs import get_logger
@@ -39,14 +34,12 @@ from millstream.observability.metrics import Counter
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.internal_topics import OFFSETS_TOPIC
 from millstream.protocol.wire import MalformedRequest
-from millstream.runtime.clock import CautiousTime, Clock, SystemClock
-from millstream.runtime.disk import Disk, SystemDisk
+from millstream.runtime.clock import CautiousTime, Clock
+from millstream.runtime.disk import Disk
 from millstream.runtime.host import Host, SystemHost
-from millstream.runtime.process import keep_freed_memory
 from millstream.storage.high_watermarks import read_high_watermarks
 from millstream.storage.local_log import NoRoom
-from millstream.storage.segment_recovery import RecoveryReport
-from millstream.storage.store import DataDirectoryInUse, LogStore
+from millstream.storage.store import LogStore
 
 if TYPE_CHECKING:
     from millstream.broker.cluster_membership import ClusterMembership
@@ -59,12 +52,7 @@ log = get_logger("millstream.node")
 _FLUSH_THREADS = 8
 _REPEATED_LOG_SECONDS = 10.0
 _DRAIN_SECONDS = 5.0
-_WARM_UP_SECONDS = 1.0
 _WRITES = ("fsync", "append", "replicate")
-
-
-class CannotStart(Exception):
-    """The node did not come up; the message says why, and what to do."""
 
 
 class Broker:
@@ -242,7 +230,7 @@ class Broker:
             (image, spec if spec.committed is None else spec._replace(committed=reached.get(spec.key, 0)))
             for image, spec in changes.own_partitions(loaded)
         ]
-        progress = _RecoveryProgress(len(specs), self)
+        progress = RecoveryProgress(len(specs), self)
         # In a thread: the quorum goes on meanwhile.
         await self.workers.run(lambda: self.store.load((spec for _, spec in specs), progress.report))
         self._is_loaded = True
@@ -394,102 +382,3 @@ class Broker:
 
 def _ignore(_result: object, _error: BaseException | None) -> None:
     """Nothing depends on it: what could not be imported here fails again, with a message, when it is needed."""
-
-
-class _RecoveryProgress:
-    """Says what recovery found, and on long ones how far it is."""
-
-    def __init__(self, total: int, broker: Broker) -> None:
-        self._total = total
-        self._broker = broker
-        self._done = 0
-        self._told = broker.clock.monotonic()
-        self.scanned_bytes = 0
-        self.cut_bytes = 0
-        self.damaged: dict[str, list[int]] = {}
-
-    def report(self, report: RecoveryReport) -> None:
-        self._done += 1
-        self.scanned_bytes += report.scanned_bytes
-        self.cut_bytes += report.cut_bytes
-        if report.cut_bytes:
-            self._broker.metrics.recovery_cuts.value += 1
-            tell = log.error if report.has_cut_batches else log.warning
-            what = (
-                "damaged end cut, with sound records behind it" if report.has_cut_batches else "torn tail cut"
-            )
-            tell(what, directory=report.directory, bytes=report.cut_bytes)
-        if report.damaged_segments:
-            self.damaged[report.directory] = sorted(report.damaged_segments)
-        for damage in report.damages:
-            self._broker.metrics.corrupt_batches.value += 1
-            log.error("damage found", directory=report.directory, damage=damage)
-        if self._broker.clock.monotonic() - self._told > 2:
-            self._told = self._broker.clock.monotonic()
-            log.info("recovering", partitions=self._done, of=self._total, scanned_bytes=self.scanned_bytes)
-
-
-def run(settings: Settings, disk: Disk | None = None, clock: Clock | None = None) -> int:
-    """Run a node until SIGTERM or Ctrl-C, on the system's disk and clock; returns the process's exit code."""
-    import uvloop
-
-    from millstream.observability import logs
-
-    logs.configure(settings.log.level, settings.log.format)
-    keep_freed_memory()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(settings, disk or SystemDisk(), clock or SystemClock()))
-
-
-async def _run(settings: Settings, disk: Disk, clock: Clock) -> int:
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    broker = Broker(settings, disk, clock, loop)
-    http = None
-    starting = asyncio.ensure_future(broker.start())
-    stopping = asyncio.ensure_future(stop.wait())
-    try:
-        # A node of several may wait for others for as long as it takes to start them.
-        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if stopping.done() and not starting.done():
-            starting.cancel()
-            await asyncio.gather(starting, return_exceptions=True)
-            await broker.stop()
-            return 0
-        await starting
-    except (
-        DataDirectoryInUse,
-        WalCorrupt,
-        WrongDataDirectory,
-        UnknownRecords,
-        CannotJoin,
-        KafkaError,
-    ) as error:
-        raise CannotStart(str(error)) from error
-    try:
-        http_address = None
-        if settings.http.port is not None:
-            from millstream.broker.http import node_http
-
-            http = node_http(broker)
-            host, port = await http.start()
-            http_address = f"{host}:{port}"
-        log.info(
-            "ready",
-            listen=f"{broker.listen[0]}:{broker.listen[1]}",
-            http=http_address,
-            node_id=broker.node_id,
-            data=broker.store.data_dir,
-            version=__version__,
-        )
-        loop.call_later(_WARM_UP_SECONDS, broker.warm_up)
-        await asyncio.wait((stopping, broker.failure), return_when=asyncio.FIRST_COMPLETED)
-        log.info("stopping")
-    finally:
-        if http is not None:
-            await http.stop()
-        await broker.stop()
-    log.info("stopped")
-    return 1 if broker.failure.done() else 0

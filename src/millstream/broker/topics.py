@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from millstream.broker.admin import defaults_of
-from millstream.broker.partitions import Partition
+from millstream.broker.partition import Partition
 from millstream.cluster.metadata.image import MetadataImage, PartitionImage, TopicImage
 from millstream.cluster.metadata.records import (
     BrokerChanged,

@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from millstream.broker.partitions import Partition
+from millstream.broker.partition import Partition
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.storage.checkpoint import write_checkpoint

@@ -102,7 +102,7 @@ def command(
         flags["cluster.bootstrap_servers"] = seeds
     settings = settings_for(config, flags)
 
-    from millstream.broker.node import CannotStart, run
+    from millstream.broker.process import CannotStart, run
 
     try:
         raise typer.Exit(run(settings))

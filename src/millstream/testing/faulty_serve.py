@@ -11,7 +11,7 @@ import threading
 
 import msgspec
 
-from millstream.broker.node import CannotStart, run
+from millstream.broker.process import CannotStart, run
 from millstream.cli.settings import settings_for
 from millstream.testing.faulty_machine import FaultyClock, FaultyDisk, Trouble
 

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from millstream.broker.partitions import Partition, Partitions
+from millstream.broker.partition import Partition
+from millstream.broker.partitions import Partitions
 from millstream.cluster.replication.leader import LeaderState
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import check_produced

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from millstream.broker.flusher import Flusher
-from millstream.broker.partitions import Partition
+from millstream.broker.partition import Partition
 from millstream.config.topic import TopicConfig
 from millstream.observability.metrics import Histogram
 from millstream.protocol.errors import ErrorCode, KafkaError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from millstream.broker.partitions import Partition
+from millstream.broker.partition import Partition
 from millstream.cluster.replication.leader import LeaderState
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millstream.broker.partitions import Partition
+from millstream.broker.partition import Partition
 from millstream.storage.checkpoint import read_checkpoint
 from millstream.testing.disk import Fault, Operation, SimulatedDisk
 from support.inprocess import InProcessNode, node_on

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from millstream.broker.dispatch import LaterReply, RequestContext
 from millstream.broker.fetch_sessions import FetchSession
 from millstream.broker.memory import MemoryWaiter
-from millstream.broker.partitions import NOBODY, Partition
+from millstream.broker.partition import NOBODY, Partition
 from millstream.broker.replicas.serving import serve_replica
 from millstream.cluster.replication.divergence import find_divergence
 from millstream.protocol.errors import ErrorCode, KafkaError

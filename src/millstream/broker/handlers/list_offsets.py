@@ -11,7 +11,7 @@ from kio.schema.list_offsets.v11.response import (
 )
 
 from millstream.broker.dispatch import RequestContext
-from millstream.broker.partitions import Partition
+from millstream.broker.partition import Partition
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.storage.lookup import (
     TimestampOffset,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from crc32c import crc32c
 
 from millstream.broker.dispatch import LaterReply, RequestContext
-from millstream.broker.partitions import Partition
+from millstream.broker.partition import Partition
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.log_checksum import (
     HIGH_WATERMARK,

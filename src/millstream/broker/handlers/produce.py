@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from millstream.broker.dispatch import LaterReply, RequestContext
 from millstream.broker.opened_batches import must_open, open_and_convert
-from millstream.broker.partitions import Partition
+from millstream.broker.partition import Partition
 from millstream.cluster.metadata.names import is_internal
 from millstream.observability.logs import get_logger
 from millstream.protocol.api import PRODUCE_SERVED_FROM

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING
 
-from millstream.broker.partitions import Partition
+from millstream.broker.partition import Partition
 from millstream.broker.replicas.bell import Bell
 from millstream.broker.replicas.conversation import Conversation
 from millstream.broker.replicas.following import Following, Superseded

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from millstream.broker.partitions import Partition
+from millstream.broker.partition import Partition
 from millstream.cluster.replication.divergence import EpochEnd, truncation_offset
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from millstream.broker.partitions import NOBODY, Partition
+from millstream.broker.partition import NOBODY, Partition
 from millstream.broker.replicas.fetcher import ReplicaFetcher
 from millstream.broker.replicas.in_sync import InSyncSets
 from millstream.broker.replicas.recovered import RecoveredReplicas

@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from millstream.broker.dispatch import LaterReply, RequestContext
-from millstream.broker.partitions import Partition
+from millstream.broker.partition import Partition
 from millstream.broker.replicas.sessions import ReplicaSession, WantedPartition, is_urgent
 from millstream.cluster.replication.divergence import find_divergence
 from millstream.protocol.errors import ErrorCode, KafkaError

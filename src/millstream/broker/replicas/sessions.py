@@ -7,7 +7,7 @@ partitions the follower has.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from millstream.broker.partitions import Partition
+from millstream.broker.partition import Partition
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchedPartition, FetchPartition, FetchRequest
 

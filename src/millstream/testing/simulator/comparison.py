@@ -6,7 +6,7 @@ Byte for byte; those of a compacted topic, which each node compacts for itself, 
 from collections.abc import Iterator
 
 from millstream.broker.node import Broker
-from millstream.broker.partitions import Partition
+from millstream.broker.partition import Partition
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.protocol.record_batch import CorruptBatch, read_header
 from millstream.protocol.records import decode_records

@@ -81,7 +81,7 @@ class SimulatedNode:
             await asyncio.wait([stopping], timeout=60)
 
     async def _live(self, broker: Broker) -> None:
-        """As `broker.node.run`: start, then wait for a reason to end."""
+        """As `broker.process.run`: start, then wait for a reason to end."""
         try:
             await broker.start()
         except InvariantViolation:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from millstream.broker.node import Broker
-from millstream.broker.partitions import Partition
+from millstream.broker.partition import Partition
 from millstream.broker.replicas.fetcher import ReplicaFetcher
 from millstream.broker.replicas.following import Superseded
 from millstream.protocol.errors import ErrorCode

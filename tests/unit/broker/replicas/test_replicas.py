@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from millstream.broker.partitions import Partition
+from millstream.broker.partition import Partition
 from millstream.cluster.metadata.difference import partition_changed
 from millstream.cluster.metadata.image import PartitionImage
 from millstream.cluster.metadata.in_sync_sets import InSyncResult

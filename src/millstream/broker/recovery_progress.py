@@ -1,0 +1,44 @@
+"""What recovery finds in the logs of a node that starts, told as it goes on."""
+
+from typing import TYPE_CHECKING
+
+from millstream.observability.logs import get_logger
+from millstream.storage.segment_recovery import RecoveryReport
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+log = get_logger("millstream.node")
+
+
+class RecoveryProgress:
+    """Says what recovery found, and on long ones how far it is."""
+
+    def __init__(self, total: int, broker: "Broker") -> None:
+        self._total = total
+        self._broker = broker
+        self._done = 0
+        self._told = broker.clock.monotonic()
+        self.scanned_bytes = 0
+        self.cut_bytes = 0
+        self.damaged: dict[str, list[int]] = {}
+
+    def report(self, report: RecoveryReport) -> None:
+        self._done += 1
+        self.scanned_bytes += report.scanned_bytes
+        self.cut_bytes += report.cut_bytes
+        if report.cut_bytes:
+            self._broker.metrics.recovery_cuts.value += 1
+            tell = log.error if report.has_cut_batches else log.warning
+            what = (
+                "damaged end cut, with sound records behind it" if report.has_cut_batches else "torn tail cut"
+            )
+            tell(what, directory=report.directory, bytes=report.cut_bytes)
+        if report.damaged_segments:
+            self.damaged[report.directory] = sorted(report.damaged_segments)
+        for damage in report.damages:
+            self._broker.metrics.corrupt_batches.value += 1
+            log.error("damage found", directory=report.directory, damage=damage)
+        if self._broker.clock.monotonic() - self._told > 2:
+            self._told = self._broker.clock.monotonic()
+            log.info("recovering", partitions=self._done, of=self._total, scanned_bytes=self.scanned_bytes)
