@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 log = get_logger("millstream.replicas")
 
-_REPLY_BYTES = 16 << 20
+# What is in memory at once stays in use and near the processor: with four times as much, a fifth more CPU is spent.
+_REPLY_BYTES = 4 << 20
 # An answer may come this much later than the request wants to wait.
 _SILENCE_SECONDS = 2.5
 _RETRY_SECONDS = 0.02
