@@ -134,7 +134,9 @@ class PeerNetwork:
             self._admission.consider(caller.replica)
             self._link_back(caller)
             if caller.replica not in welcome.members:
-                welcome = msgspec.structs.replace(welcome, controller=self._controller_address(self._metadata))
+                welcome = msgspec.structs.replace(
+                    welcome, controller=self._controller_address(self._metadata)
+                )
         return msgspec.structs.replace(welcome, now_ms=self._time.wall_ms())
 
     def receive(self, connection: "Connection", data: memoryview) -> None:
