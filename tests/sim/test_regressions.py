@@ -20,6 +20,7 @@ FOUND: list[tuple[int, tuple[str, ...], str]] = [
     (1053, ROT, "a follower that had to cut its log at a place that was damaged tried for ever"),
     (27, (), "a node that was cut off when it was removed ran on, refused by all"),
     (208, (), "a newcomer was not let in: the controller was none of its seeds"),
+    (777, (), "a node that was removed while it started registered again"),
     (1063, ROT, "behind damage a rotten offset was believed, and the log ended a quadrillion records later"),
 ]
 

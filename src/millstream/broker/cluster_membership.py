@@ -184,6 +184,8 @@ class ClusterMembership:
             try:
                 return await metadata.submit(command)
             except KafkaError as error:
+                if error.code is ErrorCode.INVALID_REGISTRATION:
+                    raise CannotJoin(error.message) from error
                 log.warning("not registered yet", error=error.message)
                 await asyncio.sleep(self._heartbeat_seconds)
 
