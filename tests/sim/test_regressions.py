@@ -21,6 +21,7 @@ FOUND: list[tuple[int, tuple[str, ...], str]] = [
     (27, (), "a node that was cut off when it was removed ran on, refused by all"),
     (208, (), "a newcomer was not let in: the controller was none of its seeds"),
     (777, (), "a node that was removed while it started registered again"),
+    (1401, (), "a controller, paused and deposed, did not know who was a member, and said that nobody was"),
     (1063, ROT, "behind damage a rotten offset was believed, and the log ended a quadrillion records later"),
 ]
 
