@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster import ClusterProcesses, cluster_of, eventually
+from support.cluster import ClusterProcesses, cluster_of, eventually, free_ports
 from support.node import NodeFailed, NodeProcess
 
 QUORUM = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
@@ -55,6 +55,29 @@ def test_three_nodes_are_one_cluster_and_each_takes_commands(cluster: ClusterPro
         assert {each.log_end_offset for each in described.current_voters} == {described.high_watermark}, (
             "whichever node is asked, the controller answers"
         )
+
+
+def test_a_node_comes_in_though_the_controller_is_none_of_the_seeds(tmp_path: Path) -> None:
+    with cluster_of(tmp_path, 2, settings=SETTINGS) as cluster:
+        cluster.start()
+        for number in (3, 4):
+            home = tmp_path / f"node-{number}"
+            home.mkdir()
+            node = NodeProcess(home, ["--node-id", str(number), "--seeds", cluster.seeds], settings=SETTINGS)
+            node.listen = f"127.0.0.1:{free_ports(1)[0]}"
+            cluster.nodes[number] = node
+        cluster.nodes[3].start()
+        # Whoever loses its vote follows at once again, and may have one later: but then node 3 leads.
+        for call, voter in (("add_raft_voter", 3), ("remove_raft_voter", 1), ("remove_raft_voter", 2)):
+            fields = {"listeners": ()} if call == "add_raft_voter" else {}
+            eventually(
+                lambda: cluster.ask(3, call, 0, voter_id=voter, **fields).error_code,  # noqa: B023
+                lambda code: code == 0,
+                f"{call} {voter}",
+            )
+        eventually(lambda: cluster.describe(3)[0], lambda controller: controller == 3, "another controller")
+        cluster.nodes[4].start()
+        assert cluster.describe(4) == (3, [1, 2, 3, 4])
 
 
 def test_a_majority_founds_the_cluster_and_the_third_comes_later(cluster: ClusterProcesses) -> None:

@@ -1,5 +1,6 @@
 """Partitions move between real nodes while they are written to: nothing is lost, and leaders end where they belong."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,18 @@ def test_a_node_comes_takes_its_share_and_another_leaves_with_nothing_lost(
         eventually(process.poll, lambda code: code is not None, "the end of the removed node")
     finally:
         fourth.close()
+
+
+def test_a_node_that_was_away_when_it_was_removed_ends_when_it_is_back(cluster: ClusterProcesses) -> None:
+    process = cluster.nodes[3].process
+    assert process is not None
+    process.send_signal(signal.SIGSTOP)
+    try:
+        cli = Cli(f"{cluster.nodes[1].listen},{cluster.nodes[2].listen}")
+        assert cli.json("cluster", "remove", "3", "--force", "--yes") == {"node": 3, "moved": 0}
+    finally:
+        process.send_signal(signal.SIGCONT)
+    eventually(process.poll, lambda code: code is not None, "the end of the removed node")
 
 
 def test_a_node_that_lost_its_disk_is_removed_and_comes_back_empty(cluster: ClusterProcesses) -> None:

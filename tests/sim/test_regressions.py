@@ -18,6 +18,10 @@ FOUND: list[tuple[int, tuple[str, ...], str]] = [
     (40030, (), "what rotted after the last checkpoint was cut as a torn tail by the only node in sync"),
     (1013, ROT, "a leader with damage in what was not committed: nobody could follow it"),
     (1053, ROT, "a follower that had to cut its log at a place that was damaged tried for ever"),
+    (46, (), "a node that was cut off when it was removed ran on, refused by all"),
+    (208, (), "a newcomer was not let in: the controller was none of its seeds"),
+    (777, (), "a node that was removed while it started registered again"),
+    (1401, (), "a controller, paused and deposed, did not know who was a member, and said that nobody was"),
     (1063, ROT, "behind damage a rotten offset was believed, and the log ended a quadrillion records later"),
 ]
 

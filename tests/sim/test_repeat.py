@@ -8,7 +8,8 @@ import pytest
 
 from millstream.testing.simulator.run import run_seed
 
-SEEDS = (1, 7, 23)
+# In the last one nodes come and go.
+SEEDS = (1, 7, 27)
 _PROGRAM = """
 import sys
 from millstream.testing.simulator.run import run_seed

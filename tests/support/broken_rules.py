@@ -7,9 +7,11 @@ import pytest
 
 from millstream.broker.coordinator_log import PartitionCoordinatorLog
 from millstream.broker.partition import Partition
+from millstream.broker.peers import hello, network
 from millstream.broker.replicas import following, serving
 from millstream.cluster.metadata import election
 from millstream.cluster.metadata.image import NO_LEADER
+from millstream.cluster.raft import changes, quorum
 from millstream.cluster.raft.entries import Entry, HardState
 from millstream.cluster.raft.wal import Wal
 from millstream.cluster.replication.leader import LeaderState
@@ -133,6 +135,21 @@ def commits_answered_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionCoordinatorLog, "append", append)
 
 
+def changes_of_voters_overlap(patch: pytest.MonkeyPatch) -> None:
+    """The quorum's leader takes a change of its voters while another one is under way."""
+    patch.setattr(changes, "_require_settled", lambda *_: None)
+
+
+def half_is_a_majority(patch: pytest.MonkeyPatch) -> None:
+    """Of three voters two decide, as they should; of four two do as well."""
+    patch.setattr(quorum, "majority", lambda count: (count + 1) // 2)
+
+
+def removed_node_is_greeted(patch: pytest.MonkeyPatch) -> None:
+    """A node that was removed is let in again, with all that it has on its disk."""
+    patch.setattr(network, "answer", lambda me, members, caller, _retired: hello.answer(me, members, caller))
+
+
 BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     each.__name__: each
     for each in (
@@ -148,5 +165,8 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         unclean_elections,
         moved_before_it_is_copied,
         commits_answered_early,
+        changes_of_voters_overlap,
+        half_is_a_majority,
+        removed_node_is_greeted,
     )
 }

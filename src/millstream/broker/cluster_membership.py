@@ -114,6 +114,8 @@ class ClusterMembership:
         accepted = asyncio.Event()
         self._heartbeats = asyncio.create_task(self._keep_alive(accepted), name="heartbeats")
         await self._unless_refused(accepted.wait(), "waiting for a controller to be let in by")
+        # Nobody else speaks to a removed node any more, not even to say that its registration is gone.
+        self.network.removed = self._broker.fail
         watch = ContactWatch(self._broker, self.network)
         self._contact = asyncio.create_task(watch.run(), name="contact")
 
@@ -182,6 +184,8 @@ class ClusterMembership:
             try:
                 return await metadata.submit(command)
             except KafkaError as error:
+                if error.code is ErrorCode.INVALID_REGISTRATION:
+                    raise CannotJoin(error.message) from error
                 log.warning("not registered yet", error=error.message)
                 await asyncio.sleep(self._heartbeat_seconds)
 

@@ -37,11 +37,11 @@ def command(
         LogLevel, typer.Option("--log-level", help="With --seed: the least severe lines of the nodes shown.")
     ] = LogLevel.WARNING,
 ) -> None:
-    """Run simulated clusters: three real nodes each, on virtual time, with faults drawn from a seed.
+    """Run simulated clusters: three or four real nodes each, on virtual time, with faults drawn from a seed.
 
-    Clients produce, consume, alone or in a group, change topics and move replicas while nodes crash, networks are
-    cut and disks fail; every rule is checked all along, and the clients' histories are judged. The same seed is
-    always the same run.
+    Clients produce, consume, alone or in a group, change topics and move replicas, nodes are added and removed, while
+    nodes crash, networks are cut and disks fail; every rule is checked all along, and the clients' histories are
+    judged. The same seed is always the same run.
     Exits with 1 when a seed found something, and says how to see it again.
 
     \b
@@ -77,6 +77,7 @@ def _show_one(seed: int, seconds: float, routing: Routing, log_level: LogLevel) 
             "acknowledged": outcome.acknowledged,
             "read": outcome.read,
             "metadata changes": outcome.metadata_changes,
+            "node changes": outcome.node_changes,
             "trace": f"{outcome.trace:016x}",
         }
     )

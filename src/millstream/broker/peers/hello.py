@@ -24,7 +24,9 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
 class Welcome(msgspec.Struct, frozen=True, array_like=True):
     """Who answers, or why the caller is not spoken to; `members` are empty where there is no cluster yet.
 
-    `now_ms` is what the clock there says: one that is far from all others is not to be trusted.
+    `now_ms` is what the clock there says: one that is far from all others is not to be trusted. A caller that
+    `is_removed` is refused for good. One that is no member is told where the `controller` is, which lets it in and may
+    be none of the seeds.
     """
 
     cluster_id: str
@@ -33,6 +35,8 @@ class Welcome(msgspec.Struct, frozen=True, array_like=True):
     members: tuple[ReplicaKey, ...] = ()
     refusal: str | None = None
     now_ms: int = -1
+    is_removed: bool = False
+    controller: str = ""
 
 
 _hello_decoder = msgspec.msgpack.Decoder(Hello)
@@ -55,7 +59,7 @@ def answer(
     me: Hello, members: tuple[ReplicaKey, ...], caller: Hello, retired: Collection[UUID] = ()
 ) -> Welcome:
     """`retired` are the data directories that were removed from the cluster."""
-    refusal = None
+    refusal, is_removed = None, False
     if caller.replica.node_id == me.replica.node_id and caller.replica != me.replica:
         node_id = me.replica.node_id
         refusal = (
@@ -67,10 +71,11 @@ def answer(
             " check --seeds and --data"
         )
     elif caller.replica.directory_id in retired:
+        is_removed = True
         refusal = f"node {caller.replica.node_id} was removed from the cluster; it may come back with an empty --data"
     else:
         refusal = _known_otherwise(members, caller.replica)
-    return Welcome(me.cluster_id, me.replica, me.seeds, members, refusal)
+    return Welcome(me.cluster_id, me.replica, me.seeds, members, refusal, is_removed=is_removed)
 
 
 def _known_otherwise(members: tuple[ReplicaKey, ...], caller: ReplicaKey) -> str | None:

@@ -1,6 +1,7 @@
 """All other nodes: the quorum's transport, the way to the controller, and the door for nodes that want to come in."""
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -11,7 +12,7 @@ from millstream.broker.peers.admission import Admission
 from millstream.broker.peers.contact import Contact
 from millstream.broker.peers.hello import Hello, Welcome, answer
 from millstream.broker.peers.link import PeerLink
-from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.image import BrokerImage, MetadataImage
 from millstream.cluster.metadata.machine import Records
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.raft.codec import BadMessage
@@ -52,6 +53,8 @@ class PeerNetwork:
         self.refusal: str | None = None
         """Why another node does not speak to this one."""
         self.refused = asyncio.Event()
+        self.removed: Callable[[str], None] = lambda _reason: None
+        """Told when the cluster has removed this node, which may have been away when it happened."""
         self._stored_members = members
         self._adopted_cluster_id = ""
         self._links: dict[str, PeerLink] = {}
@@ -130,6 +133,10 @@ class PeerNetwork:
             self._metadata.peer_came(caller.replica)
             self._admission.consider(caller.replica)
             self._link_back(caller)
+            if caller.replica not in welcome.members:
+                welcome = msgspec.structs.replace(
+                    welcome, controller=self._controller_address(self._metadata)
+                )
         return msgspec.structs.replace(welcome, now_ms=self._time.wall_ms())
 
     def receive(self, connection: "Connection", data: memoryview) -> None:
@@ -151,6 +158,11 @@ class PeerNetwork:
             self._metadata.quorum.receive(message)
 
     # Links
+
+    def _controller_address(self, metadata: MetadataService) -> str:
+        """Empty where it is not known."""
+        broker = metadata.image.brokers.get(metadata.controller_id)
+        return "" if broker is None else _address_of(broker)
 
     def _link(self, address: str) -> None:
         if address not in self._links:
@@ -185,9 +197,13 @@ class PeerNetwork:
             self.refused.set()
             if is_news:
                 log.error("refused by another node", address=link.address, reason=welcome.refusal)
+            if welcome.is_removed:
+                self.removed(self.refusal)
         elif welcome.replica == self.me:
             self._unlink(link.address)
         else:
+            if welcome.controller:
+                self._link(welcome.controller)
             self._keep_one(link)
             if is_news:
                 log.info("connected", node=welcome.replica.node_id, address=link.address)
@@ -208,9 +224,9 @@ class PeerNetwork:
             self._part_with(broker_id)
         linked = {link.peer.node_id for link in self._links.values() if link.peer is not None}
         for broker in new.live_brokers:
-            endpoint = broker.endpoints[0]
-            if broker.broker_id not in linked | {self.me.node_id} and endpoint.host not in WILDCARDS:
-                self._link(f"{endpoint.host}:{endpoint.port}")
+            address = _address_of(broker)
+            if broker.broker_id not in linked | {self.me.node_id} and address:
+                self._link(address)
 
     def _part_with(self, broker_id: int) -> None:
         """A node that was removed is not looked for any more, unless it is a seed, which may come back anew."""
@@ -226,3 +242,9 @@ class PeerNetwork:
     def _snapshot_lost(self, to: ReplicaKey) -> None:
         if self._metadata is not None:
             self._metadata.quorum.report_snapshot_failed(to)
+
+
+def _address_of(broker: BrokerImage) -> str:
+    """Empty where only the broker's own clients know how to reach it."""
+    endpoint = broker.endpoints[0]
+    return "" if endpoint.host in WILDCARDS else f"{endpoint.host}:{endpoint.port}"

@@ -38,6 +38,12 @@ class RegisterBroker:
     min_insync: int = 1
 
     def decide(self, image: MetadataImage, new_id: NewId, /) -> Decision[int]:
+        if self.directory in image.retired_directories:
+            # It was started before it was removed, and did not know.
+            raise KafkaError(
+                ErrorCode.INVALID_REGISTRATION,
+                f"node {self.broker_id} was removed from the cluster; it may come back with an empty --data",
+            )
         records: list[MetadataRecord] = []
         if not image.cluster_id:
             records.append(ClusterCreated(id_text(new_id())))

@@ -227,10 +227,7 @@ class MetadataService:
         if isinstance(asked, ViewQuorum):
             return cast("Result", view_of(self.quorum.status()))
         if isinstance(asked, QuorumChange):
-            try:
-                await asked.carry_out(self.quorum)
-            except RaftError as error:
-                raise as_kafka_error(error) from error
+            await self._change_quorum(asked)
         decision = await self._decision(command)
         if self._fencing is not None:
             self._fencing.note(command)
@@ -251,8 +248,25 @@ class MetadataService:
         except KafkaError:
             if not must_be_new:
                 raise
-        # What changes nothing is not carried by the quorum: one that was deposed and does not know it yet would answer
-        # from an image that is not the newest any more.
+        # What changes nothing is not carried by the quorum.
+        await self._make_sure_to_lead()
+        return command.decide(self._machine.latest, self._new_id)
+
+    async def _change_quorum(self, change: QuorumChange) -> None:
+        try:
+            try:
+                await change.carry_out(self.quorum)
+            except KafkaError:
+                # Refused by what this node knows of the members.
+                if self._forward is None:
+                    raise
+                await self._make_sure_to_lead()
+                await change.carry_out(self.quorum)
+        except RaftError as error:
+            raise as_kafka_error(error) from error
+
+    async def _make_sure_to_lead(self) -> None:
+        """One that was deposed and does not know it yet would answer from what is not the newest any more."""
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 await self.quorum.read_barrier()
@@ -262,7 +276,6 @@ class MetadataService:
             ) from None
         if self._closed or not self._is_leading:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the controller any more; try again")
-        return command.decide(self._machine.latest, self._new_id)
 
     def peer_gone(self, peer: ReplicaKey) -> None:
         """Nothing listens any more where that node did: its leadership and its session need not run out in silence."""

@@ -26,12 +26,7 @@ def leadership_for_proposals(raft: RaftState) -> Leadership:
 
 def propose_change(raft: RaftState, change: Change) -> Entry:
     leading = leadership_for_proposals(raft)
-    # Two memberships that differ by more than one voter may have majorities that do not meet. That could happen
-    # with a change still open, or with one that a former leader left behind and nobody has settled yet.
-    if raft.log.membership_index > raft.log.commit_index:
-        raise ChangeRefused("another membership change is under way; try again when it is committed")
-    if raft.log.commit_index < leading.first_index:
-        raise ChangeRefused("the leader is new and has committed nothing yet; try again")
+    _require_settled(raft, leading)
     try:
         membership = changed(raft.log.membership, change)
     except ChangeImpossible as error:
@@ -39,6 +34,17 @@ def propose_change(raft: RaftState, change: Change) -> Entry:
     if change.kind is ChangeKind.PROMOTE:
         _require_caught_up(raft, leading, change.replica)
     return append(raft, EntryKind.MEMBERSHIP, encode_membership(membership))
+
+
+def _require_settled(raft: RaftState, leading: Leadership) -> None:
+    """Two memberships that differ by more than one voter may have majorities that do not meet.
+
+    That could happen with a change still open, or with one that a former leader left behind and nobody has settled yet.
+    """
+    if raft.log.membership_index > raft.log.commit_index:
+        raise ChangeRefused("another membership change is under way; try again when it is committed")
+    if raft.log.commit_index < leading.first_index:
+        raise ChangeRefused("the leader is new and has committed nothing yet; try again")
 
 
 def _require_caught_up(raft: RaftState, leading: Leadership, replica: ReplicaKey) -> None:

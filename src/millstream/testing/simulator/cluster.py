@@ -1,4 +1,4 @@
-"""Three nodes, their machines and the network between them, from one source of chance."""
+"""Three nodes or more, their machines and the network between them, from one source of chance."""
 
 from dataclasses import replace
 from random import Random
@@ -23,6 +23,7 @@ class SimulatedCluster:
             lag_ms=random.choice((4_000, 30_000)),
         )
         settings = replace(settings, broker=replace(settings.broker, client_routing=routing))
+        self._settings = settings
         self.nodes = {
             number: SimulatedNode(
                 Machine(name, loop, Random(random.getrandbits(64))),
@@ -31,10 +32,21 @@ class SimulatedCluster:
             )
             for number, name in enumerate(names, 1)
         }
+        self.removed: dict[int, None] = {}
+        """Nodes that were taken out of the cluster, and are not started any more."""
+        self.spoken_for: dict[str, None] = {}
+        """Machines whose disk or membership somebody changes: nobody else may at the same time."""
 
     def start(self) -> None:
         for node in self.nodes.values():
             node.start()
+
+    def add(self, random: Random) -> SimulatedNode:
+        """One node more, which has an empty disk and knows the first nodes' addresses; it is not started."""
+        number = len(self.nodes) + 1
+        node = SimulatedNode(Machine(f"n{number}", self.loop, random), number, self._settings)
+        self.nodes[number] = node
+        return node
 
     @property
     def names(self) -> list[str]:

@@ -25,6 +25,10 @@ def what_is_missing(cluster: SimulatedCluster) -> str | None:
     """Why the cluster is not whole yet: a node that does not serve, a partition not led or not fully in sync."""
     brokers: dict[int, Broker] = {}
     for node in cluster.nodes.values():
+        if node.node_id in cluster.removed:
+            if node.is_up:
+                return f"{node.name} was removed, and still runs"
+            continue
         if node.serving is None:
             return f"{node.name} does not serve"
         brokers[node.node_id] = node.serving

@@ -70,7 +70,7 @@ class Nemesis:
                 # A log whose fsync failed stays offline for the program's life, and says so.
                 self._note("killed for its failed logs", node.name)
                 node.crash(power_loss=False)
-            if not node.is_up:
+            if not node.is_up and node.node_id not in self._cluster.removed:
                 node.start()
         self._tasks = [self._cluster.loop.create_task(self._look_after(), name="keeper")]
 
@@ -90,6 +90,8 @@ class Nemesis:
         while True:
             await asyncio.sleep(1.0)
             for node in self._cluster.nodes.values():
+                if node.node_id in self._cluster.removed:
+                    continue
                 if not node.is_up and (node.ended is not None or self._is_over):
                     self._note("restarted", node.name, reason=node.ended)
                     node.start()
@@ -182,11 +184,11 @@ class Nemesis:
 
     async def _empty_disk(self) -> None:
         """A node comes back with nothing on its disk, under an id that others know: nobody may take it in."""
-        node = self._any()
-        if not node.is_up or node.name in self._busy:
+        node, spoken_for = self._any(), self._cluster.spoken_for
+        if not node.is_up or node.name in self._busy or node.name in spoken_for:
             return
         self._note("empty disk", node.name)
-        self._busy[node.name] = None
+        self._busy[node.name] = spoken_for[node.name] = None
         node.crash(power_loss=False)
         kept = node.machine.disk
         try:
@@ -197,7 +199,7 @@ class Nemesis:
             if node.is_up:
                 node.crash(power_loss=True)
             node.machine.disk = kept
-            del self._busy[node.name]
+            del self._busy[node.name], spoken_for[node.name]
         self._start(node)
 
     async def _pause(self) -> None:

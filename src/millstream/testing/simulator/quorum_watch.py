@@ -9,6 +9,7 @@ from millstream.cluster.raft.entries import Entry
 from millstream.cluster.raft.membership import ReplicaKey
 from millstream.cluster.raft.replica import Replica
 from millstream.testing.simulator.loop import SimulatedLoop
+from millstream.testing.simulator.membership_watch import MembershipWatch
 from millstream.testing.simulator.promise_watch import PromiseWatch
 
 # Many times more than there are reasons for in a run: beyond it somebody changes something to and fro.
@@ -18,7 +19,7 @@ _MOST_ENTRIES = 1500
 class QuorumWatch:
     """One leader a term; what is committed stays; after the same entry everybody has the same image.
 
-    What replicas promise one by one is `PromiseWatch`'s.
+    What replicas promise one by one is `PromiseWatch`'s, who has a vote `MembershipWatch`'s.
     """
 
     def __init__(self, loop: SimulatedLoop) -> None:
@@ -35,6 +36,7 @@ class QuorumWatch:
         self._checked: dict[Replica, tuple[int, int]] = {}
         self._stable: dict[Replica, int] = {}
         self._promises = PromiseWatch(loop.violated)
+        self._memberships = MembershipWatch(loop.violated)
         self.newest = MetadataImage()
         self.image_came: Callable[[MetadataImage, MetadataImage], None] = lambda _old, _new: None
         """Called with the newest image known and the one after it, once for each."""
@@ -58,6 +60,11 @@ class QuorumWatch:
 
     def _look(self, replica: Replica) -> None:
         state = replica._raft.state
+        if state.is_hard_state_durable and self._votes.get(replica) != (state.term, state.vote):
+            self._votes[replica] = state.term, state.vote
+            self._promises.wrote(state.key, state.term, state.vote)
+            if state.vote is not None and state.vote != state.key:
+                self.voted(state.key.node_id, state.vote.node_id)
         if state.leadership is not None:
             self.leader_id = state.key.node_id
             if state.term not in self._leaders:
@@ -67,17 +74,13 @@ class QuorumWatch:
                 self._violated(
                     f"nodes {leader} and {state.key.node_id} both lead the quorum in term {state.term}"
                 )
-        if state.is_hard_state_durable and self._votes.get(replica) != (state.term, state.vote):
-            self._votes[replica] = state.term, state.vote
-            self._promises.wrote(state.key, state.term, state.vote)
-            if state.vote is not None and state.vote != state.key:
-                self.voted(state.key.node_id, state.vote.node_id)
         log = state.log
+        in_force = self._memberships.look(replica, log, max(self.committed_index, log.commit_index))
         if log.stable_index != self._stable.get(replica):
             self._stable[replica] = log.stable_index
             self._promises.has(state.key, log.stable_index)
         if log.commit_index > self.committed_index and log.commit_index >= log.first_index:
-            self._promises.committed(state, log.entry(log.commit_index))
+            self._promises.committed(state, log.entry(log.commit_index), in_force)
         committed, applied = self._checked.get(replica, (0, 0))
         if log.commit_index == committed and log.applied_index == applied:
             return

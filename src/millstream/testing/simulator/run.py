@@ -24,6 +24,7 @@ from millstream.testing.simulator.election_watch import ElectionWatch
 from millstream.testing.simulator.in_sync_watch import InSyncWatch
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.nemesis import Nemesis
+from millstream.testing.simulator.node_changes import NodeChanges, changes_nodes
 from millstream.testing.simulator.partition_watch import PartitionWatch
 from millstream.testing.simulator.process import CURRENT
 from millstream.testing.simulator.quorum_watch import QuorumWatch
@@ -52,6 +53,8 @@ class Outcome:
     acknowledged: int = 0
     read: int = 0
     metadata_changes: int = 0
+    node_changes: int = 0
+    """Nodes that were added, removed, and added again."""
     lines: list[str] = field(default_factory=list)
     """The last lines of the log, of all nodes and of the nemesis."""
 
@@ -134,9 +137,14 @@ class _Run:
         elections.records_came = InSyncWatch(loop.violated).records_came
         quorum.entry_came = elections.entry_came
         self._nemesis = Nemesis(self._cluster, Random(random.getrandbits(64)), quorum, faults)
-        self._workload = Workload(
-            self._cluster, random, partitions=2, replicas=3, may_operate="bit_rot" not in self._nemesis.kinds
-        )
+        rots = "bit_rot" in self._nemesis.kinds
+        # A draw of its own, so that runs without it are as they would be if there were no such thing.
+        self._changes: NodeChanges | None = None
+        if changes_nodes(seed) and not rots:
+            self._changes = NodeChanges(self._cluster, Random(f"nodes of {seed}"), quorum)
+        # Where bits rot a sound copy must be left; where nodes go, one mind moves replicas.
+        allowed = () if rots else ("settings",) if self._changes is not None else ("moves", "settings")
+        self._workload = Workload(self._cluster, random, partitions=2, replicas=3, allowed=allowed)
 
     async def main(self) -> None:
         loop, workload, nemesis, outcome = self._loop, self._workload, self._nemesis, self._outcome
@@ -144,6 +152,8 @@ class _Run:
         await self._within(_FORMING_SECONDS, self._form(), "the cluster did not form")
         workload.start()
         nemesis.start()
+        if self._changes is not None:
+            self._changes.start()
         await asyncio.sleep(max(0.0, self._seconds * _TROUBLED_SHARE - loop.time()))
         workload.stop_operating()
         await nemesis.heal()
@@ -151,7 +161,9 @@ class _Run:
         try:
             await self._within(_HEALING_SECONDS, self._come_back(), "no progress after everything was healed")
         except Violation as error:
-            raise Violation(f"{error}: {what_is_missing(self._cluster)}") from None
+            raise Violation(f"{error}: {self._what_is_missing()}") from None
+        if self._changes is not None:
+            outcome.node_changes = self._changes.count
         await asyncio.sleep(max(0.0, self._seconds * _BUSY_SHARE - loop.time()))
         await self._within(_HEALING_SECONDS, workload.stop(), "the clients did not come to an end")
         await self._within(_HEALING_SECONDS, workload.read_everything(), "not everything could be read")
@@ -175,10 +187,19 @@ class _Run:
         )
 
     async def _come_back(self) -> None:
-        """Every node serves, every partition is led and in sync, producers and the group get acknowledgements."""
+        """Every node serves, every partition is led and in sync, producers and the group get acknowledgements.
+
+        Of the nodes that are members by then: a change that was begun comes to its end.
+        """
+        if self._changes is not None:
+            await self._changes.finish()
         before = self._workload.progress()
-        while not (what_is_missing(self._cluster) is None and self._is_acknowledged_beyond(before)):  # noqa: ASYNC110
+        while not (self._what_is_missing() is None and self._is_acknowledged_beyond(before)):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
+
+    def _what_is_missing(self) -> str | None:
+        missing = None if self._changes is None else self._changes.what_is_missing()
+        return missing or what_is_missing(self._cluster)
 
     def _is_acknowledged_beyond(self, before: list[int]) -> bool:
         return all(now > then for now, then in zip(self._workload.progress(), before, strict=True))

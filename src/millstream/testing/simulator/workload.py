@@ -4,7 +4,7 @@ Somebody creates and deletes other topics; in some runs somebody moves replicas 
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from random import Random
 from typing import Any
 
@@ -30,9 +30,17 @@ class Workload:
     """`history`, `group` and `topic_calls` are what the clients saw; `group` is None where each reads for itself."""
 
     def __init__(
-        self, cluster: SimulatedCluster, random: Random, *, partitions: int, replicas: int, may_operate: bool
+        self,
+        cluster: SimulatedCluster,
+        random: Random,
+        *,
+        partitions: int,
+        replicas: int,
+        allowed: Collection[str],
     ) -> None:
-        """Unless `may_operate`, all replicas stay, and as many as there must be are in sync: one of them may rot."""
+        """`allowed` are the operator's kinds of work: without any, all replicas stay, and as many as there must be are
+        in sync.
+        """
         self.history = History()
         self.topic_calls: list[TopicCall] = []
         self.partitions = partitions
@@ -51,10 +59,10 @@ class Workload:
             for index in range(partitions)
             for number in range(random.choice((1, 2)))
         ]
-        does = random.choice(_OPERATIONS)
+        does = [kind for kind in random.choice(_OPERATIONS) if kind in allowed]
         nodes = list(cluster.nodes)
         self.operator = SimulatedOperator(
-            self._client("operator"), TOPIC, partitions, nodes, does if may_operate else (), self.configs
+            self._client("operator"), TOPIC, partitions, nodes, does, self.configs
         )
         self.group = GroupHistory(GROUP) if random.random() < 0.5 else None
         self._consumers = [

@@ -44,6 +44,15 @@ def test_a_member_with_another_directory_is_refused() -> None:
     assert str(TWO.directory_id) in refusal
 
 
+def test_a_node_that_was_removed_is_refused_for_good() -> None:
+    caller = Hello(CLUSTER, TWO, SEEDS)
+    welcome = decode_welcome(encode(answer(ME, (ONE,), caller, {TWO.directory_id})))
+    assert welcome.is_removed
+    assert welcome.refusal is not None
+    assert "was removed" in welcome.refusal
+    assert not answer(ME, (ONE, TWO), Hello("", ReplicaKey(2, UUID(int=9)), SEEDS)).is_removed
+
+
 def test_greetings_survive_the_wire() -> None:
     assert decode_hello(encode(ME)) == ME
     welcome = answer(ME, (ONE, TWO), Hello("", TWO, SEEDS))

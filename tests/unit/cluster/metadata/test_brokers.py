@@ -4,7 +4,13 @@ import uuid
 
 import pytest
 
-from millstream.cluster.metadata.brokers import BrokerStanding, FenceBroker, Heartbeat, RegisterBroker
+from millstream.cluster.metadata.brokers import (
+    BrokerStanding,
+    FenceBroker,
+    Heartbeat,
+    RegisterBroker,
+    UnregisterBroker,
+)
 from millstream.cluster.metadata.controller import Command
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import Endpoint
@@ -62,6 +68,16 @@ def test_who_is_not_registered_is_told_so() -> None:
     with pytest.raises(KafkaError) as caught:
         Heartbeat(7, 0).decide(registered(1), uuid.uuid4)
     assert caught.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+def test_a_directory_that_was_removed_does_not_register_again_and_another_does() -> None:
+    old = RegisterBroker(2, ENDPOINTS, is_fenced=True, directory=uuid.UUID(int=2))
+    image = after(registered(1), old, UnregisterBroker(2))
+    with pytest.raises(KafkaError, match="was removed from the cluster") as caught:
+        old.decide(image, uuid.uuid4)
+    assert caught.value.code is ErrorCode.INVALID_REGISTRATION
+    new = RegisterBroker(2, ENDPOINTS, is_fenced=True, directory=uuid.UUID(int=3))
+    assert 2 in after(image, new).brokers
 
 
 def test_silence_for_a_session_is_noticed() -> None:

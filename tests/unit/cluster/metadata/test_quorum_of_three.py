@@ -17,6 +17,7 @@ from millstream.cluster.metadata.command_codec import (
 from millstream.cluster.metadata.directory import create_replica, open_replica
 from millstream.cluster.metadata.machine import Records
 from millstream.cluster.metadata.producer_ids import AllocateProducerIds
+from millstream.cluster.metadata.quorum_changes import AddVoter, RemoveVoter
 from millstream.cluster.metadata.records import ClusterCreated, Endpoint, TopicCreated, encode_records
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic
@@ -277,5 +278,23 @@ def test_everything_is_there_after_all_were_stopped(tmp_path: Path) -> None:
             for number in (1, 2, 3):
                 board.start(number)
             await board.agree(lambda each: "kept" in each.image.topics and each.image.cluster_id == "c" * 22)
+
+    run(story)
+
+
+@pytest.mark.parametrize("change", [RemoveVoter(9), AddVoter(2)])
+def test_a_controller_that_was_deposed_does_not_say_who_has_a_vote(
+    tmp_path: Path, change: AddVoter | RemoveVoter
+) -> None:
+    async def story() -> None:
+        async with three(tmp_path) as board:
+            old = await board.leader()
+            board.cut.add(old)
+            asked = asyncio.ensure_future(board.services[old].decide(change))
+            await board.leader(old)
+            board.cut.clear()
+            with pytest.raises(KafkaError) as caught:
+                await asked
+            assert caught.value.code is ErrorCode.NOT_CONTROLLER
 
     run(story)

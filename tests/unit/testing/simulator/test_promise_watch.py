@@ -9,16 +9,17 @@ from millstream.cluster.raft.settings import RaftSettings
 from millstream.cluster.raft.state import RaftState
 from millstream.testing.simulator.promise_watch import PromiseWatch
 
-ONE, TWO, THREE = (ReplicaKey(number, UUID(int=number)) for number in (1, 2, 3))
-SNAPSHOT = Snapshot(1, 1, Membership((ONE, TWO, THREE)))
+ONE, TWO, THREE, FOUR = (ReplicaKey(number, UUID(int=number)) for number in (1, 2, 3, 4))
+THREE_VOTERS, FOUR_VOTERS = Membership((ONE, TWO, THREE)), Membership((ONE, TWO, THREE, FOUR))
+SNAPSHOT = Snapshot(1, 1, THREE_VOTERS)
 
 
 def entry(index: int, term: int) -> Entry:
     return Entry(index, term, EntryKind.DATA, b"")
 
 
-def replica(key: ReplicaKey, term: int, *entries: Entry) -> RaftState:
-    restored = Restored(HardState(term, None), SNAPSHOT, entries)
+def replica(key: ReplicaKey, term: int, *entries: Entry, snapshot: Snapshot = SNAPSHOT) -> RaftState:
+    restored = Restored(HardState(term, None), snapshot, entries)
     return Raft(key, RaftSettings(), lambda _: 0, restored).state
 
 
@@ -51,21 +52,51 @@ def test_an_entry_is_on_the_disks_of_a_majority_when_it_is_committed() -> None:
     leader = replica(ONE, 2, entry(2, 2), entry(3, 2))
     seen.has(ONE, 3)
     seen.has(TWO, 2)
-    seen.committed(leader, entry(2, 2))
+    seen.committed(leader, entry(2, 2), [THREE_VOTERS])
     assert not violations
-    seen.committed(leader, entry(3, 2))
+    seen.committed(leader, entry(3, 2), [THREE_VOTERS])
     assert "no majority has it on disk" in violations[0]
+
+
+def test_the_majority_is_of_the_membership_in_force() -> None:
+    seen, violations = watch()
+    leader = replica(ONE, 2, entry(2, 2))
+    seen.has(ONE, 2)
+    seen.has(TWO, 2)
+    seen.committed(leader, entry(2, 2), [FOUR_VOTERS, THREE_VOTERS])
+    assert not violations, "counted before the fourth had a vote"
+    seen.committed(leader, entry(2, 2), [FOUR_VOTERS])
+    assert "no majority has it on disk" in violations[0]
+
+
+def test_whoever_leads_has_the_votes_of_a_majority() -> None:
+    seen, violations = watch()
+    for voter in (ONE, TWO):
+        seen.wrote(voter, 2, ONE)
+    seen.wrote(THREE, 2, THREE)
+    # A voter may be in another term by the time its vote is counted.
+    seen.wrote(TWO, 3, None)
+    seen.leads(replica(ONE, 2, entry(2, 1)))
+    assert not violations
+    seen.leads(replica(ONE, 2, entry(2, 1), snapshot=Snapshot(1, 1, FOUR_VOTERS)))
+    assert "with the votes of [1, 2]" in violations[0]
+    seen.wrote(FOUR, 2, FOUR)
+    seen.leads(replica(FOUR, 2, entry(2, 1)))
+    assert "with the votes of []" in violations[1]
 
 
 def test_a_leader_has_what_was_committed_in_earlier_terms() -> None:
     seen, violations = watch()
     for key in (ONE, TWO, THREE):
         seen.has(key, 3)
-    seen.committed(replica(ONE, 2, entry(2, 2), entry(3, 2)), entry(3, 2))
+    for term, leader in ((2, THREE), (3, TWO), (4, THREE)):
+        for key in (ONE, TWO, THREE):
+            seen.wrote(key, term, leader)
+    seen.committed(replica(ONE, 2, entry(2, 2), entry(3, 2)), entry(3, 2), [THREE_VOTERS])
     seen.leads(replica(TWO, 3, entry(2, 2), entry(3, 2)))
     seen.leads(replica(THREE, 2, entry(2, 1)))
     assert not violations, "the leader of an earlier term need not have it"
-    seen.leads(replica(THREE, 3, entry(2, 2)))
+    seen.leads(replica(TWO, 3, entry(2, 2)))
     assert "without entry 3" in violations[0]
     seen.leads(replica(THREE, 4, entry(2, 2), entry(3, 3)))
     assert "without entry 3" in violations[1]
