@@ -124,21 +124,20 @@ def _answer(
 
 
 def _as_one_node(broker: "Broker", shown: ShownNode, topics: list[TopicMetadata]) -> ClusterMetadata:
-    """For clients that are to come to this node with everything: it leads what anybody leads, and it can reach."""
-    is_cut_off = broker.partitions.is_cut_off
-
-    def shown_partition(each: PartitionMetadata) -> PartitionMetadata:
-        if each.leader == NO_LEADER:
-            return each
-        if is_cut_off and each.leader != broker.node_id:
-            return each._replace(error=ErrorCode.LEADER_NOT_AVAILABLE, leader=NO_LEADER)
-        return each._replace(leader=shown.node_id)
-
+    """For clients that are to come to this node with everything: it leads what anybody leads."""
     return ClusterMetadata(
         broker.metadata.image.cluster_id,
         shown.node_id,
         [BrokerAddress(*shown, broker.settings.broker.rack)],
-        [topic._replace(partitions=list(map(shown_partition, topic.partitions))) for topic in topics],
+        [
+            topic._replace(
+                partitions=[
+                    each if each.leader == NO_LEADER else each._replace(leader=shown.node_id)
+                    for each in topic.partitions
+                ]
+            )
+            for topic in topics
+        ],
     )
 
 

@@ -12,11 +12,11 @@ from millstream.broker.proxy.route import Route
 from millstream.coordinator.placement import partition_for
 from millstream.protocol.api import PEER_CLIENT
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.internal_topics import OFFSETS_TOPIC
 from millstream.protocol.peer_client import Greeting, encode_greeting, for_itself
 from millstream.protocol.record_batch import iter_batches
 from support.held_disk import HeldDisk
 from support.raw_client import (
+    ConnectionEnded,
     RawClient,
     batch_of,
     fetch_fields,
@@ -100,26 +100,22 @@ def test_clients_are_told_of_one_node(client: RawClient, topic: str) -> None:
         assert (found.node_id, found.error_code) == (1, 0)
 
 
-def test_a_node_that_is_cut_off_leads_nothing_that_others_have(trio: Trio, topic: str) -> None:
+def test_a_node_that_is_cut_off_has_nothing_to_say_to_those_who_know_it_alone(trio: Trio) -> None:
     node = trio.nodes[1]
-    with RawClient(node.listen) as client:
-        (found,) = client.call("find_coordinator", 4, key_type=0, coordinator_keys=["a"]).coordinators
-        assert found.error_code == 0
-    kept = node.broker.metadata.image.topics[OFFSETS_TOPIC].partitions
-    away = next(name for name in "abcdefghij" if kept[partition_for(name, len(kept))].leader != 1)
     # In truth it is not cut off, and its watch would soon say so.
     node.loop.call_soon_threadsafe(node.broker.membership._contact.cancel)
-    node.broker.partitions.is_cut_off = True
-    try:
-        with RawClient(node.listen) as client:
-            known = client.call("metadata", 12, topics=[{"name": topic}]).topics[0].partitions
-        with RawClient(node.listen) as client:
-            (found,) = client.call("find_coordinator", 4, key_type=0, coordinator_keys=[away]).coordinators
-    finally:
-        node.broker.partitions.is_cut_off = False
-    lost = (-1, ErrorCode.LEADER_NOT_AVAILABLE)
-    assert [(each.leader_id, each.error_code) for each in known] == [(1, ErrorCode.NONE), lost, lost]
-    assert (found.node_id, found.error_code) == (-1, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    with RawClient(node.listen) as client:
+        client.call("metadata", 12, topics=[])
+        node.loop.call_soon_threadsafe(node.broker.cut_off)
+        with pytest.raises(ConnectionEnded):
+            while True:
+                client.call("metadata", 12, topics=[])
+    with RawClient(node.listen) as client, pytest.raises(ConnectionEnded):
+        client.call("metadata", 12, topics=[])
+    node.loop.call_soon_threadsafe(node.broker.rejoin)
+    until(lambda: not node.broker.partitions.is_cut_off)
+    with RawClient(node.listen) as client:
+        assert client.call("metadata", 12, topics=[]).brokers
 
 
 def test_one_request_reaches_all_leaders(client: RawClient, topic: str) -> None:
