@@ -158,7 +158,7 @@ class Dispatcher:
             reader.flexible = True
             reader.skip_tags()
         relay = connection.relay
-        if relay is not None and self._broker.partitions.is_cut_off:
+        if relay is not None and self._broker.partitions.is_cut_off and key not in PEER_APIS:
             # The client knows of this node alone, and looks for another only when it has nothing to say.
             connection.close()
             return
