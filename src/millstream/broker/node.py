@@ -172,6 +172,8 @@ class Broker:
     def cut_off(self) -> None:
         """Others may have gone on without this node: it does not lead any more for clients, and says so."""
         self.partitions.cut_off()
+        if "relays" in self.__dict__:
+            self.relays.cut_off()
         self._coordinate_what_is_led()
 
     def rejoin(self) -> None:

@@ -66,8 +66,8 @@ def up(
     for ending in (signal.SIGTERM, signal.SIGHUP):
         # As Ctrl-C: the nodes are in sessions of their own, and would go on without anybody to stop them.
         signal.signal(ending, signal.default_int_handler)
-    cluster.start()
     try:
+        cluster.start()
         cluster.wait_until_ready()
         _show_nodes(cluster.nodes, as_json)
         output.flush()
@@ -158,6 +158,11 @@ def status(
                 )
                 for each in view.brokers
             ],
+        )
+    if view.controller < 0:
+        output.note(
+            "a majority of the voters does not answer: nothing can be changed, and what is said of nodes is what was"
+            " known last; start those that are away"
         )
     if check and not view.is_healthy:
         raise typer.Exit(ExitCode.FAILURE)

@@ -55,7 +55,8 @@ def plan(view: ClusterView, placement: str, without: Sequence[int] = ()) -> list
         factor = len(each.replicas)
         if factor > len(load):
             raise CommandError(
-                f"{each.topic}-{each.index} has {factor} replicas and there would be {len(load)} brokers for them"
+                f"{each.topic}-{each.index} has {factor} replicas and there would be {len(load)} brokers for them;"
+                " start those that are fenced, or add one (`millstream cluster status`)"
             )
         (replicas,) = chosen.place(list(load.values()), Wanted(each.topic, each.index, 1, factor, ordinal))
         for place, broker in enumerate(replicas):

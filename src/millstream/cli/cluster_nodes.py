@@ -103,6 +103,8 @@ def remove(
         move_replicas(calls, moves, throttle, timeout, is_waiting=True)
     is_member = node in view.missing_voters or (found is not None and bool(found.quorum))
     others = [each.address for each in view.live_brokers() if each.broker_id != node]
+    if not others:
+        raise CommandError(f"no other live node is there to take node {node} out; start one of them first")
     # Not through the node itself, which ends on the way. Its registration goes first: it is not let in again then.
     with ClusterCalls(",".join(others)) as calls:
         until = time.monotonic() + min(timeout, _PATIENCE_SECONDS)
@@ -119,15 +121,16 @@ def remove(
 
 
 def _take_out(calls: "ClusterCalls", until: float, action: str, name: str, **fields: int) -> None:
-    """Asked again while the cluster has no controller: the node that goes may have been it, and ends on the way."""
+    """Asked again while the cluster has no controller: the node that goes may have been it, and ends on the way.
+
+    What is not there any more has been taken out, by a request whose answer was lost or by somebody else.
+    """
     from millstream.cli.cluster_calls import reason_of
     from millstream.protocol.errors import ErrorCode
 
-    done = {ErrorCode.NONE}
+    done = (ErrorCode.NONE, ErrorCode.VOTER_NOT_FOUND, ErrorCode.BROKER_ID_NOT_REGISTERED)
     while (reply := calls.call(name, **fields)).error_code not in done:
         unsure = reply.error_code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
         if not unsure or time.monotonic() > until:
             raise CommandError(f"{action}: {reason_of(reply)}")
-        # What was lost on the way may have been carried out.
-        done |= {ErrorCode.VOTER_NOT_FOUND, ErrorCode.BROKER_ID_NOT_REGISTERED}
         time.sleep(_LOOK_SECONDS)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from millstream.cli import output
 from millstream.cli.errors import CommandError
+from millstream.runtime.disk import SystemDisk
 
 READY_SECONDS = 60.0
 _STOP_SECONDS = 30.0
@@ -35,9 +36,12 @@ class LocalNode:
     def exit_code(self) -> int | None:
         return None if self.process is None else self.process.poll()
 
-    def log_tail(self) -> str:
+    def last_words(self) -> str:
+        """Why it ended, if it said so; otherwise the end of its log."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        return "\n".join(lines[-_TAIL_LINES:])
+        if lines and lines[-1].startswith("error: "):
+            return lines[-1].removeprefix("error: ")
+        return "\n".join(["", *lines[-_TAIL_LINES:]])
 
 
 @dataclass(slots=True)
@@ -50,10 +54,13 @@ class LocalCluster:
     http: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
     nodes: list[LocalNode] = field(default_factory=list)
+    _disk: SystemDisk = field(default_factory=SystemDisk)
 
     def start(self) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
+        """Launch all nodes; CommandError, and nothing is changed, where they could not run."""
+        self._take_directory()
         ports = self._ports()
+        _require_free(ports)
         web = _free_ports(self.count) if self.http else [None] * self.count
         self.nodes = [
             LocalNode(
@@ -80,7 +87,7 @@ class LocalCluster:
         while waiting:
             for node in waiting:
                 if node.exit_code is not None:
-                    raise CommandError(f"node {node.node_id} did not start; {node.log}:\n{node.log_tail()}")
+                    raise CommandError(f"node {node.node_id} did not start; {node.log}: {node.last_words()}")
             waiting = [each for each in waiting if not _serves(each.address)]
             if waiting and time.monotonic() > deadline:
                 away = ", ".join(str(each.node_id) for each in waiting)
@@ -113,7 +120,8 @@ class LocalCluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-            if process.returncode != 0:
+            # It may end before it can be asked to: then nothing was begun.
+            if process.returncode not in (0, -signal.SIGTERM):
                 is_clean = False
                 output.note(f"node {node.node_id} ended with {_ending(process.returncode)}; see {node.log}")
         return is_clean
@@ -132,6 +140,20 @@ class LocalCluster:
                 env={**os.environ, **self.settings},
                 # Ctrl-C is for this process, which stops the nodes in order.
                 start_new_session=True,
+            )
+
+    def _take_directory(self) -> None:
+        """Until this process ends: a second one would write down other ports, and its nodes would end at once."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            is_ours = self._disk.lock(str(self.directory / ".lock"))
+        except OSError as error:
+            raise CommandError(
+                f"cannot write to {self.directory}: {error.strerror}; choose another directory with --data"
+            ) from error
+        if not is_ours:
+            raise CommandError(
+                f"a cluster runs in {self.directory} already; stop it, or choose another directory with --data"
             )
 
     def _ports(self) -> list[int]:
@@ -164,6 +186,21 @@ def _serves(address: str) -> bool:
             return len(connection.recv(8)) == 8
     except OSError:
         return False
+
+
+def _require_free(ports: list[int]) -> None:
+    """A node whose port is taken would ask whoever listens there to let it in, and be told of another cluster."""
+    for port in ports:
+        with socket.socket() as attempt:
+            # As the nodes do: ports of connections that have just ended are no obstacle.
+            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                attempt.bind(("127.0.0.1", port))
+            except OSError as error:
+                raise CommandError(
+                    f"cannot listen on 127.0.0.1:{port}: {error.strerror}; stop what listens there, or choose"
+                    " another first port with --port"
+                ) from error
 
 
 def _free_ports(count: int) -> list[int]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millstream.cli import output
-from millstream.cli.errors import CommandError, Unreachable, UsageError, kafka_failure, unknown_topic
+from millstream.cli.errors import CommandError, NoAnswer, UsageError, kafka_failure, unknown_topic
 from millstream.cli.messages import IncomingMessage, MessageFormatError, compile_format, to_json_line
 from millstream.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
 from millstream.cli.start_position import FORMS, StartKind, StartPosition, parse_start
@@ -21,6 +21,8 @@ BATCH = 1000
 DEFAULT_FORMAT = "%s\\n"
 # Without --follow an answer is due; this long without one means that the cluster has gone.
 SILENCE_LIMIT_S = 30.0
+# How long a partition may be without a leader, as it is during an election.
+LEADER_LIMIT_S = 5.0
 
 
 def command(
@@ -133,16 +135,29 @@ class Reading:
 
         from millstream.cli.kafka import REQUEST_TIMEOUT_S
 
-        metadata = self.client.list_topics(self.topic, timeout=REQUEST_TIMEOUT_S).topics[self.topic]
-        if metadata.error is not None:
-            if metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise unknown_topic(self.topic, self.bootstrap)
-            raise kafka_failure(f"cannot read topic {self.topic!r}", metadata.error, self.bootstrap)
-        missing = set(wanted or ()) - set(metadata.partitions)
-        if missing:
-            held = len(metadata.partitions)
-            raise CommandError(f"topic {self.topic!r} has no partition {min(missing)}; it has {held}, from 0")
-        return sorted(set(wanted) if wanted else metadata.partitions)
+        deadline = time.monotonic() + LEADER_LIMIT_S
+        while True:
+            metadata = self.client.list_topics(self.topic, timeout=REQUEST_TIMEOUT_S).topics[self.topic]
+            if metadata.error is not None:
+                if metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise unknown_topic(self.topic, self.bootstrap)
+                raise kafka_failure(f"cannot read topic {self.topic!r}", metadata.error, self.bootstrap)
+            missing = set(wanted or ()) - set(metadata.partitions)
+            if missing:
+                held = len(metadata.partitions)
+                raise CommandError(
+                    f"topic {self.topic!r} has no partition {min(missing)}; it has {held}, from 0"
+                )
+            chosen = sorted(set(wanted) if wanted else metadata.partitions)
+            leaderless = [index for index in chosen if metadata.partitions[index].leader < 0]
+            if not leaderless:
+                return chosen
+            if time.monotonic() > deadline:
+                # An election takes less: those who keep it are away.
+                raise NoAnswer(
+                    f"cannot read topic {self.topic!r}", f"partition {leaderless[0]} has no leader"
+                )
+            time.sleep(POLL_S)
 
     def offsets_by_time(self, partitions: list[int], position: StartPosition) -> dict[int, int]:
         from confluent_kafka import TopicPartition
@@ -171,9 +186,7 @@ class Reading:
                 self.end_idle(timeout_s)
                 return
             if self.bounded and timeout_s is None and idle_s >= SILENCE_LIMIT_S:
-                raise Unreachable(
-                    self.bootstrap, f"no answer for {SILENCE_LIMIT_S:.0f} s while reading {self.topic!r}"
-                )
+                raise NoAnswer(f"cannot read topic {self.topic!r}", f"no answer for {SILENCE_LIMIT_S:.0f} s")
 
     def finished(self) -> bool:
         return self.remaining == 0 or (self.bounded and not self.unread)

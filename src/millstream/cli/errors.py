@@ -45,6 +45,16 @@ class Unreachable(CommandError):
         )
 
 
+class NoAnswer(CommandError):
+    """A node is there, but what was asked needs others: the controller, a leader, a coordinator."""
+
+    def __init__(self, action: str, reason: str) -> None:
+        super().__init__(
+            f"{action}: {reason}; `millstream cluster status` tells whether enough nodes are there",
+            ExitCode.UNREACHABLE,
+        )
+
+
 class ReaderGone(Exception):
     """Whoever read our standard output has closed it, as `head` does; there is nothing left to do."""
 
@@ -122,8 +132,10 @@ def kafka_failure(action: str, error: "KafkaError", bootstrap: str) -> CommandEr
     from confluent_kafka import KafkaError as Codes
 
     code, text = error.code(), one_line(error.str())
-    if code in {Codes._TRANSPORT, Codes._ALL_BROKERS_DOWN, Codes._RESOLVE, Codes._TIMED_OUT}:  # noqa: SLF001
+    if code in {Codes._TRANSPORT, Codes._ALL_BROKERS_DOWN, Codes._RESOLVE}:  # noqa: SLF001
         return Unreachable(bootstrap, text)
+    if code == Codes._TIMED_OUT:  # noqa: SLF001
+        return NoAnswer(action, text)
     return CommandError(f"{action}: {text} ({error.name()})")
 
 

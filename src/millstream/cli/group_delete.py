@@ -7,7 +7,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from millstream.cli.errors import CommandError, Unreachable, kafka_failure
+from millstream.cli.errors import CommandError, NoAnswer, kafka_failure
 from millstream.cli.group_view import unknown_group
 from millstream.cli.kafka import REQUEST_TIMEOUT_S
 
@@ -29,5 +29,5 @@ def failure_of(name: str, call: "Future[Any]", bootstrap: str) -> CommandError |
             )
         return kafka_failure(f"cannot delete group {name!r}", error.args[0], bootstrap)
     except TimeoutError:
-        return Unreachable(bootstrap, "no answer in time")
+        return NoAnswer(f"cannot delete group {name!r}", "no answer in time")
     return None

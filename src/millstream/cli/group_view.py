@@ -97,7 +97,7 @@ def group_names(client: AdminClient, bootstrap: str) -> list[str]:
         "cannot list groups", client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), bootstrap
     )
     for error in listed.errors:
-        raise kafka_failure("cannot list all groups", error.args[0], bootstrap)
+        raise kafka_failure("cannot list all groups", error, bootstrap)
     return sorted(listing.group_id for listing in listed.valid)
 
 

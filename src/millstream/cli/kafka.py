@@ -7,7 +7,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from millstream.cli.errors import Unreachable, UsageError, debugging, kafka_failure
+from millstream.cli.errors import NoAnswer, Unreachable, UsageError, debugging, kafka_failure
 from millstream.cli.options import parse_address
 
 CONNECT_TIMEOUT_S = 5.0
@@ -65,4 +65,4 @@ def result_of(action: str, future: "Future[Any]", bootstrap: str) -> Any:
     except KafkaException as error:
         raise kafka_failure(action, error.args[0], bootstrap) from error
     except TimeoutError as error:
-        raise Unreachable(bootstrap, "no answer in time") from error
+        raise NoAnswer(action, "no answer in time") from error

@@ -162,6 +162,7 @@ class Sending:
         self.accepted = 0
         self.acknowledged = 0
         self.failed = 0
+        self.has_timed_out = False
         self.started = time.monotonic()
         self.progress = output.Progress("messages")
 
@@ -208,11 +209,14 @@ class Sending:
             self.refused(error)
 
     def refused(self, error: "KafkaError") -> None:
+        from confluent_kafka import KafkaError as Codes
+
         self.failed += 1
+        self.has_timed_out |= error.code() in {Codes._MSG_TIMED_OUT, Codes.REQUEST_TIMED_OUT}  # noqa: SLF001
         if self.failed <= ERRORS_SHOWN:
             self.progress.clear()
             print_error(
-                str(kafka_failure(f"a message to {self.topic!r} was not stored", error, self.bootstrap))
+                str(kafka_failure(f"a message to {self.topic!r} was not acknowledged", error, self.bootstrap))
             )
 
     def finish(self, timeout_s: float) -> None:
@@ -222,6 +226,7 @@ class Sending:
             self.client.flush(0.2)
             self.progress.update(self.acknowledged)
         self.progress.clear()
+        self.has_timed_out |= bool(len(self.client))
         self.failed += len(self.client)
 
     def report(self, as_json: bool) -> None:
@@ -232,5 +237,11 @@ class Sending:
         elif sys.stderr.isatty():
             output.note(f"{self.acknowledged:,} messages to {self.topic} in {seconds:.1f} s")
         if self.failed:
-            print_error(f"{self.failed} of {self.accepted} messages to {self.topic!r} were not stored")
+            # What timed out may be in a leader's log, and what was refused is not.
+            print_error(
+                f"{self.failed} of {self.accepted} messages to {self.topic!r} were not acknowledged; some may be"
+                " stored all the same, and `millstream cluster status` tells whether enough nodes are there"
+                if self.has_timed_out
+                else f"{self.failed} of {self.accepted} messages to {self.topic!r} were not stored"
+            )
             raise typer.Exit(ExitCode.FAILURE)

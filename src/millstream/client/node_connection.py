@@ -2,6 +2,7 @@
 
 import socket
 import struct
+from errno import ETIMEDOUT
 from typing import Any
 
 from millstream.protocol.api import APIS
@@ -13,6 +14,8 @@ Address = tuple[str, int]
 
 _CLIENT_ID = b"millstream"
 _CONNECT_SECONDS = 5.0
+# The first answer costs a node nothing; one that is stopped, or hangs, is not waited for.
+_FIRST_REPLY_SECONDS = 10.0
 # More than a node itself takes before it answers that something took too long.
 _REPLY_SECONDS = 65.0
 _LARGEST_REPLY = 1 << 30
@@ -32,11 +35,16 @@ class NodeConnection:
         self._correlation = 0
         self._socket = _connected(address)
         try:
+            self._socket.settimeout(_FIRST_REPLY_SECONDS)
             self._ask_for_itself()
+        except TimeoutError:
+            self._socket.close()
+            raise TimeoutError(ETIMEDOUT, "the node accepts connections and does not answer") from None
         except OSError:
             # Another kind of broker hangs up on what it does not know.
             self._socket.close()
             self._socket = _connected(address)
+        self._socket.settimeout(_REPLY_SECONDS)
 
     def _ask_for_itself(self) -> None:
         """A node that forwards for clients is to say what it has itself, and which others there are."""
@@ -86,7 +94,9 @@ class NodeConnection:
         while rest:
             count = self._socket.recv_into(rest)
             if not count:
-                raise ConnectionError(0, "the node closed the connection")
+                raise ConnectionError(
+                    0, "the node closed the connection, as one does that is starting or waits for other nodes"
+                )
             rest = rest[count:]
         return whole
 

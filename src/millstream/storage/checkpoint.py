@@ -10,6 +10,7 @@ import msgspec
 from crc32c import crc32c
 
 from millstream.runtime.disk import Disk
+from millstream.storage.layout import LOG_SUFFIX, partition_directory
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.log import LogState, PartitionLog
 from millstream.storage.open_files import OpenFiles
@@ -125,7 +126,18 @@ def clean_broker_epoch(disk: Disk, data_dir: str) -> int:
     if found is None or not disk.exists(path):
         return NO_EPOCH
     crc, epoch = _decode_marker(disk.read(path))
-    return epoch if crc == found[1] else NO_EPOCH
+    return epoch if crc == found[1] and are_files_there(disk, data_dir, found[0]) else NO_EPOCH
+
+
+def are_files_there(disk: Disk, data_dir: str, entries: list[LogCheckpoint]) -> bool:
+    """Whether each segment has its bytes. Somebody may have removed or cut files while the node was stopped."""
+    for entry in entries:
+        directory = partition_directory(data_dir, entry.topic, entry.partition)
+        for base, size, *_ in entry.segments:
+            path = f"{directory}/{base:020d}{LOG_SUFFIX}"
+            if size and not (disk.exists(path) and disk.size(path) >= size):
+                return False
+    return True
 
 
 def _decode_marker(data: bytes) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from millstream.runtime.clock import Clock
 from millstream.runtime.disk import NO_ROOM, Disk
 from millstream.storage.checkpoint import (
     LogCheckpoint,
+    are_files_there,
     describe,
     later_log,
     mark_clean,
@@ -95,7 +96,9 @@ class LogStore:
         self.disk.make_dirs(f"{self.data_dir}/{TOPICS}")
         found = read_checkpoint(self.disk, self.data_dir)
         entries, crc = found if found is not None else ([], -1)
-        self.was_clean = take_clean_marker(self.disk, self.data_dir, crc)
+        self.was_clean = take_clean_marker(self.disk, self.data_dir, crc) and are_files_there(
+            self.disk, self.data_dir, entries
+        )
         known = {(entry.topic, entry.partition, entry.topic_id): entry for entry in entries}
         for spec in partitions:
             entry = known.get(spec[:3])

@@ -17,6 +17,7 @@ from millstream.storage.layout import (
     EPOCHS_FILE,
     LOG_SUFFIX,
     START_OFFSET_FILE,
+    TRUNCATION_FILE,
     decode_start_offset,
 )
 from millstream.storage.leader_epochs import LeaderEpochs
@@ -75,6 +76,9 @@ def verify_partition(
     )
     # The entries end with whether the segment was compacted.
     dense = {entry[0] for entry in known.segments if not entry[-1]} if known is not None else set()
+    # Where a follower's end was cut since, the checkpoint says too much.
+    synced_until = known if TRUNCATION_FILE not in names else None
+    _verify_last_file(directory, bases, synced_until, verified)
     next_offset, was_dense = 0, False
     for number, base in enumerate(bases):
         is_dense = base in dense
@@ -83,6 +87,7 @@ def verify_partition(
             segment.damaged(None, base, f"begins at offset {base}, the one before ends at {next_offset}")
         is_last = number + 1 == len(bases)
         next_offset = segment.verify(_synced_in(base, known), is_last=is_last, read=read)
+        segment.verify_length(_synced_in(base, synced_until))
         was_dense = is_dense
     if bases:
         verified.start_offset, verified.end_offset = bases[0], next_offset
@@ -95,6 +100,17 @@ def _synced_in(base: int, known: LogCheckpoint | None) -> int | None:
     if known is None or base < known.flushed_position[0]:
         return None
     return known.flushed_position[1] if base == known.flushed_position[0] else 0
+
+
+def _verify_last_file(
+    directory: str, bases: list[int], known: LogCheckpoint | None, verified: Verified
+) -> None:
+    if known is None or known.flushed_position == (0, 0):
+        return
+    base = known.flushed_position[0]
+    if not bases or bases[-1] < base:
+        message = f"is missing; the log went up to offset {known.flushed_offset}"
+        verified.damages.append(Damage(f"{directory}/{base:020d}{LOG_SUFFIX}", None, base, message))
 
 
 def _verify_small_files(disk: Disk, directory: str, names: list[str], verified: Verified) -> None:
@@ -159,6 +175,14 @@ class _Segment:
                     ".timeindex",
                 )
         return self._next_offset
+
+    def verify_length(self, synced: int | None) -> None:
+        path = self._path + LOG_SUFFIX
+        if synced is not None and self._disk.size(path) < synced:
+            size = self._disk.size(path)
+            self.damaged(
+                size, self._next_offset, f"the file ends there, and {synced} bytes of it were synced"
+            )
 
     def _batches(self, file: File, size: int, synced: int) -> Iterator[tuple[int, BatchHeader]]:
         position = 0

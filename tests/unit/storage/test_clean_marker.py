@@ -1,5 +1,7 @@
 """The marker of a clean stop tells in which epoch the broker stopped, and the checkpoint it stopped with."""
 
+import pytest
+
 from millstream.storage.checkpoint import CLEAN_MARKER_FILE, clean_broker_epoch, mark_clean, take_clean_marker
 from millstream.storage.high_watermarks import (
     HIGH_WATERMARKS_FILE,
@@ -24,6 +26,25 @@ def test_a_clean_stop_leaves_its_epoch_and_a_crash_none() -> None:
     flush(store.log())
     store.kill()
     assert clean_broker_epoch(store.disk, DATA_DIR) == -1
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_a_stop_is_not_clean_when_a_file_was_removed_or_cut_since(is_removed: bool) -> None:
+    store = Store()
+    append_values(store.log(), b"x", b"y")
+    store.store.broker_epoch = 17
+    path = store.log().segments[-1].log_path
+    store.store.close()
+    store.disk.restart()
+    if is_removed:
+        store.disk.unlink(path)
+    else:
+        file = store.disk.open(path)
+        file.truncate(10)
+        file.close()
+    assert clean_broker_epoch(store.disk, DATA_DIR) == -1
+    store.open()
+    assert not store.store.was_clean
 
 
 def test_the_marker_of_another_checkpoint_is_none() -> None:

@@ -138,3 +138,18 @@ def test_a_checkpoint_that_cannot_be_read_is_found() -> None:
     path = f"{store.log().directory}/leader-epoch-checkpoint"
     store.disk.write_atomically(path, b"nonsense")
     assert only_damage(verified(store)).path == path
+
+
+def test_a_last_segment_that_is_gone_or_too_short_is_found() -> None:
+    store = filled()
+    last = store.log().segments[-1].log_path
+    size = store.disk.size(last)
+    file = store.disk.open(last)
+    file.truncate(size // 2)
+    file.close()
+    assert f"{size} bytes of it were synced" in verified(store).damages[-1].message
+    store.disk.unlink(last)
+    assert only_damage(verified(store)).path == last
+    for segment in store.log().segments[:-1]:
+        store.disk.unlink(segment.log_path)
+    assert "is missing" in only_damage(verified(store)).message

@@ -37,7 +37,7 @@ async def _answer(broker: "Broker", wanted: ChecksumRequest, reply: LaterReply) 
         if not broker.is_serving:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "the node is starting")
         partition = broker.partitions.replica(wanted.topic_id, wanted.partition)
-        body = encode_checksum_reply(await _checksum(partition, wanted))
+        body = encode_checksum_reply(await _checksum(broker, partition, wanted))
     except KafkaError as error:
         if isinstance(error, CorruptBatch):
             broker.corruption(error)
@@ -51,7 +51,7 @@ async def _answer(broker: "Broker", wanted: ChecksumRequest, reply: LaterReply) 
         reply.context.connection.unblock()
 
 
-async def _checksum(partition: Partition, wanted: ChecksumRequest) -> LogChecksum:
+async def _checksum(broker: "Broker", partition: Partition, wanted: ChecksumRequest) -> LogChecksum:
     log = partition.log
     limit = min(max(wanted.max_bytes, 1), MOST_BYTES)
     until = partition.high_watermark
@@ -62,7 +62,11 @@ async def _checksum(partition: Partition, wanted: ChecksumRequest) -> LogChecksu
     size = crc = count = 0
     while size < limit and offset < until:
         # Once more at every piece: segments may have gone and records with them.
-        read = log.read(offset, min(limit - size, _PIECE_BYTES), until)
+        try:
+            read = log.read(offset, min(limit - size, _PIECE_BYTES), until)
+        except CorruptBatch:
+            broker.replication.repairs.damaged(partition, offset)
+            raise
         if not read.data:
             break
         crc = crc32c(read.data, crc)

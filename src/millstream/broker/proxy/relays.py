@@ -116,6 +116,11 @@ class Relays:
         host = connection.local_host if host in WILDCARDS else host
         return ShownNode(self.broker.node_id, host, number)
 
+    def cut_off(self) -> None:
+        """Clients know of this node alone, and look for another only when it has nothing to say to them."""
+        for relay in list(self._relays):
+            relay.connection.close()
+
     def _follow(self, old: MetadataImage, new: MetadataImage, _records: Records) -> None:
         if old.brokers is not new.brokers:
             for relay in list(self._relays):

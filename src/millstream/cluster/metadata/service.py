@@ -30,6 +30,7 @@ from millstream.cluster.raft.errors import RaftError
 from millstream.cluster.raft.membership import Membership, ReplicaKey
 from millstream.cluster.raft.messages import Message
 from millstream.cluster.raft.ports import Transport
+from millstream.cluster.raft.quorum import majority
 from millstream.cluster.raft.replica import SNAPSHOT_AFTER_BYTES
 from millstream.cluster.raft.settings import TICK_MS, RaftSettings
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -296,13 +297,20 @@ class MetadataService:
     async def close(self) -> None:
         """Finish what was submitted, then close the log."""
         self._closed = True
-        if self._last_change is not None:
+        if self._last_change is not None and self._can_commit():
             with suppress(KafkaError, TimeoutError):
                 async with asyncio.timeout(_CLOSE_SECONDS):
                     await asyncio.shield(self._last_change)
         self._stop_watching()
         self.quorum.close()
         self._threads.close()
+
+    def _can_commit(self) -> bool:
+        """Whether a majority is there: the last node that stops would wait for those before it."""
+        status = self.quorum.status()
+        voters = status.membership.voters
+        there = {status.key} | {each.replica for each in status.followers if each.is_active}
+        return len(there.intersection(voters)) >= majority(len(voters))
 
     # The quorum's listener
 

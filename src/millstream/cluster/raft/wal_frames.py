@@ -20,8 +20,9 @@ class WalCorrupt(Exception):
 
     def __init__(self, path: str, position: int, reason: str) -> None:
         super().__init__(
-            f"{path}: corrupt at byte {position}: {reason}; restore the file from a backup, or remove this node"
-            " from the quorum and add it again with an empty directory"
+            f"{path}: corrupt at byte {position}: {reason}; where there are other nodes, give this one up with"
+            " `millstream cluster remove` and --force, and start it with an empty directory; otherwise restore the"
+            " file from a backup"
         )
         self.path = path
         self.position = position

@@ -16,6 +16,7 @@ from millstream.protocol.peer_client import Greeting, encode_greeting, for_itsel
 from millstream.protocol.record_batch import iter_batches
 from support.held_disk import HeldDisk
 from support.raw_client import (
+    ConnectionEnded,
     RawClient,
     batch_of,
     fetch_fields,
@@ -97,6 +98,24 @@ def test_clients_are_told_of_one_node(client: RawClient, topic: str) -> None:
     for group in ("a", "b", "c", "d"):
         (found,) = client.call("find_coordinator", 4, key_type=0, coordinator_keys=[group]).coordinators
         assert (found.node_id, found.error_code) == (1, 0)
+
+
+def test_a_node_that_is_cut_off_has_nothing_to_say_to_those_who_know_it_alone(trio: Trio) -> None:
+    node = trio.nodes[1]
+    # In truth it is not cut off, and its watch would soon say so.
+    node.loop.call_soon_threadsafe(node.broker.membership._contact.cancel)
+    with RawClient(node.listen) as client:
+        client.call("metadata", 12, topics=[])
+        node.loop.call_soon_threadsafe(node.broker.cut_off)
+        until(lambda: node.broker.partitions.is_cut_off)
+        with pytest.raises(ConnectionEnded):
+            client.call("metadata", 12, topics=[])
+    with RawClient(node.listen) as client, pytest.raises(ConnectionEnded):
+        client.call("metadata", 12, topics=[])
+    node.loop.call_soon_threadsafe(node.broker.rejoin)
+    until(lambda: not node.broker.partitions.is_cut_off)
+    with RawClient(node.listen) as client:
+        assert client.call("metadata", 12, topics=[]).brokers
 
 
 def test_one_request_reaches_all_leaders(client: RawClient, topic: str) -> None:
