@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
+@pytest.mark.long
 def test_a_range_of_the_log_and_then_of_the_store(
     spark: "SparkSession", broker: NodeProcess, new_topic: Callable[[], str], tmp_path: Path
 ) -> None:

@@ -22,7 +22,13 @@ HOW: dict[str, tuple[tuple[str, ...], int]] = {
 OF_MEMBERSHIP = ("changes_of_voters_overlap", "half_is_a_majority", "removed_node_is_greeted")
 
 # The others are enough for every day.
-LONG = ("minimum_ignored", "unclean_elections", "moved_before_it_is_copied", "commits_answered_early")
+LONG = (
+    "minimum_ignored",
+    "unclean_elections",
+    "moved_before_it_is_copied",
+    "commits_answered_early",
+    "doubt_forgotten",
+)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import msgspec
 
 from millstream.testing.faulty_machine import Trouble
 from support.cluster import ClusterProcesses
-from support.node import NodeProcess
+from support.node import ANY_PORT, NodeProcess
 
 
 class FaultyNode(NodeProcess):
@@ -24,7 +24,7 @@ class FaultyNode(NodeProcess):
     def _spawn(self, log: IO[bytes], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
         flags = dict(zip(self.arguments[::2], self.arguments[1::2], strict=True))
         host, port = self.listen.rsplit(":", 1)
-        http_host, http_port = self.http.rsplit(":", 1)
+        http_host, http_port = ANY_PORT.rsplit(":", 1)
         own = {
             "BROKER_DATA_DIR": str(self.data_dir), "BROKER_HOST": host, "BROKER_PORT": port,
             "HTTP_HOST": http_host, "HTTP_PORT": http_port, "LOG_FORMAT": "json",

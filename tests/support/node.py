@@ -13,13 +13,15 @@ from typing import IO
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
 
+ANY_PORT = "127.0.0.1:0"
+
 
 class NodeFailed(AssertionError):
     """The node did not start or stop as it should; carries the end of its log."""
 
 
 class NodeProcess:
-    """One node over one data directory. `start` after `stop` or `kill` is a restart on the same addresses.
+    """One node over one data directory. `start` after `stop` or `kill` is a restart on the same port for clients.
 
     `settings` are by the names of the configuration file, `{"storage.segment_size": "1MB"}`, or by Kafka's,
     `{"kafka.log.retention.ms": "1000"}`.
@@ -38,8 +40,8 @@ class NodeProcess:
         self.environment = dict(environment or {})
         for name, value in (settings or {}).items():
             self.environment[f"MILLSTREAM_{name.replace('.', '_').upper()}"] = value
-        self.listen = "127.0.0.1:0"
-        self.http = "127.0.0.1:0"
+        self.listen = self.http = ANY_PORT
+        """Another one at each start: nobody keeps it free while the node is away."""
         self.process: subprocess.Popen[bytes] | None = None
         self._log_position = 0
 
@@ -77,7 +79,7 @@ class NodeProcess:
 
     def _spawn(self, log: IO[bytes], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-m", "millstream", "serve", "--data", str(self.data_dir)]
-        command += ["--listen", self.listen, "--http", self.http, "--log-format", "json", *self.arguments]
+        command += ["--listen", self.listen, "--http", ANY_PORT, "--log-format", "json", *self.arguments]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
 
     def stop(self) -> None:
