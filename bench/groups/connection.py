@@ -45,9 +45,9 @@ class Connection(asyncio.Protocol):
 
     async def call(self, api_key: int, version: int, body: bytes, *, flexible: bool = False) -> bytes:
         """The answer's body."""
-        answer = await asyncio.wait_for(
-            self.send(api_key, version, body, flexible=flexible), _TIMEOUT_SECONDS
-        )
+        # wait_for would forget that it was cancelled when the answer has just come.
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
+            answer = await self.send(api_key, version, body, flexible=flexible)
         return answer[5:] if flexible else answer[4:]
 
     def data_received(self, data: bytes) -> None:
