@@ -83,7 +83,7 @@ def test_raw_client_gets_its_first_message_acknowledged(driver: Driver, cluster:
 @pytest.mark.usefixtures("driver")
 def test_harness_writes_a_report_that_renders(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    run = ["ratio", "--quick", "--rounds", "1", "--seconds", "0.1", "--peer", "mock", "--data", str(tmp_path)]
+    run = ["ratio", "--quick", "--rounds", "1", "--seconds", "0.5", "--peer", "mock", "--data", str(tmp_path)]
 
     _bench(*run, "--json", str(report))
     page = _bench("--markdown", "--report", str(report))

@@ -131,8 +131,10 @@ def test_deleted_records_are_gone_at_every_replica(cluster: ClusterProcesses) ->
     (deleted,) = admin.delete_records([TopicPartition("t", 0, 7)]).values()
     assert deleted.result(30).low_watermark == 7
     for node in cluster.nodes.values():
-        start = (node.partition_dir("t") / "log-start-offset-checkpoint").read_text().split()[1]
-        assert start == "7"
+        # Written with the next flush after the answer.
+        file = node.partition_dir("t") / "log-start-offset-checkpoint"
+        eventually(file.exists, bool, "the file with the log's start")
+        eventually(lambda f=file: f.read_text().split()[1], lambda start: start == "7", "the start")
 
 
 def test_a_damaged_segment_is_repaired_from_another_replica(cluster: ClusterProcesses) -> None:

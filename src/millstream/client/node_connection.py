@@ -92,7 +92,11 @@ class NodeConnection:
         whole = memoryview(self._buffer)[:size]
         rest = whole
         while rest:
-            count = self._socket.recv_into(rest)
+            try:
+                count = self._socket.recv_into(rest)
+            except ConnectionResetError:
+                # It was closed before the request was read.
+                count = 0
             if not count:
                 raise ConnectionError(
                     0, "the node closed the connection, as one does that is starting or waits for other nodes"
