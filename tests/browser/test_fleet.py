@@ -44,7 +44,7 @@ def test_cursor_shows_the_same_moment_in_both_charts(open_page: OpenPage, shared
 
     moments = page.locator(".columns > .chart .at")
     expect(moments.first).to_have_text(re.compile(r"\d\d:\d\d:\d\d$"))
-    expect(moments.last).to_have_text(moments.first.inner_text())
+    wait_for(moments.all_inner_texts, lambda texts: len(set(texts)) == 1, "the same moment in both")
 
 
 def test_range_is_chosen_with_the_keyboard_and_kept_in_the_address(
