@@ -39,7 +39,7 @@ class Driver:
         if not done.stdout.strip():
             raise DriverError(f"{load}: {done.stderr.strip() or f'exit status {done.returncode}'}")
         result = msgspec.json.decode(done.stdout, type=LoadResult)
-        if done.returncode != 0 or result.errors or result.stored != result.messages:
+        if done.returncode != 0 or result.errors or not result.messages or result.stored != result.messages:
             raise DriverError(
                 f"{load}: {result.messages} messages, {result.errors} errors, the broker's offsets say "
                 f"{result.stored}; {done.stderr.strip()}"

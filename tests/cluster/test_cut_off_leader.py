@@ -7,27 +7,15 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from millstream.testing.chaos.processes import ChaosCluster
-from millstream.testing.chaos.wires import NoNamespaces, Wires
 from support.cluster import eventually
 from support.steady_load import AiokafkaLoad, KafkaPythonLoad, LibrdkafkaLoad, SteadyLoad
-
-NODES = (1, 2, 3)
+from support.wired_cluster import NODES, isolated, wired_cluster
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ChaosCluster]:
-    wires = Wires(NODES)
-    try:
-        wires.open()
-    except NoNamespaces as reason:
-        pytest.skip(str(reason))
-    cluster = ChaosCluster(tmp_path, len(NODES), wires)
-    try:
-        cluster.start()
+    with wired_cluster(tmp_path) as cluster:
         yield cluster
-    finally:
-        cluster.close()
-        wires.close()
 
 
 def leader_in_sync(admin: AdminClient) -> int:
@@ -47,20 +35,13 @@ def leader_in_sync(admin: AdminClient) -> int:
 def test_clients_of_a_leader_that_is_cut_off_go_on_while_the_cut_lasts(
     cluster: ChaosCluster, kind: type[SteadyLoad]
 ) -> None:
-    assert cluster.wires is not None
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic("t", 1, 3, config={"min.insync.replicas": "2"})])["t"].result(30)
     old = eventually(lambda: leader_in_sync(admin), lambda seen: seen != -1, "a leader")
-    others = [number for number in NODES if number != old]
     with kind(cluster.nodes[old].address, "t") as load:
         load.wait_for(50)
-        for other in others:
-            cluster.wires.cut(old, other)
-            cluster.wires.cut(other, old)
-        load.wait_for(300)
-        for other in others:
-            cluster.wires.heal(old, other)
-            cluster.wires.heal(other, old)
+        with isolated(cluster, old):
+            load.wait_for(300)
         load.wait_for(50)
         eventually(lambda: leader_in_sync(admin), lambda seen: seen != -1, "the old leader in sync again")
     load.judge()

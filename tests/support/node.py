@@ -40,7 +40,8 @@ class NodeProcess:
         self.environment = dict(environment or {})
         for name, value in (settings or {}).items():
             self.environment[f"MILLSTREAM_{name.replace('.', '_').upper()}"] = value
-        self.listen = self.http = ANY_PORT
+        self.listen = ANY_PORT
+        self.http = ANY_PORT
         """Another one at each start: nobody keeps it free while the node is away."""
         self.process: subprocess.Popen[bytes] | None = None
         self._log_position = 0

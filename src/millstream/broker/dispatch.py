@@ -158,12 +158,13 @@ class Dispatcher:
             reader.flexible = True
             reader.skip_tags()
         relay = connection.relay
-        if relay is not None and self._broker.partitions.is_cut_off and key not in PEER_APIS:
-            # The client knows of this node alone, and looks for another only when it has nothing to say.
-            connection.close()
-            return
-        if relay is not None and relay.takes(context, request, reader.position):
-            return
+        if relay is not None:
+            if self._broker.partitions.is_cut_off and key not in PEER_APIS:
+                # The client knows of this node alone, and looks for another only when it has nothing to say.
+                connection.close()
+                return
+            if relay.takes(context, request, reader.position):
+                return
         module = self._modules.get(key) or self._module(api)
         if hasattr(module, "serve"):
             module.serve(self._broker, context, request, reader.position)

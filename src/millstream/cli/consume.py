@@ -131,25 +131,17 @@ class Reading:
             raise kafka_failure(f"cannot read topic {self.topic!r}", error.args[0], self.bootstrap) from error
 
     def partitions(self, wanted: list[int] | None) -> list[int]:
-        from confluent_kafka import KafkaError
-
-        from millstream.cli.kafka import REQUEST_TIMEOUT_S
-
+        """Those that are wanted, or all, when each has a leader."""
         deadline = time.monotonic() + LEADER_LIMIT_S
         while True:
-            metadata = self.client.list_topics(self.topic, timeout=REQUEST_TIMEOUT_S).topics[self.topic]
-            if metadata.error is not None:
-                if metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise unknown_topic(self.topic, self.bootstrap)
-                raise kafka_failure(f"cannot read topic {self.topic!r}", metadata.error, self.bootstrap)
-            missing = set(wanted or ()) - set(metadata.partitions)
+            leaders = self.leaders()
+            missing = set(wanted or ()) - set(leaders)
             if missing:
-                held = len(metadata.partitions)
                 raise CommandError(
-                    f"topic {self.topic!r} has no partition {min(missing)}; it has {held}, from 0"
+                    f"topic {self.topic!r} has no partition {min(missing)}; it has {len(leaders)}, from 0"
                 )
-            chosen = sorted(set(wanted) if wanted else metadata.partitions)
-            leaderless = [index for index in chosen if metadata.partitions[index].leader < 0]
+            chosen = sorted(set(wanted) if wanted else leaders)
+            leaderless = [index for index in chosen if leaders[index] < 0]
             if not leaderless:
                 return chosen
             if time.monotonic() > deadline:
@@ -158,6 +150,19 @@ class Reading:
                     f"cannot read topic {self.topic!r}", f"partition {leaderless[0]} has no leader"
                 )
             time.sleep(POLL_S)
+
+    def leaders(self) -> dict[int, int]:
+        """Who leads each partition of the topic; -1 where nobody does."""
+        from confluent_kafka import KafkaError
+
+        from millstream.cli.kafka import REQUEST_TIMEOUT_S
+
+        metadata = self.client.list_topics(self.topic, timeout=REQUEST_TIMEOUT_S).topics[self.topic]
+        if metadata.error is None:
+            return {index: each.leader for index, each in metadata.partitions.items()}
+        if metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise unknown_topic(self.topic, self.bootstrap)
+        raise kafka_failure(f"cannot read topic {self.topic!r}", metadata.error, self.bootstrap)
 
     def offsets_by_time(self, partitions: list[int], position: StartPosition) -> dict[int, int]:
         from confluent_kafka import TopicPartition

@@ -47,7 +47,7 @@ class Route:
     def close(self) -> None:
         """Nothing that is under way is answered any more."""
         self._connection.closed = True
-        self._connection.end("the route was closed")
+        self._connection.refuse("the route was closed")
         self._relay.close()
 
     async def produce(
@@ -154,15 +154,12 @@ class _InProcess:
         self.has_room.set()
 
     def refuse(self, reason: str) -> None:
-        self.end(reason)
+        for call in list(self.calls):
+            call.refuse(reason)
 
     def close(self) -> None:
-        self.end("the request failed; the log says why")
-
-    def end(self, reason: str) -> None:
-        calls, self.calls = self.calls, {}
-        for call in calls:
-            call.fail(reason)
+        for call in list(self.calls):
+            call.close()
 
 
 class _Call:
@@ -204,14 +201,16 @@ class _Call:
     def unblock(self) -> None: ...
 
     def refuse(self, reason: str) -> None:
-        self.fail(reason)
+        self._fail(KafkaError(ErrorCode.INVALID_REQUEST, reason))
 
     def close(self) -> None:
-        self.fail("the request failed; the log says why")
+        """No answer, as when a client's connection is lost: what was asked for may have been done."""
+        reason = "no answer: the request failed, or this node is cut off from the others; the log says which"
+        self._fail(KafkaError(ErrorCode.NETWORK_EXCEPTION, reason))
 
-    def fail(self, reason: str) -> None:
+    def _fail(self, error: KafkaError) -> None:
         if not self.reply.done():
-            self.reply.set_exception(KafkaError(ErrorCode.INVALID_REQUEST, reason))
+            self.reply.set_exception(error)
             if self._pending is not None and self._pending.abandoned is not None:
                 self._pending.abandoned()
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from millstream.broker.node import Broker
 from millstream.broker.proxy import held
 from millstream.broker.proxy.route import Route
 from millstream.coordinator.placement import partition_for
@@ -112,10 +113,14 @@ def test_a_node_that_is_cut_off_has_nothing_to_say_to_those_who_know_it_alone(tr
             client.call("metadata", 12, topics=[])
     with RawClient(node.listen) as client, pytest.raises(ConnectionEnded):
         client.call("metadata", 12, topics=[])
+    with pytest.raises(KafkaError, match="cut off from the others") as unanswered:
+        on(trio, 1, ask_over_a_route(node.broker))
+    assert unanswered.value.code is ErrorCode.NETWORK_EXCEPTION
     node.loop.call_soon_threadsafe(node.broker.rejoin)
     until(lambda: not node.broker.partitions.is_cut_off)
     with RawClient(node.listen) as client:
         assert client.call("metadata", 12, topics=[]).brokers
+    on(trio, 1, ask_over_a_route(node.broker))
 
 
 def test_one_request_reaches_all_leaders(client: RawClient, topic: str) -> None:
@@ -365,6 +370,10 @@ def test_members_are_shown_where_they_are(trio: Trio, client: RawClient) -> None
 
 def on(trio: Trio, number: int, work: Coroutine[Any, Any, Result]) -> Result:
     return asyncio.run_coroutine_threadsafe(work, trio.nodes[number].loop).result(30)
+
+
+async def ask_over_a_route(broker: Broker) -> None:
+    await broker.relays.route("door").call("list_offsets", topics=[])
 
 
 def test_this_process_has_a_route_of_its_own(trio: Trio, topic: str) -> None:
