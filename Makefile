@@ -12,8 +12,6 @@ PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 4
 # Further arguments for pytest, such as ARGS="-k retention"
 ARGS ?=
-# Where the tests are that run alone, unless ARGS says where: to look through all others takes seconds.
-SERIAL = $(if $(filter tests/%,$(ARGS)),,$(shell grep -rl --include=*.py "mark.serial" tests))
 
 .PHONY: help demo console test long check unit java fmt bench clean
 
@@ -27,13 +25,9 @@ console: .stamps/console ## Build the web console into the package
 
 test: .stamps/dev .stamps/console ## Everything that proves the project: checks, and all tests
 	@# The checks beside the first tests, which wait for Spark's start more than they compute.
-	@# 5 is pytest's word for "no tests": ARGS may name tests of one kind only, but it must name some.
 	@$(MAKE) --no-print-directory check > .stamps/check.log 2>&1 & checks=$$!; \
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not serial and not long" $(ARGS); first=$$?; \
-	wait $$checks; checked=$$?; cat .stamps/check.log; [ $$checked -eq 0 ] || exit $$checked; \
-	[ $$first -eq 0 ] || [ $$first -eq 5 ] || exit $$first; \
-	$(PYTEST) -m serial $(ARGS) $(SERIAL); \
-	second=$$?; [ $$second -ne 5 ] || exit $$first; exit $$second
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not long" $(ARGS); tested=$$?; \
+	wait $$checks; checked=$$?; cat .stamps/check.log; [ $$checked -eq 0 ] || exit $$checked; exit $$tested
 
 long: .stamps/dev .stamps/console ## What takes minutes more: seeds, failovers, the whole demo
 	$(PYTEST) -m long $(ARGS)

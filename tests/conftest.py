@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,13 +21,28 @@ _topic_numbers = itertools.count(1)
 # they take the cores from the rest.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
-_LONGEST = ("pipeline", "spark", "examples")
+# Directories of what takes longest, of what computes for seconds at a time, and of what is soon done.
+_LONGEST, _COMPUTING, _SHORTEST = ("pipeline", "spark", "examples"), ("sim",), ("fuzz", "unit")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first, so that no worker is left with them when the others are done."""
+    """The longest first, so that no worker is left with them when the others are done.
+
+    What computes is spread among what mostly waits, so that no core has to.
+    """
     here = Path(__file__).parent
-    items.sort(key=lambda item: item.path.relative_to(here).parts[0] not in _LONGEST)
+    kinds = {item: item.path.relative_to(here).parts[0] for item in items}
+    lines = {
+        item: (1 - (kind in _LONGEST) + (kind in _SHORTEST), kind in _COMPUTING)
+        for item, kind in kinds.items()
+    }
+    lengths, counts = Counter(lines.values()), Counter[tuple[int, bool]]()
+    places = {}
+    for item, line in lines.items():
+        counts[line] += 1
+        places[item] = line[0], counts[line] / lengths[line]
+    items.sort(key=places.__getitem__)
 
 
 # A node that lives as long as the test run would some time find the messages that tests date back to be too old.

@@ -19,6 +19,9 @@ from support.node import NodeProcess
 from support.topics import admin_for, create_topic
 from support.waiting import wait_for
 
+# One after the other: each of them alone keeps a core busy.
+pytestmark = pytest.mark.xdist_group("kill")
+
 ROUNDS = int(os.environ.get("CRASH_ROUNDS", "10"))
 SEED = int(os.environ.get("CRASH_SEED", "1"))
 PARTITIONS = 3
@@ -118,8 +121,6 @@ def load(start_node: Callable[..., NodeProcess]) -> Iterator[Load]:
         load.abandon()
 
 
-@pytest.mark.serial
-@pytest.mark.slow
 @pytest.mark.timeout(120 + 10 * ROUNDS)
 def test_a_node_that_is_killed_again_and_again_keeps_every_acknowledged_message(load: Load) -> None:
     chance = random.Random(SEED)
@@ -134,8 +135,6 @@ def test_a_node_that_is_killed_again_and_again_keeps_every_acknowledged_message(
     assert all(not entry["clean"] for entry in loaded[1:])
 
 
-@pytest.mark.serial
-@pytest.mark.slow
 def test_a_node_that_is_stopped_under_load_loses_nothing_and_scans_nothing_at_the_next_start(
     load: Load,
 ) -> None:

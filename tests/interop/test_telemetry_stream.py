@@ -179,7 +179,6 @@ def test_a_file_that_is_not_there_is_refused(cli: Cli) -> None:
     assert "nowhere.csv: No such file" in cli.fails("telemetry", "stream", "nowhere.csv")
 
 
-@pytest.mark.slow
 def test_it_waits_for_a_broker_that_is_down_and_loses_nothing(tmp_path: Path, start: Start, csv: str) -> None:
     with EmbeddedBroker(directory=tmp_path / "broker") as broker:
         cli = Cli(broker.bootstrap_servers)
