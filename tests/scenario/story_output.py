@@ -57,7 +57,7 @@ def answer_line(client: Any, answer: Answer, topics: KnownTopics) -> str:
 def record_line(record: r.GroupRecord, topics: KnownTopics) -> str:
     key, value = record.key, record.value
     name = type(key).__name__.removesuffix("Key").lower()
-    rest = [str(getattr(key, slot)) for slot in key.__slots__]
+    rest = [str(getattr(key, slot)) for slot in key.__struct_fields__]
     return f"{name} {'/'.join(rest)} {'removed' if value is None else _value(value, topics)}"
 
 

@@ -5,7 +5,8 @@ consumer that went on at its old position would pass over what they name now, so
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from millstream.coordinator.groups.record_codec import decode_record, encode_record
 from millstream.coordinator.groups.records import CommittedOffset, GroupRecord, OffsetKey

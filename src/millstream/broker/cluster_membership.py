@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec.structs import replace
 
 from millstream.broker.addresses import WILDCARDS
 from millstream.broker.peers.contact import ContactWatch

@@ -4,10 +4,11 @@ import asyncio
 import importlib
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from struct import Struct
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from millstream.broker.addresses import ShownNode
 from millstream.broker.connection import Connection, PendingReply, Reply
@@ -33,8 +34,7 @@ _ALL_APIS = {**APIS, **PEER_APIS}
 _WHO_LEADS = (METADATA, FIND_COORDINATOR)
 
 
-@dataclass(slots=True)
-class RequestContext:
+class RequestContext(msgspec.Struct):
     """One request: who sent it, in which version, and the way back."""
 
     api: Api
@@ -75,8 +75,7 @@ class RequestContext:
         return None if relay is None else relay.shown
 
 
-@dataclass(slots=True)
-class LaterReply:
+class LaterReply(msgspec.Struct):
     """The place of a reply that waits; filled once."""
 
     context: RequestContext

@@ -8,7 +8,8 @@ id 0, epoch 0    open a session      id n, epoch 0    replace session n by a new
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchedPartition, FetchPartition, FetchRequest
@@ -21,8 +22,7 @@ _MAX_EPOCH = 2**31 - 1
 _MAX_ID = 2**31 - 1
 
 
-@dataclass(slots=True)
-class _Cached:
+class _Cached(msgspec.Struct):
     request: FetchPartition
     high_watermark: int = -1
     log_start_offset: int = -1
@@ -30,13 +30,12 @@ class _Cached:
     answered: bool = False
 
 
-@dataclass(slots=True)
-class FetchSession:
+class FetchSession(msgspec.Struct):
     session_id: int
     by_topic_id: bool
     next_epoch: int = 1
     used_at: float = 0.0
-    partitions: OrderedDict[Key, _Cached] = field(default_factory=OrderedDict)
+    partitions: OrderedDict[Key, _Cached] = msgspec.field(default_factory=OrderedDict)
 
     def wanted(self) -> list[tuple[str | bytes, FetchPartition]]:
         return [(topic, cached.request) for (topic, _), cached in self.partitions.items()]

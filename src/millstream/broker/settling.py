@@ -6,8 +6,9 @@ decision mostly takes less than a tenth of one.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from millstream.cluster.metadata.image import MetadataImage
 
@@ -21,8 +22,7 @@ LedBy = Callable[[MetadataImage, frozenset[int]], bool]
 """Whether one of these brokers leads something of what is asked for."""
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(msgspec.Struct):
     led_by: LedBy
     answer: Callable[[], None]
     image: MetadataImage | None = None

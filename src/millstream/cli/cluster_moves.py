@@ -3,9 +3,11 @@
 import json
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from millstream.cli.cluster_calls import ClusterCalls, reason_of
 from millstream.cli.cluster_view import ClusterView, PartitionView, partitions_of

@@ -1,9 +1,9 @@
 """`millstream log verify`: the files of a stopped node, or the replicas of a running cluster."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from millstream.cli import output
@@ -120,7 +120,7 @@ def identity(partition: Path) -> tuple[str, int]:
 def show_verified(verified: list[Verified], as_json: bool) -> None:
     damages = [damage for each in verified for damage in each.damages]
     if as_json:
-        output.json_document({"sound": not damages, "partitions": [asdict(each) for each in verified]})
+        output.json_document({"sound": not damages, "partitions": msgspec.to_builtins(verified)})
     else:
         output.table(
             ("directory", "segments", "batches", "records", "bytes", "start", "end", "torn", "result"),

@@ -1,7 +1,8 @@
 """Kafka's broker settings that this broker honours: its own, and the defaults of topic settings."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from millstream.config.group_table import GROUP_CONFIGS
 from millstream.config.kinds import ConfigDefinition, ConfigType

@@ -1,8 +1,9 @@
 """What a setting's value is and where it comes from, as DescribeConfigs tells it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
+
+import msgspec
 
 from millstream.config.broker_table import BROKER_CONFIGS
 from millstream.config.definitions import inherited_text, resolve_topic_config
@@ -20,13 +21,12 @@ class ConfigSource(IntEnum):
     DEFAULT_CONFIG = 5
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerLayers:
+class BrokerLayers(msgspec.Struct, frozen=True):
     """A broker's settings by strength: changed for this broker, changed for all, from its file."""
 
-    dynamic: Mapping[str, str] = field(default_factory=dict)
-    dynamic_default: Mapping[str, str] = field(default_factory=dict)
-    static: Mapping[str, str] = field(default_factory=dict)
+    dynamic: Mapping[str, str] = msgspec.field(default_factory=dict)
+    dynamic_default: Mapping[str, str] = msgspec.field(default_factory=dict)
+    static: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def merged(self) -> dict[str, str]:
         """What `resolve_topic_config` takes as the broker's settings."""
@@ -40,8 +40,7 @@ class BrokerLayers:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigOrigin:
+class ConfigOrigin(msgspec.Struct, frozen=True):
     """One place that says something about a setting, under the name used there."""
 
     name: str
@@ -49,8 +48,7 @@ class ConfigOrigin:
     source: ConfigSource
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedConfig:
+class DescribedConfig(msgspec.Struct, frozen=True):
     """A setting's value in effect; `origins` are all places that set it, the one in effect first."""
 
     definition: ConfigDefinition

@@ -1,8 +1,9 @@
 """What a Kafka-named setting is: its type, its bounds, and how its text is read and written."""
 
 import re
-from dataclasses import dataclass
 from enum import IntEnum
+
+import msgspec
 
 from millstream.config.errors import ConfigError
 
@@ -23,16 +24,14 @@ class ConfigType(IntEnum):
 _NUMBER_BOUNDS = {ConfigType.INT: 2**31 - 1, ConfigType.LONG: 2**63 - 1}
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
+class Synonym(msgspec.Struct, frozen=True):
     """A broker setting that is a topic setting's default; `factor` turns its unit into the topic's."""
 
     name: str
     factor: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigDefinition:
+class ConfigDefinition(msgspec.Struct, frozen=True):
     """One setting. `default` is its text, None when it has none; `synonyms` are the strongest first."""
 
     name: str

@@ -1,9 +1,10 @@
 """Settings from flags, the environment and a file, in this order of precedence, over the defaults."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from millstream.config.addresses import check_addresses
 from millstream.config.definitions import broker_definition, inherited_text
@@ -22,8 +23,7 @@ _FAMILY = {name: family for family in _FAMILIES for name in family}
 _TOPIC_BY_BROKER_NAME = {topic.synonyms[0].name: topic for topic in TOPIC_CONFIGS.values() if topic.synonyms}
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
+class _Given(msgspec.Struct, frozen=True):
     text: str
     kafka_name: str | None
     entry: Entry

@@ -1,8 +1,10 @@
 """One key of the settings file: how its value is spelled, and Kafka's setting behind it if there is one."""
 
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields
 from enum import Enum
 from typing import Any
+
+from msgspec.structs import replace
 
 from millstream.config.broker_table import BROKER_CONFIGS
 from millstream.config.errors import ConfigError

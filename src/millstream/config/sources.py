@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from millstream.config.errors import ConfigError, nearest
 from millstream.config.setting import settings_of
@@ -18,8 +19,7 @@ _SERVICE_LINK_NAME = re.compile(r"_SERVICE_HOST$|_SERVICE_PORT(_|$)|_PORT_\d+_(T
 _SERVICE_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One value a user gave: `storage.segment_size`, or `kafka.log.segment.bytes`."""
 
     section: str

@@ -1,14 +1,13 @@
 """The resolved configuration of one topic, as the log and the broker use it."""
 
-from dataclasses import dataclass
+import msgspec
 
 MAX_LONG = 2**63 - 1
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 
 
-@dataclass(frozen=True, slots=True)
-class TopicConfig:
+class TopicConfig(msgspec.Struct, frozen=True):
     """Kafka's topic settings by their names with underscores; their defaults are written down here only.
 
     `flush_messages` and `flush_ms` are as they take effect, see `durable`: a topic that only sets `flush.ms`

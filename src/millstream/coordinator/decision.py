@@ -1,8 +1,9 @@
 """What a coordinator's state machine takes and gives: the seam between deciding and acting."""
 
 from collections.abc import Awaitable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
+
+import msgspec
 
 from millstream.protocol.errors import KafkaError
 
@@ -11,16 +12,14 @@ R = TypeVar("R")
 A_co = TypeVar("A_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Reply(Generic[A_co]):
+class Reply(msgspec.Struct, Generic[A_co], frozen=True):
     """The answer to the request that came with `token`, possibly many events ago."""
 
     token: int
     answer: A_co | KafkaError
 
 
-@dataclass(frozen=True, slots=True)
-class Decision(Generic[R, A_co]):
+class Decision(msgspec.Struct, Generic[R, A_co], frozen=True):
     """Records to make durable and replies that may leave once they are.
 
     A request whose token is not among the replies is deferred: a later decision carries its reply.

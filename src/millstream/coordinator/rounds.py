@@ -2,8 +2,9 @@
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+import msgspec
 
 from millstream.coordinator.decision import Reply
 
@@ -18,12 +19,11 @@ def size_of(records: Sequence[KeyValue]) -> int:
     return sum(len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES for key, value in records)
 
 
-@dataclass(slots=True)
-class Round(Generic[A]):
+class Round(msgspec.Struct, Generic[A]):
     """One batch in the making, and the replies that leave when it is durable."""
 
-    records: list[KeyValue] = field(default_factory=list)
-    replies: list[Reply[A]] = field(default_factory=list)
+    records: list[KeyValue] = msgspec.field(default_factory=list)
+    replies: list[Reply[A]] = msgspec.field(default_factory=list)
     size_bytes: int = 0
     sealed: bool = False
 

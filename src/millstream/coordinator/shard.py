@@ -7,8 +7,9 @@ docs/decisions/coordinator-runtime.md says why decisions run ahead of the log an
 import asyncio
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 from millstream.coordinator.decision import CoordinatorLog, Decision, Reply, StateMachine
 from millstream.coordinator.errors import append_failure
@@ -30,8 +31,7 @@ _RECORDS_BETWEEN_YIELDS = 2_000
 _DECODE_LIMIT_BYTES = 256 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class ShardLimits:
+class ShardLimits(msgspec.Struct, frozen=True):
     batch_bytes: int = 1024 * 1024
     pending_bytes: int = 64 * 1024 * 1024
     reload_pause_ms: int = 1_000

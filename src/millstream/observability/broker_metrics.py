@@ -2,8 +2,9 @@
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from millstream import __version__
 from millstream.observability.metrics import (
@@ -48,8 +49,7 @@ class BrokerState(Protocol):
     def disk_free_bytes(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerMetrics:
+class BrokerMetrics(msgspec.Struct, frozen=True):
     """Counters the broker writes to. Look children of families up once, not per request."""
 
     registry: Registry

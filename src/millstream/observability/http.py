@@ -7,8 +7,9 @@ path prefix and speak ASGI themselves.
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from millstream.observability.logs import get_logger
 
@@ -24,20 +25,18 @@ _MAX_CONNECTIONS = 1000
 _log = get_logger("millstream.http")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     method: str
     path: str
     query: bytes
     headers: tuple[tuple[bytes, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True):
     body: bytes
     status: int = 200
     content_type: str = "application/json"
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 Handler = Callable[[Request], Awaitable[Response]]

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+
+import msgspec
 
 from millstream.observability.http import Handler, Request, Response, json_response
 from millstream.observability.metrics import FamilySnapshot, Registry
@@ -15,8 +16,7 @@ class HealthStatus(Enum):
     STARTING = "starting"
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(msgspec.Struct, frozen=True):
     """How a node is; `details` are further fields of the answer, such as `{"disk_free_bytes": 5}`."""
 
     status: HealthStatus
@@ -25,7 +25,7 @@ class Health:
     uptime_seconds: float
     partitions: int
     offline_partitions: int
-    details: Mapping[str, object] = field(default_factory=dict)
+    details: Mapping[str, object] = msgspec.field(default_factory=dict)
 
 
 def node_routes(registry: Registry, health: Callable[[], Health]) -> dict[str, Handler]:

@@ -1,8 +1,9 @@
 """Fetch requests and replies, versions 4 to 18. Record batches go into the reply as buffers, never copied."""
 
 import struct
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.wire import I16, I32, I64, Reader, array_length, string, uvarint
@@ -49,8 +50,7 @@ class FetchRequest(NamedTuple):
     """The broker epoch of a follower, from version 15 on."""
 
 
-@dataclass(slots=True)
-class FetchedPartition:
+class FetchedPartition(msgspec.Struct):
     topic: str | bytes
     index: int
     error: ErrorCode = ErrorCode.NONE

@@ -9,8 +9,9 @@ the same take the same, however their segments are cut.
 """
 
 import struct
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.wire import MalformedRequest, Reader, string
@@ -29,8 +30,7 @@ class ChecksumRequest(NamedTuple):
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class LogChecksum:
+class LogChecksum(msgspec.Struct, frozen=True):
     log_start_offset: int
     high_watermark: int
     cleaned_offset: int

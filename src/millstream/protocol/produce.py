@@ -3,8 +3,9 @@
 Versions 0 to 2 are understood only so that they can be refused by name: what they carry is an older record format.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.wire import I16, I32, I64, Reader, array_length, nullable_string, string
@@ -32,8 +33,7 @@ class ProduceRequest(NamedTuple):
     topics: list[TopicRecords]
 
 
-@dataclass(slots=True)
-class PartitionOutcome:
+class PartitionOutcome(msgspec.Struct):
     topic: str | bytes
     index: int
     error: ErrorCode = ErrorCode.NONE

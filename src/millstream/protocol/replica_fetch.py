@@ -2,7 +2,8 @@
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.fetch import FetchedPartition, FetchPartition
@@ -21,8 +22,7 @@ _REPLY_PARTITION = struct.Struct(">ihqqq")
 Key = tuple[bytes, int]
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaFetchRequest:
+class ReplicaFetchRequest(msgspec.Struct, frozen=True):
     """Partitions by topic id and index."""
 
     replica_id: int
@@ -38,8 +38,7 @@ class ReplicaFetchRequest:
     isolation_level: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaFetchReply:
+class ReplicaFetchReply(msgspec.Struct, frozen=True):
     error: ErrorCode
     session_id: int
     partitions: list[FetchedPartition]

@@ -6,15 +6,15 @@ One place, so that a simulation can give it all from a seed.
 import asyncio
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID, uuid4
+
+import msgspec
 
 from millstream.runtime.workers import Workers
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(msgspec.Struct, frozen=True):
     """How a process ended, and what it wrote."""
 
     code: int

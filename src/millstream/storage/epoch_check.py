@@ -7,14 +7,14 @@ not like two batches of the same.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from millstream.protocol.record_batch import BatchHeader
 from millstream.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 
 
-@dataclass(slots=True)
-class EpochCheck:
+class EpochCheck(msgspec.Struct):
     """`newest` is the last epoch there is. A log without other replicas keeps what it can: nobody else has it."""
 
     flushed: LeaderEpochs

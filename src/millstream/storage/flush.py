@@ -1,29 +1,28 @@
 """What one fsync of a log has to do. Collected on the event loop, carried out in another thread, reported back."""
 
-from dataclasses import dataclass, field
+import msgspec
 
 from millstream.runtime.disk import Disk, File
 from millstream.runtime.mutex import Mutex
 from millstream.storage.segment import Segment
 
 
-@dataclass(slots=True)
-class FlushTicket:
+class FlushTicket(msgspec.Struct):
     """All of a log that was written but not synced when the ticket was made."""
 
     end_offset: int
     end_position: tuple[int, int]
     end_bytes: int
-    segments: list[Segment] = field(default_factory=list)
-    files: list[File] = field(default_factory=list)
-    sealed: list[Segment] = field(default_factory=list)
-    small_files: dict[str, bytes] = field(default_factory=dict)
-    directories: set[str] = field(default_factory=set)
-    garbage: list[str] = field(default_factory=list)
+    segments: list[Segment] = msgspec.field(default_factory=list)
+    files: list[File] = msgspec.field(default_factory=list)
+    sealed: list[Segment] = msgspec.field(default_factory=list)
+    small_files: dict[str, bytes] = msgspec.field(default_factory=dict)
+    directories: set[str] = msgspec.field(default_factory=set)
+    garbage: list[str] = msgspec.field(default_factory=list)
     synced: bool = False
     """The records are on disk; whatever fails after that can be done again."""
     _cancelled: bool = False
-    _naming: Mutex = field(default_factory=Mutex)
+    _naming: Mutex = msgspec.field(default_factory=Mutex)
 
     def run(self, disk: Disk) -> None:
         """Blocks until everything is on stable storage; an OSError means that it may not be."""

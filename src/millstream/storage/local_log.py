@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -48,19 +49,18 @@ class Appended(NamedTuple):
     duplicate: bool
 
 
-@dataclass(slots=True)
-class LogState:
+class LogState(msgspec.Struct):
     """What a log is made of when it is opened: empty, from the checkpoint, or from recovery."""
 
-    segments: list[Segment] = field(default_factory=list)
+    segments: list[Segment] = msgspec.field(default_factory=list)
     log_start_offset: int = 0
     flushed_offset: int = 0
     flushed_position: tuple[int, int] = (0, 0)
     cleaned_offset: int = 0
     checkpointed_base: int = 0
-    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
-    producers: ProducerStates = field(default_factory=ProducerStates)
-    unwritten: dict[str, bytes] = field(default_factory=dict)
+    epochs: LeaderEpochs = msgspec.field(default_factory=LeaderEpochs)
+    producers: ProducerStates = msgspec.field(default_factory=ProducerStates)
+    unwritten: dict[str, bytes] = msgspec.field(default_factory=dict)
     """Small files that the next flush is to write."""
     truncations: int = 0
     is_doubtful: bool = False

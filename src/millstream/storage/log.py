@@ -1,7 +1,8 @@
 """One partition's log: what a node alone does with it, and what replicas do: take a leader's batches, cut the end."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from millstream.protocol.record_batch import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
 from millstream.runtime.invariant import invariant

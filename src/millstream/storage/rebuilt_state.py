@@ -1,6 +1,6 @@
 """What recovery learns beside the records: idempotent producers and leader epochs."""
 
-from dataclasses import dataclass
+import msgspec
 
 from millstream.protocol.record_batch import BatchHeader
 from millstream.runtime.disk import Disk
@@ -9,8 +9,7 @@ from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.producer_state import ProducerStates
 
 
-@dataclass(slots=True)
-class RebuiltState:
+class RebuiltState(msgspec.Struct):
     """Producers as of the newest snapshot that is not ahead of the scan, and what the scan adds to them.
 
     No snapshot means no producers: one is written whenever a segment is begun while there are some, and kept until a

@@ -3,8 +3,8 @@
 import bisect
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
+import msgspec
 from crc32c import crc32c
 
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -25,8 +25,7 @@ _ALLOCATED_FROM = 4 << 20
 _MOST_AHEAD_BYTES = 16 << 20
 
 
-@dataclass(slots=True)
-class SegmentSummary:
+class SegmentSummary(msgspec.Struct):
     """What is known of a segment without opening it; kept in the checkpoint."""
 
     base_offset: int

@@ -9,6 +9,8 @@ unless other nodes keep the log and need not have what follows: then it is cut t
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+import msgspec
+
 from millstream.config.topic import TopicConfig
 from millstream.protocol.record_batch import BatchHeader, CorruptBatch, encode_epoch
 from millstream.runtime.disk import NO_ROOM, Disk, File
@@ -36,8 +38,7 @@ class Outcome(Enum):
     """The last bytes that were synced cannot be read."""
 
 
-@dataclass(slots=True)
-class RecoveryReport:
+class RecoveryReport(msgspec.Struct):
     directory: str
     scanned_bytes: int = 0
     cut_bytes: int = 0
@@ -45,9 +46,9 @@ class RecoveryReport:
     """Whole batches stood behind what was cut: no kill leaves that, only damage, or a loss of power."""
     is_doubtful: bool = False
     """The end was cut, now or in an earlier recovery after which the log did not catch up with a leader's."""
-    unwritten: dict[str, bytes] = field(default_factory=dict)
-    damages: list[str] = field(default_factory=list)
-    damaged_segments: set[int] = field(default_factory=set)
+    unwritten: dict[str, bytes] = msgspec.field(default_factory=dict)
+    damages: list[str] = msgspec.field(default_factory=list)
+    damaged_segments: set[int] = msgspec.field(default_factory=set)
     """Base offsets of segments that hold damage which was synced as something else."""
     is_synced: bool = True
     """All that was found had been synced before the checkpoint."""
@@ -66,8 +67,7 @@ class RecoveryReport:
             self.unwritten[path] = _CUT_NOTE
 
 
-@dataclass(frozen=True, slots=True)
-class _Synced:
+class _Synced(msgspec.Struct, frozen=True):
     """What the checkpoint says was on disk of a segment."""
 
     size_bytes: int

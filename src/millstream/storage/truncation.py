@@ -10,7 +10,6 @@ the checkpoint's prevails.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -49,8 +48,7 @@ def read_marker(disk: Disk, directory: str) -> TruncationMarker:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot be read: {error}") from None
 
 
-@dataclass(slots=True)
-class Truncation:
+class Truncation(msgspec.Struct):
     """A log that is to end at `end_offset`. Nothing may be appended to it before it is applied or given up."""
 
     number: int
@@ -65,11 +63,11 @@ class Truncation:
     """The segment that becomes the last one; None when none is left."""
     position: int = 0
     """Where in that segment the log is to end."""
-    scanned: list[SegmentSummary] = field(default_factory=list)
+    scanned: list[SegmentSummary] = msgspec.field(default_factory=list)
     """Segments before it that must be read to know the producers."""
     snapshot: int | None = None
     segment: Segment | None = None
-    producers: ProducerStates = field(default_factory=ProducerStates)
+    producers: ProducerStates = msgspec.field(default_factory=ProducerStates)
 
     @property
     def end_position(self) -> tuple[int, int]:

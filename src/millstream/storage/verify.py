@@ -6,7 +6,8 @@ synced, is no damage.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.record_batch import BatchHeader, CorruptBatch
@@ -24,8 +25,7 @@ from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.scan import find_batch, scan_batches
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(msgspec.Struct, frozen=True):
     path: str
     position: int | None
     offset: int | None
@@ -37,8 +37,7 @@ class Damage:
         return f"{self.path}{place}: {self.message}"
 
 
-@dataclass(slots=True)
-class Verified:
+class Verified(msgspec.Struct):
     """What was looked at, and what was wrong with it."""
 
     directory: str
@@ -49,7 +48,7 @@ class Verified:
     start_offset: int = 0
     end_offset: int = 0
     torn_bytes: int = 0
-    damages: list[Damage] = field(default_factory=list)
+    damages: list[Damage] = msgspec.field(default_factory=list)
 
 
 Read = Callable[[int], None]

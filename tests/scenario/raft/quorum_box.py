@@ -1,7 +1,9 @@
 """A few replicas in a box: messages lie on the wire until they are delivered, disks write when they are told to."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from millstream.cluster.raft.core import Raft
 from millstream.cluster.raft.entries import Entry, EntryKind, HardState, Restored, Snapshot, first_snapshot

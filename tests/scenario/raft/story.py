@@ -15,9 +15,10 @@ show                                roles, terms and logs; what is committed sta
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from millstream.cluster.raft.errors import RaftError
 from millstream.cluster.raft.membership import Change, ChangeKind

@@ -2,7 +2,6 @@
 
 import asyncio
 import datetime
-from dataclasses import replace
 from typing import Any
 
 from kio.schema.create_topics.v7.response import (
@@ -10,6 +9,7 @@ from kio.schema.create_topics.v7.response import (
     CreatableTopicResult,
     CreateTopicsResponse,
 )
+from msgspec.structs import replace
 
 from millstream.broker.admin import (
     NO_THROTTLE,

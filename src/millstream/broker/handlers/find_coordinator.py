@@ -1,8 +1,8 @@
 """FindCoordinator: which node keeps a group, a transaction or a share group's partition."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from kio.schema.find_coordinator.v6.response import Coordinator
 
 from millstream.broker.addresses import host_for
@@ -18,8 +18,7 @@ _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _TOPIC_OF = {_GROUP: OFFSETS_TOPIC, _TRANSACTION: TRANSACTIONS_TOPIC, _SHARE: SHARE_STATE_TOPIC}
 
 
-@dataclass(frozen=True, slots=True)
-class FindCoordinatorAnswer:
+class FindCoordinatorAnswer(msgspec.Struct, frozen=True):
     """Also what versions up to 3 show, which answer for one key only."""
 
     coordinators: tuple[Coordinator, ...]

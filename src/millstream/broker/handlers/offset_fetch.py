@@ -1,9 +1,9 @@
 """OffsetFetch: of one group up to version 7, of many later; topics by id from version 10 on."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import msgspec
 from kio.schema.offset_fetch.v10.response import OffsetFetchResponsePartitions
 
 from millstream.broker.admin import NO_THROTTLE, AdminContext
@@ -19,22 +19,19 @@ _GROUP_ERRORS_FROM = 2
 _TOPIC_IDS_FROM = 10
 
 
-@dataclass(frozen=True, slots=True)
-class _TopicAnswer:
+class _TopicAnswer(msgspec.Struct, frozen=True):
     name: str
     topic_id: UUID | None
     partitions: tuple[OffsetFetchResponsePartitions, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _GroupAnswer:
+class _GroupAnswer(msgspec.Struct, frozen=True):
     group_id: str
     topics: tuple[_TopicAnswer, ...]
     error_code: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetFetchAnswer:
+class OffsetFetchAnswer(msgspec.Struct, frozen=True):
     """Also what versions up to 7 show, which answer for one group only."""
 
     groups: tuple[_GroupAnswer, ...]

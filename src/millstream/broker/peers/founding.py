@@ -6,7 +6,8 @@ Whoever comes later is let in by the controller.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from millstream.broker.peers.errors import CannotJoin
 from millstream.broker.peers.hello import Welcome
@@ -17,13 +18,11 @@ from millstream.cluster.raft.quorum import majority
 GRACE_SECONDS = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(msgspec.Struct, frozen=True):
     """There is a cluster, or somebody else founds it: wait to be let in."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     voters: tuple[ReplicaKey, ...]
 
 

@@ -8,8 +8,9 @@ Sessions (KIP-227) are this node's own: leaders are asked without.
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from millstream.broker.dispatch import LaterReply, RequestContext
 from millstream.broker.fetch_sessions import FetchSession
@@ -45,15 +46,14 @@ class _Wanted(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(slots=True)
-class _Fetch:
+class _Fetch(msgspec.Struct):
     context: RequestContext
     reply: LaterReply
     request: FetchRequest
     session: FetchSession | None
     wanted: list[_Wanted]
     deadline: float
-    by_node: dict[int, dict[Key, FetchPartition]] = field(default_factory=dict)
+    by_node: dict[int, dict[Key, FetchPartition]] = msgspec.field(default_factory=dict)
     timer: asyncio.TimerHandle | None = None
 
 

@@ -1,7 +1,6 @@
 """One client's forwarded requests to this very node: handled in this process, answered like those of another."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from millstream.broker.connection import Connection, PendingReply, Reply
@@ -36,7 +35,6 @@ class PartReply(PendingReply):
             self._done(buffers)
 
 
-@dataclass(slots=True)
 class PartContext(RequestContext):
     """A client's request, or a part of it, whose reply is passed on without a frame around it."""
 

@@ -8,8 +8,9 @@ client hears the error and decides itself. Batches are passed on byte by byte, a
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from millstream.broker.dispatch import LaterReply, RequestContext
 from millstream.broker.proxy.lane import Buffers, LaneLost
@@ -41,8 +42,7 @@ _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
 _MAGIC_AT = 16
 
 
-@dataclass(slots=True, eq=False)
-class _Waiting:
+class _Waiting(msgspec.Struct, eq=False):
     """One partition's batch."""
 
     request: "_Request"
@@ -55,8 +55,7 @@ class _Waiting:
     may_be_written: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class _Request:
+class _Request(msgspec.Struct, eq=False):
     context: RequestContext
     reply: LaterReply | None
     produce: ProduceRequest

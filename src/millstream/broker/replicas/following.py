@@ -1,8 +1,9 @@
 """One partition as its follower keeps it: what a leader's reply does to the log."""
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from millstream.broker.partition import Partition
 from millstream.cluster.replication.divergence import EpochEnd, truncation_offset
@@ -35,8 +36,7 @@ class Superseded(Exception):
     """The leader changed meanwhile: what was heard from the one before no longer counts."""
 
 
-@dataclass(slots=True, eq=False)
-class Following:
+class Following(msgspec.Struct, eq=False):
     """`asked_from` is the first request that asked in this leader epoch; replies to earlier ones are thrown away."""
 
     broker: "Broker"

@@ -5,7 +5,8 @@ partitions the follower has.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from millstream.broker.partition import Partition
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -23,8 +24,7 @@ def is_urgent(found: FetchedPartition) -> bool:
     return bool(found.error) or len(found.records) > 0 or found.diverging_epoch is not None
 
 
-@dataclass(slots=True)
-class WantedPartition:
+class WantedPartition(msgspec.Struct):
     """What the follower said last of a partition, and what it was told."""
 
     request: FetchPartition
@@ -42,16 +42,15 @@ class WantedPartition:
         self.high_watermark, self.log_start_offset = found.high_watermark, found.log_start_offset
 
 
-@dataclass(slots=True, eq=False)
-class ReplicaSession:
+class ReplicaSession(msgspec.Struct, eq=False):
     """`woken` is called, while a fetch waits, when there is something to fetch."""
 
     session_id: int
     broker_id: int
     broker_epoch: int
     next_epoch: int = 1
-    wanted: dict[Key, WantedPartition] = field(default_factory=dict)
-    news: dict[Key, None] = field(default_factory=dict)
+    wanted: dict[Key, WantedPartition] = msgspec.field(default_factory=dict)
+    news: dict[Key, None] = msgspec.field(default_factory=dict)
     woken: Callable[[], None] | None = None
     interrupted: Callable[[], None] | None = None
 

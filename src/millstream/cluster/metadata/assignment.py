@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from millstream.cluster.metadata.election import is_usable
 from millstream.cluster.metadata.image import MetadataImage

@@ -1,7 +1,9 @@
 """Brokers: registration, signs of life and fencing, and what a restart means for the partitions they lead."""
 
-from dataclasses import dataclass, replace
 from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
 
 from millstream.cluster.metadata.controller import Decision, NewId
 from millstream.cluster.metadata.difference import partition_changed
@@ -20,8 +22,7 @@ from millstream.cluster.metadata.replica_changes import after_loss_of, after_new
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterBroker:
+class RegisterBroker(msgspec.Struct, frozen=True):
     """Answers the broker's new epoch. The first registration of all creates the cluster.
 
     A broker of several registers fenced, and is let in by its first heartbeat as one that serves.
@@ -79,16 +80,14 @@ class RegisterBroker:
         return Losses((self.broker_id,), (self.broker_id,) if is_other_disk else ())
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerStanding:
+class BrokerStanding(msgspec.Struct, frozen=True):
     """What the controller holds of a broker."""
 
     is_fenced: bool
     may_stop: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(msgspec.Struct, frozen=True):
     """A broker's sign of life; it is let in when it wants to serve, and hands everything over when it wants to stop.
 
     Once it wants to stop there is no way back for this epoch: a sign of life that was under way changes nothing.
@@ -125,8 +124,7 @@ class Heartbeat:
         return Decision(_with_losses(image, fenced), standing)
 
 
-@dataclass(frozen=True, slots=True)
-class FenceBroker:
+class FenceBroker(msgspec.Struct, frozen=True):
     """For a broker that was silent for too long; answers whether that is news."""
 
     broker_id: int
@@ -139,8 +137,7 @@ class FenceBroker:
         return Decision(_with_losses(image, BrokerChanged(self.broker_id, self.epoch, is_fenced=True)), True)
 
 
-@dataclass(frozen=True, slots=True)
-class UnregisterBroker:
+class UnregisterBroker(msgspec.Struct, frozen=True):
     """For a broker that will not come back. One that still runs ends when it hears of it."""
 
     broker_id: int
@@ -170,8 +167,7 @@ def registered(image: MetadataImage, broker_id: int, epoch: int) -> BrokerImage:
     return broker
 
 
-@dataclass(frozen=True, slots=True)
-class AdvanceLeaderEpochs:
+class AdvanceLeaderEpochs(msgspec.Struct, frozen=True):
     """A new epoch for every partition the broker leads; answers their number.
 
     For a broker that comes back without a clean shutdown: records that consumers saw may be gone with the

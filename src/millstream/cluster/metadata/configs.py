@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
+
+import msgspec
 
 from millstream.cluster.metadata.controller import Decision, NewId
 from millstream.cluster.metadata.defaults import Defaults
@@ -32,15 +33,13 @@ class ConfigOperation(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
+class ConfigChange(msgspec.Struct, frozen=True):
     key: str
     value: str | None
     operation: int = ConfigOperation.SET
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigAlteration:
+class ConfigAlteration(msgspec.Struct, frozen=True):
     """Changes of one resource; with `replace` they are all that is set afterwards."""
 
     resource_type: int
@@ -49,18 +48,16 @@ class ConfigAlteration:
     replace: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AlterationOutcome:
+class AlterationOutcome(msgspec.Struct, frozen=True):
     resource_type: int
     name: str
     error: KafkaError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AlterConfigs:
+class AlterConfigs(msgspec.Struct, frozen=True):
     alterations: tuple[ConfigAlteration, ...]
     validate_only: bool = False
-    defaults: Defaults = field(default_factory=Defaults)
+    defaults: Defaults = msgspec.field(default_factory=Defaults)
 
     def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[tuple[AlterationOutcome, ...]]:
         times = Counter((a.resource_type, a.name) for a in self.alterations)

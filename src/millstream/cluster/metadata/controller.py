@@ -1,9 +1,10 @@
 """What a command and its decision are. The decisions themselves are in the files of their subjects."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 from uuid import UUID
+
+import msgspec
 
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import MetadataRecord
@@ -13,8 +14,7 @@ Result_co = TypeVar("Result_co", covariant=True)
 NewId = Callable[[], UUID]
 
 
-@dataclass(frozen=True, slots=True)
-class Decision(Generic[Result_co]):
+class Decision(msgspec.Struct, Generic[Result_co], frozen=True):
     """`result` is the answer once `records` are durable; without records it changes nothing."""
 
     records: tuple[MetadataRecord, ...]

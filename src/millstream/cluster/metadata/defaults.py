@@ -1,14 +1,14 @@
 """What the deciding node adds to a command from its own settings."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
-@dataclass(frozen=True, slots=True)
-class Defaults:
+class Defaults(msgspec.Struct, frozen=True):
     """`static_configs` are Kafka-named broker settings from file, environment and flags.
 
     The partition limits guard against a mistaken request; they are far above what a broker is meant to hold.
@@ -17,7 +17,7 @@ class Defaults:
     broker_id: int = -1
     partitions: int = 1
     replication_factor: int = 1
-    static_configs: Mapping[str, str] = field(default_factory=dict)
+    static_configs: Mapping[str, str] = msgspec.field(default_factory=dict)
     max_partitions_per_request: int = 100_000
     max_partitions: int = 1_000_000
     placement: str = "ring"

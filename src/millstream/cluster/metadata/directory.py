@@ -1,7 +1,8 @@
 """The quorum's log in a node's data directory, and whether that directory is the node's at all."""
 
 import os.path
-from dataclasses import dataclass
+
+import msgspec
 
 from millstream.cluster.raft.entries import Restored, Snapshot
 from millstream.cluster.raft.log import RaftLog
@@ -16,8 +17,7 @@ class WrongDataDirectory(Exception):
     """The directory holds another node's data, or data whose metadata is gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredReplica:
+class StoredReplica(msgspec.Struct, frozen=True):
     key: ReplicaKey
     restored: Restored
     wal: Wal

@@ -1,8 +1,10 @@
 """Who leads a partition after something happened to its replicas, and who is in sync: pure, one partition at a time."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from enum import Enum
+
+import msgspec
+from msgspec.structs import replace
 
 from millstream.cluster.metadata.image import (
     NO_LEADER,
@@ -30,15 +32,13 @@ class Seek(Enum):
     """As IF_NEEDED, but any replica that is alive will do, whatever the topic's settings say."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRules:
+class TopicRules(msgspec.Struct, frozen=True):
     min_insync: int
     """Not yet capped at the number of a partition's replicas."""
     allows_unclean: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Losses:
+class Losses(msgspec.Struct, frozen=True):
     """Brokers that came back without a clean stop, and those of them whose disk is another one."""
 
     unclean: Collection[int] = _NOBODY
@@ -48,8 +48,7 @@ class Losses:
 NO_LOSSES = Losses()
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(msgspec.Struct, frozen=True):
     """What a broker that ended uncleanly has of a partition; `is_whole` where that is all that it had confirmed."""
 
     has: LastKnownReplica

@@ -1,9 +1,11 @@
 """The cluster's metadata at one moment, as immutable values that readers may keep as long as they like."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
 
 from millstream.cluster.metadata.records import (
     BrokerChanged,
@@ -31,8 +33,7 @@ NO_LEADER = -1
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionImage:
+class PartitionImage(msgspec.Struct, frozen=True):
     index: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -51,16 +52,14 @@ class PartitionImage:
         return {*self.isr, *self.elr, *(each.broker_id for each in self.last_known_elr)}
 
 
-@dataclass(frozen=True, slots=True)
-class TopicImage:
+class TopicImage(msgspec.Struct, frozen=True):
     name: str
     topic_id: UUID
     partitions: tuple[PartitionImage, ...]
     configs: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerImage:
+class BrokerImage(msgspec.Struct, frozen=True):
     broker_id: int
     epoch: int
     incarnation: UUID
@@ -72,18 +71,17 @@ class BrokerImage:
     min_insync: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataImage:
+class MetadataImage(msgspec.Struct, frozen=True):
     """Never changed in place: `apply` gives a new image that shares all that stayed the same."""
 
     cluster_id: str = ""
-    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
-    topics: Mapping[str, TopicImage] = field(default_factory=dict)
-    topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerImage] = msgspec.field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = msgspec.field(default_factory=dict)
+    topics_by_id: Mapping[UUID, TopicImage] = msgspec.field(default_factory=dict)
     # Names with '.' or '_' under their metric name, where the two characters are one; see `metric_name`.
-    names_by_metric_name: Mapping[str, str] = field(default_factory=dict)
+    names_by_metric_name: Mapping[str, str] = msgspec.field(default_factory=dict)
     # By broker id as text; the empty name holds the defaults of all brokers.
-    broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    broker_configs: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
     next_producer_id: int = 0
     partition_count: int = 0
     last_broker_epoch: int = -1
@@ -127,8 +125,7 @@ def metric_name(topic: str) -> str:
     return topic.replace(".", "_")
 
 
-@dataclass(slots=True)
-class _TopicDraft:
+class _TopicDraft(msgspec.Struct):
     name: str
     topic_id: UUID
     partitions: list[PartitionImage]

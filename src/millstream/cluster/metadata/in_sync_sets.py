@@ -1,7 +1,8 @@
 """Changes of in-sync sets: leaders ask for them, and only the controller makes them."""
 
-from dataclasses import dataclass
 from uuid import UUID
+
+import msgspec
 
 from millstream.cluster.metadata.brokers import registered
 from millstream.cluster.metadata.controller import Decision, NewId
@@ -14,8 +15,7 @@ from millstream.protocol.errors import ErrorCode
 __all__ = ["ChangeInSyncSets", "InSyncChange", "InSyncResult", "min_insync"]
 
 
-@dataclass(frozen=True, slots=True)
-class InSyncChange:
+class InSyncChange(msgspec.Struct, frozen=True):
     """What the leader wants: members with the broker epochs in which it saw them; -1 where it does not know."""
 
     topic_id: UUID
@@ -25,8 +25,7 @@ class InSyncChange:
     partition_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class InSyncResult:
+class InSyncResult(msgspec.Struct, frozen=True):
     """`error` is a Kafka error code, 0 where the partition is now as the other fields say."""
 
     error: int
@@ -36,8 +35,7 @@ class InSyncResult:
     partition_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeInSyncSets:
+class ChangeInSyncSets(msgspec.Struct, frozen=True):
     """Answers one result for each change, in their order. A set that is there already needs no record."""
 
     broker_id: int

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
+
+import msgspec
 
 from millstream.cluster.metadata.controller import Decision, NewId
 from millstream.cluster.metadata.difference import partition_changed
@@ -20,15 +21,13 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionOutcome:
+class ElectionOutcome(msgspec.Struct, frozen=True):
     topic: str
     index: int
     error: KafkaError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ElectLeaders:
+class ElectLeaders(msgspec.Struct, frozen=True):
     """Without `partitions` for all of them; then those that need no election are not in the answer."""
 
     kind: int
@@ -53,8 +52,7 @@ class ElectLeaders:
         return Decision(tuple(records), tuple(outcomes))
 
 
-@dataclass(frozen=True, slots=True)
-class RestorePreferredLeaders:
+class RestorePreferredLeaders(msgspec.Struct, frozen=True):
     """For brokers that lead too few of the partitions whose first replica they are; answers how many were moved.
 
     `allowed_percent` of a broker's own may be led by others; at most `limit` leaders move at once.

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -22,8 +21,7 @@ class UnknownRecords(Exception):
     """The log holds records that this version does not know; it must not go on without them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Foreseen:
+class _Foreseen(msgspec.Struct, frozen=True):
     data: bytes
     records: Records
     image: MetadataImage

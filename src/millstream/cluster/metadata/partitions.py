@@ -1,7 +1,8 @@
 """Partitions: adding them to existing topics."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+
+import msgspec
 
 from millstream.cluster.metadata.assignment import (
     Placer,
@@ -17,8 +18,7 @@ from millstream.cluster.placement.candidate import Replicas
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionIncrease:
+class PartitionIncrease(msgspec.Struct, frozen=True):
     """`count` is the new total; `assignments`, when given, name the replicas of each added partition."""
 
     topic: str
@@ -26,17 +26,15 @@ class PartitionIncrease:
     assignments: tuple[Replicas, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class IncreaseOutcome:
+class IncreaseOutcome(msgspec.Struct, frozen=True):
     topic: str
     error: KafkaError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePartitions:
+class CreatePartitions(msgspec.Struct, frozen=True):
     topics: tuple[PartitionIncrease, ...]
     validate_only: bool = False
-    defaults: Defaults = field(default_factory=Defaults)
+    defaults: Defaults = msgspec.field(default_factory=Defaults)
 
     def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[tuple[IncreaseOutcome, ...]]:
         times = Counter(increase.topic for increase in self.topics)

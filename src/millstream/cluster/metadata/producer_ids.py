@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from millstream.cluster.metadata.controller import Decision, NewId
 from millstream.cluster.metadata.image import MetadataImage
@@ -13,8 +14,7 @@ BLOCK_SIZE = 1000
 _LARGEST_ID = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class AllocateProducerIds:
+class AllocateProducerIds(msgspec.Struct, frozen=True):
     """Answers the range of ids that now belongs to the asker alone."""
 
     count: int = BLOCK_SIZE

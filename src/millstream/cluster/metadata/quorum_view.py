@@ -1,7 +1,8 @@
 """The metadata quorum as its leader sees it: who takes part, and how far each copy of the log reaches."""
 
-from dataclasses import dataclass
 from uuid import UUID
+
+import msgspec
 
 from millstream.cluster.metadata.controller import Decision, NewId
 from millstream.cluster.metadata.image import MetadataImage
@@ -9,8 +10,7 @@ from millstream.cluster.raft.membership import ReplicaKey
 from millstream.cluster.raft.status import Status
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaView:
+class ReplicaView(msgspec.Struct, frozen=True):
     """`end_offset` is -1 where it is not known: how far others are only the leader knows."""
 
     node_id: int
@@ -18,8 +18,7 @@ class ReplicaView:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumView:
+class QuorumView(msgspec.Struct, frozen=True):
     leader_id: int
     leader_epoch: int
     high_watermark: int
@@ -27,8 +26,7 @@ class QuorumView:
     learners: tuple[ReplicaView, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ViewQuorum:
+class ViewQuorum(msgspec.Struct, frozen=True):
     """Asks the controller for its view. It changes nothing, and the quorum rather than the image answers it."""
 
     def decide(self, _image: MetadataImage, _new_id: NewId, /) -> Decision[QuorumView | None]:

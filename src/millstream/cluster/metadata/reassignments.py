@@ -1,7 +1,9 @@
 """Reassignments: other replicas for partitions. New ones come first; old ones go when all new ones are in sync."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from millstream.cluster.metadata.assignment import check_replicas
 from millstream.cluster.metadata.controller import Decision, NewId
@@ -13,8 +15,7 @@ from millstream.cluster.placement.candidate import Replicas
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
-@dataclass(frozen=True, slots=True)
-class Reassignment:
+class Reassignment(msgspec.Struct, frozen=True):
     """The replicas that the partition shall have, its preferred leader first; None ends a reassignment half-way."""
 
     topic: str
@@ -22,15 +23,13 @@ class Reassignment:
     replicas: Replicas | None
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentOutcome:
+class ReassignmentOutcome(msgspec.Struct, frozen=True):
     topic: str
     index: int
     error: KafkaError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AlterReassignments:
+class AlterReassignments(msgspec.Struct, frozen=True):
     reassignments: tuple[Reassignment, ...]
     allow_other_factor: bool = True
 

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from millstream.cluster.metadata.leader_elections import RestorePreferredLeaders
 from millstream.observability.logs import get_logger
@@ -14,8 +15,7 @@ _PAUSE_SECONDS = 0.2
 _log = get_logger("millstream.cluster.metadata")
 
 
-@dataclass(frozen=True, slots=True)
-class RebalanceSettings:
+class RebalanceSettings(msgspec.Struct, frozen=True):
     interval_seconds: float = 300.0
     allowed_percent: int = 10
     """Of the partitions that a broker should lead, this many in a hundred may be led by others."""

@@ -3,8 +3,9 @@
 A broker tells after recovery, before it is let in, and again when such a partition loses its leader.
 """
 
-from dataclasses import dataclass
 from uuid import UUID
+
+import msgspec
 
 from millstream.cluster.metadata.brokers import registered
 from millstream.cluster.metadata.controller import Decision, NewId
@@ -14,8 +15,7 @@ from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import LastKnownReplica, MetadataRecord
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveredReplica:
+class RecoveredReplica(msgspec.Struct, frozen=True):
     """Where the log ends. `is_whole`: recovery had nothing to cut, and what was confirmed had been synced.
 
     `leader_epoch` is the partition's in which the broker looked.
@@ -29,8 +29,7 @@ class RecoveredReplica:
     is_whole: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ReportRecovered:
+class ReportRecovered(msgspec.Struct, frozen=True):
     """Answers how many partitions it changed something for. Those that do not wait for the broker are passed over."""
 
     broker_id: int

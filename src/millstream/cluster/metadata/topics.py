@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
 
 from millstream.cluster.metadata.assignment import (
     Placer,
@@ -26,8 +28,7 @@ from millstream.cluster.placement.candidate import Replicas
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(msgspec.Struct, frozen=True):
     """-1 for partitions or replication factor asks for the default; `assignments` are (index, replicas)."""
 
     name: str
@@ -37,23 +38,21 @@ class NewTopic:
     configs: tuple[tuple[str, str | None], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CreatedTopic:
+class CreatedTopic(msgspec.Struct, frozen=True):
     """What was created, or with validate-only would be; or why not."""
 
     name: str
     topic_id: UUID | None = None
     partitions: int = -1
     replication_factor: int = -1
-    configs: dict[str, str] = field(default_factory=dict)
+    configs: dict[str, str] = msgspec.field(default_factory=dict)
     error: KafkaError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTopics:
+class CreateTopics(msgspec.Struct, frozen=True):
     topics: tuple[NewTopic, ...]
     validate_only: bool = False
-    defaults: Defaults = field(default_factory=Defaults)
+    defaults: Defaults = msgspec.field(default_factory=Defaults)
     # Only the node's own coordinators set it.
     allow_internal: bool = False
     # How many partitions the same request has created before, when it comes in several commands.
@@ -148,23 +147,20 @@ def in_slices(command: CreateTopics, partitions: int) -> list[CreateTopics]:
     return [replace(command, topics=tuple(topics)) for topics in slices]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRef:
+class TopicRef(msgspec.Struct, frozen=True):
     """A topic by its name or by its id."""
 
     name: str | None = None
     topic_id: UUID | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedTopic:
+class DeletedTopic(msgspec.Struct, frozen=True):
     name: str | None
     topic_id: UUID | None
     error: KafkaError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopics:
+class DeleteTopics(msgspec.Struct, frozen=True):
     topics: tuple[TopicRef, ...]
 
     def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[tuple[DeletedTopic, ...]]:

@@ -1,7 +1,8 @@
 """By load: each partition goes to the brokers that have least, its leader to the one that leads least."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from millstream.cluster.placement.candidate import Candidate, Replicas, Wanted, spread_over_racks
 

@@ -1,14 +1,14 @@
 """What a placement knows of the brokers, and what it is asked."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 Replicas = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True):
     """A live broker; `leaders` and `replicas` are the partitions it has already, where the placement asks for them."""
 
     broker_id: int
@@ -17,8 +17,7 @@ class Candidate:
     replicas: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """Partitions `first` to `first + count - 1` of a topic; `ordinal` is how many the cluster had before them."""
 
     topic: str

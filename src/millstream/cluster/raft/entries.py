@@ -1,7 +1,8 @@
 """What the log is made of, and what a replica must never forget."""
 
-from dataclasses import dataclass
 from enum import IntEnum
+
+import msgspec
 
 from millstream.cluster.raft.membership import NOBODY, Membership, ReplicaKey
 
@@ -16,8 +17,7 @@ class EntryKind(IntEnum):
     MEMBERSHIP = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     index: int
     term: int
     kind: EntryKind
@@ -28,16 +28,14 @@ class Entry:
         return len(self.data) + _OVERHEAD_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class HardState:
+class HardState(msgspec.Struct, frozen=True):
     """Lost, it would let a replica vote twice in one term."""
 
     term: int = 0
     vote: ReplicaKey | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True):
     """The state machine after the entry at `index`, in place of all entries up to it."""
 
     index: int = 0
@@ -46,8 +44,7 @@ class Snapshot:
     data: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(msgspec.Struct, frozen=True):
     """All that a replica has on disk; a new one, nothing."""
 
     hard_state: HardState = HardState()

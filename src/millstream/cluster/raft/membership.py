@@ -1,6 +1,5 @@
 """Who takes part: voters that decide, learners that follow. Changed by one replica at a time."""
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
@@ -15,8 +14,7 @@ class ReplicaKey(NamedTuple):
     directory_id: UUID
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
+class Membership(msgspec.Struct, frozen=True):
     """Both tuples are sorted, so that equal memberships have equal bytes."""
 
     voters: tuple[ReplicaKey, ...] = ()
@@ -36,8 +34,7 @@ class ChangeKind(Enum):
     REMOVE = "remove"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     kind: ChangeKind
     replica: ReplicaKey
 

@@ -1,14 +1,14 @@
 """Everything replicas say to each other. Any of it may be lost, repeated, delayed or come out of order."""
 
-from dataclasses import dataclass
 from uuid import UUID
+
+import msgspec
 
 from millstream.cluster.raft.entries import Entry, Snapshot
 from millstream.cluster.raft.membership import ReplicaKey
 
 
-@dataclass(frozen=True, slots=True)
-class PreVoteRequest:
+class PreVoteRequest(msgspec.Struct, frozen=True):
     """Would you vote for me in `term`, which I have not begun?"""
 
     sender: ReplicaKey
@@ -18,8 +18,7 @@ class PreVoteRequest:
     last_term: int
 
 
-@dataclass(frozen=True, slots=True)
-class PreVoteReply:
+class PreVoteReply(msgspec.Struct, frozen=True):
     """`term` is the asked one when granted, the voter's own otherwise."""
 
     sender: ReplicaKey
@@ -28,8 +27,7 @@ class PreVoteReply:
     granted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class VoteRequest:
+class VoteRequest(msgspec.Struct, frozen=True):
     sender: ReplicaKey
     to: ReplicaKey
     term: int
@@ -39,16 +37,14 @@ class VoteRequest:
     """The leader itself asked for this election: voters need not wait until it has been silent."""
 
 
-@dataclass(frozen=True, slots=True)
-class VoteReply:
+class VoteReply(msgspec.Struct, frozen=True):
     sender: ReplicaKey
     to: ReplicaKey
     term: int
     granted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class AppendRequest:
+class AppendRequest(msgspec.Struct, frozen=True):
     sender: ReplicaKey
     to: ReplicaKey
     term: int
@@ -58,8 +54,7 @@ class AppendRequest:
     commit_index: int
 
 
-@dataclass(frozen=True, slots=True)
-class AppendReply:
+class AppendReply(msgspec.Struct, frozen=True):
     """My log is the leader's up to `match_index`, and that much of it is on my disk."""
 
     sender: ReplicaKey
@@ -68,8 +63,7 @@ class AppendReply:
     match_index: int
 
 
-@dataclass(frozen=True, slots=True)
-class AppendRejected:
+class AppendRejected(msgspec.Struct, frozen=True):
     """I do not have the entry before yours; the last place where we may agree is the hint."""
 
     sender: ReplicaKey
@@ -80,8 +74,7 @@ class AppendRejected:
     hint_term: int
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(msgspec.Struct, frozen=True):
     sender: ReplicaKey
     to: ReplicaKey
     term: int
@@ -89,8 +82,7 @@ class Heartbeat:
     read_round: int
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatReply:
+class HeartbeatReply(msgspec.Struct, frozen=True):
     """`agreed_index` is up to where the log is known to be the leader's; -1 from who does not say."""
 
     sender: ReplicaKey
@@ -100,16 +92,14 @@ class HeartbeatReply:
     agreed_index: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class InstallSnapshot:
+class InstallSnapshot(msgspec.Struct, frozen=True):
     sender: ReplicaKey
     to: ReplicaKey
     term: int
     snapshot: Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class TimeoutNow:
+class TimeoutNow(msgspec.Struct, frozen=True):
     """Stand for election at once; the leader makes way for you."""
 
     sender: ReplicaKey
@@ -117,16 +107,14 @@ class TimeoutNow:
     term: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRequest:
+class ReadRequest(msgspec.Struct, frozen=True):
     sender: ReplicaKey
     to: ReplicaKey
     term: int
     token: UUID
 
 
-@dataclass(frozen=True, slots=True)
-class ReadReply:
+class ReadReply(msgspec.Struct, frozen=True):
     sender: ReplicaKey
     to: ReplicaKey
     term: int

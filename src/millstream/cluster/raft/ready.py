@@ -1,22 +1,21 @@
 """The effects that the core asks for."""
 
-from dataclasses import dataclass
 from uuid import UUID
+
+import msgspec
 
 from millstream.cluster.raft.entries import Entry, HardState, Snapshot
 from millstream.cluster.raft.messages import Message
 
 
-@dataclass(frozen=True, slots=True)
-class ReadState:
+class ReadState(msgspec.Struct, frozen=True):
     """The read that `token` stands for may be served once the state machine has applied `index`."""
 
     token: UUID
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(msgspec.Struct, frozen=True):
     """What to do now.
 
     `messages` may leave at once. `snapshot`, `entries` and `hard_state` go to the disk, in one atomic write; only

@@ -1,12 +1,11 @@
 """Timing and bounds of the core; time is counted in ticks."""
 
-from dataclasses import dataclass
+import msgspec
 
 TICK_MS = 25
 
 
-@dataclass(frozen=True, slots=True)
-class RaftSettings:
+class RaftSettings(msgspec.Struct, frozen=True):
     """The defaults are for ticks of 25 ms: a heartbeat every 50 ms, an election after 300 to 600 ms of silence."""
 
     heartbeat_ticks: int = 2

@@ -1,9 +1,10 @@
 """All that a replica knows. The rules that change it are in the files of their subjects."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import Enum
 from uuid import UUID
+
+import msgspec
 
 from millstream.cluster.raft.entries import HardState, Restored
 from millstream.cluster.raft.log import RaftLog
@@ -25,28 +26,26 @@ class Role(Enum):
     LEADER = "leader"
 
 
-@dataclass(frozen=True, slots=True)
-class PendingRead:
+class PendingRead(msgspec.Struct, frozen=True):
     token: UUID
     requester: ReplicaKey | None
     """The follower that asked; None for a read of this replica's own."""
 
 
-@dataclass(slots=True)
-class Leadership:
+class Leadership(msgspec.Struct):
     """What only a leader has, for as long as it leads."""
 
     first_index: int
     """The no-op that began the term; nothing is known to be committed before it is."""
-    progress: dict[ReplicaKey, Progress] = field(default_factory=dict)
+    progress: dict[ReplicaKey, Progress] = msgspec.field(default_factory=dict)
     """Of all replicas but the leader itself."""
     uncommitted_bytes: int = 0
     heartbeat_elapsed: int = 0
     transfer_to: ReplicaKey | None = None
     transfer_elapsed: int = 0
     read_round: int = 0
-    reads_waiting: list[PendingRead] = field(default_factory=list)
-    reads_asking: list[PendingRead] = field(default_factory=list)
+    reads_waiting: list[PendingRead] = msgspec.field(default_factory=list)
+    reads_asking: list[PendingRead] = msgspec.field(default_factory=list)
     """Served when a majority has answered the heartbeats of `read_round`."""
     reads_index: int = 0
 

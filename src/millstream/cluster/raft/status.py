@@ -1,22 +1,20 @@
 """The quorum as one replica sees it, for operators and metrics."""
 
-from dataclasses import dataclass
+import msgspec
 
 from millstream.cluster.raft.membership import Membership, ReplicaKey
 from millstream.cluster.raft.progress import Pace
 from millstream.cluster.raft.state import RaftState, Role
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerStatus:
+class FollowerStatus(msgspec.Struct, frozen=True):
     replica: ReplicaKey
     match_index: int
     pace: Pace
     is_active: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(msgspec.Struct, frozen=True):
     key: ReplicaKey
     role: Role
     term: int

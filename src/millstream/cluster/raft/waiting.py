@@ -1,9 +1,10 @@
 """Callers that wait: proposals for their place in the log, reads for the state machine to get far enough."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
+
+import msgspec
 
 from millstream.cluster.raft.entries import Entry
 from millstream.cluster.raft.errors import OutcomeUnknown, ProposalLost
@@ -51,8 +52,7 @@ class WaitingProposals:
                 done(None, error)
 
 
-@dataclass(slots=True)
-class _Read:
+class _Read(msgspec.Struct):
     done: Done
     asked_at: int
     index: int | None = None

@@ -8,7 +8,6 @@ always enough together with the snapshot it names, and whatever else lies about 
 
 import os.path
 import re
-from dataclasses import dataclass
 
 import msgspec
 
@@ -28,8 +27,7 @@ from millstream.runtime.disk import Disk
 _NAME = re.compile(r"\d{20}\.(wal|snapshot)(\.tmp)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """The state on disk, and where the next frame goes."""
 
     replica: ReplicaKey

@@ -5,9 +5,9 @@ a crash can tear at most the last frame of a file; everything before it was sync
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from struct import Struct
 
+import msgspec
 from crc32c import crc32c
 
 MAGIC = b"MSw1"
@@ -28,8 +28,7 @@ class WalCorrupt(Exception):
         self.position = position
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True):
     sequence: int
     position: int
     end: int

@@ -5,14 +5,14 @@ for nobody's good until then: a new member holds the high watermark back already
 """
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from millstream.cluster.replication.progress import UNKNOWN, FollowerProgress
 from millstream.runtime.invariant import invariant
 
 
-@dataclass(frozen=True, slots=True)
-class PendingChange:
+class PendingChange(msgspec.Struct, frozen=True):
     """An in-sync set that the controller was asked for, on top of the state with that partition epoch."""
 
     isr: tuple[int, ...]

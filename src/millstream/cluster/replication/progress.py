@@ -1,12 +1,11 @@
 """How far one follower is, as its leader sees it."""
 
-from dataclasses import dataclass
+import msgspec
 
 UNKNOWN = -1
 
 
-@dataclass(slots=True)
-class FollowerProgress:
+class FollowerProgress(msgspec.Struct):
     """Times are seconds of any clock that does not jump."""
 
     end_offset: int = UNKNOWN

@@ -1,10 +1,11 @@
 """Server-side assignors: who should read which partitions. Equal input gives equal output."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 from uuid import UUID
+
+import msgspec
 
 from millstream.coordinator.groups.partition_sets import from_pairs, pairs
 from millstream.coordinator.groups.records import PartitionSet
@@ -12,8 +13,7 @@ from millstream.coordinator.groups.records import PartitionSet
 Place = tuple[UUID, int]
 
 
-@dataclass(frozen=True, slots=True)
-class AssignmentInput:
+class AssignmentInput(msgspec.Struct, frozen=True):
     """`subscribed`: topics by member; `order`: a member's lasting name, its instance id if it has one."""
 
     subscribed: Mapping[str, frozenset[UUID]]

@@ -7,7 +7,8 @@ round, ids handed out.
 
 import enum
 from collections import Counter
-from dataclasses import dataclass, field
+
+import msgspec
 
 from millstream.coordinator.groups.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from millstream.coordinator.groups.records import StoredClassicGroup, StoredMember
@@ -23,8 +24,7 @@ class Phase(enum.Enum):
     STABLE = "Stable"
 
 
-@dataclass(slots=True)
-class ClassicMember:
+class ClassicMember(msgspec.Struct):
     member_id: str
     instance_id: str | None
     client_id: str
@@ -47,8 +47,7 @@ class ClassicMember:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
 
-@dataclass(slots=True)
-class ClassicGroup:
+class ClassicGroup(msgspec.Struct):
     group_id: str
     phase: Phase = Phase.EMPTY
     # When it became empty or stable, as the log has it; offsets of an empty group expire from here on.
@@ -57,10 +56,10 @@ class ClassicGroup:
     protocol_name: str | None = None
     generation: int = 0
     leader: str | None = None
-    members: dict[str, ClassicMember] = field(default_factory=dict)
-    instances: dict[str, str] = field(default_factory=dict)
-    pending_members: set[str] = field(default_factory=set)
-    unsynced: set[str] = field(default_factory=set)
+    members: dict[str, ClassicMember] = msgspec.field(default_factory=dict)
+    instances: dict[str, str] = msgspec.field(default_factory=dict)
+    pending_members: set[str] = msgspec.field(default_factory=set)
+    unsynced: set[str] = msgspec.field(default_factory=set)
     # The first round of an empty group waits for more members even when all have joined.
     initial_round: bool = False
     initial_remaining_ms: int = 0

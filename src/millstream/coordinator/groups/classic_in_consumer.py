@@ -5,7 +5,7 @@ generation, SyncGroup with the assignment in the consumers' own bytes, and Heart
 again.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from millstream.coordinator.groups import consumer_changes as changes
 from millstream.coordinator.groups.consumer_group import ConsumerGroup

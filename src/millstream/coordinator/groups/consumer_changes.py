@@ -1,6 +1,6 @@
 """The steps of every change in a KIP-848 group: check topics, raise the epoch, assign, move a member."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from millstream.coordinator.groups.assignors import ASSIGNORS, AssignmentInput
 from millstream.coordinator.groups.consumer_group import ConsumerGroup

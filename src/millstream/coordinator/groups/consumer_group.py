@@ -5,8 +5,9 @@ Everything that decides who owns what is in the log, so a restart goes on where 
 
 import enum
 from collections import Counter
-from dataclasses import dataclass, field
 from uuid import UUID
+
+import msgspec
 
 from millstream.coordinator.groups.partition_sets import difference, pairs
 from millstream.coordinator.groups.records import (
@@ -29,22 +30,21 @@ class ConsumerGroupState(enum.Enum):
     STABLE = "Stable"
 
 
-@dataclass(slots=True)
-class ConsumerGroup:
+class ConsumerGroup(msgspec.Struct):
     """`epoch` grows with every change of members, subscriptions or topics; `target_epoch` follows it."""
 
     group_id: str
     epoch: int = 0
     metadata_hash: int = 0
     target_epoch: int = 0
-    subscriptions: dict[str, MemberSubscription] = field(default_factory=dict)
-    currents: dict[str, Current] = field(default_factory=dict)
-    targets: dict[str, PartitionSet] = field(default_factory=dict)
-    instances: dict[str, str] = field(default_factory=dict)
-    regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
+    subscriptions: dict[str, MemberSubscription] = msgspec.field(default_factory=dict)
+    currents: dict[str, Current] = msgspec.field(default_factory=dict)
+    targets: dict[str, PartitionSet] = msgspec.field(default_factory=dict)
+    instances: dict[str, str] = msgspec.field(default_factory=dict)
+    regexes: dict[str, ResolvedRegex] = msgspec.field(default_factory=dict)
     # The topics that epoch and regexes were last checked against; forgotten in a restart.
     checked_view: TopicsView | None = None
-    _owners: dict[tuple[UUID, int], str] = field(default_factory=dict)
+    _owners: dict[tuple[UUID, int], str] = msgspec.field(default_factory=dict)
 
     @property
     def state(self) -> ConsumerGroupState:

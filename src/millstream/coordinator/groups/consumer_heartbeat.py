@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat: join, go on, leave, in one request."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from millstream.coordinator.groups import consumer_changes as changes
 from millstream.coordinator.groups import migration

@@ -5,7 +5,7 @@ OffsetDelete, and classic members of a KIP-848 group. Written by hand: importing
 second.
 """
 
-from dataclasses import dataclass, field
+import msgspec
 
 from millstream.coordinator.wire import Reader, Writer
 
@@ -16,10 +16,9 @@ TopicPartitions = dict[str, frozenset[int]]
 _HIGHEST_VERSION = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(msgspec.Struct, frozen=True):
     topics: frozenset[str]
-    owned: TopicPartitions = field(default_factory=dict)
+    owned: TopicPartitions = msgspec.field(default_factory=dict)
     generation: int = -1
     rack_id: str | None = None
     version: int = 0

@@ -203,7 +203,7 @@ def _check_group_id(group_id: str) -> None:
 
 
 def _check_strings(request: GroupRequest) -> None:
-    for name in request.__slots__:
+    for name in request.__struct_fields__:
         value = getattr(request, name)
         if isinstance(value, str) and _is_too_long(value):
             code = ErrorCode.INVALID_GROUP_ID if name == "group_id" else ErrorCode.INVALID_REQUEST

@@ -1,17 +1,16 @@
 """How far the check for old offsets has come: it is done in steps, so that it never holds up the loop."""
 
-from dataclasses import dataclass, field
+import msgspec
 
 from millstream.coordinator.groups.offsets import Offsets
 
 Places = list[tuple[str, tuple[int, ...]]]
 
 
-@dataclass(slots=True)
-class ExpiryWalk:
+class ExpiryWalk(msgspec.Struct):
     """The groups still to look at, the last one first, and what is left of that one. Forgotten in a restart."""
 
-    groups: list[str] = field(default_factory=list)
+    groups: list[str] = msgspec.field(default_factory=list)
     _places: Places | None = None
 
     def begin(self, group_ids: list[str]) -> None:

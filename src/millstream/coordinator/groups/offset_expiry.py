@@ -1,6 +1,6 @@
 """Offsets that nobody will come back for: too old, or of a topic that is gone."""
 
-from dataclasses import dataclass
+import msgspec
 
 from millstream.coordinator.groups import migration
 from millstream.coordinator.groups.classic_group import Phase
@@ -14,8 +14,7 @@ _OFFSETS_PER_TURN = 1_000
 _PAUSE_MS = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Ageing:
+class Ageing(msgspec.Struct, frozen=True):
     """Offsets of topics in use do not age; the others age from their commit, or from `since_ms` if later."""
 
     in_use: frozenset[str] = frozenset()

@@ -7,8 +7,9 @@ A member that must give partitions back keeps its epoch until it has; its commit
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from millstream.coordinator.groups.partition_sets import (
     difference,

@@ -2,22 +2,21 @@
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 from uuid import UUID
+
+import msgspec
 
 # Partitions by topic id. Treated as immutable: a change makes a new mapping.
 PartitionSet = Mapping[UUID, frozenset[int]]
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetKey:
+class OffsetKey(msgspec.Struct, frozen=True):
     group_id: str
     topic: str
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(msgspec.Struct, frozen=True):
     offset: int
     leader_epoch: int
     metadata: str
@@ -26,13 +25,11 @@ class CommittedOffset:
     expire_ms: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ClassicGroupKey:
+class ClassicGroupKey(msgspec.Struct, frozen=True):
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class StoredMember:
+class StoredMember(msgspec.Struct, frozen=True):
     member_id: str
     instance_id: str | None
     client_id: str
@@ -43,8 +40,7 @@ class StoredMember:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class StoredClassicGroup:
+class StoredClassicGroup(msgspec.Struct, frozen=True):
     protocol_type: str
     generation: int
     protocol: str | None
@@ -53,33 +49,28 @@ class StoredClassicGroup:
     members: tuple[StoredMember, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupKey:
+class ConsumerGroupKey(msgspec.Struct, frozen=True):
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerGroupEpoch:
+class ConsumerGroupEpoch(msgspec.Struct, frozen=True):
     epoch: int
     metadata_hash: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemberKey:
+class MemberKey(msgspec.Struct, frozen=True):
     group_id: str
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClassicProtocols:
+class ClassicProtocols(msgspec.Struct, frozen=True):
     """What a member that speaks the classic protocol said in JoinGroup."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MemberSubscription:
+class MemberSubscription(msgspec.Struct, frozen=True):
     instance_id: str | None
     rack_id: str | None
     client_id: str
@@ -91,24 +82,20 @@ class MemberSubscription:
     classic: ClassicProtocols | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TargetEpochKey:
+class TargetEpochKey(msgspec.Struct, frozen=True):
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class TargetEpoch:
+class TargetEpoch(msgspec.Struct, frozen=True):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class TargetKey:
+class TargetKey(msgspec.Struct, frozen=True):
     group_id: str
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     partitions: PartitionSet
 
 
@@ -121,14 +108,12 @@ class MemberState(enum.IntEnum):
     UNKNOWN = 127
 
 
-@dataclass(frozen=True, slots=True)
-class CurrentKey:
+class CurrentKey(msgspec.Struct, frozen=True):
     group_id: str
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Current:
+class Current(msgspec.Struct, frozen=True):
     """What a member may consume (`assigned`), and what it must first give back (`revoking`)."""
 
     member_epoch: int
@@ -138,14 +123,12 @@ class Current:
     revoking: PartitionSet
 
 
-@dataclass(frozen=True, slots=True)
-class RegexKey:
+class RegexKey(msgspec.Struct, frozen=True):
     group_id: str
     regex: str
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedRegex:
+class ResolvedRegex(msgspec.Struct, frozen=True):
     topics: frozenset[str]
     version: int
     resolved_ms: int
@@ -173,7 +156,6 @@ Value = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRecord:
+class GroupRecord(msgspec.Struct, frozen=True):
     key: Key
     value: Value | None

@@ -1,20 +1,18 @@
 """What the group coordinator answers. A request refused as a whole ends with a `KafkaError` instead."""
 
-from dataclasses import dataclass
+import msgspec
 
 from millstream.coordinator.groups.records import CommittedOffset, PartitionSet
 from millstream.protocol.errors import ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedMember:
+class JoinedMember(msgspec.Struct, frozen=True):
     member_id: str
     instance_id: str | None
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(msgspec.Struct, frozen=True):
     member_id: str
     error: ErrorCode = ErrorCode.NONE
     generation: int = -1
@@ -25,71 +23,60 @@ class Joined:
     skip_assignment: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Synced:
+class Synced(msgspec.Struct, frozen=True):
     protocol_type: str | None
     protocol_name: str | None
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Alive:
+class Alive(msgspec.Struct, frozen=True):
     error: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class MemberLeft:
+class MemberLeft(msgspec.Struct, frozen=True):
     member_id: str
     instance_id: str | None
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(msgspec.Struct, frozen=True):
     members: tuple[MemberLeft, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(msgspec.Struct, frozen=True):
     """One code for each offset of the request, in its order."""
 
     errors: tuple[ErrorCode, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedOffset:
+class FetchedOffset(msgspec.Struct, frozen=True):
     partition: int
     committed: CommittedOffset | None
     error: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(msgspec.Struct, frozen=True):
     topics: tuple[tuple[str, tuple[FetchedOffset, ...]], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsDeleted:
+class OffsetsDeleted(msgspec.Struct, frozen=True):
     """One code for each partition of the request, in its order."""
 
     errors: tuple[ErrorCode, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ListedGroup:
+class ListedGroup(msgspec.Struct, frozen=True):
     group_id: str
     protocol_type: str
     state: str
     type: str
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True):
     groups: tuple[ListedGroup, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedMember:
+class DescribedMember(msgspec.Struct, frozen=True):
     member_id: str
     instance_id: str | None
     client_id: str
@@ -98,16 +85,14 @@ class DescribedMember:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
+class Described(msgspec.Struct, frozen=True):
     state: str
     protocol_type: str
     protocol_name: str
     members: tuple[DescribedMember, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedConsumer:
+class DescribedConsumer(msgspec.Struct, frozen=True):
     member_id: str
     instance_id: str | None
     rack_id: str | None
@@ -121,8 +106,7 @@ class DescribedConsumer:
     is_classic: bool
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedConsumerGroup:
+class DescribedConsumerGroup(msgspec.Struct, frozen=True):
     state: str
     group_epoch: int
     assignment_epoch: int
@@ -130,13 +114,11 @@ class DescribedConsumerGroup:
     members: tuple[DescribedConsumer, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(msgspec.Struct, frozen=True):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerAlive:
+class ConsumerAlive(msgspec.Struct, frozen=True):
     member_id: str
     member_epoch: int
     heartbeat_interval_ms: int
@@ -144,8 +126,7 @@ class ConsumerAlive:
     assigned: PartitionSet | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsChanged:
+class TopicsChanged(msgspec.Struct, frozen=True):
     pass
 
 

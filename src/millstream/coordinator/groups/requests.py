@@ -1,13 +1,12 @@
 """What the group coordinator can be asked, free of API versions."""
 
-from dataclasses import dataclass
+import msgspec
 
 from millstream.coordinator.groups.records import PartitionSet
 from millstream.coordinator.groups.topics import TopicsView
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroup:
+class JoinGroup(msgspec.Struct, frozen=True):
     group_id: str
     member_id: str
     instance_id: str | None
@@ -23,8 +22,7 @@ class JoinGroup:
     supports_skip_assignment: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class SyncGroup:
+class SyncGroup(msgspec.Struct, frozen=True):
     group_id: str
     member_id: str
     generation: int
@@ -34,28 +32,24 @@ class SyncGroup:
     assignments: tuple[tuple[str, bytes], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(msgspec.Struct, frozen=True):
     group_id: str
     member_id: str
     generation: int
     instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LeavingMember:
+class LeavingMember(msgspec.Struct, frozen=True):
     member_id: str
     instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveGroup:
+class LeaveGroup(msgspec.Struct, frozen=True):
     group_id: str
     members: tuple[LeavingMember, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetToCommit:
+class OffsetToCommit(msgspec.Struct, frozen=True):
     topic: str
     partition: int
     offset: int
@@ -63,8 +57,7 @@ class OffsetToCommit:
     metadata: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitOffsets:
+class CommitOffsets(msgspec.Struct, frozen=True):
     group_id: str
     member_id: str
     # Generation of a classic group or epoch of a KIP-848 member; negative for a consumer outside any group.
@@ -77,8 +70,7 @@ class CommitOffsets:
     knows_member_epochs: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class FetchOffsets:
+class FetchOffsets(msgspec.Struct, frozen=True):
     group_id: str
     # None asks for everything the group has committed.
     topics: tuple[tuple[str, tuple[int, ...]], ...] | None
@@ -87,35 +79,29 @@ class FetchOffsets:
     require_stable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOffsets:
+class DeleteOffsets(msgspec.Struct, frozen=True):
     group_id: str
     partitions: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ListGroups:
+class ListGroups(msgspec.Struct, frozen=True):
     states: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeGroup:
+class DescribeGroup(msgspec.Struct, frozen=True):
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeConsumerGroup:
+class DescribeConsumerGroup(msgspec.Struct, frozen=True):
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGroup:
+class DeleteGroup(msgspec.Struct, frozen=True):
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerHeartbeat:
+class ConsumerHeartbeat(msgspec.Struct, frozen=True):
     group_id: str
     member_id: str
     member_epoch: int
@@ -133,8 +119,7 @@ class ConsumerHeartbeat:
     may_lack_member_id: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeTopics:
+class ChangeTopics(msgspec.Struct, frozen=True):
     """The cluster's topics are now these; sent to every shard when the metadata image changes."""
 
     view: TopicsView

@@ -2,9 +2,10 @@
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
+
+import msgspec
 
 
 class Topic(Protocol):
@@ -26,12 +27,11 @@ class TopicsView(Protocol):
     def topics_by_id(self) -> Mapping[UUID, Topic]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class NoTopics:
+class NoTopics(msgspec.Struct, frozen=True):
     """Before the first metadata image arrives."""
 
-    topics: Mapping[str, Topic] = field(default_factory=dict)
-    topics_by_id: Mapping[UUID, Topic] = field(default_factory=dict)
+    topics: Mapping[str, Topic] = msgspec.field(default_factory=dict)
+    topics_by_id: Mapping[UUID, Topic] = msgspec.field(default_factory=dict)
 
 
 def metadata_hash(view: TopicsView, names: Iterable[str]) -> int:

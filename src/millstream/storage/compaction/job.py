@@ -1,7 +1,6 @@
 """What the broker asks the cleaning process to do, and what it hears back; JSON in between."""
 
 import sys
-from dataclasses import dataclass
 
 import msgspec
 
@@ -11,8 +10,7 @@ DEDUPE_BUFFER_BYTES = 128 << 20
 UNPACK_LIMIT_BYTES = 256 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class SourceSegment:
+class SourceSegment(msgspec.Struct, frozen=True):
     """A sealed segment."""
 
     base_offset: int
@@ -21,8 +19,7 @@ class SourceSegment:
     max_timestamp: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class AbortedTransaction:
+class AbortedTransaction(msgspec.Struct, frozen=True):
     """Records of `producer_id` in [first_offset, last_offset] were never committed."""
 
     producer_id: int
@@ -30,8 +27,7 @@ class AbortedTransaction:
     last_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class CleaningJob:
+class CleaningJob(msgspec.Struct, frozen=True):
     """One partition to clean. Segments come in order, from the log's first; see `cleanable_segments`."""
 
     directory: str
@@ -51,8 +47,7 @@ class CleaningJob:
     unpack_limit_bytes: int = UNPACK_LIMIT_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class CleanedGroup:
+class CleanedGroup(msgspec.Struct, frozen=True):
     """`sources` are to be replaced by one segment whose `.cleaned` files are on disk and synced."""
 
     sources: tuple[int, ...]
@@ -65,8 +60,7 @@ class CleanedGroup:
     offset_of_max_timestamp: int
 
 
-@dataclass(frozen=True, slots=True)
-class CleaningStats:
+class CleaningStats(msgspec.Struct, frozen=True):
     bytes_read: int
     bytes_kept: int
     records_read: int
@@ -76,8 +70,7 @@ class CleaningStats:
     """The keys did not all fit; the rest of the dirty part is for the next cleaning."""
 
 
-@dataclass(frozen=True, slots=True)
-class CleaningResult:
+class CleaningResult(msgspec.Struct, frozen=True):
     """Groups are in offset order and must be swapped in that order; a segment in no group stays as it is."""
 
     groups: tuple[CleanedGroup, ...]
@@ -87,8 +80,7 @@ class CleaningResult:
     stats: CleaningStats
 
 
-@dataclass(frozen=True, slots=True)
-class CleaningFailure:
+class CleaningFailure(msgspec.Struct, frozen=True):
     """Nothing was changed. `position` is -1 when the trouble is not at one place of a file."""
 
     path: str
@@ -96,8 +88,7 @@ class CleaningFailure:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class CleaningOutcome:
+class CleaningOutcome(msgspec.Struct, frozen=True):
     result: CleaningResult | None = None
     failure: CleaningFailure | None = None
 

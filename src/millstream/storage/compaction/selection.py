@@ -1,8 +1,9 @@
 """Which partitions to clean next, and how much of each may be cleaned. Pure decisions."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 from millstream.config.topic import TopicConfig
 from millstream.storage.compaction.job import SourceSegment
@@ -10,8 +11,7 @@ from millstream.storage.compaction.job import SourceSegment
 P = TypeVar("P")
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate(Generic[P]):
+class Candidate(msgspec.Struct, Generic[P], frozen=True):
     """A partition as the cleaner sees it; dirty is what may be cleaned and has not been."""
 
     partition: P

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from millstream.broker.node import Broker
 from millstream.broker.partition import Partition

@@ -3,9 +3,9 @@
 import asyncio
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from millstream.broker.partition import Partition
 from millstream.cluster.metadata.difference import partition_changed

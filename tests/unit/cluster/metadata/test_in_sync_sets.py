@@ -1,9 +1,9 @@
 """A change of an in-sync set is checked in the order of the rules, and each check has its own answer."""
 
 import uuid
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from millstream.cluster.metadata.command_codec import (
     decode_command,
