@@ -29,7 +29,6 @@ def chaos(tmp_path: Path, *arguments: str, timeout_s: float = 110) -> str:
     return page
 
 
-@pytest.mark.slow
 @needs_networks
 def test_a_short_chaos_run_finds_nothing(tmp_path: Path) -> None:
     page = chaos(tmp_path, "--seconds", "6", "--seed", "2", "--faults", "kill,one-way-cut,delay,loss")
