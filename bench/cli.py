@@ -96,7 +96,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
         with Display(console, len(chosen)) as display:
             began = time.perf_counter()
             session = Session(plan, driver, work_directory, report, display)
-            # Spark, a database, three nodes' page cache: more memory than is left free for the others.
+            # Spark, a database, nodes that catch up: more memory than is left free for the others.
             for needs_memory in (False, True):
                 some = [scenario for scenario in chosen if scenario.needs_memory is needs_memory]
                 with nullcontext() if needs_memory or options.quick or not some else _held_memory(console):

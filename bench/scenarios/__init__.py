@@ -81,7 +81,6 @@ SCENARIOS = (
         "three nodes: throughput and latency, acks=1 and all, against one node",
         cluster.run,
         needs_millstream=True,
-        needs_memory=True,
     ),
     Scenario(
         failover.NAME,
