@@ -12,6 +12,7 @@ from millstream.broker.peers.contact import ContactWatch
 from millstream.broker.peers.errors import CannotJoin
 from millstream.broker.peers.founding import Found, has_majority, next_step
 from millstream.broker.peers.network import PeerNetwork
+from millstream.broker.silence import Silence
 from millstream.cluster.metadata.brokers import Heartbeat, RegisterBroker
 from millstream.cluster.metadata.directory import StoredReplica, create_replica, open_replica
 from millstream.cluster.metadata.ids import id_text, readable_ids
@@ -192,6 +193,7 @@ class ClusterMembership:
 
     async def _keep_alive(self, accepted: asyncio.Event) -> None:
         broker = self._broker
+        silence = Silence(broker.loop.time)
         while True:
             beat = Heartbeat(
                 broker.node_id, broker.metadata.broker_epoch, can_write=broker.writability.can_write
@@ -201,13 +203,14 @@ class ClusterMembership:
                 async with asyncio.timeout(self._session_seconds):
                     await broker.metadata.submit(beat)
                 accepted.set()
+                silence.ended()
             except KafkaError as error:
                 if error.code in _OUSTED:
                     broker.fail(error.message)
                     return
-                log.warning("no heartbeat", error=error.message)
+                silence.lasts(error.message)
             except TimeoutError:
-                log.warning("no heartbeat", error="the controller does not answer")
+                silence.lasts("the controller does not answer")
             await asyncio.sleep(self._heartbeat_seconds)
 
     async def _hand_over(self, metadata: MetadataService) -> None:
