@@ -6,15 +6,13 @@ import os
 import socket
 from collections import Counter as Tally
 
+from millstream.broker.closings import Closings
 from millstream.broker.connection import Connection, NewRelay
 from millstream.broker.dispatch import Dispatcher
 from millstream.broker.frame_buffers import FrameBuffers
 from millstream.broker.memory import MemoryBudget
 from millstream.config.settings import PerformanceSettings
 from millstream.observability.broker_metrics import BrokerMetrics
-from millstream.observability.logs import get_logger
-
-log = get_logger("millstream.broker")
 
 SCRATCH_BYTES = 1 << 16
 _BACKLOG = 1024
@@ -48,6 +46,7 @@ class Server:
         self._listeners: list[asyncio.Server] = []
         self._bound: list[tuple[str, int, str]] = []
         self._idle_check: asyncio.TimerHandle | None = None
+        self._closings = Closings(loop)
         shortest, longest = _IDLE_CHECK_SECONDS
         self._idle_check_seconds = max(shortest, min(longest, settings.idle_timeout / 2000))
 
@@ -101,6 +100,7 @@ class Server:
         """Let replies under way go out for a moment, close everything."""
         if self._idle_check is not None:
             self._idle_check.cancel()
+        self._closings.sum_up()
         for connection in list(self._connections):
             connection.close()
         for _ in range(20):
@@ -133,7 +133,7 @@ class Server:
 
     def _reject(self, connection: Connection, limit: str, reason: str) -> None:
         self.metrics.connections_rejected.labels(limit).value += 1
-        log.warning("connection rejected", peer=connection.peer, reason=reason)
+        self._closings.rejected(connection.peer, reason)
         connection.abort()
 
     def _tune(self, connection: Connection) -> None:
@@ -156,11 +156,11 @@ class Server:
         self.metrics.connections.value = len(self._connections)
 
     def refused(self, connection: Connection, reason: str) -> None:
-        log.warning("connection closed", peer=connection.peer, reason=reason)
+        self._closings.refused(connection.peer, reason)
 
     def ended(self, connection: Connection, reason: str) -> None:
         """As `refused`, where nothing was wrong with what came."""
-        log.info("connection closed", peer=connection.peer, reason=reason)
+        self._closings.ended(connection.peer, reason)
 
     def _close_idle(self) -> None:
         """Idle or half-open, or a reader that takes nothing: the same silence, the same end."""
