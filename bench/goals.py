@@ -100,14 +100,14 @@ def _goals() -> Iterator[_Goal]:
 
 
 def _cluster_goals() -> Iterator[_Goal]:
-    size = cluster_names.THROUGHPUT_SIZES[0]
-    yield _Goal(
-        f"three nodes, {names.size_name(size)}, RF 3, acks=all, relaxed: throughput over one node with acks=1",
-        0.45,
-        True,
-        "",
-        _cluster_ratio(size),
-    )
+    for size in cluster_names.THROUGHPUT_SIZES:
+        yield _Goal(
+            f"three nodes, {names.size_name(size)}, RF 3, acks=all, relaxed: throughput over one node with acks=1",
+            0.45,
+            True,
+            "",
+            _cluster_ratio(size),
+        )
     for percentile, limit in (("p50", 0.7), ("p99", 1.5)):
         name = cluster_names.failover_name(percentile)
         yield _Goal(f"leader killed 30 times: {name.partition(': ')[2]}", limit, False, "s", _figure(name))
