@@ -22,6 +22,7 @@ from millstream.config.definitions import resolve_topic_config
 from millstream.config.topic import TopicConfig
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode
+from millstream.runtime.sometimes import sometimes
 from millstream.storage.store import STRAY, PartitionSpec
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ class TopicChanges:
             self._is_kept_elsewhere(spec, image)
             and self._broker.store.logs[spec.topic, spec.partition].offline is not None
         ):
+            sometimes("a replica that cannot be opened was made from the others")
             log.error(
                 "the replica here cannot be opened and is made anew from the others",
                 topic=spec.topic,
@@ -172,6 +174,7 @@ class TopicChanges:
 
     def _leave(self, partition: Partition, image: PartitionImage) -> None:
         """Others keep the partition now; what is here goes."""
+        sometimes("a replica moved away")
         self._broker.replication.update(partition, image)
         self._broker.replication.remove(partition)
         self._broker.partitions.remove(partition)

@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from millstream.observability.logs import get_logger
+from millstream.runtime.sometimes import sometimes
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
@@ -27,6 +28,7 @@ class Writability:
         """A write was refused for want of room."""
         if self._has_room and self._broker.membership is not None:
             self._has_room = False
+            sometimes("a disk was full")
             log.error("the disk is full; others take over until there is room", data=self._path)
             self._broker.spawn(self._wait_for_room(), "waiting for room")
 

@@ -16,6 +16,7 @@ from millstream.protocol.record_batch import (
 )
 from millstream.runtime.disk import NO_ROOM, Buffer
 from millstream.runtime.invariant import invariant
+from millstream.runtime.sometimes import sometimes
 from millstream.storage.flush import FlushTicket, Unsynced
 from millstream.storage.layout import (
     CUT_FILE,
@@ -469,6 +470,7 @@ class LocalLog:
         self._retired = True
         if self._flushing is not None:
             self._flushing.cancel()
+            sometimes("a log was removed while it was flushed")
         unsynced, self._unsynced = self._unsynced, Unsynced()
         self._release(unsynced.segments)
         for segment in self.segments:

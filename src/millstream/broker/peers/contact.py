@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from millstream.cluster.metadata.sessions import BrokerSessions
 from millstream.cluster.raft.quorum import majority
 from millstream.observability.logs import get_logger
+from millstream.runtime.sometimes import sometimes
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
@@ -74,6 +75,7 @@ class ContactWatch:
             voters = [voter.node_id for voter in status.membership.voters]
             is_lost = contact.is_lost(voters, leader, network.ended, loop.time())
             if is_lost and not broker.partitions.is_cut_off:
+                sometimes("a node was cut off from the others")
                 log.warning(
                     "cut off from the other nodes: clients are sent to them", silent_seconds=self._seconds
                 )

@@ -24,6 +24,7 @@ from millstream.protocol.api import PEER_COMMAND
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.wire import MalformedRequest
 from millstream.runtime.clock import CautiousTime
+from millstream.runtime.sometimes import sometimes
 
 if TYPE_CHECKING:
     from millstream.broker.connection import Connection
@@ -128,6 +129,7 @@ class PeerNetwork:
         retired = self._metadata.image.retired_directories if self._metadata is not None else ()
         welcome = answer(self._hello(), self.members, caller, retired)
         if welcome.refusal is not None:
+            sometimes("a node was refused by another")
             log.warning("node refused", node=caller.replica.node_id, reason=welcome.refusal)
         elif self._admission is not None and welcome.members and self._metadata is not None:
             self._metadata.peer_came(caller.replica)

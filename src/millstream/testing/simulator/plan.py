@@ -1,9 +1,9 @@
 """What a seed draws before anything happens: the cluster's settings, the kinds of faults, what clients do.
 
 Two profiles. `swarm`: each seed has a few kinds of faults and extreme settings, so that what is rare in most clusters
-is common in one of them (Groce and others, "Swarm Testing", 2012). `plain`: three nodes with the same settings each time,
-one topic that is used, and faults from the first eighteen kinds. Every subject has a generator of its own: one choice
-more does not change the others.
+is common in one of them (Groce and others, "Swarm Testing", 2012). `plain`: three nodes with the same settings each
+time, one topic that is used, and faults from the first eighteen kinds. Every subject has a generator of its own: one
+choice more does not change the others.
 """
 
 from collections.abc import Sequence
@@ -194,10 +194,11 @@ def _draw_settings(random: Random) -> dict[str, int]:
 def _draw_ledger(seed: int, *, rots: bool, changes_nodes: bool) -> LedgerPlan:
     random = Random(f"{seed}:ledger")
     works = ("moves", "round_trips", "settings", "growth")
-    # Where bits rot a sound copy must be left; where nodes go, one mind moves replicas.
-    forbidden = (
-        ("moves", "round_trips", "settings") if rots else ("moves", "round_trips") if changes_nodes else ()
-    )
+    # Where bits rot a sound copy must be left: two replicas at least, and both in sync. Where nodes go, one mind moves.
+    forbidden = {
+        *(("round_trips", "settings") if rots else ()),
+        *(("moves", "round_trips") if changes_nodes else ()),
+    }
     operator = Random(f"{seed}:operator")
     return LedgerPlan(
         random.choice((1, 2, 2, 3)),
@@ -233,8 +234,9 @@ def _draw_side(random: Random, number: int, rots: bool, changes_nodes: bool) -> 
     if not rots:
         configs |= minimum
     works = ["growth"] if random.random() < 0.5 else []
-    if not rots and not changes_nodes:
-        works += [each for each in ("moves", "round_trips") if random.random() < 0.5]
+    moves = [each for each in ("moves", "round_trips") if random.random() < 0.5]
+    if not changes_nodes:
+        works += [each for each in moves if each == "moves" or not rots]
     if kind is SideKind.TRIMMED:
         works.append("trims")
     return SidePlan(
