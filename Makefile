@@ -13,10 +13,10 @@ WORKERS ?= 4
 # Further arguments for pytest, such as ARGS="-k retention"
 ARGS ?=
 
-.PHONY: help demo console test long check unit java fmt bench clean
+.PHONY: help demo console test long check unit java fmt bench bench-quick clean
 
 help: ## Show the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 19
 
 demo: .stamps/run .stamps/console ## The telemetry pipeline end to end, with a live page (DEMO_SECONDS=n ends it by itself)
 	@exec $(BIN)/python -m examples.demo
@@ -59,6 +59,9 @@ fmt: .stamps/dev ## Format the code and mend what the linter can mend
 
 bench: .stamps/dev ## Measure throughput, latency, start time and memory
 	$(BIN)/python -m bench $(ARGS)
+
+bench-quick: .stamps/dev ## Whether the way of a message became dearer: under 3 minutes, fails on a loss of more than 15 %
+	$(BIN)/python -m bench.guard $(ARGS)
 
 clean: ## Remove the virtual environment, caches and everything built
 	rm -rf $(VENV) .stamps build dist bench/out data console/node_modules src/millstream/console/static
