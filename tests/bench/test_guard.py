@@ -1,7 +1,6 @@
 """What `make bench-quick` counts and judges; it measures no time here."""
 
 import pytest
-
 from bench.guard import Baseline, Figure
 from bench.instructions import count
 
