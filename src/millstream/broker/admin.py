@@ -43,7 +43,7 @@ def defaults_of(broker: AdminBroker) -> Defaults:
         static_configs=settings.broker_configs(),
         max_partitions=settings.cluster.max_partitions,
         max_partitions_per_request=settings.cluster.max_partitions_per_request,
-        placement=settings.replication.placement,
+        virtual_nodes=settings.replication.virtual_nodes,
     )
 
 

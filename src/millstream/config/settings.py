@@ -151,11 +151,13 @@ class ReplicationSettings:
     auto_leader_rebalance: bool = kafka_setting("auto.leader.rebalance.enable")
     leader_imbalance_check_seconds: int = kafka_setting("leader.imbalance.check.interval.seconds")
     leader_imbalance_percentage: int = kafka_setting("leader.imbalance.per.broker.percentage")
-    placement: str = own_setting(
-        "ring",
-        "How new partitions are placed on brokers: ring moves few when brokers come and go, modulo goes around"
-        " them in turn, balanced looks at what they have.",
-        choices=("ring", "modulo", "balanced"),
+    placement: str = kafka_setting("log.placement")
+    virtual_nodes: int = own_setting(
+        150,
+        "Points of each broker on the ring by which placement ring chooses; all nodes of a cluster have the same.",
+        kind=_INT,
+        minimum=1,
+        maximum=10_000,
     )
 
 
