@@ -47,7 +47,7 @@ def committed(node: NodeProcess, group: str) -> dict[int, int]:
     admin = admin_for(node.bootstrap)
     places = [TopicPartition("t", partition) for partition in range(PARTITIONS)]
     asked = [ConsumerGroupTopicPartitions(group, places)]
-    found = admin.list_consumer_group_offsets(asked)[group].result(30).topic_partitions
+    found = admin.list_consumer_group_offsets(asked)[group].result(90).topic_partitions
     return {place.partition: place.offset for place in found}
 
 

@@ -43,7 +43,7 @@ def topic(broker: NodeProcess, admin, new_topic) -> str:
                 timestamp=1_700_000_000_000 + 1000 * number + index,
                 headers=[("n", b"%d" % number), ("none", None)] if number % 4 == 0 else None,
             )
-        assert producer.flush(30) == 0
+        assert producer.flush(90) == 0
     return name
 
 

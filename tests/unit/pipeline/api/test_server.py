@@ -40,7 +40,7 @@ def test_a_signal_stops_it_cleanly(tmp_path: Path, how: signal.Signals) -> None:
         connection.request("GET", "/api/v1/gpus")
         assert connection.getresponse().status == 200
         process.send_signal(how)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=180)
         connection.close()
     finally:
         process.kill()
