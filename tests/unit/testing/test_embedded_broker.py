@@ -173,7 +173,7 @@ def test_broker_ends_with_the_program_that_was_killed() -> None:
     )
     assert program.stdout is not None
     assert program.stdin is not None
-    pid, data_dir = program.stdout.readline().split()
+    pid, data_dir = program.stdout.readline().rstrip("\n").split(maxsplit=1)
     try:
         assert _exists(int(pid))
     finally:
