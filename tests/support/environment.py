@@ -1,12 +1,13 @@
-"""What whoever runs the tests has set for other programs, and no test means: signals and variables.
+"""What whoever runs the tests has set for other programs, and no test means: signals, variables, and few open files.
 
-Both are inherited. So they are put right once in each process that runs tests, and all that it starts has them right,
-whoever starts it and by which means. Locale, time zone, umask, limits and directories are left as they are: with these
+All are inherited. So they are put right once in each process that runs tests, and all that it starts has them right,
+whoever starts it and by which means. Locale, time zone, umask, hard limits and directories are left as they are: with these
 the program itself has to cope.
 """
 
 import os
 import re
+import resource
 import signal
 import sys
 
@@ -35,6 +36,9 @@ def ignoring(*signals: signal.Signals) -> list[str]:
 def make_usual() -> None:
     for name in [name for name in os.environ if _NO_TEST_S.fullmatch(name)]:
         del os.environ[name]
+    # As many open files as this user may have; what he usually has is a courtesy to old programs.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     take_signals()
 
 
