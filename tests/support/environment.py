@@ -1,8 +1,8 @@
 """What whoever runs the tests has set for other programs, and no test means: signals, variables, and few open files.
 
 All are inherited. So they are put right once in each process that runs tests, and all that it starts has them right,
-whoever starts it and by which means. Locale, time zone, umask, hard limits and directories are left as they are: with these
-the program itself has to cope.
+whoever starts it and by which means. Locale, time zone, umask, hard limits and directories are left as they are: with
+these the program itself has to cope.
 """
 
 import os
