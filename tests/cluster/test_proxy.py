@@ -157,7 +157,7 @@ def test_three_clients_do_everything_through_one_node(cluster: ClusterProcesses)
     bootstrap = cluster.nodes[1].listen
     create(bootstrap, "t", replicas=1)
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    known = admin.list_topics(timeout=30)
+    known = admin.list_topics(timeout=90)
     assert list(known.brokers) == [1], "clients are told of this node only"
     assert {each.leader for each in known.topics["t"].partitions.values()} == {1}
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "1", "enable.idempotence": False})
@@ -220,7 +220,7 @@ def _in_group_with_confluent(bootstrap: str, group: str, protocol: str) -> set[i
     while len(seen) < 300 and time.monotonic() < deadline:
         seen |= {int(each.value() or b"") for each in consumer.consume(100, 0.2) if each.error() is None}
     consumer.commit(asynchronous=False)
-    committed = consumer.committed([TopicPartition("t", index) for index in range(PARTITIONS)], timeout=30)
+    committed = consumer.committed([TopicPartition("t", index) for index in range(PARTITIONS)], timeout=90)
     assert {each.offset for each in committed} == {50}
     consumer.close()
     return seen

@@ -51,7 +51,7 @@ def committed(node: NodeProcess, group: str) -> dict[int, int]:
     return {place.partition: place.offset for place in found}
 
 
-@pytest.mark.timeout(120 + 30 * ROUNDS)
+@pytest.mark.timeout(900 + 60 * ROUNDS)
 def test_groups_survive_a_node_that_is_killed_during_commits_and_rebalances(
     teams: tuple[NodeProcess, list[Team]],
 ) -> None:

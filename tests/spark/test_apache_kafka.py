@@ -30,7 +30,6 @@ from support.topics import admin_for, create_topic
 pytestmark = [
     pytest.mark.skipif(unavailable() is not None, reason=str(unavailable())),
     pytest.mark.xdist_group("spark"),
-    pytest.mark.timeout(180),
 ]
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from support.node import NodeProcess
 from support.topics import create_topic
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(180)]
+pytestmark = pytest.mark.xdist_group("spark")
 
 
 @pytest.fixture

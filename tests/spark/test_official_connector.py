@@ -22,7 +22,6 @@ pytestmark = [
         reason="needs Spark's Kafka connector in MILLSTREAM_TEST_SPARK_KAFKA_JARS; `make java` fetches it",
     ),
     pytest.mark.xdist_group("spark"),
-    pytest.mark.timeout(180),
 ]
 
 FORMATS = ("millstream", "kafka")

@@ -19,7 +19,7 @@ from support.node import NodeProcess
 from support.topics import create_topic
 from support.waiting import wait_for
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(180)]
+pytestmark = pytest.mark.xdist_group("spark")
 
 PATIENCE_S = 90
 

@@ -13,7 +13,7 @@ from millstream.runtime.ports import ReservedPorts
 JARS = os.environ.get("MILLSTREAM_TEST_KAFKA_JARS")
 MISSING = "needs Apache Kafka's jars in MILLSTREAM_TEST_KAFKA_JARS; `make java` fetches them"
 USER, PASSWORD = "alice", "alice's secret"
-_START_TIMEOUT_S = 90.0
+_START_TIMEOUT_S = 300.0
 _JAAS = "org.apache.kafka.common.security"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from millstream.runtime.ports import ReservedPorts
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
 
 _CONFIG = """
 reporting-disabled = true
@@ -112,7 +112,7 @@ class InfluxProcess:
     def query(self, statement: str, database: str = "") -> list[dict[str, Any]]:
         """The series of the first result."""
         body = urllib.parse.urlencode({"q": statement, "db": database, "epoch": "u"}).encode()
-        with urllib.request.urlopen(f"{self.url}/query", body, timeout=30) as answer:
+        with urllib.request.urlopen(f"{self.url}/query", body, timeout=90) as answer:
             result = json.load(answer)["results"][0]
         assert "error" not in result, result["error"]
         return result.get("series", [])
@@ -121,7 +121,7 @@ class InfluxProcess:
         """Post lines as they are; the status and what the server said."""
         target = f"{self.url}/write?" + urllib.parse.urlencode({"db": database, "precision": "u"})
         try:
-            with urllib.request.urlopen(target, lines.encode(), timeout=30) as answer:
+            with urllib.request.urlopen(target, lines.encode(), timeout=90) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

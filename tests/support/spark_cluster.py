@@ -15,7 +15,7 @@ import pyspark
 from millstream.runtime.ports import ReservedPorts
 from millstream.spark.java import java_home
 
-_START_TIMEOUT_S = 90.0
+_START_TIMEOUT_S = 300.0
 _REGISTERED = re.compile(r"Registering worker")
 
 

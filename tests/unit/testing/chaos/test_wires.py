@@ -44,7 +44,7 @@ def connect(wires: Wires) -> socket.socket:
     deadline = time.monotonic() + 90
     while True:
         try:
-            return socket.create_connection((wires.address(1), 7), timeout=30)
+            return socket.create_connection((wires.address(1), 7), timeout=90)
         except OSError:
             assert time.monotonic() < deadline
             time.sleep(0.05)
