@@ -2,8 +2,10 @@
 # the few system packages that the tests can use. A stamp keeps the set-up from running twice.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-# Where it is set, each of the hundreds of processes of a test run would compile all that it imports.
-unexport PYTHONDONTWRITEBYTECODE
+# What somebody has set for other programs: without assertions no test could fail, and where no bytecode is written each
+# of the hundreds of processes of a test run compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE PYTHONOPTIMIZE PYTHONPATH PYTHONHOME PYTHONWARNINGS PYTHONSAFEPATH PYTHONINSPECT
+unexport PYTEST_ADDOPTS PYTEST_PLUGINS PYTEST_DISABLE_PLUGIN_AUTOLOAD
 
 VENV := .venv
 BIN := $(VENV)/bin

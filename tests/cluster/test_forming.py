@@ -1,14 +1,13 @@
 """Three processes become one cluster, and whatever does not belong to it stays out."""
 
 import shutil
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.cluster import ClusterProcesses, cluster_of, eventually, free_ports
-from support.node import NodeFailed, NodeProcess
+from support.cluster import ClusterProcesses, cluster_of, eventually
+from support.node import ANY_PORT, NodeFailed, NodeProcess
 
 QUORUM = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
 # Longer than the default: the machine that runs the tests may be busy.
@@ -27,6 +26,20 @@ def create(cluster: ClusterProcesses, number: int, name: str, partitions: int = 
     assert created.error_code == 0, created.error_message
 
 
+def quorum(cluster: ClusterProcesses, number: int) -> tuple[int, int, int, list[int], int]:
+    """Its leader, how many nodes it has; the controller; where the voters' logs end, and what is committed."""
+    reply = cluster.ask(number, "describe_quorum", 2, topics=[QUORUM])
+    (described,) = reply.topics[0].partitions
+    ends = [each.log_end_offset for each in described.current_voters]
+    return (
+        described.leader_id,
+        len(reply.nodes),
+        cluster.describe(number)[0],
+        ends,
+        described.high_watermark,
+    )
+
+
 def failing_start(node: NodeProcess) -> str:
     with pytest.raises(NodeFailed) as caught:
         node.start()
@@ -37,8 +50,7 @@ def test_three_nodes_are_one_cluster_and_each_takes_commands(cluster: ClusterPro
     cluster.start()
     replies = [cluster.ask(number, "describe_cluster", 1) for number in cluster.nodes]
     assert len({reply.cluster_id for reply in replies}) == 1
-    assert len({reply.controller_id for reply in replies}) == 1
-    assert all(sorted(each.broker_id for each in reply.brokers) == [1, 2, 3] for reply in replies)
+    cluster.wait_for_brokers(1, 2, 3)
     for number in cluster.nodes:
         # Where it was asked for, the change is seen when the answer comes.
         create(cluster, number, f"topic-{number}")
@@ -46,14 +58,13 @@ def test_three_nodes_are_one_cluster_and_each_takes_commands(cluster: ClusterPro
     everything = cluster.topics(1)
     for number in cluster.nodes:
         eventually(lambda n=number: cluster.topics(n), lambda seen: seen == everything, "the same topics")
-        assert cluster.voters(number) == [1, 2, 3]
-    (controller,) = {reply.controller_id for reply in replies}
+        eventually(lambda n=number: cluster.voters(n), lambda seen: seen == [1, 2, 3], "three voters")
     for number in cluster.nodes:
-        reply = cluster.ask(number, "describe_quorum", 2, topics=[QUORUM])
-        (described,) = reply.topics[0].partitions
-        assert (described.leader_id, len(reply.nodes)) == (controller, 3)
-        assert {each.log_end_offset for each in described.current_voters} == {described.high_watermark}, (
-            "whichever node is asked, the controller answers"
+        # Whichever node is asked, the controller answers, as soon as all have what it has.
+        eventually(
+            lambda n=number: quorum(cluster, n),
+            lambda seen: seen[:2] == (seen[2], 3) and set(seen[3]) == {seen[4]},
+            "the same end of the log everywhere",
         )
 
 
@@ -64,7 +75,6 @@ def test_a_node_comes_in_though_the_controller_is_none_of_the_seeds(tmp_path: Pa
             home = tmp_path / f"node-{number}"
             home.mkdir()
             node = NodeProcess(home, ["--node-id", str(number), "--seeds", cluster.seeds], settings=SETTINGS)
-            node.listen = f"127.0.0.1:{free_ports(1)[0]}"
             cluster.nodes[number] = node
         cluster.nodes[3].start()
         # Whoever loses its vote follows at once again, and may have one later: but then node 3 leads.
@@ -77,19 +87,20 @@ def test_a_node_comes_in_though_the_controller_is_none_of_the_seeds(tmp_path: Pa
             )
         eventually(lambda: cluster.describe(3)[0], lambda controller: controller == 3, "another controller")
         cluster.nodes[4].start()
-        assert cluster.describe(4) == (3, [1, 2, 3, 4])
+        cluster.wait_for_brokers(1, 2, 3, 4)
+        assert cluster.controller() == 3
 
 
 def test_a_majority_founds_the_cluster_and_the_third_comes_later(cluster: ClusterProcesses) -> None:
     cluster.launch(1, 2)
     for number in (1, 2):
         cluster.nodes[number].wait_until_ready()
-    assert cluster.voters(1) == [1, 2]
+    eventually(lambda: cluster.voters(1), lambda seen: seen == [1, 2], "two voters")
     create(cluster, 2, "early")
     cluster.nodes[3].start()
     assert "early" in cluster.topics(3)
     eventually(lambda: cluster.voters(3), lambda seen: seen == [1, 2, 3], "a third voter")
-    eventually(lambda: cluster.describe(1)[1], lambda seen: seen == [1, 2, 3], "a third broker")
+    cluster.wait_for_brokers(1, 2, 3)
 
 
 def test_one_of_three_founds_nothing_serves_nobody_and_can_be_stopped(cluster: ClusterProcesses) -> None:
@@ -98,10 +109,7 @@ def test_one_of_three_founds_nothing_serves_nobody_and_can_be_stopped(cluster: C
     eventually(lambda: node.log_entries("waiting for the other seeds"), bool, "a word about the wait")
     with pytest.raises((AssertionError, OSError)):
         cluster.describe(1)
-    assert node.process is not None
-    node.process.send_signal(signal.SIGTERM)
-    assert node.process.wait(20) == 0
-    node.process = None
+    node.stop()
 
 
 def test_everything_is_there_after_all_were_killed(cluster: ClusterProcesses) -> None:
@@ -121,7 +129,7 @@ def test_a_second_node_of_the_same_id_does_not_start(cluster: ClusterProcesses, 
     twin = NodeProcess(tmp_path / "twin", ["--node-id", "2", "--seeds", cluster.seeds])
     error = failing_start(twin)
     assert "another node has the id 2 already" in error
-    assert cluster.describe(1)[1] == [1, 2, 3]
+    cluster.wait_for_brokers(1, 2, 3)
 
 
 def test_another_clusters_data_directory_does_not_start(cluster: ClusterProcesses, tmp_path: Path) -> None:
@@ -134,6 +142,7 @@ def test_another_clusters_data_directory_does_not_start(cluster: ClusterProcesse
     for number in (1, 2):
         cluster.nodes[number].wait_until_ready()
     foreign.arguments[-1] = cluster.seeds
+    foreign.listen = ANY_PORT
     error = failing_start(foreign)
     assert "belongs to cluster" in error
     assert "--seeds" in error

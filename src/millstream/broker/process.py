@@ -20,6 +20,8 @@ from millstream.storage.store import DataDirectoryInUse
 log = get_logger("millstream.node")
 
 _WARM_UP_SECONDS = 1.0
+# Also where SIGINT was ignored at the start, as in a shell's background job: who sends it one means it.
+_ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 class CannotStart(Exception):
@@ -41,7 +43,7 @@ def run(settings: Settings, disk: Disk | None = None, clock: Clock | None = None
 async def _run(settings: Settings, disk: Disk, clock: Clock) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _ENDING:
         loop.add_signal_handler(number, stop.set)
     broker = Broker(settings, disk, clock, loop)
     http = None
@@ -54,6 +56,7 @@ async def _run(settings: Settings, disk: Disk, clock: Clock) -> int:
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
             await broker.stop()
+            _ignore_signals(loop)
             return 0
         await starting
     except (
@@ -89,4 +92,12 @@ async def _run(settings: Settings, disk: Disk, clock: Clock) -> int:
             await http.stop()
         await broker.stop()
     log.info("stopped")
+    _ignore_signals(loop)
     return 1 if broker.failure.done() else 0
+
+
+def _ignore_signals(loop: asyncio.AbstractEventLoop) -> None:
+    """All is done: another wish to stop must not end the rest of the process as a failure."""
+    for number in _ENDING:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)

@@ -63,9 +63,7 @@ def up(
         {key: value for key, value in settings.items() if key not in os.environ},
     )
     code: int = ExitCode.OK
-    for ending in (signal.SIGTERM, signal.SIGHUP):
-        # As Ctrl-C: the nodes are in sessions of their own, and would go on without anybody to stop them.
-        signal.signal(ending, signal.default_int_handler)
+    take_signals_as_ctrl_c()
     try:
         cluster.start()
         cluster.wait_until_ready()
@@ -79,6 +77,17 @@ def up(
     finally:
         is_clean = cluster.stop()
     raise typer.Exit(code if is_clean else ExitCode.FAILURE)
+
+
+def take_signals_as_ctrl_c() -> None:
+    """The nodes are in sessions of their own, and would go on without anybody to stop them.
+
+    A shell's background job ignores SIGINT; who sends it one means it. `nohup` is a wish to outlive the terminal.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
 
 
 def _show_nodes(nodes: "list[LocalNode]", as_json: bool) -> None:

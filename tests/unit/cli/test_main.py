@@ -197,6 +197,6 @@ def test_a_reader_that_went_away_is_no_error() -> None:
     assert process.stderr is not None
     process.stdout.read(1)
     process.stdout.close()
-    assert process.wait(30) == 0
+    assert process.wait(90) == 0
     assert process.stderr.read() == b""
     process.stderr.close()

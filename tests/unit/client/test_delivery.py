@@ -36,7 +36,7 @@ def test_result_waits_for_the_report_of_another_thread() -> None:
     timer = threading.Timer(0.05, handle, (None, STORED))
     timer.start()
 
-    assert handle.result(10).offset == 7
+    assert handle.result(90).offset == 7
     timer.join()
 
 
