@@ -13,6 +13,8 @@ from support.raw_client import RawClient
 Found = TypeVar("Found")
 
 PATIENCE_S = 30.0
+# No other node can know of a cluster.
+_SETTINGS = {"cluster.founding_wait": "0ms"}
 
 
 class ClusterProcesses:
@@ -32,7 +34,7 @@ class ClusterProcesses:
             home = directory / f"node-{number}"
             home.mkdir(parents=True, exist_ok=True)
             arguments = ["--node-id", str(number), "--seeds", self.seeds]
-            node = self.nodes[number] = kind(home, arguments, settings=settings)
+            node = self.nodes[number] = kind(home, arguments, settings={**_SETTINGS, **(settings or {})})
             node.listen = f"127.0.0.1:{port}"
 
     def launch(self, *numbers: int) -> None:

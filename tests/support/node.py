@@ -42,7 +42,8 @@ class NodeProcess:
             self.environment[f"MILLSTREAM_{name.replace('.', '_').upper()}"] = value
         self.listen = ANY_PORT
         self.http = ANY_PORT
-        """Another one at each start: nobody keeps it free while the node is away."""
+        """Another one at each start, unless `fixed_http`: nobody keeps it free while the node is away."""
+        self.fixed_http = False
         self.process: subprocess.Popen[bytes] | None = None
         self._log_position = 0
 
@@ -80,7 +81,8 @@ class NodeProcess:
 
     def _spawn(self, log: IO[bytes], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-m", "millstream", "serve", "--data", str(self.data_dir)]
-        command += ["--listen", self.listen, "--http", ANY_PORT, "--log-format", "json", *self.arguments]
+        http = self.http if self.fixed_http else ANY_PORT
+        command += ["--listen", self.listen, "--http", http, "--log-format", "json", *self.arguments]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
 
     def stop(self) -> None:
