@@ -1,11 +1,16 @@
 """Three processes become one cluster, and whatever does not belong to it stays out."""
 
+import json
 import shutil
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from millstream.runtime.ports import ReservedPorts
+from support.cli import Cli
 from support.cluster import ClusterProcesses, cluster_of, eventually
 from support.node import ANY_PORT, NodeFailed, NodeProcess
 
@@ -91,25 +96,57 @@ def test_a_node_comes_in_though_the_controller_is_none_of_the_seeds(tmp_path: Pa
         assert cluster.controller() == 3
 
 
-def test_a_majority_founds_the_cluster_and_the_third_comes_later(cluster: ClusterProcesses) -> None:
-    cluster.launch(1, 2)
-    for number in (1, 2):
+def test_most_of_the_seeds_found_the_cluster_at_an_operators_word(cluster: ClusterProcesses) -> None:
+    cluster.launch(2, 3)
+    cli = Cli(cluster.nodes[3].listen)
+    eventually(
+        lambda: str(cli.run("cluster", "status", "--json").stdout, "utf-8"),
+        lambda shown: f"{cluster.nodes[1].listen}; a new cluster" in shown and "--with 2,3" in shown,
+        "a word about the seed that is away",
+    )
+    refused = cli.run("cluster", "found", "--with", "3", "--yes")
+    assert refused.returncode == 1
+    assert b"at least 2" in refused.stderr
+    cli.ok("cluster", "found", "--with", "2,3", "--yes")
+    for number in (2, 3):
         cluster.nodes[number].wait_until_ready()
-    eventually(lambda: cluster.voters(1), lambda seen: seen == [1, 2], "two voters")
+    eventually(lambda: cluster.voters(2), lambda seen: seen == [2, 3], "two voters")
     create(cluster, 2, "early")
-    cluster.nodes[3].start()
-    assert "early" in cluster.topics(3)
+    again = cli.run("cluster", "found", "--with", "2,3", "--yes")
+    assert again.returncode == 1
+    assert b"there is a cluster already" in again.stderr
+    cluster.nodes[1].start()
+    assert "early" in cluster.topics(1)
     eventually(lambda: cluster.voters(3), lambda seen: seen == [1, 2, 3], "a third voter")
     cluster.wait_for_brokers(1, 2, 3)
 
 
-def test_one_of_three_founds_nothing_serves_nobody_and_can_be_stopped(cluster: ClusterProcesses) -> None:
+def test_a_waiting_node_founds_nothing_serves_nobody_says_why_and_can_be_stopped(
+    cluster: ClusterProcesses,
+) -> None:
     node = cluster.nodes[1]
+    reserved = ReservedPorts()
+    (node.http,) = reserved.addresses
+    node.fixed_http = True
     node.launch()
-    eventually(lambda: node.log_entries("waiting for the other seeds"), bool, "a word about the wait")
+    told = eventually(lambda: node.log_entries("waiting for the other seeds"), bool, "a word about the wait")
+    assert all(cluster.nodes[number].listen in str(told[0]["reason"]) for number in (2, 3))
+    health = eventually(lambda: _health(node.http), bool, "an answer about the wait")
+    assert health["status"] == "starting"
+    assert cluster.nodes[2].listen in str(health["waiting_for"])
     with pytest.raises((AssertionError, OSError)):
         cluster.describe(1)
     node.stop()
+
+
+def _health(address: str) -> dict[str, object]:
+    """Of a node that does not serve."""
+    try:
+        urllib.request.urlopen(f"http://{address}/health", timeout=5).close()
+    except urllib.error.HTTPError as error:
+        found: dict[str, object] = json.load(error)
+        return found
+    return {}
 
 
 def test_everything_is_there_after_all_were_killed(cluster: ClusterProcesses) -> None:
@@ -138,9 +175,8 @@ def test_another_clusters_data_directory_does_not_start(cluster: ClusterProcesse
         other.start()
         foreign = other.nodes[3]
         foreign.stop()
-    cluster.launch(1, 2)
-    for number in (1, 2):
-        cluster.nodes[number].wait_until_ready()
+    cluster.start()
+    cluster.nodes[3].stop()
     foreign.arguments[-1] = cluster.seeds
     foreign.listen = ANY_PORT
     error = failing_start(foreign)

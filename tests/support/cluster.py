@@ -14,6 +14,8 @@ Found = TypeVar("Found")
 
 # Of no interest where all goes well: a machine with other work may take twenty times as long as an idle one.
 PATIENCE_S = 90.0
+# No other node can know of a cluster.
+_SETTINGS = {"cluster.founding_wait": "0ms"}
 
 
 class ClusterProcesses:
@@ -33,7 +35,7 @@ class ClusterProcesses:
             home = directory / f"node-{number}"
             home.mkdir(parents=True, exist_ok=True)
             arguments = ["--node-id", str(number), "--seeds", self.seeds]
-            node = self.nodes[number] = kind(home, arguments, settings=settings)
+            node = self.nodes[number] = kind(home, arguments, settings={**_SETTINGS, **(settings or {})})
             node.listen = address
 
     def launch(self, *numbers: int) -> None:

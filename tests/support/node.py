@@ -47,7 +47,8 @@ class NodeProcess:
         self.listen = ANY_PORT
         """Unless it was given another: one that is kept for this node from its first start to `close`."""
         self.http = ANY_PORT
-        """Another one at each start."""
+        """Another one at each start, unless `fixed_http`."""
+        self.fixed_http = False
         self.process: subprocess.Popen[bytes] | None = None
         self._log_position = 0
         self._reserved: ReservedPorts | None = None
@@ -89,7 +90,8 @@ class NodeProcess:
 
     def _spawn(self, log: IO[bytes], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
         command = [*self.prefix, sys.executable, "-m", "millstream", "serve", "--data", str(self.data_dir)]
-        command += ["--listen", self.listen, "--http", ANY_PORT, "--log-format", "json", *self.arguments]
+        http = self.http if self.fixed_http else ANY_PORT
+        command += ["--listen", self.listen, "--http", http, "--log-format", "json", *self.arguments]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
 
     def stop(self) -> None:

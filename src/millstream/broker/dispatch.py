@@ -28,7 +28,7 @@ log = get_logger("millstream.broker")
 _HEADER = Struct(">hhi")
 _WITHOUT_KIO = (
     "produce", "fetch", "metadata", "api_versions", "offset_commit",
-    "peer_hello", "peer_quorum", "peer_command", "peer_client", "log_checksum",
+    "peer_hello", "peer_quorum", "peer_command", "peer_client", "peer_founding", "log_checksum",
 )  # fmt: skip
 _ALL_APIS = {**APIS, **PEER_APIS}
 _WHO_LEADS = (METADATA, FIND_COORDINATOR)

@@ -147,11 +147,21 @@ class Broker:
         self.is_serving = True
         if self.membership is not None:
             await self.membership.serve()
-        await changes.create_declared()
+        await self._begin_declared_topics()
         if self.membership is None:
             await self.server.start()
         if OFFSETS_TOPIC in self.metadata.image.topics:
             self.loop.call_soon(lambda: self.groups)
+
+    async def _begin_declared_topics(self) -> None:
+        """A node that is alone has them before it is ready; one of several does not wait for company."""
+        if not self.settings.topics:
+            return
+        from millstream.broker.declared_topics import DeclaredTopics
+
+        declared = DeclaredTopics(self)
+        if self.membership is not None or not await declared.create():
+            self.spawn(declared.run(), "declared topics")
 
     async def _join(self, endpoints: tuple[Endpoint, ...]) -> None:
         from millstream.broker.cluster_membership import ClusterMembership

@@ -64,6 +64,15 @@ class ClusterSettings:
         " itself, or nothing.",
         kind=ConfigType.LIST,
     )
+    founding_wait: int = own_setting(
+        2000,
+        "With all seeds there and no cluster known, so long is waited for a node that knows of one before a new one is"
+        " founded. Less only where no other node can know of one.",
+        kind=_INT,
+        spelling=_DURATION,
+        minimum=0,
+        maximum=600_000,
+    )
     session_timeout: int = kafka_setting("broker.session.timeout.ms", _DURATION)
     heartbeat_interval: int = kafka_setting("broker.heartbeat.interval.ms", _DURATION)
     tick: int = own_setting(
@@ -183,11 +192,14 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """A topic of the section `topics`, created at start when it does not exist."""
+    """A topic of the section `topics`, created when it does not exist and there are brokers enough.
+
+    A replication factor of -1 stands for the default of the settings.
+    """
 
     name: str
     partitions: int = 1
-    replication_factor: int = 1
+    replication_factor: int = -1
     configs: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -40,6 +40,7 @@ class ChaosNode:
             "KAFKA_CLIENT_ROUTING": routing,
             # Nobody waits three seconds for company, and internal topics are made as in production.
             "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+            "CLUSTER_FOUNDING_WAIT": "0ms",
             # A fault lasts for seconds: a disk that does not answer is to be noticed within one.
             "REPLICATION_REPLICA_LAG_TIME_MAX": "2s",
         }  # fmt: skip

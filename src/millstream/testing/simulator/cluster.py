@@ -3,7 +3,7 @@
 from dataclasses import replace
 from random import Random
 
-from millstream.config.settings import Settings
+from millstream.config.settings import Settings, TopicSettings
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.machine import Machine
 from millstream.testing.simulator.network import Network
@@ -36,6 +36,12 @@ class SimulatedCluster:
         """Nodes that were taken out of the cluster, and are not started any more."""
         self.spoken_for: dict[str, None] = {}
         """Machines whose disk or membership somebody changes: nobody else may at the same time."""
+
+    def declare(self, topics: tuple[TopicSettings, ...]) -> None:
+        """Topics in the settings of all nodes that are not started yet."""
+        for node in self.nodes.values():
+            node.settings = replace(node.settings, topics=topics)
+        self._settings = replace(self._settings, topics=topics)
 
     def start(self) -> None:
         for node in self.nodes.values():
