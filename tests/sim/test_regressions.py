@@ -2,6 +2,7 @@
 
 import pytest
 
+from millstream.testing.simulator.plan import Profile
 from millstream.testing.simulator.run import run_seed
 
 ROT = ("bit_rot", "bit_rot", "kill", "lose_power", "storm")
@@ -28,4 +29,4 @@ FOUND: list[tuple[int, tuple[str, ...], str]] = [
 
 @pytest.mark.parametrize(("seed", "faults", "what"), FOUND, ids=[str(seed) for seed, _, _ in FOUND])
 def test_a_seed_that_found_a_bug(seed: int, faults: tuple[str, ...], what: str) -> None:
-    assert not run_seed(seed, faults=faults).problems, what
+    assert not run_seed(seed, faults=faults, profile=Profile.PLAIN).problems, what

@@ -6,21 +6,25 @@ import sys
 
 import pytest
 
+from millstream.testing.simulator.plan import Profile
 from millstream.testing.simulator.run import run_seed
 
 # In the last one nodes come and go.
 SEEDS = (1, 7, 27)
 _PROGRAM = """
 import sys
+from millstream.testing.simulator.plan import Profile
 from millstream.testing.simulator.run import run_seed
 for seed in map(int, sys.argv[1:]):
-    print(run_seed(seed).trace)
+    for profile in Profile:
+        print(run_seed(seed, profile=profile).trace)
 """
 
 
+@pytest.mark.parametrize("profile", Profile)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_seed_run_twice_gives_the_same_trace(seed: int) -> None:
-    first, second = run_seed(seed), run_seed(seed)
+def test_a_seed_run_twice_gives_the_same_trace(seed: int, profile: Profile) -> None:
+    first, second = run_seed(seed, profile=profile), run_seed(seed, profile=profile)
     assert (first.trace, first.steps, first.lines) == (second.trace, second.steps, second.lines)
 
 
@@ -30,4 +34,5 @@ def test_nothing_depends_on_the_order_of_hashes(hash_seed: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, *map(str, SEEDS)], capture_output=True, check=True, env=environment
     )
-    assert [int(line) for line in done.stdout.split()] == [run_seed(seed).trace for seed in SEEDS]
+    expected = [run_seed(seed, profile=profile).trace for seed in SEEDS for profile in Profile]
+    assert [int(line) for line in done.stdout.split()] == expected

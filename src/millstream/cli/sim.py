@@ -3,17 +3,27 @@
 import os
 import sys
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from millstream.cli import output
 from millstream.cli.errors import CommandError
+from millstream.cli.options import AsJson
 from millstream.cli.serve import LogLevel, Routing
+from millstream.runtime.sometimes import MARKS
 
 if TYPE_CHECKING:
     from millstream.testing.simulator.run import Outcome
+
+
+class SimProfile(StrEnum):
+    """As `testing.simulator.plan.Profile`, which takes long to import."""
+
+    SWARM = "swarm"
+    PLAIN = "plain"
 
 
 def command(
@@ -30,95 +40,142 @@ def command(
         typer.Option("--jobs", "-j", min=1, help="Processes; as many as processors when not given."),
     ] = None,
     client_routing: Annotated[
-        Routing,
-        typer.Option("--client-routing", help="How clients reach leaders: themselves, or through any node."),
-    ] = Routing.DIRECT,
+        Routing | None,
+        typer.Option(
+            "--client-routing",
+            help="How clients reach leaders: themselves, or through any node. Drawn from the seed when not given.",
+        ),
+    ] = None,
+    profile: Annotated[
+        SimProfile,
+        typer.Option(
+            "--profile",
+            help="swarm: each seed draws kinds of faults, extreme settings and what clients do;"
+            " plain: three nodes with the same settings, one topic that is used.",
+        ),
+    ] = SimProfile.SWARM,
+    as_json: AsJson = False,
     log_level: Annotated[
         LogLevel, typer.Option("--log-level", help="With --seed: the least severe lines of the nodes shown.")
     ] = LogLevel.WARNING,
 ) -> None:
-    """Run simulated clusters: three or four real nodes each, on virtual time, with faults drawn from a seed.
+    """Run simulated clusters: three to five real nodes each, on virtual time, with faults drawn from a seed.
 
-    Clients produce, consume, alone or in a group, change topics and move replicas, nodes are added and removed, while
-    nodes crash, networks are cut and disks fail; every rule is checked all along, and the clients' histories are
-    judged. The same seed is always the same run.
-    Exits with 1 when a seed found something, and says how to see it again.
+    Clients produce, consume, alone or in a group, topics are created, grown, moved, trimmed, compacted and deleted,
+    nodes are added and removed, while nodes crash, networks are cut and disks fail; every rule is checked all along,
+    and the clients' histories are judged. The same seed is always the same run.
+    Marked situations that occurred are counted. Exits with 1 when a seed found something, and says how to see it again.
 
     \b
     Examples:
       millstream sim --seeds 1000
       millstream sim --seed 4711 --log-level info
     """
+    routing = None if client_routing is None else client_routing.value
     try:
         if seed is not None:
-            _show_one(seed, seconds, client_routing, log_level)
+            _show_one(_Choice(seconds, routing, profile), seed, log_level, as_json=as_json)
         else:
-            _run_many(range(first, first + seeds), seconds, client_routing, jobs or os.cpu_count() or 1)
+            processes = jobs or os.cpu_count() or 1
+            _run_many(
+                _Choice(seconds, routing, profile), range(first, first + seeds), processes, as_json=as_json
+            )
     except KeyboardInterrupt:
         # Simulated programs that are taken apart half-way complain, and nobody wants to hear it.
         sys.unraisablehook = lambda _: None
         raise
 
 
-def _show_one(seed: int, seconds: float, routing: Routing, log_level: LogLevel) -> None:
+class _Choice(NamedTuple):
+    """What holds for every seed of a campaign."""
+
+    seconds: float
+    routing: str | None
+    profile: SimProfile
+
+    def options(self) -> dict[str, Any]:
+        from millstream.testing.simulator.plan import Profile
+
+        return {"seconds": self.seconds, "routing": self.routing, "profile": Profile(self.profile.value)}
+
+
+def _show_one(choice: _Choice, seed: int, log_level: LogLevel, *, as_json: bool) -> None:
     from millstream.testing.simulator.run import run_seed
 
-    outcome = run_seed(
-        seed, seconds=seconds, keep_lines=1_000_000, level=log_level.value, routing=routing.value
-    )
-    for line in outcome.lines:
-        output.line(line)
-    output.facts(
-        {
-            "seed": seed,
-            "simulated seconds": round(outcome.simulated_seconds, 3),
-            "events": outcome.steps,
-            "faults": outcome.faults,
-            "acknowledged": outcome.acknowledged,
-            "read": outcome.read,
-            "metadata changes": outcome.metadata_changes,
-            "node changes": outcome.node_changes,
-            "trace": f"{outcome.trace:016x}",
-        }
-    )
+    outcome = run_seed(seed, keep_lines=1_000_000, level=log_level.value, **choice.options())
+    facts = {
+        "seed": seed,
+        **outcome.plan,
+        "simulated seconds": round(outcome.simulated_seconds, 3),
+        "events": outcome.steps,
+        "faults": outcome.faults,
+        "acknowledged": outcome.acknowledged,
+        "read": outcome.read,
+        "metadata changes": outcome.metadata_changes,
+        "node changes": outcome.node_changes,
+        "trace": f"{outcome.trace:016x}",
+    }
+    if as_json:
+        output.json_document({**facts, "marks": outcome.marks, "problems": outcome.problems})
+    else:
+        for line in outcome.lines:
+            output.line(line)
+        output.facts(facts)
+        _tell_marks(outcome.marks)
     if outcome.problems:
         raise CommandError(f"seed {seed}: " + "; ".join(outcome.problems[:5]))
 
 
-def _run_many(seeds: Sequence[int], seconds: float, routing: Routing, jobs: int) -> None:
-    from millstream.testing.simulator.campaign import run_seeds
+def _run_many(choice: _Choice, seeds: Sequence[int], jobs: int, *, as_json: bool) -> None:
+    from millstream.testing.simulator.campaign import replay_command, run_seeds
 
     started = time.monotonic()
     failed: list[Outcome] = []
+    marks: dict[str, int] = {}
     done = acknowledged = faults = 0
     simulated = 0.0
     bar = _Bar(len(seeds))
-    for outcome in run_seeds(seeds, seconds=seconds, processes=jobs, routing=routing.value):
+    for outcome in run_seeds(seeds, processes=jobs, **choice.options()):
         done += 1
         acknowledged += outcome.acknowledged
         faults += outcome.faults
         simulated += outcome.simulated_seconds
+        for mark, count in outcome.marks.items():
+            marks[mark] = marks.get(mark, 0) + count
         if outcome.problems:
             failed.append(outcome)
             bar.clear()
-            _tell(outcome)
+            if not as_json:
+                _tell(outcome)
         bar.update(done, len(failed))
     bar.clear()
-    output.facts(
-        {
-            "seeds": done,
-            "failed": len(failed),
-            "simulated seconds": round(simulated),
-            "faults": faults,
-            "messages acknowledged": acknowledged,
-            "seconds": round(time.monotonic() - started, 1),
-        }
-    )
+    facts = {
+        "seeds": done,
+        "failed": len(failed),
+        "simulated seconds": round(simulated),
+        "faults": faults,
+        "messages acknowledged": acknowledged,
+        "seconds": round(time.monotonic() - started, 1),
+    }
+    if as_json:
+        problems = {str(each.seed): each.problems for each in failed}
+        output.json_document({**facts, "marks": _all_marks(marks), "problems": problems})
+    else:
+        output.facts(facts)
+        _tell_marks(_all_marks(marks))
     if failed:
-        seed = min(outcome.seed for outcome in failed)
-        raise CommandError(
-            f"{len(failed)} of {done} seeds found something; see one again with `{_replay(seed, seconds, routing)}`"
-        )
+        command = replay_command(min(each.seed for each in failed), **choice.options())
+        raise CommandError(f"{len(failed)} of {done} seeds found something; see one again with `{command}`")
+
+
+def _all_marks(met: Mapping[str, int]) -> dict[str, int]:
+    """Those that never occurred too."""
+    return {mark: met.get(mark, 0) for mark in MARKS}
+
+
+def _tell_marks(marks: Mapping[str, int]) -> None:
+    for mark in sorted(marks):
+        output.line(f"{marks[mark]:>8}  {mark}" if marks[mark] else f"   never  {mark}")
 
 
 def _tell(outcome: "Outcome") -> None:
@@ -128,11 +185,6 @@ def _tell(outcome: "Outcome") -> None:
     if len(outcome.problems) > 5:
         output.line(f"    and {len(outcome.problems) - 5} more")
     output.flush()
-
-
-def _replay(seed: int, seconds: float, routing: Routing) -> str:
-    command = f"millstream sim --seed {seed}" + (f" --seconds {seconds:g}" if seconds != 60.0 else "")
-    return command + (" --client-routing proxy" if routing is Routing.PROXY else "")
 
 
 class _Bar:

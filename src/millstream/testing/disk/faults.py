@@ -58,6 +58,9 @@ class Faults:
         self._faults.append(fault)
         return fault
 
+    def remove(self, fault: Fault) -> None:
+        self._faults = [each for each in self._faults if each is not fault]
+
     def clear(self) -> None:
         self._faults.clear()
 

@@ -2,7 +2,7 @@
 
 from millstream.testing.history.observed import Observed
 from millstream.testing.history.operations import Anomaly, History
-from millstream.testing.history.reading import aborted_reads, precommitted_reads, wrong_steps
+from millstream.testing.history.reading import aborted_reads, precommitted_reads, removed_reads, wrong_steps
 from millstream.testing.history.sending import (
     duplicates,
     inconsistent_offsets,
@@ -19,6 +19,7 @@ _CHECKS = (
     lost_writes,
     unseen,
     precommitted_reads,
+    removed_reads,
     wrong_steps,
     nonmonotonic_sends,
     torn_transactions,

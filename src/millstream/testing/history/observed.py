@@ -16,6 +16,8 @@ class ObservedLog:
     highest_read: int = -1
     index: dict[int, int] = field(default_factory=dict)
     """Offset to place in the dense order of offsets at which something is; gaps between offsets are legal."""
+    places: list[int] = field(default_factory=list)
+    """Place to offset."""
 
     def note(self, offset: int, value: str) -> None:
         self.values.setdefault(offset, {})[value] = None
@@ -36,7 +38,8 @@ class Observed:
             log.read[seen.value] = None
             log.highest_read = max(log.highest_read, seen.offset)
         for log in self.logs.values():
-            log.index = {offset: place for place, offset in enumerate(sorted(log.values))}
+            log.places = sorted(log.values)
+            log.index = {offset: place for place, offset in enumerate(log.places)}
 
     def is_acknowledged(self, send: Send) -> bool:
         """The send, and the transaction it was in, definitely happened."""

@@ -68,6 +68,10 @@ class History:
     """Those that the last phase read to the end."""
     is_idempotent: bool = True
     """Whether a value may stand at only one offset."""
+    removable: dict[str, int] = field(default_factory=dict)
+    """By key: below that offset records may be gone, because somebody asked for it or they are too old."""
+    removed: dict[str, int] = field(default_factory=dict)
+    """By key: below that offset records are gone, as somebody was told."""
 
 
 class Kind(StrEnum):
@@ -76,6 +80,7 @@ class Kind(StrEnum):
     ABORTED_READ = "aborted read"
     LOST_WRITE = "lost write"
     UNSEEN = "unseen"
+    REMOVED_READ = "read of what was removed"
     PRECOMMITTED_READ = "pre-committed read"
     SKIP_IN_POLL = "skip inside a poll"
     SKIP_BETWEEN_POLLS = "skip between polls"
@@ -92,6 +97,7 @@ class Kind(StrEnum):
     TWO_OWNERS = "two owners"
     COMMIT_OF_OLD_GENERATION = "commit of an old generation"
     COMMITTED_UNREAD = "committed unread"
+    OLD_VALUE = "old value of a key"
 
 
 @dataclass(frozen=True, slots=True)

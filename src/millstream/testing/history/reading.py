@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from millstream.testing.history.observed import Observed
-from millstream.testing.history.operations import Anomaly, Kind
+from millstream.testing.history.operations import Anomaly, Kind, Seen
 
 
 def aborted_reads(observed: Observed) -> Iterator[Anomaly]:
@@ -44,7 +44,11 @@ def wrong_steps(observed: Observed) -> Iterator[Anomaly]:
             log = observed.logs[seen.key]
             place = log.index[seen.offset]
             before = position.get((poll.process, seen.key))
-            if before is not None and place != before + 1:
+            if (
+                before is not None
+                and place != before + 1
+                and not _were_removed(observed, seen, before, place)
+            ):
                 detail = (
                     f"{poll.process} went from place {before} to {place} (offset {seen.offset}, {seen.value})"
                 )
@@ -55,3 +59,20 @@ def wrong_steps(observed: Observed) -> Iterator[Anomaly]:
                 yield Anomaly(kind, seen.key, detail)
             position[poll.process, seen.key] = place
             in_this_poll.add(seen.key)
+
+
+def _were_removed(observed: Observed, seen: Seen, before: int, place: int) -> bool:
+    """Whether all that was passed over may have been removed on purpose."""
+    below = observed.history.removable.get(seen.key, 0)
+    return place > before and observed.logs[seen.key].places[place - 1] < below
+
+
+def removed_reads(observed: Observed) -> Iterator[Anomaly]:
+    """What was removed, as somebody was told, is not there when everything is read at the end."""
+    for poll, seen in observed.reads():
+        if poll.is_final and seen.offset < observed.history.removed.get(seen.key, 0):
+            yield Anomaly(
+                Kind.REMOVED_READ,
+                seen.key,
+                f"{seen.value} at offset {seen.offset}; below {observed.history.removed[seen.key]} all was removed",
+            )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from millstream.testing.history.observed import Observed
-from millstream.testing.history.operations import Anomaly, Kind
+from millstream.testing.history.operations import Anomaly, Kind, Send
 
 
 def inconsistent_offsets(observed: Observed) -> Iterator[Anomaly]:
@@ -35,6 +35,7 @@ def lost_writes(observed: Observed) -> Iterator[Anomaly]:
             and send.offset is not None
             and send.offset <= log.highest_read
             and send.value not in log.read
+            and not _may_be_gone(observed, send)
         ):
             yield Anomaly(
                 Kind.LOST_WRITE,
@@ -51,8 +52,15 @@ def unseen(observed: Observed) -> Iterator[Anomaly]:
             send.key in observed.history.final_keys
             and observed.is_acknowledged(send)
             and (send.key, send.value) not in found
+            and not _may_be_gone(observed, send)
         ):
             yield Anomaly(Kind.UNSEEN, send.key, f"{send.value}, acknowledged at offset {send.offset}")
+
+
+def _may_be_gone(observed: Observed, send: Send) -> bool:
+    """Whether it was removed on purpose, or may have been: an answer without an offset does not say where it was."""
+    below = observed.history.removable.get(send.key, 0)
+    return below > 0 and (send.offset is None or send.offset < below)
 
 
 def nonmonotonic_sends(observed: Observed) -> Iterator[Anomaly]:

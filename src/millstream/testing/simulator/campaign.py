@@ -8,14 +8,20 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import partial
 
+from millstream.testing.simulator.plan import Profile
 from millstream.testing.simulator.run import SECONDS, Outcome, run_seed
 
 
 def run_seeds(
-    seeds: Sequence[int], *, seconds: float = SECONDS, processes: int = 1, routing: str = "direct"
+    seeds: Sequence[int],
+    *,
+    seconds: float = SECONDS,
+    processes: int = 1,
+    routing: str | None = None,
+    profile: Profile = Profile.SWARM,
 ) -> Iterator[Outcome]:
     """Outcomes as they come; those of several processes in any order."""
-    work = partial(run_seed, seconds=seconds, routing=routing)
+    work = partial(run_seed, seconds=seconds, routing=routing, profile=profile)
     if processes <= 1 or len(seeds) <= 1:
         yield from map(work, seeds)
         return
@@ -51,3 +57,21 @@ def _deaf_to_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, known)
+
+
+def replay_command(
+    seed: int,
+    *,
+    seconds: float = SECONDS,
+    routing: str | None = None,
+    profile: Profile = Profile.SWARM,
+) -> str:
+    """What shows that run again."""
+    return " ".join(
+        (
+            f"millstream sim --seed {seed}",
+            *([f"--seconds {seconds:g}"] if seconds != SECONDS else ()),
+            *([f"--client-routing {routing}"] if routing is not None else ()),
+            *([f"--profile {profile}"] if profile is not Profile.SWARM else ()),
+        )
+    )

@@ -1,5 +1,6 @@
 """Three nodes or more, their machines and the network between them, from one source of chance."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
@@ -12,7 +13,15 @@ from millstream.testing.simulator.pace import TICK_MS
 
 
 class SimulatedCluster:
-    def __init__(self, loop: SimulatedLoop, random: Random, count: int = 3, routing: str = "direct") -> None:
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        random: Random,
+        count: int = 3,
+        routing: str = "direct",
+        change: Callable[[Settings], Settings] = lambda settings: settings,
+    ) -> None:
+        """`change` is what the run makes of the settings that are usual here."""
         self.loop = loop
         self.network = Network(loop, Random(random.getrandbits(64)))
         names = [f"n{number}" for number in range(1, count + 1)]
@@ -22,7 +31,7 @@ class SimulatedCluster:
             snapshot_size=random.choice((2_000, 4 << 20)),
             lag_ms=random.choice((4_000, 30_000)),
         )
-        settings = replace(settings, broker=replace(settings.broker, client_routing=routing))
+        settings = change(replace(settings, broker=replace(settings.broker, client_routing=routing)))
         self._settings = settings
         self.nodes = {
             number: SimulatedNode(

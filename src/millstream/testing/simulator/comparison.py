@@ -64,12 +64,13 @@ def differences(cluster: SimulatedCluster) -> Iterator[str]:
             if not partition.is_leader or partition.log.offline is not None:
                 continue
             upper = partition.high_watermark
-            wanted = _content(partition, partition.log.log_start_offset, upper)
             for other_id, other in brokers.items():
                 copy = other.partitions.get(partition.topic, partition.index)
                 if copy is None or copy is partition or copy.topic_id != partition.topic_id:
                     continue
-                found = _content(copy, partition.log.log_start_offset, upper)
+                # Each removes what is too old for itself, one before the other.
+                first = max(partition.log.log_start_offset, copy.log.log_start_offset)
+                wanted, found = _content(partition, first, upper), _content(copy, first, upper)
                 if wanted is not None and found is not None and found != wanted:
                     yield (
                         f"{partition.topic}-{partition.index}: below {upper} the copy of node {other_id} differs from"

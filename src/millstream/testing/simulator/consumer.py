@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Iterator
 
+from millstream.protocol.errors import ErrorCode
 from millstream.protocol.record_batch import read_header
-from millstream.protocol.records import decode_records
+from millstream.protocol.records import Record, decode_records
 from millstream.spark.wire import requests as reading
 from millstream.testing.history import History, Poll, Seen
-from millstream.testing.simulator.client import NoAnswer, SimulatedClient
+from millstream.testing.simulator import requests_by_id
+from millstream.testing.simulator.client import Address, NoAnswer, SimulatedClient
 
 _RETRY_SECONDS = 0.3
 _WAIT_MS = 1500
@@ -25,18 +27,27 @@ class SimulatedConsumer:
         *,
         is_final: bool = False,
         process: str | None = None,
+        topic_id: bytes | None = None,
+        key: str | None = None,
     ) -> None:
-        """`process` is its name in the history, when it is not the client's."""
+        """`process` is its name in the history, when it is not the client's, and `key` the partition's.
+
+        With `topic_id` the topic is named by it in requests, and whoever finds its place removed goes on where the log
+        begins.
+        """
         self.position = 0
         self.high_watermark = -1
+        self.log_start = -1
         self.client = client
         self._topic = topic
         self._partition = partition
-        self._key = f"{topic}-{partition}"
+        self._topic_id = topic_id
+        self.key = key or f"{topic}-{partition}"
         self._history = history
         self._is_final = is_final
         self._process = process or client.name
         self._is_fresh = True
+        self._read_to = 0
 
     async def poll(self, wait_ms: int = _WAIT_MS) -> int:
         """Fetch once; how many records came. Errors of the cluster mean none."""
@@ -46,18 +57,15 @@ class SimulatedConsumer:
             address = await client.leader_of(self._topic, self._partition)
             if address is None:
                 raise NoAnswer("no leader")
-            body = reading.fetch_request(
-                self._topic, self._partition, self.position,
-                max_bytes=_MAX_BYTES, max_wait_ms=wait_ms, min_bytes=1, isolation_level=0,
-            )  # fmt: skip
-            reply = await client.ask(address, reading.FETCH, reading.FETCH_VERSION, body, _FETCH_SECONDS)
+            reply, found = await self._fetch(address, wait_ms)
+            if found.error == ErrorCode.OFFSET_OUT_OF_RANGE and self._topic_id is not None:
+                self.position = max(self.position, await self._earliest(address))
         except NoAnswer:
             return await self._try_again()
-        found = reading.read_fetch(reply)
         if found.error:
             # Also for an offset out of range: a leader that was deposed may say so. The last phase would find a loss.
             return await self._try_again()
-        self.high_watermark = found.high_watermark
+        self.high_watermark, self.log_start = found.high_watermark, found.log_start_offset
         at, size = found.records
         seen = tuple(self._seen(reply[at : at + size]))
         if seen:
@@ -65,8 +73,31 @@ class SimulatedConsumer:
                 Poll(self._process, seen, start, client.loop.time(), self._is_fresh, self._is_final)
             )
             self._is_fresh = False
-            self.position = seen[-1].offset + 1
+        # Not behind the last record: compaction leaves batches that have none.
+        self.position = max(self.position, self._read_to)
         return len(seen)
+
+    async def _fetch(self, address: Address, wait_ms: int) -> tuple[memoryview, reading.FetchReply]:
+        ask, position = self.client.ask, self.position
+        if self._topic_id is not None:
+            body = requests_by_id.fetch_request(
+                self._topic_id, self._partition, position, max_bytes=_MAX_BYTES, max_wait_ms=wait_ms
+            )
+            reply = await ask(address, reading.FETCH, requests_by_id.FETCH_VERSION, body, _FETCH_SECONDS)
+            return reply, requests_by_id.read_fetch(reply)
+        body = reading.fetch_request(
+            self._topic, self._partition, position,
+            max_bytes=_MAX_BYTES, max_wait_ms=wait_ms, min_bytes=1, isolation_level=0,
+        )  # fmt: skip
+        reply = await ask(address, reading.FETCH, reading.FETCH_VERSION, body, _FETCH_SECONDS)
+        return reply, reading.read_fetch(reply)
+
+    async def _earliest(self, address: Address) -> int:
+        body = reading.list_offsets_request({self._topic: {self._partition: reading.EARLIEST}}, 0)
+        reply = await self.client.ask(
+            address, reading.LIST_OFFSETS, reading.LIST_OFFSETS_VERSION, body, _FETCH_SECONDS
+        )
+        return next((each.offset for each in reading.read_list_offsets(reply) if not each.error), -1)
 
     async def _try_again(self) -> int:
         self.client.forget_leader(self._topic, self._partition)
@@ -76,10 +107,15 @@ class SimulatedConsumer:
     def _seen(self, batches: memoryview) -> Iterator[Seen]:
         at = 0
         while len(batches) - at > 61:
-            size = read_header(batches, at).size_bytes
+            header = read_header(batches, at)
+            size = header.size_bytes
             if len(batches) - at < size:
                 return
+            self._read_to = header.last_offset + 1
             for record in decode_records(batches[at : at + size], _MAX_BYTES):
                 if record.offset >= self.position:
-                    yield Seen(self._key, record.offset, (record.value or b"").decode())
+                    yield self._told(record)
             at += size
+
+    def _told(self, record: Record) -> Seen:
+        return Seen(self.key, record.offset, (record.value or b"").decode())

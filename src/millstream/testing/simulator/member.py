@@ -47,8 +47,14 @@ class SimulatedMember:
     """Of a classic group, one partition's reader at a time; `group` is what all of its members were told."""
 
     def __init__(
-        self, client: SimulatedClient, topic: str, partitions: int, group: GroupHistory, history: History
+        self,
+        client: SimulatedClient,
+        topic: str,
+        partitions: Callable[[], int],
+        group: GroupHistory,
+        history: History,
     ) -> None:
+        """`partitions`: how many the topic has now."""
         self.client = client
         self._topic = topic
         self._partitions = partitions
@@ -106,7 +112,7 @@ class SimulatedMember:
         self._readers = {partition: self._reader(partition) for partition in mine}
 
     def _share(self, place: int, members: int) -> bytes:
-        mine = frozenset(range(place, self._partitions, members))
+        mine = frozenset(range(place, self._partitions(), members))
         return encode_assignment({self._topic: mine} if mine else {}, 0)
 
     def _reader(self, partition: int) -> SimulatedConsumer:

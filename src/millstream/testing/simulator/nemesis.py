@@ -21,6 +21,12 @@ KINDS = (
     "isolate", "cut_pair", "cut_one_way", "slow_link", "lose_segments", "reset",
     "slow_disk", "full_disk", "failing_sync", "bit_rot", "jump_clock",
 )  # fmt: skip
+"""Those of the plain profile; their order is a part of its draws."""
+ALL_KINDS = (
+    *KINDS,
+    "blackout", "two_empty_disks", "halves", "stuck_disk", "full_disks_in_turn", "full_controller",
+    "refused_quorum_log",
+)  # fmt: skip
 
 _RESTART_SECONDS = (0.2, 6.0)
 _CUT_SECONDS = (0.5, 8.0)
@@ -30,7 +36,13 @@ class Nemesis:
     """Runs outside of all machines. After `heal` everything works again, and every node is started."""
 
     def __init__(
-        self, cluster: SimulatedCluster, random: Random, quorum: QuorumWatch, kinds: Sequence[str] = ()
+        self,
+        cluster: SimulatedCluster,
+        random: Random,
+        quorum: QuorumWatch,
+        kinds: Sequence[str] = (),
+        gap_seconds: float | None = None,
+        at_once: int | None = None,
     ) -> None:
         self.count = 0
         self._cluster = cluster
@@ -44,8 +56,9 @@ class Nemesis:
         self.kinds = tuple(kinds or drawn)
         self._works: list[FaultWork] = [getattr(self, f"_{kind}") for kind in self.kinds]
         self._rotten = random.choice(list(cluster.nodes.values()))
-        self._gap = random.choice((0.5, 2.0, 4.0))
-        self._at_once = random.choice((1, 1, 2))
+        gap, together = random.choice((0.5, 2.0, 4.0)), random.choice((1, 1, 2))
+        self._gap = gap_seconds or gap
+        self._at_once = at_once or together
 
     def start(self) -> None:
         loop = self._cluster.loop
@@ -95,6 +108,12 @@ class Nemesis:
                 if not node.is_up and (node.ended is not None or self._is_over):
                     self._note("restarted", node.name, reason=node.ended)
                     node.start()
+
+    async def strike(self, node_id: int) -> None:
+        """Somebody has brought a node to where an end without notice would matter."""
+        if not self._is_over:
+            self.count += 1
+            await self._end(self._cluster.nodes[node_id], power_loss=self._random.random() < 0.5)
 
     def _note(self, what: str, *where: str, **details: object) -> None:
         log.warning(what, where=list(where), **details)
@@ -202,6 +221,21 @@ class Nemesis:
             del self._busy[node.name], spoken_for[node.name]
         self._start(node)
 
+    async def _two_empty_disks(self) -> None:
+        """Two come back with nothing at the same moment: together they must not take themselves for a cluster."""
+        await asyncio.gather(self._empty_disk(), self._empty_disk())
+
+    async def _blackout(self) -> None:
+        """Everything loses its power at once, and comes back one by one."""
+        self._note("blackout")
+        nodes = [node for node in self._cluster.nodes.values() if node.is_up and node.name not in self._busy]
+        for node in nodes:
+            node.crash(power_loss=True)
+        self._random.shuffle(nodes)
+        for node in nodes:
+            await self._sleep(0.0, 1.5)
+            self._start(node)
+
     async def _pause(self) -> None:
         node = self._any()
         process = node.process
@@ -240,6 +274,13 @@ class Nemesis:
         ways = [(node.name, other) for other in others]
         await self._cut(ways if self._random.random() < 0.5 else [(there, here) for here, there in ways])
 
+    async def _halves(self) -> None:
+        """Two sides that do not hear each other; one of them may be a majority."""
+        names = self._cluster.names
+        here = self._random.sample(names, self._random.randint(1, len(names) - 1))
+        there = [name for name in names if name not in here]
+        await self._cut([way for one in here for other in there for way in ((one, other), (other, one))])
+
     async def _cut(self, ways: list[tuple[str, str]]) -> None:
         network = self._cluster.network
         self._note("cut", *(f"{source}>{target}" for source, target in ways))
@@ -277,13 +318,49 @@ class Nemesis:
         await self._sleep(*_CUT_SECONDS)
         node.machine.disk_seconds = 0.0005
 
-    async def _full_disk(self) -> None:
+    async def _stuck_disk(self) -> None:
+        """What is asked of the disk takes seconds: nothing fails, and nothing gets done."""
         node = self._any()
+        node.machine.disk_seconds = self._random.choice((2.0, 5.0))
+        self._note("stuck disk", node.name, seconds=node.machine.disk_seconds)
+        await self._sleep(2.0, 12.0)
+        node.machine.disk_seconds = 0.0005
+
+    async def _full_disk(self) -> None:
+        await self._fill(self._any(), _CUT_SECONDS)
+
+    async def _full_disks_in_turn(self) -> None:
+        """Each node's, one after the other: whoever takes over is the next."""
+        for node in self._random.sample(list(self._cluster.nodes.values()), len(self._cluster.nodes)):
+            await self._fill(node, (0.5, 5.0))
+
+    async def _full_controller(self) -> None:
+        """Longer than it takes to elect another, who may be the next."""
+        node = self._controller()
+        if node is not None:
+            await self._fill(node, (3.0, 12.0))
+
+    async def _fill(self, node: SimulatedNode, seconds: tuple[float, float]) -> None:
         disk = node.machine.disk
         disk.capacity_bytes = disk.used_bytes() + self._random.randrange(2000)
         self._note("full disk", node.name)
-        await self._sleep(*_CUT_SECONDS)
+        await self._sleep(*seconds)
+        self._note("room again", node.name)
         disk.capacity_bytes = None
+
+    def _controller(self) -> SimulatedNode | None:
+        return self._cluster.nodes.get(self._quorum.leader_id or 0)
+
+    async def _refused_quorum_log(self) -> None:
+        """There is no room for the quorum's log, and room enough for all else: often it lies on another disk."""
+        node = self._controller() if self._random.random() < 0.5 else self._any()
+        if node is None:
+            return
+        faults = node.machine.disk.faults
+        self._note("quorum log refused", node.name)
+        fault = faults.add(Fault(Operation.WRITE, errno.ENOSPC, path="*.wal*", times=None))
+        await self._sleep(1.0, 10.0)
+        faults.remove(fault)
 
     async def _bit_rot(self) -> None:
         """On one machine only, so that a sound copy is left; not in the newest bytes, which nobody else may have."""

@@ -1,7 +1,7 @@
-"""Somebody who runs the cluster while it is under fire: moves replicas about, and changes a topic's settings."""
+"""Somebody who runs the cluster while it is under fire: moves replicas, changes a topic's settings, lets it grow."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from math import inf
 
@@ -11,12 +11,14 @@ from millstream.protocol.errors import ErrorCode
 from millstream.testing.history.operations import Anomaly
 from millstream.testing.history.registers import Read, Write, judge_registers
 from millstream.testing.simulator.client import NoAnswer, SimulatedClient
+from millstream.testing.simulator.mover import Mover, grow
 
 log = get_logger("millstream.operator")
 
 _SECONDS = 6.0
 _TOPIC, _SET = 2, 0
 _PAUSE_SECONDS = 4.0
+_MOST_PARTITIONS = 5
 # Never fewer than two replicas: what is left of a reassignment must survive the loss of one.
 _FACTORS = (2, 3, 3)
 _VALUES = {
@@ -28,7 +30,7 @@ _VALUES = {
 
 
 class SimulatedOperator:
-    """Of one topic. `does` are the kinds of what it does: "moves", "settings"."""
+    """Of one topic. `does` are the kinds of what it does: "moves", "settings", "round_trips", "growth"."""
 
     def __init__(
         self,
@@ -38,14 +40,24 @@ class SimulatedOperator:
         nodes: Sequence[int],
         does: Sequence[str],
         configs: Mapping[str, str],
+        mover: Mover | None = None,
+        grown: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`configs`: what the topic is created with."""
+        """`configs`: what the topic is created with. `grown` is told how many partitions it has now."""
         self.client = client
         self.is_over = False
         self._topic = topic
         self._partitions = partitions
         self._nodes = list(nodes)
-        self._works = [{"moves": self._move, "settings": self._set}[kind] for kind in does]
+        self._mover = mover
+        self._grown = grown
+        works = {
+            "moves": self._move,
+            "settings": self._set,
+            "round_trips": self._round_trip,
+            "growth": self._grow,
+        }
+        self._works = [works[kind] for kind in does]
         self._writes = [Write(f"{topic}: {name}", value, 0.0, 0.0) for name, value in configs.items()]
         """Settings; of those without an answer nobody knows whether they were, or will be, set."""
 
@@ -73,22 +85,28 @@ class SimulatedOperator:
         codes = [each.error_code for topic in reply.responses for each in topic.partitions]
         log.warning("moved", partition=partition, replicas=wanted, codes=[reply.error_code, *codes])
 
+    async def _round_trip(self) -> None:
+        if self._mover is not None:
+            await self._mover.round_trip(self._topic, self.client.random.randrange(self._partitions))
+
+    async def _grow(self) -> None:
+        if self._partitions >= _MOST_PARTITIONS:
+            return
+        wanted = self._partitions + 1
+        if await grow(self.client, self._topic, wanted) in (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS):
+            # Also when it had as many already: an earlier request was carried out, and its answer was lost.
+            self._partitions = wanted
+            self._grown(wanted)
+
     async def _set(self) -> None:
         random = self.client.random
         name = random.choice(list(_VALUES))
         value = random.choice(_VALUES[name])
         start = self.client.loop.time()
         try:
-            reply = await self.client.call(
-                self.client.any_node(), "incremental_alter_configs", 0, _SECONDS,
-                resources=[{
-                    "resource_type": _TOPIC, "resource_name": self._topic,
-                    "configs": [{"name": name, "config_operation": _SET, "value": value}],
-                }],
-            )  # fmt: skip
-            code = reply.responses[0].error_code
+            code = await set_configs(self.client, self._topic, {name: value})
         except NoAnswer:
-            code = ErrorCode.REQUEST_TIMED_OUT
+            code = int(ErrorCode.REQUEST_TIMED_OUT)
         end = self.client.loop.time() if code == ErrorCode.NONE else inf
         self._writes.append(Write(f"{self._topic}: {name}", value, start, end))
         log.warning("set", setting=name, value=value, code=code)
@@ -99,3 +117,18 @@ class SimulatedOperator:
         keys = dict.fromkeys(write.key for write in self._writes)
         reads = [Read(key, topic.configs.get(key.removeprefix(f"{self._topic}: ")), now, now) for key in keys]
         return judge_registers(self._writes, reads)
+
+
+async def set_configs(client: SimulatedClient, topic: str, configs: Mapping[str, str]) -> int:
+    """Change a topic's settings; returns the error code."""
+    reply = await client.call(
+        client.any_node(), "incremental_alter_configs", 0, _SECONDS,
+        resources=[{
+            "resource_type": _TOPIC, "resource_name": topic,
+            "configs": [
+                {"name": name, "config_operation": _SET, "value": value} for name, value in configs.items()
+            ],
+        }],
+    )  # fmt: skip
+    code: int = reply.responses[0].error_code
+    return code

@@ -5,7 +5,7 @@ import asyncio
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.records import Record, encode_batch
 from millstream.testing.history import History, Outcome, Send
-from millstream.testing.simulator import requests
+from millstream.testing.simulator import requests, requests_by_id
 from millstream.testing.simulator.client import NoAnswer, SimulatedClient
 
 _RETRY_SECONDS = 0.3
@@ -16,12 +16,23 @@ _GIVE_UP_SECONDS = 12.0
 class SimulatedProducer:
     """One batch after the other into one partition; every value is sent once."""
 
-    def __init__(self, client: SimulatedClient, topic: str, partition: int, history: History) -> None:
+    def __init__(
+        self,
+        client: SimulatedClient,
+        topic: str,
+        partition: int,
+        history: History,
+        *,
+        topic_id: bytes | None = None,
+        key: str | None = None,
+    ) -> None:
+        """`key` is the partition's name in the history. With `topic_id` the topic is named by it in requests."""
         self.acknowledged = 0
         self.client = client
         self._topic = topic
+        self._topic_id = topic_id
         self._partition = partition
-        self._key = f"{topic}-{partition}"
+        self._key = key or f"{topic}-{partition}"
         self._history = history
         self._identity: requests.ProducerIdentity | None = None
         self._sequence = 0
@@ -37,9 +48,7 @@ class SimulatedProducer:
         outcome, base_offset = await self._deliver(values, deadline)
         for number, value in enumerate(values):
             offset = base_offset + number if base_offset >= 0 else None
-            self._history.sends.append(
-                Send(self.client.name, self._key, value, start, loop.time(), outcome, offset)
-            )
+            self._sent(value, start, outcome, offset)
         if outcome is Outcome.OK:
             self._sequence += count
             self.acknowledged += count
@@ -47,6 +56,13 @@ class SimulatedProducer:
             # What is on its way may yet be appended: a new identity, so that nothing of it fits after what follows.
             self._identity = None
         return outcome is Outcome.OK
+
+    def _sent(self, value: str, start: float, outcome: Outcome, offset: int | None) -> None:
+        end = self.client.loop.time()
+        self._history.sends.append(Send(self.client.name, self._key, value, start, end, outcome, offset))
+
+    def _record(self, number: int, timestamp_ms: int, value: str) -> Record:
+        return Record(number, timestamp_ms, None, value.encode())
 
     async def _deliver(self, values: list[str], deadline: float) -> tuple[Outcome, int]:
         loop = self.client.loop
@@ -71,12 +87,18 @@ class SimulatedProducer:
     ) -> requests.Produced:
         now_ms = 1_700_000_000_000 + int(self.client.loop.time() * 1000)
         batch = encode_batch(
-            [Record(number, now_ms, None, value.encode()) for number, value in enumerate(values)],
+            [self._record(number, now_ms, value) for number, value in enumerate(values)],
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
             base_sequence=self._sequence,
         )
-        body = requests.produce_request(self._topic, self._partition, batch, int(_REQUEST_SECONDS * 1000))
+        timeout_ms = int(_REQUEST_SECONDS * 1000)
+        if self._topic_id is not None:
+            body = requests_by_id.produce_request(self._topic_id, self._partition, batch, timeout_ms)
+            version = requests_by_id.PRODUCE_VERSION
+            reply = await self.client.ask(address, requests.PRODUCE, version, body, _REQUEST_SECONDS)
+            return requests_by_id.read_produce(reply)
+        body = requests.produce_request(self._topic, self._partition, batch, timeout_ms)
         reply = await self.client.ask(
             address, requests.PRODUCE, requests.PRODUCE_VERSION, body, _REQUEST_SECONDS
         )

@@ -14,6 +14,7 @@ from typing import Any
 
 from millstream.observability import logs
 from millstream.runtime.invariant import InvariantViolation
+from millstream.runtime.sometimes import recorded
 from millstream.testing.history import judge
 from millstream.testing.history.groups import judge_group
 from millstream.testing.history.registers import judge_positions
@@ -26,6 +27,7 @@ from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.nemesis import Nemesis
 from millstream.testing.simulator.node_changes import NodeChanges, changes_nodes
 from millstream.testing.simulator.partition_watch import PartitionWatch
+from millstream.testing.simulator.plan import Plan, Profile, draw_plan
 from millstream.testing.simulator.process import CURRENT
 from millstream.testing.simulator.quorum_watch import QuorumWatch
 from millstream.testing.simulator.violation import Violation
@@ -55,6 +57,10 @@ class Outcome:
     metadata_changes: int = 0
     node_changes: int = 0
     """Nodes that were added, removed, and added again."""
+    plan: dict[str, str] = field(default_factory=dict)
+    """What the seed drew before anything happened, for somebody who looks at it."""
+    marks: dict[str, int] = field(default_factory=dict)
+    """How often each situation occurred that is marked in the code (`runtime/sometimes.py`)."""
     lines: list[str] = field(default_factory=list)
     """The last lines of the log, of all nodes and of the nemesis."""
 
@@ -66,16 +72,23 @@ def run_seed(
     faults: Sequence[str] = (),
     keep_lines: int = _LINES_KEPT,
     level: str = "warning",
-    routing: str = "direct",
+    routing: str | None = None,
+    profile: Profile = Profile.SWARM,
 ) -> Outcome:
-    """Never raises for what goes wrong in the run: that is in `problems`. `faults` are kinds; none: the seed draws."""
+    """Never raises for what goes wrong in the run: that is in `problems`.
+
+    `faults` are kinds; none: the seed draws. So it does with `routing`, unless the profile is plain.
+    """
     was_collecting = gc.isenabled()
     gc.disable()
     # What there is already need not be looked through when the run is taken apart.
     gc.freeze()
     remains: list[Any] = []
     try:
-        return _run(seed, seconds, faults, deque(maxlen=keep_lines), level, routing, remains)
+        plan = _draw(seed, faults, routing, profile)
+        return _run(
+            seed, seconds, faults, plan, routing or "direct", deque(maxlen=keep_lines), level, remains
+        )
     finally:
         _clear_away(remains)
         gc.unfreeze()
@@ -83,16 +96,24 @@ def run_seed(
             gc.enable()
 
 
+def _draw(seed: int, faults: Sequence[str], routing: str | None, profile: Profile) -> Plan | None:
+    """None in the plain profile, where everything is drawn where it is used."""
+    if profile is Profile.PLAIN:
+        return None
+    return draw_plan(seed, routing=routing, faults=faults, changes_nodes=changes_nodes(seed))
+
+
 def _run(
     seed: int,
     seconds: float,
     faults: Sequence[str],
+    plan: Plan | None,
+    routing: str,
     lines: "deque[str]",
     level: str,
-    routing: str,
     remains: list[Any],
 ) -> Outcome:
-    outcome = Outcome(seed)
+    outcome = Outcome(seed, plan={} if plan is None else plan.describe())
     loop = SimulatedLoop()
     with ExitStack() as stack:
         stack.callback(loop.close)
@@ -101,7 +122,8 @@ def _run(
         quorum = QuorumWatch(loop)
         stack.enter_context(quorum.installed())
         stack.enter_context(_invariants_reported(loop))
-        run = _Run(loop, seed, seconds, outcome, quorum, faults, routing)
+        stack.enter_context(recorded(outcome.marks))
+        run = _Run(loop, seed, seconds, outcome, quorum, faults, plan, routing)
         remains += (loop, run)
         stack.enter_context(run.partitions.installed())
         try:
@@ -125,26 +147,56 @@ class _Run:
         outcome: Outcome,
         quorum: QuorumWatch,
         faults: Sequence[str],
+        plan: Plan | None,
         routing: str,
     ) -> None:
-        random = Random(seed)
         self._loop = loop
+        self._seed = seed
         self._seconds = seconds
         self._outcome = outcome
-        self._cluster = SimulatedCluster(loop, random, routing=routing)
-        self.partitions = PartitionWatch(loop, self._cluster, quorum)
-        elections = ElectionWatch(loop.violated)
-        elections.records_came = InSyncWatch(loop.violated).records_came
-        quorum.entry_came = elections.entry_came
-        self._nemesis = Nemesis(self._cluster, Random(random.getrandbits(64)), quorum, faults)
-        rots = "bit_rot" in self._nemesis.kinds
-        # A draw of its own, so that runs without it are as they would be if there were no such thing.
+        self._quorum = quorum
         self._changes: NodeChanges | None = None
-        if changes_nodes(seed) and not rots:
-            self._changes = NodeChanges(self._cluster, Random(f"nodes of {seed}"), quorum)
+        self._nemesis: Nemesis
+        if plan is None:
+            random = Random(seed)
+            self._cluster = SimulatedCluster(loop, random, routing=routing)
+            self._watch()
+            self._play_plain(random, faults)
+        else:
+            self._cluster = SimulatedCluster(
+                loop, plan.random("machines"), plan.nodes, plan.routing, plan.apply
+            )
+            self._watch()
+            self._play(plan)
+
+    def _watch(self) -> None:
+        violated = self._loop.violated
+        self.partitions = PartitionWatch(self._loop, self._cluster, self._quorum)
+        elections = ElectionWatch(violated)
+        elections.records_came = InSyncWatch(violated).records_came
+        self._quorum.entry_came = elections.entry_came
+
+    def _play(self, plan: Plan) -> None:
+        self._nemesis = Nemesis(
+            self._cluster, plan.random("nemesis"), self._quorum, plan.faults, plan.gap_seconds, plan.at_once
+        )
+        if changes_nodes(self._seed) and not plan.rots:
+            self._changes = self._node_changes()
+        self._workload = Workload.planned(self._cluster, plan, self._quorum, self._nemesis.strike)
+
+    def _play_plain(self, random: Random, faults: Sequence[str]) -> None:
+        """In this order, which the plain profile's seeds depend on."""
+        self._nemesis = Nemesis(self._cluster, Random(random.getrandbits(64)), self._quorum, faults)
+        rots = "bit_rot" in self._nemesis.kinds
+        if changes_nodes(self._seed) and not rots:
+            self._changes = self._node_changes()
         # Where bits rot a sound copy must be left; where nodes go, one mind moves replicas.
         allowed = () if rots else ("settings",) if self._changes is not None else ("moves", "settings")
-        self._workload = Workload(self._cluster, random, partitions=2, replicas=3, allowed=allowed)
+        self._workload = Workload.plain(self._cluster, random, allowed=allowed)
+
+    def _node_changes(self) -> NodeChanges:
+        # A draw of its own, so that runs without it are as they would be if there were no such thing.
+        return NodeChanges(self._cluster, Random(f"nodes of {self._seed}"), self._quorum)
 
     async def main(self) -> None:
         loop, workload, nemesis, outcome = self._loop, self._workload, self._nemesis, self._outcome
@@ -177,6 +229,7 @@ class _Run:
         if workload.group is not None:
             outcome.problems += map(str, judge_group(workload.group, workload.history))
             outcome.problems += map(str, judge_positions(workload.group))
+        outcome.problems += map(str, workload.judge_sides())
         settings = workload.operator.judge_settings(newest_image(self._cluster).topics[TOPIC])
         outcome.problems += map(str, settings)
 
@@ -193,16 +246,17 @@ class _Run:
         """
         if self._changes is not None:
             await self._changes.finish()
-        before = self._workload.progress()
-        while not (self._what_is_missing() is None and self._is_acknowledged_beyond(before)):  # noqa: ASYNC110
+        progress = self._workload.progress()
+        before = [acknowledged() for acknowledged in progress]
+        while not (  # noqa: ASYNC110
+            self._what_is_missing() is None
+            and all(acknowledged() > then for acknowledged, then in zip(progress, before, strict=True))
+        ):
             await asyncio.sleep(0.1)
 
     def _what_is_missing(self) -> str | None:
         missing = None if self._changes is None else self._changes.what_is_missing()
         return missing or what_is_missing(self._cluster)
-
-    def _is_acknowledged_beyond(self, before: list[int]) -> bool:
-        return all(now > then for now, then in zip(self._workload.progress(), before, strict=True))
 
     async def _within(self, seconds: float, work: Any, otherwise: str) -> None:
         try:

@@ -1,14 +1,17 @@
 """The clients of a run: producers of one topic, its readers, alone or in a group, and those who change things.
 
-Somebody creates and deletes other topics; in some runs somebody moves replicas or changes settings too.
+Somebody creates and deletes other topics; in some runs somebody moves replicas or changes settings too, and topics at
+the side live and die.
 """
 
 import asyncio
-from collections.abc import Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from random import Random
 from typing import Any
 
-from millstream.testing.history import History
+from millstream.protocol.errors import ErrorCode
+from millstream.protocol.internal_topics import OFFSETS_TOPIC
+from millstream.testing.history import Anomaly, History
 from millstream.testing.history.groups import GroupHistory
 from millstream.testing.history.topics import TopicCall
 from millstream.testing.simulator.admin import SimulatedAdmin
@@ -16,14 +19,19 @@ from millstream.testing.simulator.client import NoAnswer, SimulatedClient
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.consumer import SimulatedConsumer
 from millstream.testing.simulator.member import SimulatedMember, fetch_positions, find_coordinator
-from millstream.testing.simulator.operator import SimulatedOperator
+from millstream.testing.simulator.mover import Mover
+from millstream.testing.simulator.operator import SimulatedOperator, set_configs
+from millstream.testing.simulator.plan import GroupStyle, Plan
 from millstream.testing.simulator.producer import SimulatedProducer
+from millstream.testing.simulator.quorum_watch import QuorumWatch
+from millstream.testing.simulator.side_topics import SideTopic
 
 TOPIC = "ledger"
 GROUP = "readers"
 
 # What is done to the topic meanwhile, in one run or the other.
 _OPERATIONS = ((), (), ("moves",), ("settings",), ("moves", "settings"))
+_EAGER = {"segment.bytes": "400", "min.cleanable.dirty.ratio": "0.01"}
 
 
 class Workload:
@@ -36,50 +44,131 @@ class Workload:
         *,
         partitions: int,
         replicas: int,
-        allowed: Collection[str],
     ) -> None:
-        """`allowed` are the operator's kinds of work: without any, all replicas stay, and as many as there must be are
-        in sync.
-        """
         self.history = History()
         self.topic_calls: list[TopicCall] = []
         self.partitions = partitions
+        self.group: GroupHistory | None = None
+        self.producers: list[SimulatedProducer] = []
+        self.sides: list[SideTopic] = []
+        self.configs: dict[str, str] = {}
+        """Of the topic that is written to."""
+        self.operator: SimulatedOperator
         self._cluster = cluster
         self._random = random
-        self._clients = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._is_over = False
+        self._is_started = False
+        self._pause = 1.0
+        self._has_eager_offsets = False
+        self._consumers: list[SimulatedConsumer] = []
+        self._members: list[SimulatedMember] = []
+        self._replicas = replicas
+
+    @classmethod
+    def plain(cls, cluster: SimulatedCluster, random: Random, *, allowed: Collection[str]) -> "Workload":
+        """`allowed` are the operator's kinds of work: without any, all replicas stay, and as many as there must be are
+        in sync.
+        """
+        workload = cls(cluster, random, partitions=2, replicas=3)
+        workload._draw(allowed)
+        return workload
+
+    @classmethod
+    def planned(
+        cls,
+        cluster: SimulatedCluster,
+        plan: Plan,
+        quorum: QuorumWatch,
+        strike: Callable[[int], Awaitable[None]],
+    ) -> "Workload":
+        workload = cls(cluster, plan.random("clients"), partitions=plan.ledger.partitions, replicas=3)
+        workload._follow(plan, quorum, strike)
+        return workload
+
+    def _draw(self, allowed: Collection[str]) -> None:
+        """In this order, which the plain profile's seeds depend on."""
+        random = self._random
         self.configs = random.choice(({}, {"segment.bytes": "2000"}))
-        """Of the topic that is written to."""
         self._pause = random.choice((0.5, 1.0, 2.0))
-        self.admin = SimulatedAdmin(self._client("admin"), self.topic_calls, replicas)
-        self._other_topics = SimulatedAdmin(self._client("meddler"), self.topic_calls, replicas)
-        self.producers = [
-            SimulatedProducer(self._client(f"producer-{index}-{number}"), TOPIC, index, self.history)
-            for index in range(partitions)
-            for number in range(random.choice((1, 2)))
-        ]
+        self._add_admins()
+        for index in range(self.partitions):
+            for number in range(random.choice((1, 2))):
+                self._add_producer(index, number)
         does = [kind for kind in random.choice(_OPERATIONS) if kind in allowed]
-        nodes = list(cluster.nodes)
-        self.operator = SimulatedOperator(
-            self._client("operator"), TOPIC, partitions, nodes, does, self.configs
-        )
+        self.operator = self._make_operator(does, None)
         self.group = GroupHistory(GROUP) if random.random() < 0.5 else None
-        self._consumers = [
-            SimulatedConsumer(self._client(f"consumer-{index}"), TOPIC, index, self.history)
-            for index in range(partitions if self.group is None else 0)
-        ]
-        self._members = [
-            SimulatedMember(self._client(f"member-{number}"), TOPIC, partitions, self.group, self.history)
-            for number in range(random.choice((1, 2, 3)))
-            if self.group is not None
-        ]
+        for index in range(self.partitions if self.group is None else 0):
+            self._add_consumer(index)
+        for number in range(random.choice((1, 2, 3))):
+            self._add_member(number)
+
+    def _follow(self, plan: Plan, quorum: QuorumWatch, strike: Callable[[int], Awaitable[None]]) -> None:
+        ledger = plan.ledger
+        nodes = list(self._cluster.nodes)
+
+        def mover(client: SimulatedClient) -> Mover:
+            return Mover(client, nodes, quorum, strike)
+
+        self.configs, self._pause = dict(ledger.configs), ledger.pause_seconds
+        self._has_eager_offsets = ledger.eager_offsets
+        self._add_admins()
+        for index in range(self.partitions):
+            self._add_producer(index, 0)
+        self.operator = self._make_operator(ledger.works, mover)
+        self.group = None if ledger.group is GroupStyle.NONE else GroupHistory(GROUP)
+        for index in range(self.partitions if self.group is None else 0):
+            self._add_consumer(index)
+        for number in range(ledger.members):
+            self._add_member(number)
+        self.sides = [SideTopic(each, self._client, self._run, mover) for each in plan.sides]
+
+    def _add_admins(self) -> None:
+        self.admin = SimulatedAdmin(self._client("admin"), self.topic_calls, self._replicas)
+        self._other_topics = SimulatedAdmin(self._client("meddler"), self.topic_calls, self._replicas)
+
+    def _make_operator(
+        self, does: Collection[str], mover: Callable[[SimulatedClient], Mover] | None
+    ) -> SimulatedOperator:
+        client = self._client("operator")
+        return SimulatedOperator(
+            client, TOPIC, self.partitions, list(self._cluster.nodes), list(does), self.configs,
+            None if mover is None else mover(client), self._grown,
+        )  # fmt: skip
+
+    def _add_producer(self, index: int, number: int) -> None:
+        producer = SimulatedProducer(self._client(f"producer-{index}-{number}"), TOPIC, index, self.history)
+        self.producers.append(producer)
+        if self._is_started:
+            self._run(producer.client, self._produce(producer))
+
+    def _add_consumer(self, index: int) -> None:
+        consumer = SimulatedConsumer(self._client(f"consumer-{index}"), TOPIC, index, self.history)
+        self._consumers.append(consumer)
+        if self._is_started:
+            self._run(consumer.client, self._consume(consumer))
+
+    def _add_member(self, number: int) -> None:
+        if self.group is not None:
+            client = self._client(f"member-{number}")
+            self._members.append(
+                SimulatedMember(client, TOPIC, lambda: self.partitions, self.group, self.history)
+            )
+
+    def _grown(self, partitions: int) -> None:
+        """The topic has so many partitions now: each is used."""
+        for index in range(self.partitions, partitions):
+            self._add_producer(index, 0)
+            if self.group is None:
+                self._add_consumer(index)
+        self.partitions = partitions
 
     def _client(self, name: str) -> SimulatedClient:
         random = Random(self._random.getrandbits(64))
         return SimulatedClient(name, self._cluster.loop, random, self._cluster.addresses)
 
     def start(self) -> None:
+        self._is_started = True
         for producer in self.producers:
             self._run(producer.client, self._produce(producer))
         for consumer in self._consumers:
@@ -88,15 +177,27 @@ class Workload:
             self._run(member.client, member.live(self._is_done))
         self._run(self._other_topics.client, self._meddle())
         self._run(self.operator.client, self.operator.work())
+        for side in self.sides:
+            self._run(side.client, side.work())
+        if self._has_eager_offsets and self.group is not None:
+            client = self._client("tuner")
+            self._run(client, self._tune(client))
 
     def stop_operating(self) -> None:
         """From now on the cluster is left as it is, so that it can come to rest."""
         self.operator.is_over = True
+        for side in self.sides:
+            side.leave_alone()
 
-    def progress(self) -> list[int]:
-        """What was acknowledged so far, by everybody who must get acknowledgements when all is well."""
-        told = [producer.acknowledged for producer in self.producers]
-        return told if self.group is None else [*told, self.group.acknowledged]
+    def progress(self) -> list[Callable[[], int]]:
+        """What was acknowledged so far, for everybody who must get acknowledgements when all is well."""
+        producers = [
+            *self.producers,
+            *(each for side in self.sides for life in side.certain for each in life.producers),
+        ]
+        told = [_acknowledged_of(each) for each in producers]
+        group = self.group
+        return told if group is None else [*told, lambda: group.acknowledged]
 
     def _is_done(self) -> bool:
         return self._is_over
@@ -108,6 +209,8 @@ class Workload:
     async def stop(self) -> None:
         """Let what is under way come to its end; an error of a client is one of the run."""
         self._is_over = True
+        for side in self.sides:
+            side.stop()
         await asyncio.gather(*self._tasks)
 
     async def as_client(self, client: SimulatedClient, work: Coroutine[Any, Any, None]) -> None:
@@ -121,9 +224,16 @@ class Workload:
             )
             await self.as_client(consumer.client, _read_to_end(consumer))
             self.history.final_keys.add(f"{TOPIC}-{index}")
+        for side in self.sides:
+            for reader in side.readers():
+                await self.as_client(reader.client, _read_to_end(reader))
+                side.was_read(reader)
         if self.group is not None:
             client = self._client("final-positions")
             await self.as_client(client, self._read_positions(client, self.group))
+
+    def judge_sides(self) -> list[Anomaly]:
+        return [anomaly for side in self.sides for anomaly in side.judge()]
 
     async def _read_positions(self, client: SimulatedClient, group: GroupHistory) -> None:
         while True:
@@ -154,6 +264,20 @@ class Workload:
             else:
                 await self._other_topics.delete(topic)
             await asyncio.sleep(random.expovariate(1 / 2.0))
+
+    async def _tune(self, client: SimulatedClient) -> None:
+        """Positions of groups go to tiny segments that are compacted at once, as soon as there is such a topic."""
+        while not self._is_over:
+            try:
+                if await set_configs(client, OFFSETS_TOPIC, _EAGER) == ErrorCode.NONE:
+                    return
+            except NoAnswer:
+                pass
+            await asyncio.sleep(1.0)
+
+
+def _acknowledged_of(producer: SimulatedProducer) -> Callable[[], int]:
+    return lambda: producer.acknowledged
 
 
 async def _read_to_end(consumer: SimulatedConsumer) -> None:

@@ -1,0 +1,248 @@
+"""What a seed draws before anything happens: the cluster's settings, the kinds of faults, what clients do.
+
+Two profiles. `swarm`: each seed has a few kinds of faults and extreme settings, so that what is rare in most clusters
+is common in one of them (Groce and others, "Swarm Testing", 2012). `plain`: three nodes with the same settings each time,
+one topic that is used, and faults from the first eighteen kinds. Every subject has a generator of its own: one choice
+more does not change the others.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from random import Random
+
+from millstream.config.settings import Settings
+from millstream.testing.simulator.nemesis import ALL_KINDS
+
+_NODES = (3, 3, 3, 3, 3, 3, 3, 3, 5)
+# Of the runs in which bits may rot, because their draw of faults has it: elsewhere replicas could not be moved.
+_ROT_SHARE = 0.4
+_DAY_MS = "86400000"
+
+
+class Profile(StrEnum):
+    SWARM = "swarm"
+    PLAIN = "plain"
+
+
+class SideKind(StrEnum):
+    """What becomes of a side topic's records."""
+
+    STREAM = "stream"
+    """They stay as long as the topic does."""
+    TRIMMED = "trimmed"
+    """Clients delete the oldest ones."""
+    RETAINED = "retained"
+    """Retention does."""
+    COMPACTED = "compacted"
+
+
+class GroupStyle(StrEnum):
+    NONE = "none"
+    CLASSIC = "classic"
+
+
+@dataclass(frozen=True, slots=True)
+class SidePlan:
+    """A topic that is made, used, changed and deleted, over and over."""
+
+    name: str
+    kind: SideKind
+    partitions: int
+    replicas: int
+    configs: dict[str, str]
+    life_seconds: float
+    """About how long one lives before it is deleted."""
+    works: tuple[str, ...]
+    """What is done to it meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPlan:
+    """The topic that is never deleted, and those who use it."""
+
+    partitions: int
+    configs: dict[str, str]
+    pause_seconds: float
+    group: GroupStyle
+    members: int
+    works: tuple[str, ...]
+    eager_offsets: bool
+    """Whether positions of groups are in tiny segments, which are compacted as soon as they are full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    seed: int
+    routing: str
+    nodes: int
+    faults: tuple[str, ...]
+    gap_seconds: float
+    at_once: int
+    settings: dict[str, int]
+    """Those of the cluster that differ from run to run, by the names that `apply` knows."""
+    ledger: LedgerPlan
+    sides: tuple[SidePlan, ...] = field(default=())
+
+    @property
+    def rots(self) -> bool:
+        return "bit_rot" in self.faults
+
+    def random(self, subject: str) -> Random:
+        return Random(f"{self.seed}:{subject}")
+
+    def apply(self, settings: Settings) -> Settings:
+        drawn = self.settings
+        return replace(
+            settings,
+            cluster=replace(
+                settings.cluster,
+                session_timeout=drawn["session_ms"],
+                heartbeat_interval=drawn["heartbeat_ms"],
+                snapshot_size=drawn["snapshot_bytes"],
+            ),
+            storage=replace(
+                settings.storage,
+                checkpoint_interval=drawn["checkpoint_ms"],
+                cleaner_interval=drawn["cleaner_ms"],
+                retention_check_interval=drawn["retention_check_ms"],
+            ),
+            performance=replace(settings.performance, max_open_files=drawn["open_files"]),
+            replication=replace(
+                settings.replication,
+                default_replication_factor=3,
+                replica_lag_time_max=drawn["lag_ms"],
+                replica_fetch_wait_max=drawn["fetch_wait_ms"],
+                leader_imbalance_check_seconds=drawn["imbalance_check_s"],
+            ),
+            kafka={
+                **settings.kafka,
+                "offsets.topic.num.partitions": str(drawn["offsets_partitions"]),
+                "log.segment.delete.delay.ms": str(drawn["delete_delay_ms"]),
+            },
+        )
+
+    def describe(self) -> dict[str, str]:
+        """For somebody who looks at the run."""
+        ledger = self.ledger
+        return {
+            "routing": self.routing,
+            "nodes": str(self.nodes),
+            "faults drawn": ", ".join(dict.fromkeys(self.faults)),
+            "settings drawn": ", ".join(f"{name} {value}" for name, value in self.settings.items()),
+            "ledger": f"{ledger.partitions} partitions {ledger.configs or ''}, group {ledger.group},"
+            f" {', '.join(ledger.works) or 'left alone'}",
+            "side topics": "; ".join(
+                f"{each.name}: {each.kind}, {each.partitions} x {each.replicas},"
+                f" {', '.join(each.works) or 'left alone'}"
+                for each in self.sides
+            )
+            or "none",
+        }
+
+
+def draw_plan(
+    seed: int, *, routing: str | None = None, faults: Sequence[str] = (), changes_nodes: bool = False
+) -> Plan:
+    """`routing` and `faults` are the caller's where they are given; `changes_nodes`: somebody else moves replicas."""
+    kinds = tuple(faults) or _draw_faults(seed)
+    troubles = Random(f"{seed}:troubles")
+    rots = "bit_rot" in kinds
+    return Plan(
+        seed,
+        routing or Random(f"{seed}:routing").choice(("direct", "direct", "proxy")),
+        3 if changes_nodes else Random(f"{seed}:nodes").choice(_NODES),
+        kinds,
+        troubles.choice((0.3, 1.0, 2.0, 4.0)),
+        troubles.choice((1, 1, 2, 3)),
+        _draw_settings(Random(f"{seed}:settings")),
+        _draw_ledger(seed, rots=rots, changes_nodes=changes_nodes),
+        tuple(_draw_sides(seed, rots=rots, changes_nodes=changes_nodes)),
+    )
+
+
+def _draw_faults(seed: int) -> tuple[str, ...]:
+    """Each kind is in or out; in one run few are, in another most."""
+    random = Random(f"{seed}:faults")
+    share = random.choice((0.1, 0.2, 0.4, 0.7))
+    drawn = {kind: Random(f"{seed}:fault {kind}").random() < share for kind in ALL_KINDS}
+    if Random(f"{seed}:rot").random() >= _ROT_SHARE:
+        drawn["bit_rot"] = False
+    kinds = tuple(kind for kind, is_in in drawn.items() if is_in)
+    return kinds or (random.choice([kind for kind in ALL_KINDS if kind != "bit_rot"]),)
+
+
+def _draw_settings(random: Random) -> dict[str, int]:
+    session_ms, heartbeat_ms = random.choice(((1500, 500), (3000, 1000), (3000, 1500), (8000, 2000)))
+    return {
+        "session_ms": session_ms,
+        "heartbeat_ms": heartbeat_ms,
+        # From several in a second to none in a run.
+        "checkpoint_ms": random.choice((300, 2_000, 5_000, 20_000, 600_000)),
+        "cleaner_ms": random.choice((500, 2_000, 5_000)),
+        "retention_check_ms": random.choice((500, 3_000, 20_000)),
+        "snapshot_bytes": random.choice((500, 2_000, 4 << 20)),
+        "lag_ms": random.choice((2_000, 4_000, 30_000)),
+        "fetch_wait_ms": random.choice((500, 2_000)),
+        "imbalance_check_s": random.choice((3, 15, 300)),
+        "open_files": random.choice((16, 1000)),
+        "offsets_partitions": random.choice((1, 1, 3)),
+        "delete_delay_ms": random.choice((0, 1_000, 60_000)),
+    }
+
+
+def _draw_ledger(seed: int, *, rots: bool, changes_nodes: bool) -> LedgerPlan:
+    random = Random(f"{seed}:ledger")
+    works = ("moves", "round_trips", "settings", "growth")
+    # Where bits rot a sound copy must be left; where nodes go, one mind moves replicas.
+    forbidden = (
+        ("moves", "round_trips", "settings") if rots else ("moves", "round_trips") if changes_nodes else ()
+    )
+    operator = Random(f"{seed}:operator")
+    return LedgerPlan(
+        random.choice((1, 2, 2, 3)),
+        random.choice(({}, {"segment.bytes": "300"}, {"segment.bytes": "1000"}, {"segment.bytes": "2000"})),
+        random.choice((0.3, 1.0, 2.0)),
+        random.choice((GroupStyle.NONE, GroupStyle.CLASSIC)),
+        random.choice((1, 2, 3)),
+        tuple(each for each in works if operator.random() < 0.5 and each not in forbidden),
+        eager_offsets=Random(f"{seed}:offsets").random() < 0.5,
+    )
+
+
+def _draw_sides(seed: int, *, rots: bool, changes_nodes: bool) -> list[SidePlan]:
+    count = Random(f"{seed}:side topics").choice((0, 1, 1, 2))
+    return [
+        _draw_side(Random(f"{seed}:side topic {number}"), number, rots, changes_nodes)
+        for number in range(count)
+    ]
+
+
+def _draw_side(random: Random, number: int, rots: bool, changes_nodes: bool) -> SidePlan:
+    kind = random.choice(list(SideKind))
+    configs = {"segment.bytes": random.choice(("200", "600", "2000"))}
+    if kind is SideKind.RETAINED:
+        configs |= random.choice(({"retention.bytes": "1500"}, {"retention.ms": "4000"}))
+    if kind is SideKind.COMPACTED:
+        configs |= {
+            "cleanup.policy": "compact",
+            "min.cleanable.dirty.ratio": "0.01",
+            "delete.retention.ms": _DAY_MS,
+        }
+    minimum = random.choice(({}, {"min.insync.replicas": "1"}, {"min.insync.replicas": "2"}))
+    if not rots:
+        configs |= minimum
+    works = ["growth"] if random.random() < 0.5 else []
+    if not rots and not changes_nodes:
+        works += [each for each in ("moves", "round_trips") if random.random() < 0.5]
+    if kind is SideKind.TRIMMED:
+        works.append("trims")
+    return SidePlan(
+        f"side-{number}",
+        kind,
+        random.choice((1, 2)),
+        3 if rots else random.choice((3, 3, 3, 2, 1)),
+        configs,
+        random.choice((4.0, 12.0, 40.0)),
+        tuple(works),
+    )
