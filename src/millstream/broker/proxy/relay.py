@@ -20,11 +20,14 @@ from millstream.broker.proxy.produce import ProduceRelay
 from millstream.broker.proxy.split import SplitRequest
 from millstream.broker.proxy.targets import coordinator_of
 from millstream.cluster.metadata.image import MetadataImage
+from millstream.observability.logs import get_logger
 from millstream.protocol.api import FETCH, PRODUCE, PRODUCE_SERVED_FROM
 from millstream.protocol.wire import Reader
 
 if TYPE_CHECKING:
     from millstream.broker.proxy.relays import Relays
+
+log = get_logger("millstream.proxy")
 
 # These begin with the id of a group, and its coordinator answers them.
 _OF_A_GROUP = (
@@ -115,7 +118,16 @@ class ClientRelay:
         asked = context.version if version is None else version
         if node != self.node_id:
             self.metrics.count(context.api.name, sum(map(len, body)))
-        self._lane(node, kind).send(context.api, asked, context.client_id, body, seconds, done)
+
+        def guarded(reply: memoryview | LaneLost) -> None:
+            try:
+                done(reply)
+            except Exception:
+                # There will be no answer: without this the client would wait for it for ever.
+                log.exception("answer not passed on", peer=self.connection.peer, api=context.api.name)
+                self.connection.close()
+
+        self._lane(node, kind).send(context.api, asked, context.client_id, body, seconds, guarded)
 
     def drop_lane(self, node: int, kind: str) -> None:
         """Close without a word to those who wait."""

@@ -149,3 +149,15 @@ def test_a_lane_ends_with_the_registration_that_it_was_made_to(trio: Trio) -> No
         assert not before[3, "others"].closed
         assert client.call("list_groups", 4).error_code == 0
         assert way._lanes[2, "others"].to.epoch == broker.metadata.image.brokers[2].epoch
+
+
+def test_a_client_whose_answer_cannot_be_put_together_is_not_left_waiting(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_request: Any, _answers: list[Any]) -> Any:
+        raise ValueError("an answer that nobody expected")
+
+    monkeypatch.setitem(plans.PLANS, "list_groups", plans.PLANS["list_groups"]._replace(join=fail))
+    with RawClient(trio.nodes[1].listen) as client:
+        client.send("list_groups", 4)
+        assert client.is_closed_by_broker()
