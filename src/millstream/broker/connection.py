@@ -83,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self._held_bytes = 0
         self._replies: deque[PendingReply] = deque()
         self._queued: deque[bytes] = deque()
-        self._blocked = False
+        self._blocked = 0
         self._stopped = False
         self._closes = False
         self._write_paused = False
@@ -237,8 +237,8 @@ class Connection(asyncio.BufferedProtocol):
             self.relay = None
 
     def block(self) -> None:
-        """Handle no further request of this connection until `unblock`."""
-        self._blocked = True
+        """Handle no further request of this connection until `unblock` has been called as often."""
+        self._blocked += 1
         self._update_reading()
 
     def stop_reading(self) -> None:
@@ -254,14 +254,14 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
 
     def unblock(self) -> None:
-        self._blocked = False
+        self._blocked -= 1
         if not self.closed:
             self._handle_queued()
 
     def _must_wait(self) -> bool:
         """No further request is handled: one is being worked on, or the client does not take its replies."""
         return (
-            self._blocked
+            self._blocked > 0
             or self._stopped
             or self._write_paused
             or self._held_bytes > MAX_HELD_BYTES
@@ -390,7 +390,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_waiting(self) -> bool:
         """A request of this connection is being worked on, or waits for memory to be read into."""
-        return not self.closed and (bool(self._replies) or self._blocked or bool(self._wanted))
+        return not self.closed and (bool(self._replies) or self._blocked > 0 or bool(self._wanted))
 
     def _release_frame(self) -> None:
         if self._frame is not None:

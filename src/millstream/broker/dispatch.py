@@ -173,25 +173,36 @@ class Dispatcher:
             # Others know better, and clients ask again where they are connected already.
             connection.close_when_answered()
 
-    def serve_here(self, context: RequestContext, request: memoryview, position: int) -> None:
-        """As above, for a request that comes from this process; the body begins at `position`."""
+    def serve_here(
+        self,
+        context: RequestContext,
+        request: memoryview,
+        position: int,
+        broker: "Broker | None" = None,
+    ) -> None:
+        """As above, for a request that comes from this process; the body begins at `position`.
+
+        `broker` is the node as the handler is to see it, where that is not this one as it is.
+        """
         module = self._modules.get(context.api.key) or self._module(context.api)
         if hasattr(module, "serve"):
-            module.serve(self._broker, context, request, position)
+            module.serve(broker or self._broker, context, request, position)
         else:
-            self._handle(module, context, request[position:])
+            self._handle(module, context, request[position:], broker)
 
     def _module(self, api: Api) -> ModuleType:
         """Handlers are imported on their first request: most nodes see few of the APIs."""
         module = self._modules[api.key] = load_handler(api.name)
         return module
 
-    def _handle(self, module: ModuleType, context: RequestContext, body: memoryview) -> None:
+    def _handle(
+        self, module: ModuleType, context: RequestContext, body: memoryview, broker: "Broker | None" = None
+    ) -> None:
         from millstream.protocol.codec import decode_request
 
         request = decode_request(context.api, context.version, body)
         try:
-            answer = module.handle(self._broker, request, context)
+            answer = module.handle(broker or self._broker, request, context)
         except KafkaError as error:
             answer = self._failure(context.api, error)
         if not inspect.iscoroutine(answer):
@@ -216,6 +227,10 @@ class Dispatcher:
         except Exception:
             log.exception("request failed", peer=connection.peer, api=context.api.name)
             connection.close()
+        except asyncio.CancelledError:
+            # There will be no reply: without this the client would wait for it for ever.
+            connection.close()
+            raise
         finally:
             connection.unblock()
 

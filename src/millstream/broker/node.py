@@ -102,6 +102,8 @@ class Broker:
         self.delayed_produces = 0
         self.delayed_fetches = 0
         self.listen = ("", 0)
+        self.endpoint = Endpoint("PLAINTEXT", "", 0)
+        """Where it says that it is reached; so the metadata has it, as long as this node is registered."""
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._logged: dict[tuple[str, str], float] = {}
         self._messages_in: dict[str, Counter] = {}
@@ -120,15 +122,15 @@ class Broker:
         if broker.proxy_listen is not None:
             await self.relays.bind(broker.proxy_listen)
         host = broker.advertised_host or self.listen[0]
-        endpoint = Endpoint("PLAINTEXT", host, broker.advertised_port or self.listen[1])
+        self.endpoint = Endpoint("PLAINTEXT", host, broker.advertised_port or self.listen[1])
         if self.settings.is_one_of_several:
-            await self._join((endpoint,))
+            await self._join((self.endpoint,))
         else:
             self.metadata = await MetadataService.open(
                 self.disk,
                 self.store.data_dir,
                 node_id=self.node_id,
-                endpoints=(endpoint,),
+                endpoints=(self.endpoint,),
                 rack=broker.rack,
                 host=self.host,
             )

@@ -49,7 +49,7 @@ class SplitRequest:
             self._ask(place, node, _encode(context, part))
         return True
 
-    def _ask(self, place: int, node: int, body: bytes) -> None:
+    def _ask(self, place: int, node: int, body: bytes, kind: str = "others") -> None:
         relay = self._relay
 
         def answered(reply: memoryview | LaneLost) -> None:
@@ -59,11 +59,11 @@ class SplitRequest:
                 self._keep(place, error_response(self._context.api, self._plan.lost, str(reply)))
             elif node != relay.node_id:
                 # This node's own answer to what another should have answered is the right refusal.
-                self._ask(place, relay.node_id, body)
+                self._ask(place, relay.node_id, body, relay.lane_after_loss(self._context))
             else:
                 relay.connection.close()
 
-        relay.send(node, "others", self._context, (body,), _patience(self._request), answered)
+        relay.send(node, kind, self._context, (body,), _patience(self._request), answered)
 
     def _heard(self, place: int, body: memoryview) -> None:
         context = self._context

@@ -162,7 +162,10 @@ class Repairs:
         ]
 
     async def _fetch_from(self, broker_id: int, partition: Partition, repaired: RepairedSegment) -> None:
-        endpoint = self._broker.metadata.image.brokers[broker_id].endpoints[0]
+        broker = self._broker.metadata.image.brokers.get(broker_id)
+        if broker is None:
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"broker {broker_id} was removed")
+        endpoint = broker.endpoints[0]
         link = await ReplicaLink.connect(endpoint.host, endpoint.port)
         try:
             # What it has itself is wanted, also where it forwards to leaders.
