@@ -126,6 +126,7 @@ class Cleaner:
         sources = self._sources(partition, now_ms)
         if not sources or target.cleaning or target.truncating:
             return
+        limits = self._broker.opening_limits
         job = job_for(
             target.config,
             directory=target.directory,
@@ -134,6 +135,7 @@ class Cleaner:
             limit_offset=min(partition.last_stable_offset, target.flushed_offset),
             now_ms=now_ms,
             last_batches=target.producers.last_offsets(),
+            least_unpacked=(limits.unpacked_bytes, limits.records),
         )
         target.cleaning = True
         self._last_cleaned = target

@@ -13,6 +13,8 @@ from millstream.broker.dispatch import Dispatcher, load_handler
 from millstream.broker.fetch_sessions import FetchSessions
 from millstream.broker.file_limits import raise_and_share
 from millstream.broker.flusher import Flusher
+from millstream.broker.long_work import LongWork
+from millstream.broker.opened_batches import OpeningLimits
 from millstream.broker.partitions import Partitions
 from millstream.broker.recovery_progress import RecoveryProgress
 from millstream.broker.replicas.roles import Replication
@@ -79,6 +81,7 @@ class Broker:
         self.auto_create_topics = settings.broker.auto_create_topics
         self.metrics = BrokerMetrics.create()
         self.workers = self.host.workers(loop, _FLUSH_THREADS, "disk")
+        self.long_work = LongWork(loop, self.workers)
         data_dir = os.path.abspath(settings.broker.data_dir)
         files = raise_and_share(settings.performance)
         self.store = LogStore(disk, clock, data_dir, files.log_files, self.host.new_id)
@@ -89,6 +92,7 @@ class Broker:
         self.dispatcher = Dispatcher(self)
         performance = replace(settings.performance, max_connections=files.connections)
         self.server = Server(loop, performance, self.dispatcher, self.metrics)
+        self.opening_limits = OpeningLimits.of(settings.performance)
         self.upkeep = Upkeep(self)
         self.cleaner = Cleaner(self)
         self.writability = Writability(self)

@@ -134,6 +134,20 @@ class PerformanceSettings:
         spelling=_SIZE,
         minimum=1,
     )
+    max_unpacked_batch: int = own_setting(
+        64 << 20,
+        "What a batch may unpack to where the node opens it: in compacted topics, and where compression.type is not"
+        " the producer's. More is refused with MESSAGE_TOO_LARGE.",
+        kind=ConfigType.LONG,
+        spelling=_SIZE,
+        minimum=1 << 20,
+    )
+    max_opened_records: int = own_setting(
+        500_000,
+        "Records of a batch that the node opens; more are refused with MESSAGE_TOO_LARGE.",
+        kind=_INT,
+        minimum=1000,
+    )
     idle_timeout: int = kafka_setting("connections.max.idle.ms", _DURATION)
     socket_send_buffer: int = kafka_setting("socket.send.buffer.bytes", _SIZE)
     socket_receive_buffer: int = kafka_setting("socket.receive.buffer.bytes", _SIZE)

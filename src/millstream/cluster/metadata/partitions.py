@@ -36,6 +36,8 @@ class CreatePartitions(msgspec.Struct, frozen=True):
     topics: tuple[PartitionIncrease, ...]
     validate_only: bool = False
     defaults: Defaults = msgspec.field(default_factory=Defaults)
+    # How many partitions the same request has created before, when it comes in several commands.
+    earlier_partitions: int = 0
 
     def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[tuple[IncreaseOutcome, ...]]:
         times = Counter(increase.topic for increase in self.topics)
@@ -50,7 +52,8 @@ class CreatePartitions(msgspec.Struct, frozen=True):
                 if times[increase.topic] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 topic = _find_growable(image, increase)
-                self.defaults.check_room(image, len(records), increase.count - len(topic.partitions))
+                added = increase.count - len(topic.partitions)
+                self.defaults.check_room(image, len(records), added, self.earlier_partitions)
                 placement = placement_of(topic.configs, broker_configs)
                 assignments = _assign(image, topic, increase, placer, placement)
                 records += creation_records(image, topic.topic_id, len(topic.partitions), assignments)

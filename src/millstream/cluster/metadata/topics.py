@@ -25,6 +25,7 @@ from millstream.cluster.metadata.records import (
     TopicCreated,
     TopicDeleted,
 )
+from millstream.cluster.metadata.slices import slices_of
 from millstream.cluster.placement import Replicas, Wanted
 from millstream.protocol.errors import ErrorCode, KafkaError
 
@@ -132,23 +133,14 @@ class CreateTopics(msgspec.Struct, frozen=True):
 
 
 def in_slices(command: CreateTopics, partitions: int) -> list[CreateTopics]:
-    """The same as several commands of about so many partitions each: one would hold up every node for its length.
+    """The same as several commands of about so many partitions each: topics are created or refused one by one."""
 
-    Topics are created or refused one by one anyway. A request that names one twice is not divided.
-    """
-    if command.validate_only or len({topic.name for topic in command.topics}) < len(command.topics):
-        return [command]
-    slices: list[list[NewTopic]] = []
-    room = 0
-    for topic in command.topics:
+    def cost(topic: NewTopic) -> int:
         count = max(topic.partitions, len(topic.assignments))
-        size = count if count > 0 else command.defaults.partitions
-        if not slices or size > room:
-            slices.append([])
-            room = partitions
-        slices[-1].append(topic)
-        room -= size
-    return [replace(command, topics=tuple(topics)) for topics in slices]
+        return count if count > 0 else command.defaults.partitions
+
+    slices = slices_of(command.topics, partitions, lambda topic: topic.name, cost)
+    return [replace(command, topics=topics) for topics in slices]
 
 
 class TopicRef(msgspec.Struct, frozen=True):
