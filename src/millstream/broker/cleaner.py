@@ -53,6 +53,8 @@ class Cleaner:
                 try:
                     await self.clean(partition)
                 except (OSError, KafkaError) as error:
+                    if partition.log.is_gone:
+                        continue
                     log.warning(
                         "cleaning failed", topic=partition.topic, partition=partition.index, error=str(error)
                     )
@@ -188,9 +190,14 @@ class Cleaner:
 
     async def _swap(self, partition: Partition, group: CleanedGroup) -> None:
         target, disk, workers = partition.log, self._broker.disk, self._broker.workers
+        # On disk before the files are: a checkpoint from before must not stand for what is put in place now.
+        number = target.begin_rewrite(group.sources)
+        await self._broker.flusher.sync(partition)
         target.swapping = True
         try:
-            await workers.run(lambda: commit_swap(disk, target.directory, group.sources))
+            await workers.run(
+                lambda: target.write_by_name(lambda: commit_swap(disk, target.directory, group.sources))
+            )
         except OSError:
             target.swapping = is_committed(disk, target.directory, group.sources)
             raise
@@ -208,7 +215,10 @@ class Cleaner:
                 group.max_timestamp,
                 group.offset_of_max_timestamp,
                 self._broker.clock.now_ms(),
+                number=number,
             ),
         )
-        await workers.run(lambda: finish_swap(disk, target.directory, group.sources))
+        await workers.run(
+            lambda: target.write_by_name(lambda: finish_swap(disk, target.directory, group.sources))
+        )
         target.swapping = False

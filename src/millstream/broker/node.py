@@ -40,7 +40,7 @@ from millstream.runtime.clock import CautiousTime, Clock
 from millstream.runtime.disk import Disk
 from millstream.runtime.host import Host, SystemHost
 from millstream.storage.high_watermarks import read_high_watermarks
-from millstream.storage.local_log import NoRoom
+from millstream.storage.local_log import LogGone, NoRoom
 from millstream.storage.store import LogStore
 
 if TYPE_CHECKING:
@@ -348,6 +348,9 @@ class Broker:
         self.metrics.forget_topic(topic)
 
     def storage_error(self, operation: str, error: KafkaError) -> None:
+        if isinstance(error, LogGone):
+            # A file that is gone because its partition is gone is no fault of the disk.
+            return
         self.metrics.storage_errors.labels(operation).value += 1
         self._log_sometimes("storage error", operation=operation, error=error.message)
         if isinstance(error, NoRoom):

@@ -163,6 +163,7 @@ class TopicChanges:
             partition.fail(partition.log.offline)
         if path is not None:
             self._broker.upkeep.remove_later(path, delay_ms)
+            self._broker.upkeep.log_removed()
 
     def _remove(self, topic: str) -> None:
         for partition in self._broker.partitions.remove_topic(topic):
