@@ -2,8 +2,10 @@
 # the few system packages that the tests can use. A stamp keeps the set-up from running twice.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-# Where it is set, each of the hundreds of processes of a test run would compile all that it imports.
-unexport PYTHONDONTWRITEBYTECODE
+# What somebody has set for other programs: without assertions no test could fail, and where no bytecode is written each
+# of the hundreds of processes of a test run compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE PYTHONOPTIMIZE PYTHONPATH PYTHONHOME PYTHONWARNINGS PYTHONSAFEPATH PYTHONINSPECT
+unexport PYTEST_ADDOPTS PYTEST_PLUGINS PYTEST_DISABLE_PLUGIN_AUTOLOAD
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,10 +18,10 @@ LONGEST_SEEDS ?= 500
 # Further arguments for pytest, such as ARGS="-k retention"
 ARGS ?=
 
-.PHONY: help demo console test long check unit java fmt bench clean
+.PHONY: help demo console test long check unit java fmt bench bench-quick clean
 
 help: ## Show the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 19
 
 demo: .stamps/run .stamps/console ## The telemetry pipeline end to end, with a live page (DEMO_SECONDS=n ends it by itself)
 	@exec $(BIN)/python -m examples.demo
@@ -63,6 +65,9 @@ fmt: .stamps/dev ## Format the code and mend what the linter can mend
 
 bench: .stamps/dev ## Measure throughput, latency, start time and memory
 	$(BIN)/python -m bench $(ARGS)
+
+bench-quick: .stamps/dev ## Whether the way of a message became dearer: under 3 minutes, fails on a loss of more than 15 %
+	$(BIN)/python -m bench.guard $(ARGS)
 
 clean: ## Remove the virtual environment, caches and everything built
 	rm -rf $(VENV) .stamps build dist bench/out data console/node_modules src/millstream/console/static

@@ -44,7 +44,7 @@ async def main() -> None:
         done = 0
         while done < COUNT:
             messages = await consumer.poll()
-            cleaned = await asyncio.gather(*(clean(message.value) for message in messages))
+            cleaned = await asyncio.gather(*(clean(message.value or {}) for message in messages))
             await asyncio.gather(
                 *(producer.send(CLEAN, value, key=str(value["sensor"])) for value in cleaned)
             )

@@ -36,7 +36,7 @@ def consume(processed: list[bytes], crash_at: int | None) -> None:
         consumer.subscribe([TOPIC])
         while True:
             for message in consumer.poll():
-                processed.append(message.value)
+                processed.append(message.value or b"")
                 if message.offset == crash_at:
                     raise Crash
                 consumer.commit(message)

@@ -40,7 +40,7 @@ def consume(processed: list[bytes], crash_at: int | None) -> None:
                 consumer.commit(message)
                 if message.offset == crash_at:
                     raise Crash
-                processed.append(message.value)
+                processed.append(message.value or b"")
                 if message.offset == COUNT - 1:
                     return
 

@@ -56,7 +56,7 @@ def consume(database: sqlite3.Connection, crash_at: int | None) -> None:
                 database.execute(
                     "INSERT INTO balances VALUES (:account, :amount) "
                     "ON CONFLICT (account) DO UPDATE SET amount = amount + :amount",
-                    message.value,
+                    message.value or {},
                 )
                 if message.offset == crash_at:
                     raise Crash

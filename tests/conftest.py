@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from support.environment import make_usual
 from support.node import NodeProcess
+
+make_usual()
 
 # A shared machine is slow at times; what a test says about behaviour does not depend on that.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -14,7 +14,8 @@ from bench.machine import Usage
 from bench.metadata_view import ClusterState, look
 from bench.model import Peer
 from bench.peers import Durability, PeerError
-from bench.peers.millstream import Millstream, environment, free_ports
+from bench.peers.millstream import Millstream, environment
+from millstream.runtime.ports import ReservedPorts
 
 _ADMIN_TIMEOUT_SECONDS = 120.0
 _PATIENCE_SECONDS = 120.0
@@ -32,8 +33,8 @@ class Cluster:
     def __init__(self, directory: Path, seeds: int = 3) -> None:
         self._directory = directory
         # One more than is needed at first, for a node that comes later.
-        ports = free_ports(seeds + 1)
-        self._addresses = {number: f"127.0.0.1:{port}" for number, port in enumerate(ports, 1)}
+        self._reserved = ReservedPorts(seeds + 1)
+        self._addresses = dict(enumerate(self._reserved.addresses, 1))
         self._seeds = tuple(range(1, seeds + 1))
         self.nodes: dict[int, Millstream] = {}
 

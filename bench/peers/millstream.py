@@ -2,14 +2,12 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -151,20 +149,6 @@ class Millstream:
 
     def _log_tail(self) -> str:
         return " | ".join(list(self._last_lines)[-5:]) or "it logged nothing"
-
-
-def free_port() -> int:
-    """For clients that must connect before the broker can say where it listens."""
-    return free_ports(1)[0]
-
-
-def free_ports(count: int) -> list[int]:
-    """In ascending order: the first of a cluster's seeds is the same as that of its nodes."""
-    with ExitStack() as probes:
-        sockets = [probes.enter_context(socket.socket()) for _ in range(count)]
-        for probe in sockets:
-            probe.bind(("127.0.0.1", 0))
-        return sorted(probe.getsockname()[1] for probe in sockets)
 
 
 def is_available() -> bool:

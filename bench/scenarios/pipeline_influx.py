@@ -13,8 +13,8 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from bench.peers import PeerError
-from bench.peers.millstream import free_port
 from bench.scenarios import pipeline_data
+from millstream.runtime.ports import ReservedPorts
 
 POST_POINTS = 5_000
 _START_TIMEOUT_SECONDS = 60.0
@@ -88,9 +88,10 @@ def running(directory: Path) -> Iterator[Influx]:
     program = shutil.which("influxd")
     if program is None:
         raise PeerError("influxd is not installed")
-    port = free_port()
+    reserved = ReservedPorts(2)
+    port, rpc_port = reserved.ports
     config = directory / "influxdb.conf"
-    config.write_text(_CONFIG.format(directory=directory, rpc=free_port(), http=port))
+    config.write_text(_CONFIG.format(directory=directory, rpc=rpc_port, http=port))
     environment = {"HOME": str(directory), "PATH": os.environ.get("PATH", "")}
     with (directory / "influxd.log").open("wb") as log:
         process = subprocess.Popen([program, "-config", str(config)], stdout=log, stderr=log, env=environment)
@@ -104,6 +105,7 @@ def running(directory: Path) -> Iterator[Influx]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        reserved.close()
 
 
 def bodies(count: int) -> list[bytes]:

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from bench.loads import ProduceLoad
 from bench.peers import Durability
-from bench.peers.millstream import READY_TIMEOUT_SECONDS, Millstream, free_port
+from bench.peers.millstream import READY_TIMEOUT_SECONDS, Millstream
 from bench.rawclient import wait_for_first_ack
 from bench.scenarios.names import restart_stop, restart_to_first_ack, restart_to_ready
 from bench.session import Session
+from millstream.runtime.ports import ReservedPorts
 
 NAME = "restart"
 _TOPIC_PARTITIONS = 500
@@ -20,13 +21,13 @@ _FILL_SECONDS = 120.0
 
 def run(session: Session) -> None:
     for partitions in (1_000,) if session.plan.quick else (1_000, 10_000):
-        with session.data_directory() as directory:
+        with session.data_directory() as directory, ReservedPorts() as reserved:
+            (port,) = reserved.ports
             stop_seconds = [_fill(session, directory, partitions)]
             ready, acknowledged = [], []
             rounds = session.plan.rounds_of(full=3, quick=1)
             for number in range(rounds):
                 session.display.step(f"{partitions:,} partitions, restart {number + 1} of {rounds}")
-                port = free_port()
                 broker = Millstream(directory, port)
                 try:
                     at = wait_for_first_ack(port, "restart-0", READY_TIMEOUT_SECONDS, broker.check_alive)

@@ -74,7 +74,7 @@ def test_driver_refuses_a_topic_with_another_number_of_partitions(
 def test_raw_client_gets_its_first_message_acknowledged(driver: Driver, cluster: MockCluster) -> None:
     port = int(cluster.bootstrap.rpartition(":")[2])
 
-    wait_for_first_ack(port, "first", timeout_seconds=10, check=lambda: None)
+    wait_for_first_ack(port, "first", timeout_seconds=90, check=lambda: None)
 
     result = driver.run(ConsumeLoad(4), cluster.bootstrap, "first")
     assert (result.messages, result.bytes) == (1, len(b"first"))

@@ -7,10 +7,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from millstream.console import static_dir
 from support.fleet_api import FleetApi, fill
+
+# A page that comes up in a second may take half a minute where others compute.
+PATIENCE_MS = 90_000
+expect.set_options(timeout=PATIENCE_MS)
 
 FLAGS = [
     "--headless",
@@ -91,6 +95,7 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
 
     def open_(url: str, **options: Any) -> Page:
         context = browser.new_context(viewport={"width": 1440, "height": 1000}, **options)
+        context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
         page = context.new_page()
         watches.append(Watch(page))

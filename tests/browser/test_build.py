@@ -33,7 +33,7 @@ def test_units_of_the_page() -> None:
         pytest.skip("the npm packages of the console are not installed; see `make console`")
 
     done = subprocess.run(
-        [npm, "test"], cwd=CONSOLE, capture_output=True, text=True, timeout=110, check=False
+        [npm, "test"], cwd=CONSOLE, capture_output=True, text=True, timeout=400, check=False
     )
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,8 +1,10 @@
 """What the console shows when there is nothing to show."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import Page, expect
 
 from support.fleet_api import FleetApi, fill, write_status
@@ -18,11 +20,13 @@ def test_says_that_the_api_stopped_and_recovers(open_page: OpenPage, own_api: Fl
     own_api.stop()
 
     alert = page.get_by_role("alert")
-    expect(alert).to_contain_text("the query API does not answer", timeout=20_000)
+    expect(alert).to_contain_text("the query API does not answer")
     expect(page.locator(".cell")).to_have_count(16)
     own_api.start()
-    alert.get_by_role("button", name="Try now").click()
-    expect(alert).to_have_count(0, timeout=20_000)
+    # The page tries again by itself too, and may have done so just now.
+    with suppress(PlaywrightError):
+        alert.get_by_role("button", name="Try now").click(timeout=2000)
+    expect(alert).to_have_count(0)
 
 
 def test_waits_for_the_first_points_and_then_shows_them(open_page: OpenPage, own_api: FleetApi) -> None:
@@ -33,7 +37,7 @@ def test_waits_for_the_first_points_and_then_shows_them(open_page: OpenPage, own
 
     fill(own_api.directory)
 
-    expect(page.locator(".cell")).to_have_count(16, timeout=30_000)
+    expect(page.locator(".cell")).to_have_count(16)
 
 
 def test_says_that_the_pipeline_stopped(open_page: OpenPage, own_api: FleetApi) -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from support.acked_writes import AckedWriter, judge, read_numbers
 from support.cli import Cli
-from support.cluster import ClusterProcesses, cluster_of, eventually
+from support.cluster import ClusterProcesses, cluster_of
 
-SETTINGS = {"cluster.session_timeout": "1s", "replication.min_insync_replicas": "2"}
+SETTINGS = {"cluster.session_timeout": "5s", "replication.min_insync_replicas": "2"}
 
 
 @pytest.fixture
@@ -42,11 +42,7 @@ def test_what_rotted_at_the_leader_is_not_lost_when_all_nodes_are_killed(cluster
         cluster.nodes[number].wait_until_ready()
     rotten.start()
     assert rotten.log_entries("damaged end cut, with sound records behind it")
-    eventually(
-        lambda: cluster.ask(1, "metadata", 12, topics=None).topics[0].partitions[0].isr_nodes,
-        lambda isr: len(isr) == 3,
-        "all replicas in sync",
-    )
+    cluster.wait_in_sync("t")
     judge(writer, read_numbers(cluster.seeds, "t", 1))
     assert Cli(cluster.seeds).json("log", "verify")["same"]
     for node in cluster.nodes.values():

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster import ClusterProcesses, cluster_of
+from support.cluster import ClusterProcesses, cluster_of, eventually
 from support.steady_load import AiokafkaLoad, KafkaPythonLoad, SteadyLoad
 
 SETTINGS = {
-    "cluster.session_timeout": "1s",
+    "cluster.session_timeout": "3s",
     "replication.placement": "balanced",
     "kafka.group.initial.rebalance.delay.ms": "0",
 }
@@ -24,8 +24,15 @@ def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
 
 
 def coordinator_of(cluster: ClusterProcesses, group: str) -> int:
-    found = cluster.ask(1, "find_coordinator", 4, key_type=0, coordinator_keys=[group]).coordinators[0]
-    return int(found.node_id)
+    return eventually(
+        lambda: int(
+            cluster.ask(1, "find_coordinator", 4, key_type=0, coordinator_keys=[group])
+            .coordinators[0]
+            .node_id
+        ),
+        lambda found: found in cluster.nodes,
+        "a coordinator",
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,9 +54,8 @@ def test_an_application_sees_no_error_when_nodes_go(
             load.wait_for(50)
             node.start()
             for topic in ("t", "__consumer_offsets"):
-                cluster.wait_in_sync(topic, via=number)
-        controller, _ = cluster.describe(1)
+                cluster.wait_in_sync(topic)
         # In order, and while it leads what it leads.
-        cluster.nodes[controller].restart()
+        cluster.nodes[cluster.controller()].restart()
         load.wait_for(50)
     load.judge()

@@ -36,7 +36,7 @@ def test_clients_of_a_leader_that_is_cut_off_go_on_while_the_cut_lasts(
     cluster: ChaosCluster, kind: type[SteadyLoad]
 ) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic("t", 1, 3, config={"min.insync.replicas": "2"})])["t"].result(30)
+    admin.create_topics([NewTopic("t", 1, 3, config={"min.insync.replicas": "2"})])["t"].result(90)
     old = eventually(lambda: leader_in_sync(admin), lambda seen: seen != -1, "a leader")
     with kind(cluster.nodes[old].address, "t") as load:
         load.wait_for(50)

@@ -1,14 +1,18 @@
 """Three processes become one cluster, and whatever does not belong to it stays out."""
 
+import json
 import shutil
-import signal
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.cluster import ClusterProcesses, cluster_of, eventually, free_ports
-from support.node import NodeFailed, NodeProcess
+from millstream.runtime.ports import ReservedPorts
+from support.cli import Cli
+from support.cluster import ClusterProcesses, cluster_of, eventually
+from support.node import ANY_PORT, NodeFailed, NodeProcess
 
 QUORUM = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
 # Longer than the default: the machine that runs the tests may be busy.
@@ -27,6 +31,20 @@ def create(cluster: ClusterProcesses, number: int, name: str, partitions: int = 
     assert created.error_code == 0, created.error_message
 
 
+def quorum(cluster: ClusterProcesses, number: int) -> tuple[int, int, int, list[int], int]:
+    """Its leader, how many nodes it has; the controller; where the voters' logs end, and what is committed."""
+    reply = cluster.ask(number, "describe_quorum", 2, topics=[QUORUM])
+    (described,) = reply.topics[0].partitions
+    ends = [each.log_end_offset for each in described.current_voters]
+    return (
+        described.leader_id,
+        len(reply.nodes),
+        cluster.describe(number)[0],
+        ends,
+        described.high_watermark,
+    )
+
+
 def failing_start(node: NodeProcess) -> str:
     with pytest.raises(NodeFailed) as caught:
         node.start()
@@ -37,8 +55,7 @@ def test_three_nodes_are_one_cluster_and_each_takes_commands(cluster: ClusterPro
     cluster.start()
     replies = [cluster.ask(number, "describe_cluster", 1) for number in cluster.nodes]
     assert len({reply.cluster_id for reply in replies}) == 1
-    assert len({reply.controller_id for reply in replies}) == 1
-    assert all(sorted(each.broker_id for each in reply.brokers) == [1, 2, 3] for reply in replies)
+    cluster.wait_for_brokers(1, 2, 3)
     for number in cluster.nodes:
         # Where it was asked for, the change is seen when the answer comes.
         create(cluster, number, f"topic-{number}")
@@ -46,14 +63,13 @@ def test_three_nodes_are_one_cluster_and_each_takes_commands(cluster: ClusterPro
     everything = cluster.topics(1)
     for number in cluster.nodes:
         eventually(lambda n=number: cluster.topics(n), lambda seen: seen == everything, "the same topics")
-        assert cluster.voters(number) == [1, 2, 3]
-    (controller,) = {reply.controller_id for reply in replies}
+        eventually(lambda n=number: cluster.voters(n), lambda seen: seen == [1, 2, 3], "three voters")
     for number in cluster.nodes:
-        reply = cluster.ask(number, "describe_quorum", 2, topics=[QUORUM])
-        (described,) = reply.topics[0].partitions
-        assert (described.leader_id, len(reply.nodes)) == (controller, 3)
-        assert {each.log_end_offset for each in described.current_voters} == {described.high_watermark}, (
-            "whichever node is asked, the controller answers"
+        # Whichever node is asked, the controller answers, as soon as all have what it has.
+        eventually(
+            lambda n=number: quorum(cluster, n),
+            lambda seen: seen[:2] == (seen[2], 3) and set(seen[3]) == {seen[4]},
+            "the same end of the log everywhere",
         )
 
 
@@ -64,7 +80,6 @@ def test_a_node_comes_in_though_the_controller_is_none_of_the_seeds(tmp_path: Pa
             home = tmp_path / f"node-{number}"
             home.mkdir()
             node = NodeProcess(home, ["--node-id", str(number), "--seeds", cluster.seeds], settings=SETTINGS)
-            node.listen = f"127.0.0.1:{free_ports(1)[0]}"
             cluster.nodes[number] = node
         cluster.nodes[3].start()
         # Whoever loses its vote follows at once again, and may have one later: but then node 3 leads.
@@ -77,31 +92,61 @@ def test_a_node_comes_in_though_the_controller_is_none_of_the_seeds(tmp_path: Pa
             )
         eventually(lambda: cluster.describe(3)[0], lambda controller: controller == 3, "another controller")
         cluster.nodes[4].start()
-        assert cluster.describe(4) == (3, [1, 2, 3, 4])
+        cluster.wait_for_brokers(1, 2, 3, 4)
+        assert cluster.controller() == 3
 
 
-def test_a_majority_founds_the_cluster_and_the_third_comes_later(cluster: ClusterProcesses) -> None:
-    cluster.launch(1, 2)
-    for number in (1, 2):
+def test_most_of_the_seeds_found_the_cluster_at_an_operators_word(cluster: ClusterProcesses) -> None:
+    cluster.launch(2, 3)
+    cli = Cli(cluster.nodes[3].listen)
+    eventually(
+        lambda: str(cli.run("cluster", "status", "--json").stdout, "utf-8"),
+        lambda shown: f"{cluster.nodes[1].listen}; a new cluster" in shown and "--with 2,3" in shown,
+        "a word about the seed that is away",
+    )
+    refused = cli.run("cluster", "found", "--with", "3", "--yes")
+    assert refused.returncode == 1
+    assert b"at least 2" in refused.stderr
+    cli.ok("cluster", "found", "--with", "2,3", "--yes")
+    for number in (2, 3):
         cluster.nodes[number].wait_until_ready()
-    assert cluster.voters(1) == [1, 2]
+    eventually(lambda: cluster.voters(2), lambda seen: seen == [2, 3], "two voters")
     create(cluster, 2, "early")
-    cluster.nodes[3].start()
-    assert "early" in cluster.topics(3)
+    again = cli.run("cluster", "found", "--with", "2,3", "--yes")
+    assert again.returncode == 1
+    assert b"there is a cluster already" in again.stderr
+    cluster.nodes[1].start()
+    assert "early" in cluster.topics(1)
     eventually(lambda: cluster.voters(3), lambda seen: seen == [1, 2, 3], "a third voter")
-    eventually(lambda: cluster.describe(1)[1], lambda seen: seen == [1, 2, 3], "a third broker")
+    cluster.wait_for_brokers(1, 2, 3)
 
 
-def test_one_of_three_founds_nothing_serves_nobody_and_can_be_stopped(cluster: ClusterProcesses) -> None:
+def test_a_waiting_node_founds_nothing_serves_nobody_says_why_and_can_be_stopped(
+    cluster: ClusterProcesses,
+) -> None:
     node = cluster.nodes[1]
+    reserved = ReservedPorts()
+    (node.http,) = reserved.addresses
+    node.fixed_http = True
     node.launch()
-    eventually(lambda: node.log_entries("waiting for the other seeds"), bool, "a word about the wait")
+    told = eventually(lambda: node.log_entries("waiting for the other seeds"), bool, "a word about the wait")
+    assert all(cluster.nodes[number].listen in str(told[0]["reason"]) for number in (2, 3))
+    health = eventually(lambda: _health(node.http), bool, "an answer about the wait")
+    assert health["status"] == "starting"
+    assert cluster.nodes[2].listen in str(health["waiting_for"])
     with pytest.raises((AssertionError, OSError)):
         cluster.describe(1)
-    assert node.process is not None
-    node.process.send_signal(signal.SIGTERM)
-    assert node.process.wait(20) == 0
-    node.process = None
+    node.stop()
+
+
+def _health(address: str) -> dict[str, object]:
+    """Of a node that does not serve."""
+    try:
+        urllib.request.urlopen(f"http://{address}/health", timeout=5).close()
+    except urllib.error.HTTPError as error:
+        found: dict[str, object] = json.load(error)
+        return found
+    return {}
 
 
 def test_everything_is_there_after_all_were_killed(cluster: ClusterProcesses) -> None:
@@ -121,7 +166,7 @@ def test_a_second_node_of_the_same_id_does_not_start(cluster: ClusterProcesses, 
     twin = NodeProcess(tmp_path / "twin", ["--node-id", "2", "--seeds", cluster.seeds])
     error = failing_start(twin)
     assert "another node has the id 2 already" in error
-    assert cluster.describe(1)[1] == [1, 2, 3]
+    cluster.wait_for_brokers(1, 2, 3)
 
 
 def test_another_clusters_data_directory_does_not_start(cluster: ClusterProcesses, tmp_path: Path) -> None:
@@ -130,10 +175,10 @@ def test_another_clusters_data_directory_does_not_start(cluster: ClusterProcesse
         other.start()
         foreign = other.nodes[3]
         foreign.stop()
-    cluster.launch(1, 2)
-    for number in (1, 2):
-        cluster.nodes[number].wait_until_ready()
+    cluster.start()
+    cluster.nodes[3].stop()
     foreign.arguments[-1] = cluster.seeds
+    foreign.listen = ANY_PORT
     error = failing_start(foreign)
     assert "belongs to cluster" in error
     assert "--seeds" in error

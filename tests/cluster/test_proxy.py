@@ -12,7 +12,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 
-from support.cluster import ClusterProcesses, cluster_of, eventually, free_ports
+from millstream.runtime.ports import ReservedPorts
+from support.cluster import ClusterProcesses, cluster_of, eventually
 from support.metrics import metric
 from support.raw_client import RawClient, batch_of, produce
 
@@ -38,7 +39,7 @@ def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
 
 def create(bootstrap: str, topic: str, replicas: int = 3) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, PARTITIONS, replicas)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, PARTITIONS, replicas)])[topic].result(90)
 
 
 def with_confluent(bootstrap: str, stop: threading.Event) -> dict[int, list[int]]:
@@ -102,7 +103,7 @@ def read_all(bootstrap: str, counts: dict[int, int]) -> dict[int, list[int]]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "all", "auto.offset.reset": "earliest"})
     consumer.assign([TopicPartition("t", index, 0) for index in counts])
     found: dict[int, list[int]] = {index: [] for index in counts}
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline and any(len(found[each]) < counts[each] for each in counts):
         for message in consumer.consume(500, 0.2):
             if message.error() is None:
@@ -156,7 +157,7 @@ def test_three_clients_do_everything_through_one_node(cluster: ClusterProcesses)
     bootstrap = cluster.nodes[1].listen
     create(bootstrap, "t", replicas=1)
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    known = admin.list_topics(timeout=30)
+    known = admin.list_topics(timeout=90)
     assert list(known.brokers) == [1], "clients are told of this node only"
     assert {each.leader for each in known.topics["t"].partitions.values()} == {1}
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "1", "enable.idempotence": False})
@@ -170,13 +171,13 @@ def test_three_clients_do_everything_through_one_node(cluster: ClusterProcesses)
     assert asyncio.run(_in_group_with_aiokafka(bootstrap)) == set(range(300))
 
     groups = ["confluent", "confluent-848", "kafka-python", "aiokafka"]
-    listed = admin.list_consumer_groups().result(30)
+    listed = admin.list_consumer_groups().result(90)
     assert {each.group_id for each in listed.valid} >= set(groups)
     assert not listed.errors
     described = admin.describe_consumer_groups(["confluent", "kafka-python"])
-    assert {future.result(30).coordinator.id for future in described.values()} == {1}
+    assert {future.result(90).coordinator.id for future in described.values()} == {1}
     for future in admin.delete_consumer_groups(groups).values():
-        future.result(30)
+        future.result(90)
     ends = {
         index: Consumer({"bootstrap.servers": bootstrap, "group.id": "x"}).get_watermark_offsets(
             TopicPartition("t", index), timeout=30
@@ -187,17 +188,17 @@ def test_three_clients_do_everything_through_one_node(cluster: ClusterProcesses)
 
 
 def test_a_further_port_for_those_who_reach_one_node_only(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
-    with cluster_of(tmp_path, settings=SETTINGS) as cluster:
+    with ReservedPorts() as further, cluster_of(tmp_path, settings=SETTINGS) as cluster:
+        (address,) = further.addresses
         cluster.nodes[3].environment |= {
-            "MILLSTREAM_BROKER_PROXY_LISTEN": f"127.0.0.1:{port}",
+            "MILLSTREAM_BROKER_PROXY_LISTEN": address,
             "MILLSTREAM_BROKER_CLIENT_ADDRESS": "queue.example.org:9999",
         }
         cluster.start()
         create(cluster.nodes[1].listen, "t", replicas=1)
         eventually(lambda: "t" in cluster.topics(3), bool, "the topic")
         assert len(cluster.ask(3, "metadata", 12, topics=[]).brokers) == 3, "others go where they went"
-        with RawClient(f"127.0.0.1:{port}") as client:
+        with RawClient(address) as client:
             (told,) = client.call("metadata", 12, topics=[]).brokers
             assert (told.node_id, told.host, told.port) == (1, "queue.example.org", 9999)
             for partition in range(PARTITIONS):
@@ -215,11 +216,11 @@ def _in_group_with_confluent(bootstrap: str, group: str, protocol: str) -> set[i
     )
     consumer.subscribe(["t"])
     seen: set[int] = set()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while len(seen) < 300 and time.monotonic() < deadline:
         seen |= {int(each.value() or b"") for each in consumer.consume(100, 0.2) if each.error() is None}
     consumer.commit(asynchronous=False)
-    committed = consumer.committed([TopicPartition("t", index) for index in range(PARTITIONS)], timeout=30)
+    committed = consumer.committed([TopicPartition("t", index) for index in range(PARTITIONS)], timeout=90)
     assert {each.offset for each in committed} == {50}
     consumer.close()
     return seen

@@ -24,7 +24,7 @@ def in_sync(admin: AdminClient) -> int:
 
 def test_clients_go_on_whichever_node_is_cut_off(cluster: ChaosCluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic("t", 1, 3, config={"min.insync.replicas": "2"})])["t"].result(30)
+    admin.create_topics([NewTopic("t", 1, 3, config={"min.insync.replicas": "2"})])["t"].result(90)
     with LibrdkafkaLoad(cluster.bootstrap, "t") as load:
         load.wait_for(50)
         for node in NODES:

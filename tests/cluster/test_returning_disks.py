@@ -36,7 +36,7 @@ def test_an_old_copy_of_a_disk_is_brought_up_to_date(
         (node.stop if is_clean else node.kill)()
         shutil.copytree(node.data_dir, tmp_path / "copy")
         node.start()
-        cluster.wait_in_sync("t", via=other)
+        cluster.wait_in_sync("t")
         writer.wait_for(200)
         # The quorum's log goes on too.
         cluster.create_topic("meanwhile", 1)
@@ -44,7 +44,7 @@ def test_an_old_copy_of_a_disk_is_brought_up_to_date(
         shutil.rmtree(node.data_dir)
         (tmp_path / "copy").rename(node.data_dir)
         node.start()
-        cluster.wait_in_sync("t", via=other)
+        cluster.wait_in_sync("t")
         writer.wait_for(50)
         # Now it is as good as the others: one of them may go.
         cluster.nodes[other].kill()
@@ -57,7 +57,7 @@ def test_an_old_copy_of_a_disk_is_brought_up_to_date(
 @pytest.mark.long
 def test_an_idle_cluster_brings_an_old_copy_up_to_date_too(cluster: ClusterProcesses, tmp_path: Path) -> None:
     """Nobody writes to the quorum's log: the leader has to find out by itself that its follower knows less."""
-    controller, _ = cluster.describe(1)
+    controller = cluster.controller()
     number = cluster.others(controller)[0]
     node = cluster.nodes[number]
     node.stop()
@@ -85,7 +85,7 @@ def test_an_empty_disk_is_refused_until_the_old_one_is_given_up(cluster: Cluster
         Cli(cluster.nodes[other].listen).ok("cluster", "remove", str(number), "--force", "--yes")
         shutil.rmtree(node.data_dir)
         node.start()
-        cluster.wait_in_sync("t", via=other)
+        cluster.wait_in_sync("t")
         eventually(lambda: cluster.voters(other), lambda seen: seen == [1, 2, 3], "its vote")
         cluster.nodes[other].kill()
         writer.wait_for(50)

@@ -121,7 +121,7 @@ def load(start_node: Callable[..., NodeProcess]) -> Iterator[Load]:
         load.abandon()
 
 
-@pytest.mark.timeout(120 + 10 * ROUNDS)
+@pytest.mark.timeout(900 + 30 * ROUNDS)
 def test_a_node_that_is_killed_again_and_again_keeps_every_acknowledged_message(load: Load) -> None:
     chance = random.Random(SEED)
     for _ in range(ROUNDS):

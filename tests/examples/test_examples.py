@@ -54,7 +54,7 @@ def _run(example: str, broker: EmbeddedBroker) -> str:
         env={**os.environ, "MILLSTREAM_BOOTSTRAP": broker.bootstrap_servers},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -4,7 +4,7 @@ from confluent_kafka import Producer
 
 
 def brokers_seen_from(bootstrap: str) -> list[str]:
-    cluster = Producer({"bootstrap.servers": bootstrap}).list_topics(timeout=10)
+    cluster = Producer({"bootstrap.servers": bootstrap}).list_topics(timeout=90)
     return [broker.host for broker in cluster.brokers.values()]
 
 

@@ -23,7 +23,7 @@ from support.clients.kinds import Clients
 from support.clients.message import Message
 from support.node import NodeProcess
 
-PATIENCE_S = 30
+PATIENCE_S = 90
 OLD_CALL = pytest.mark.filterwarnings("ignore:alter_configs has been deprecated")
 
 

@@ -56,23 +56,23 @@ def write_all_codecs(clients: Clients, topic: str, partition: int = 0) -> None:
 
 def commit(admin: AdminClient, group: str, topic: str, offset: int) -> None:
     request = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, offset)])
-    admin.alter_consumer_group_offsets([request])[group].result(30)
+    admin.alter_consumer_group_offsets([request])[group].result(90)
 
 
 def committed(admin: AdminClient, group: str, topic: str) -> int:
     request = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
-    (found,) = admin.list_consumer_group_offsets([request])[group].result(30).topic_partitions
+    (found,) = admin.list_consumer_group_offsets([request])[group].result(90).topic_partitions
     return int(found.offset)
 
 
 def set_of(admin: AdminClient, topic: str) -> dict[str, str]:
     found = admin.describe_configs([ConfigResource(TOPIC, topic)])
-    (described,) = [future.result(30) for future in found.values()]
+    (described,) = [future.result(90) for future in found.values()]
     return {name: entry.value for name, entry in described.items() if not entry.is_default}
 
 
 def id_of(admin: AdminClient, topic: str) -> str:
-    return str(admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id)
+    return str(admin.describe_topics(TopicCollection([topic]))[topic].result(90).topic_id)
 
 
 def test_everything_comes_back_as_it_was(
@@ -87,7 +87,7 @@ def test_everything_comes_back_as_it_was(
         write_all_codecs(clients, "plain", partition)
     for topic in ("appended", "compacted", "cut"):
         write_all_codecs(clients, topic)
-    admin.delete_records([TopicPartition("cut", 0, 21)])[TopicPartition("cut", 0)].result(30)
+    admin.delete_records([TopicPartition("cut", 0, 21)])[TopicPartition("cut", 0)].result(90)
     commit(admin, "group", "plain", 17)
 
     first = backups.create()
@@ -226,7 +226,7 @@ def test_what_compaction_removed_does_not_come_back(
             clients.aiokafka.write(topic, [Message(b"v" * 300, b"key %d" % number)])
         backups.create()
         clients.aiokafka.write(topic, [Message(None, b"key 3")])
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while {b"key 3"} & {each.key for each in clients.confluent.read(topic)}:
             assert time.monotonic() < deadline, "the cleaner did not come"
             clients.aiokafka.write(topic, [Message(b"v" * 700, b"filler")])

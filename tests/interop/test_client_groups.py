@@ -272,7 +272,7 @@ def test_topic_that_is_created_later_is_found(
         consumer.subscribe([topic])
         assert consumer.poll(0.3) == []
         with Producer(ProducerConfig(bootstrap_servers=servers)) as producer:
-            producer.send(topic, "late").result(10)
+            producer.send(topic, "late").result(90)
         assert [each.value for each in read(consumer, 1)] == [b"late"]
 
 

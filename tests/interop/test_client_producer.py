@@ -65,8 +65,8 @@ def test_quick_start_of_the_seed_runs_as_printed(
 
 def test_handle_gives_partition_and_offset(config: Callable[..., ProducerConfig], topic: str) -> None:
     with Producer(config()) as producer:
-        first = producer.send(topic, "a", partition=2).result(10)
-        second = producer.send(topic, "b", partition=2).result(10)
+        first = producer.send(topic, "a", partition=2).result(90)
+        second = producer.send(topic, "b", partition=2).result(90)
 
     assert (first, second) == (SendResult(topic, 2, 0), SendResult(topic, 2, 1))
 
@@ -76,7 +76,7 @@ def test_every_acks_mode_stores_the_message(
     config: Callable[..., ProducerConfig], topic: str, millstream_broker: EmbeddedBroker, acks: AckMode
 ) -> None:
     with Producer(config(acks=acks)) as producer:
-        result = producer.send(topic, "a", partition=0).result(10)
+        result = producer.send(topic, "a", partition=0).result(90)
 
     assert result.offset == (-1 if acks is AckMode.NONE else 0)
     assert [each.value for each in read_topic(millstream_broker.bootstrap_servers, topic, 1)] == [b"a"]
@@ -105,7 +105,7 @@ def test_callback_is_called_though_the_program_does_nothing_more(
 
     with Producer(config()) as producer:
         producer.send_async(topic, "a", callback=callback, partition=1)
-        assert called.wait(10)
+        assert called.wait(90)
 
     assert calls == [(SendResult(topic, 1, 0), None)]
 
@@ -156,7 +156,7 @@ def test_batch_with_an_unknown_field_sends_nothing(config: Callable[..., Produce
             producer.send_batch(
                 [{"topic": topic, "value": "a", "partition": 0}, {"topic": topic, "valeu": "b"}]
             )
-        assert producer.send(topic, "c", partition=0).result(10).offset == 0
+        assert producer.send(topic, "c", partition=0).result(90).offset == 0
 
 
 def test_batch_tells_which_messages_failed(config: Callable[..., ProducerConfig], topic: str) -> None:
@@ -173,16 +173,16 @@ def test_partition_that_does_not_exist_is_an_unknown_topic(
     config: Callable[..., ProducerConfig], topic: str
 ) -> None:
     with Producer(config()) as producer:
-        producer.send(topic, "a").result(10)
+        producer.send(topic, "a").result(90)
         with pytest.raises(UnknownTopic):
-            producer.send(topic, "a", partition=99).result(10)
+            producer.send(topic, "a", partition=99).result(90)
 
 
 def test_failure_that_nobody_asked_for_is_raised_by_flush(
     config: Callable[..., ProducerConfig], topic: str
 ) -> None:
     producer = Producer(config())
-    producer.send(topic, "a").result(10)
+    producer.send(topic, "a").result(90)
     # The topic's limit is lower than the client's: only the broker can refuse.
     producer_of_large = Producer(config(max_message_size=5_000_000))
     producer_of_large.send(topic, b"x" * 2_000_000)
@@ -261,8 +261,8 @@ def test_partitioner_of_the_users_own_decides(
     config: Callable[..., ProducerConfig], topic: str, partitioner: Any
 ) -> None:
     with Producer(config(partitioner=partitioner)) as producer:
-        chosen = [producer.send(topic, "x" * length).result(10).partition for length in (1, 2, 7)]
-        named = producer.send(topic, "x", partition=3).result(10).partition
+        chosen = [producer.send(topic, "x" * length).result(90).partition for length in (1, 2, 7)]
+        named = producer.send(topic, "x", partition=3).result(90).partition
 
     assert (chosen, named) == ([1, 2, 3], 3)
 
@@ -278,7 +278,7 @@ def test_partitioner_works_on_a_topic_that_the_first_message_creates(
     config: Callable[..., ProducerConfig], new_topic: Callable[[], str]
 ) -> None:
     with Producer(config(partitioner=RoundRobinPartitioner())) as producer:
-        assert producer.send(new_topic(), "v").result(10).partition == 0
+        assert producer.send(new_topic(), "v").result(90).partition == 0
 
 
 def test_closed_producer_refuses_to_send(config: Callable[..., ProducerConfig], topic: str) -> None:
@@ -300,7 +300,7 @@ def test_threads_can_share_a_producer(config: Callable[..., ProducerConfig], top
             thread.start()
         for thread in threads:
             thread.join()
-        assert producer.send(topic, "last", partition=0).result(10).offset == 400
+        assert producer.send(topic, "last", partition=0).result(90).offset == 400
 
 
 def test_broker_that_is_not_there_gives_a_timeout() -> None:
@@ -310,7 +310,7 @@ def test_broker_that_is_not_there_gives_a_timeout() -> None:
     producer = Producer(config)
 
     with pytest.raises(TimedOut) as failure:
-        producer.send("topic", "v").result(20)
+        producer.send("topic", "v").result(90)
 
     assert failure.value.retriable
     producer.close()

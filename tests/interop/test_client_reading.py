@@ -199,7 +199,7 @@ def test_latest_reads_only_what_comes_later(millstream_broker: EmbeddedBroker, t
 
             def news() -> list[Message]:
                 """The end is asked for in the background: what is sent before the answer is not seen."""
-                producer.send(topic, "new", partition=0).result(10)
+                producer.send(topic, "new", partition=0).result(90)
                 return consumer.poll(0.2)
 
             found = wait_for(news, bool, "a message")
@@ -232,12 +232,12 @@ def test_reading_goes_on_after_the_broker_was_killed_and_started_again(
     consumer_config = ConsumerConfig(bootstrap_servers=broker.bootstrap_servers, auto_offset_reset=EARLIEST)
     with Producer(config) as producer, Consumer(consumer_config) as consumer:
         consumer.assign([("events", 0)])
-        producer.send("events", "before").result(10)
+        producer.send("events", "before").result(90)
         before = read(consumer, 1)
         broker.kill()
         handle = producer.send("events", "after")
         broker.start()
-        assert handle.result(30).offset == 1
+        assert handle.result(90).offset == 1
         after = read(consumer, 1)
     broker.close()
 

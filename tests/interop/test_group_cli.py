@@ -34,7 +34,7 @@ def filled_topic(broker: NodeProcess, admin: AdminClient, name: str) -> str:
     for partition in range(2):
         for number in range(10):
             producer.produce(name, b"m", partition=partition, timestamp=FIRST_MS + number * HOUR_MS)
-    assert producer.flush(30) == 0
+    assert producer.flush(90) == 0
     return name
 
 
@@ -90,7 +90,7 @@ def row_of(cli: Cli, group: str) -> dict[str, object]:
 
 def offsets(admin: AdminClient, group: str) -> list[int]:
     asked = [ConsumerGroupTopicPartitions(group)]
-    found = admin.list_consumer_group_offsets(asked)[group].result(30).topic_partitions
+    found = admin.list_consumer_group_offsets(asked)[group].result(90).topic_partitions
     return [place.offset for place in sorted(found, key=lambda place: int(place.partition))]
 
 
@@ -136,7 +136,7 @@ def test_lag_is_a_metric(broker: NodeProcess, group: str, topic: str, live: Live
     assert metric(broker, "millstream_group_lag", **place) == 7
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce(topic, b"one more", partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(90) == 0
     assert metric(broker, "millstream_group_lag", **place) == 8
     assert metric(broker, "millstream_group_members", group=live.group, state="Stable") == 1
 
@@ -225,7 +225,7 @@ def test_on_a_terminal_a_reset_asks_and_no_is_respected(
         command, stdin=theirs, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=cli.environment
     )
     os.write(ours, b"n\n")
-    _, error = process.communicate(timeout=60)
+    _, error = process.communicate(timeout=180)
     os.close(ours)
     os.close(theirs)
     assert process.returncode == 1

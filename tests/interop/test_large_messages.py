@@ -103,7 +103,7 @@ def test_a_changed_limit_takes_effect_at_once(
     clients[writer].write(topic, [message])
     entry = ConfigEntry("max.message.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(30)
+    admin.incremental_alter_configs([resource])[resource].result(90)
     with pytest.raises(ProduceFailed) as refused:
         clients[writer].write(topic, [message])
     assert refused.value.code == "MESSAGE_TOO_LARGE"

@@ -22,7 +22,7 @@ def dump(file: Path, *options: str) -> list[dict[str, Any]]:
     result = subprocess.run(
         [sys.executable, "-m", "millstream", "log", "dump", str(file), "--json", *options],
         capture_output=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert result.returncode == 0, result.stderr.decode()

@@ -46,7 +46,7 @@ def test_the_codec_may_change_and_old_batches_stay_readable(
     for codec in codecs:
         entry = ConfigEntry("compression.type", codec, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-        admin.incremental_alter_configs([resource])[resource].result(30)
+        admin.incremental_alter_configs([resource])[resource].result(90)
         clients.confluent.write(topic, MESSAGES, codec="snappy", linger_ms=100)
     stored = [batch.codec for batch in stored_batches(broker.partition_dir(topic))]
     assert list(dict.fromkeys(stored)) == ["gzip", "zstd", "none", "snappy"]

@@ -80,7 +80,7 @@ def identities(messages: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
 
 def interrupt(process: "subprocess.Popen[bytes]", number: int = signal.SIGINT) -> tuple[int, str, str]:
     process.send_signal(number)
-    out, error = process.communicate(timeout=60)
+    out, error = process.communicate(timeout=180)
     return process.returncode, out.decode(), error.decode()
 
 

@@ -126,7 +126,7 @@ def test_the_type_of_timestamps_changes_while_a_topic_is_used(
         "message.timestamp.type", "LogAppendTime", incremental_operation=AlterConfigOpType.SET
     )
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(30)
+    admin.incremental_alter_configs([resource])[resource].result(90)
     clients.confluent.write(topic, [Message(b"second", timestamp_ms=1234)])
     first, second = clients.kafka_python.read(topic)
     assert (first.timestamp_ms, first.log_append_time) == (1234, False)
@@ -187,10 +187,10 @@ def test_offsets_are_found_by_time_after_restarts(start_node: Callable[..., Node
 
 def test_the_largest_timestamp_is_found(clients: Clients, admin: AdminClient, topic: str) -> None:
     place = TopicPartition(topic, 0)
-    empty = admin.list_offsets({place: OffsetSpec.max_timestamp()})[place].result(30)
+    empty = admin.list_offsets({place: OffsetSpec.max_timestamp()})[place].result(90)
     assert empty.offset == -1
     clients.confluent.write(topic, [Message(b"v", timestamp_ms=each) for each in (5000, 9000, 7000)])
-    found = admin.list_offsets({place: OffsetSpec.max_timestamp()})[place].result(30)
+    found = admin.list_offsets({place: OffsetSpec.max_timestamp()})[place].result(90)
     assert (found.offset, found.timestamp) == (1, 9000)
     kp_admin = KafkaAdminClient(bootstrap_servers=clients.bootstrap)
     try:

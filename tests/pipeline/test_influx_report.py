@@ -65,5 +65,5 @@ def run_report(directory: Path, store: str, now: datetime) -> "subprocess.Comple
     return subprocess.run(
         [sys.executable, "-m", "millstream", "pipeline", "report", "--from", start, "--to", now.isoformat(),
          "--store", store, "--data", str(directory), "--output", str(directory / "report.html")],
-        capture_output=True, text=True, timeout=100, check=False,
+        capture_output=True, text=True, timeout=400, check=False,
     )  # fmt: skip

@@ -23,7 +23,7 @@ from support.telemetry_records import telemetry_json
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.xdist_group("spark")
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from millstream.pipeline.job.parts import Parts
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.xdist_group("spark")
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -16,7 +16,7 @@ from support.influx import InfluxProcess, influxd_path
 from support.pipeline import PipelineProcess, opened_store
 from support.telemetry_load import Load
 
-pytestmark = [pytest.mark.xdist_group("job"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.xdist_group("job")
 
 pytest.importorskip("pyspark", reason="the `spark` extra is not installed")
 

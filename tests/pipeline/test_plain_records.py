@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.xdist_group("spark")
 
 
 def fast(values: "Sequence[bytes | None]") -> tuple[dict[int, dict[str, Any]], int, set[int]]:

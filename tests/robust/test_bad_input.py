@@ -96,7 +96,7 @@ def test_a_tls_client_fails_at_once_instead_of_waiting(broker: NodeProcess) -> N
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     with (
-        socket.create_connection((host, int(port)), timeout=10) as plain,
+        socket.create_connection((host, int(port)), timeout=60) as plain,
         pytest.raises((ssl.SSLError, OSError)),
     ):
         context.wrap_socket(plain)

@@ -19,7 +19,7 @@ from support.raw_client import (
 )
 from support.waiting import wait_for
 
-IDLE_MS = 1000
+IDLE_MS = 3000
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from support.raw_client import (
 )
 from support.waiting import wait_for
 
-LONG_MS = 15_000
+LONG_MS = 300_000
 FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE = 74, 75, 1
 UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, STALE_BROKER_EPOCH = 3, 100, 77
 

@@ -81,7 +81,7 @@ def test_writes_are_refused_while_reads_go_on_and_recover_when_there_is_room(
         assert client.call("list_offsets", 7, topics=listed).topics[0].partitions[0].offset == len(
             acknowledged
         )
-        with urllib.request.urlopen(f"http://{node.http}/health", timeout=10) as reply:
+        with urllib.request.urlopen(f"http://{node.http}/health", timeout=60) as reply:
             assert json.load(reply)["partitions"] == 1
         disk.make_room()
         outcome = produce(client, topic, batch)

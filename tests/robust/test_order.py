@@ -1,8 +1,11 @@
 """Replies come in the order of the requests, whatever takes how long; connections do not wait for each other."""
 
+import resource
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from millstream.broker.file_limits import share
+from millstream.config.settings import PerformanceSettings
 from support.node import NodeProcess
 from support.raw_client import (
     RawClient,
@@ -14,7 +17,7 @@ from support.raw_client import (
     produce_fields,
 )
 
-LONG_MS = 10_000
+LONG_MS = 300_000
 
 
 def test_a_reply_behind_a_waiting_fetch_waits_for_it(
@@ -98,7 +101,7 @@ def test_many_connections_are_served_side_by_side(
 ) -> None:
     name = create_topic(client, new_topic(), partitions=20)
     blocked = connect()
-    blocked.send("fetch", 12, **fetch_fields(name, *[0] * 20, max_wait_ms=60 * LONG_MS, min_bytes=1 << 30))
+    blocked.send("fetch", 12, **fetch_fields(name, *[0] * 20, max_wait_ms=LONG_MS, min_bytes=1 << 30))
 
     def work(partition: int) -> list[int]:
         with RawClient(broker.listen) as mine:
@@ -109,13 +112,14 @@ def test_many_connections_are_served_side_by_side(
     assert not blocked.has_reply()
 
 
-def test_a_thousand_idle_connections_disturb_nobody(
-    broker: NodeProcess, client: RawClient, topic: str
-) -> None:
-    idle = [RawClient(broker.listen) for _ in range(1000)]
+def test_many_idle_connections_disturb_nobody(broker: NodeProcess, client: RawClient, topic: str) -> None:
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # A thousand, or nearly as many as the node has files for.
+    most = share(files if files != resource.RLIM_INFINITY else 1 << 20, PerformanceSettings()).connections
+    idle = [RawClient(broker.listen) for _ in range(min(1000, most - 100))]
     try:
         assert produce(client, topic, batch_of(b"x")).error_code == 0
-        assert idle[500].call("api_versions", 3).error_code == 0
+        assert idle[len(idle) // 2].call("api_versions", 3).error_code == 0
     finally:
         for each in idle:
             each.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support.environment import ignoring
 from support.node import NodeProcess
 from support.raw_client import (
     ConnectionEnded,
@@ -160,6 +161,30 @@ def test_a_stop_ends_fetches_that_wait_and_idle_clients(
     node.stop()
     assert node.log_entries("stopped")
     assert not node.log_entries("task failed")
+
+
+@pytest.mark.parametrize("with_signal", [signal.SIGTERM, signal.SIGINT])
+def test_a_background_job_of_a_shell_stops_by_both_signals_too(
+    tmp_path: Path, with_signal: signal.Signals
+) -> None:
+    node = NodeProcess(tmp_path)
+    node.prefix = ignoring(signal.SIGINT)
+    try:
+        node.start()
+        os.kill(node.pid, with_signal)
+        assert node.wait_for_end() == 0
+    finally:
+        node.close()
+
+
+def test_who_asks_a_node_to_stop_more_than_once_gets_a_clean_end(
+    start_node: Callable[..., NodeProcess],
+) -> None:
+    node = start_node()
+    assert node.process is not None
+    while node.process.poll() is None:
+        node.process.send_signal(signal.SIGTERM)
+    assert node.wait_for_end() == 0
 
 
 def test_a_stop_ends_a_member_that_waits_for_its_group(

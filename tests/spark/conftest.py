@@ -34,6 +34,6 @@ def fill(broker: NodeProcess) -> Callable[..., None]:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         for number in numbers:
             producer.produce(topic, b"%d" % number, b"k%d" % (number % 7), partition, **message)
-        assert producer.flush(30) == 0
+        assert producer.flush(90) == 0
 
     return write

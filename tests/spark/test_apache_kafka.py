@@ -30,7 +30,6 @@ from support.topics import admin_for, create_topic
 pytestmark = [
     pytest.mark.skipif(unavailable() is not None, reason=str(unavailable())),
     pytest.mark.xdist_group("spark"),
-    pytest.mark.timeout(180),
 ]
 
 
@@ -53,7 +52,7 @@ def values(properties: dict[str, str], topic: str, start: int = 0) -> list[bytes
     try:
         end = cluster.offsets({(topic, 0): LATEST})[topic, 0]
         wanted = OffsetRange(topic, 0, start, end)
-        reader = RangeReader(cluster, wanted, include_headers=True, fail_on_data_loss=True, poll_timeout_s=20)
+        reader = RangeReader(cluster, wanted, include_headers=True, fail_on_data_loss=True, poll_timeout_s=90)
         return [value for batch in reader.batches() for value in batch.column("value").to_pylist()]
     finally:
         cluster.close()
@@ -64,7 +63,7 @@ def produced(kafka: ApacheKafka, topic: str, count: int, **properties: Any) -> l
     made = [b"value %d" % number for number in range(count)]
     for value in made:
         producer.produce(topic, value, headers=[("h", value)])
-    assert producer.flush(30) == 0
+    assert producer.flush(90) == 0
     return made
 
 
@@ -81,7 +80,7 @@ def test_committed_reads_pass_over_aborted_transactions(kafka: ApacheKafka, topi
         producer.begin_transaction()
         for part in range(3):
             producer.produce(topic, b"%d.%d" % (number, part))
-            producer.flush(20)
+            producer.flush(90)
         if number % 2:
             producer.abort_transaction()
         else:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from support.node import NodeProcess
 from support.topics import create_topic
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(180)]
+pytestmark = pytest.mark.xdist_group("spark")
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_columns_and_values_are_those_of_sparks_kafka_source(load, broker, topic
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce(topic, b"v", b"k", timestamp=1_700_000_000_123, headers=[("h", b"1"), ("h", None)])
     producer.produce(topic, None, None, timestamp=5)
-    producer.flush(20)
+    producer.flush(90)
     frame = load(subscribe=topic, includeHeaders=True)
     assert frame.schema.simpleString() == (
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,"

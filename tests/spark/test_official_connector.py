@@ -22,7 +22,6 @@ pytestmark = [
         reason="needs Spark's Kafka connector in MILLSTREAM_TEST_SPARK_KAFKA_JARS; `make java` fetches it",
     ),
     pytest.mark.xdist_group("spark"),
-    pytest.mark.timeout(180),
 ]
 
 FORMATS = ("millstream", "kafka")
@@ -43,7 +42,7 @@ def topic(broker: NodeProcess, admin, new_topic) -> str:
                 timestamp=1_700_000_000_000 + 1000 * number + index,
                 headers=[("n", b"%d" % number), ("none", None)] if number % 4 == 0 else None,
             )
-        assert producer.flush(30) == 0
+        assert producer.flush(90) == 0
     return name
 
 

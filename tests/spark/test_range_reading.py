@@ -71,7 +71,7 @@ def produce(bootstrap: str, topic: str, count: int, **properties: Any) -> None:
     for number in range(count):
         producer.produce(topic, b"value %d" % number, b"key %d" % number, headers=[("n", b"%d" % number)])
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(90) == 0
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -96,7 +96,7 @@ def test_small_fetches_cut_batches_and_lose_nothing(broker: NodeProcess, topic: 
 def test_a_batch_larger_than_a_fetch_is_read(broker: NodeProcess, topic: str) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce(topic, b"x" * 500_000)
-    producer.flush(30)
+    producer.flush(90)
     tiny = Cluster(settings_for(broker.bootstrap, fetch_bytes=100))
     try:
         assert [len(row["value"]) for row in read(tiny, topic, 0, 1)] == [500_000]
@@ -111,7 +111,7 @@ def test_a_reader_that_stops_early_leaves_a_usable_connection(
     for _ in range(3):
         wanted = OffsetRange(topic, 0, 0, 500)
         reader = RangeReader(
-            cluster, wanted, include_headers=False, fail_on_data_loss=True, poll_timeout_s=20
+            cluster, wanted, include_headers=False, fail_on_data_loss=True, poll_timeout_s=90
         )
         batches = reader.batches()
         next(batches)
@@ -123,7 +123,7 @@ def test_deleted_records_fail_or_are_passed_over(
     broker: NodeProcess, admin: AdminClient, cluster: Cluster, topic: str
 ) -> None:
     produce(broker.bootstrap, topic, 100, **{"batch.num.messages": 10})
-    admin.delete_records([Place(topic, 0, 40)])[Place(topic, 0)].result(20)
+    admin.delete_records([Place(topic, 0, 40)])[Place(topic, 0)].result(90)
     with pytest.raises(
         DataLoss, match=r"offsets 10 to 39 of .* are gone: they were deleted\. Set failOnDataLoss"
     ):
@@ -147,7 +147,7 @@ def test_a_deleted_topic_fails_or_has_no_rows(
     broker: NodeProcess, admin: AdminClient, cluster: Cluster, topic: str
 ) -> None:
     produce(broker.bootstrap, topic, 10)
-    admin.delete_topics([topic])[topic].result(20)
+    admin.delete_topics([topic])[topic].result(90)
     with pytest.raises(DataLoss, match="does not exist any more"):
         read(cluster, topic, 0, 10)
     assert read(cluster, topic, 0, 10, fail=False) == []
@@ -177,7 +177,7 @@ def test_a_connection_that_breaks_between_two_batches_is_opened_again(
     produce(broker.bootstrap, topic, 300, **{"batch.num.messages": 10})
     small = Cluster(settings_for(broker.bootstrap, fetch_bytes=2000))
     wanted = OffsetRange(topic, 0, 0, 300)
-    reader = RangeReader(small, wanted, include_headers=False, fail_on_data_loss=True, poll_timeout_s=20)
+    reader = RangeReader(small, wanted, include_headers=False, fail_on_data_loss=True, poll_timeout_s=90)
     seen = 0
     for batch in reader.batches():
         seen += batch.num_rows
@@ -197,7 +197,7 @@ def test_offsets_by_time(broker: NodeProcess, cluster: Cluster, topic: str) -> N
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for time in (1000, 2000, 3000):
         producer.produce(topic, b"v", timestamp=time)
-        producer.flush(20)
+        producer.flush(90)
     place = (topic, 0)
     found = [cluster.offsets({place: time})[place] for time in (EARLIEST, 1500, 3000, 3001, LATEST)]
     assert found == [0, 1, 2, -1, 3]

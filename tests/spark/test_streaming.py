@@ -19,7 +19,7 @@ from support.node import NodeProcess
 from support.topics import create_topic
 from support.waiting import wait_for
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(180)]
+pytestmark = pytest.mark.xdist_group("spark")
 
 PATIENCE_S = 90
 
@@ -97,7 +97,7 @@ def test_topics_and_partitions_that_appear_are_read_from_their_beginning(
     fill(first, range(10))
     stream.start(available_now=False, subscribePattern=f"{stem}[.].*", startingOffsets="earliest")
     stream.wait(list(range(10)))
-    admin.create_partitions([NewPartitions(first, 2)])[first].result(20)
+    admin.create_partitions([NewPartitions(first, 2)])[first].result(90)
     fill(first, range(10, 20), 1)
     stream.wait(list(range(20)))
     second = create_topic(admin, f"{stem}.b")
@@ -125,7 +125,7 @@ def test_deleted_data_fails_the_query_or_is_passed_over_as_the_option_says(
     fill(topic, range(10))
     stream.run(subscribe=topic, startingOffsets="earliest")
     fill(topic, range(10, 20))
-    admin.delete_records([Place(topic, 0, 15)])[Place(topic, 0)].result(20)
+    admin.delete_records([Place(topic, 0, 15)])[Place(topic, 0)].result(90)
     with pytest.raises(StreamingQueryException, match=r"offsets 10 to 14 of .* are gone: they were deleted"):
         stream.run(subscribe=topic)
     assert stream.numbers == list(range(10))
@@ -141,7 +141,7 @@ def test_a_deleted_topic_fails_the_query_or_is_passed_over_as_the_option_says(
     fill(kept, range(5, 10))
     both = f"{gone},{kept}"
     stream.run(subscribe=both, startingOffsets="earliest")
-    admin.delete_topics([gone])[gone].result(20)
+    admin.delete_topics([gone])[gone].result(90)
     fill(kept, range(10, 15))
     with pytest.raises(StreamingQueryException, match="was read before and does not exist any more"):
         stream.run(subscribe=both)

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from support.node import NodeProcess
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(180)]
+pytestmark = pytest.mark.xdist_group("spark")
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 class AckedWriter:
@@ -32,7 +32,7 @@ class AckedWriter:
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": 2,
-                "message.timeout.ms": 60_000,
+                "message.timeout.ms": 180_000,
                 "reconnect.backoff.max.ms": 200,
                 "retry.backoff.ms": 50,
                 "retry.backoff.max.ms": 100,

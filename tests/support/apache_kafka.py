@@ -8,10 +8,12 @@ import time
 import uuid
 from pathlib import Path
 
+from millstream.runtime.ports import ReservedPorts
+
 JARS = os.environ.get("MILLSTREAM_TEST_KAFKA_JARS")
 MISSING = "needs Apache Kafka's jars in MILLSTREAM_TEST_KAFKA_JARS; `make java` fetches them"
 USER, PASSWORD = "alice", "alice's secret"
-_START_TIMEOUT_S = 90.0
+_START_TIMEOUT_S = 300.0
 _JAAS = "org.apache.kafka.common.security"
 
 
@@ -21,8 +23,10 @@ class ApacheKafka:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
-        ports = _free_ports(4)
-        self.plain, self.sasl, self.tls, self._controller = (f"localhost:{port}" for port in ports)
+        self._reserved = ReservedPorts(4)
+        self.plain, self.sasl, self.tls, self._controller = (
+            f"localhost:{port}" for port in self._reserved.ports
+        )
         self.ca_file = directory / "ca.pem"
         self.client_file = directory / "client.pem"
 
@@ -131,14 +135,3 @@ def unavailable() -> str | None:
 
 def _command(*arguments: str) -> list[str]:
     return ["java", "-Xmx400m", "-cp", f"{JARS}/*", *arguments]
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

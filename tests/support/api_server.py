@@ -37,7 +37,7 @@ class Api:
     port: int
 
     def get(self, path: str, method: str = "GET", headers: dict[str, str] | None = None) -> Answer:
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=90)
         try:
             connection.request(method, path, headers=headers or {})
             answer = connection.getresponse()

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from millstream.broker.coordinator_log import PartitionCoordinatorLog
 from millstream.broker.partition import Partition
-from millstream.broker.peers import hello, network
+from millstream.broker.peers import founder, founding, hello, network, promise
 from millstream.broker.replicas import following, serving
 from millstream.cluster.metadata import election
 from millstream.cluster.metadata.image import NO_LEADER
@@ -169,4 +170,44 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         half_is_a_majority,
         removed_node_is_greeted,
     )
+}
+
+
+# Of founding a cluster. Directed runs find these; random ones seldom lose the disks of all who know.
+
+
+def caller_is_not_heard(patch: pytest.MonkeyPatch) -> None:
+    """A node without a cluster does not listen to which one a caller belongs."""
+    patch.setattr(network.PeerNetwork, "_heard_of", lambda *_: None)
+    greet = network.PeerNetwork.greet
+
+    def deaf(self: network.PeerNetwork, caller: hello.Hello) -> hello.Welcome:
+        return greet(self, caller if self.cluster_id else replace(caller, cluster_id=""))
+
+    patch.setattr(network.PeerNetwork, "greet", deaf)
+
+
+def majority_founds(patch: pytest.MonkeyPatch) -> None:
+    """The lowest of most seeds founds a cluster, without the others."""
+    decide = founding.next_step
+
+    def eager(now: founding.Situation) -> Any:
+        step = decide(now)
+        here = {each.replica for each in now.there.values()}
+        is_due = isinstance(step, founding.Wait) and len(here) > len(now.seeds) / 2 and min(here) == now.me
+        return founding.Propose(tuple(sorted(here))) if is_due else step
+
+    patch.setattr(founder, "next_step", eager)
+
+
+def promise_is_for_everybody(patch: pytest.MonkeyPatch) -> None:
+    """A seed lets one found a cluster, and then another."""
+    patch.setattr(founder, "refusal_to_promise", lambda *_: None)
+    patch.setattr(promise.Promise, "keep", lambda *_: None)
+    decide = founding.next_step
+    patch.setattr(founder, "next_step", lambda now: decide(replace(now, promised=None)))
+
+
+BROKEN_FOUNDING: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    each.__name__: each for each in (caller_is_not_heard, majority_founds, promise_is_for_everybody)
 }

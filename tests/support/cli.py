@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -17,7 +18,7 @@ class Cli:
             input=stdin,
             capture_output=True,
             env=self.environment,
-            timeout=60,
+            timeout=180,
             check=False,
         )
 
@@ -41,9 +42,10 @@ class Cli:
         assert "Traceback" not in error
         return error
 
-    def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
+    def start(self, *arguments: str, prefix: Sequence[str] = ()) -> "subprocess.Popen[bytes]":
+        """`prefix` is a command that starts the command."""
         return subprocess.Popen(
-            [sys.executable, "-m", "millstream", *arguments],
+            [*prefix, sys.executable, "-m", "millstream", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,18 +1,21 @@
 """Several nodes, each a process of its own, that make one cluster."""
 
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from millstream.runtime.ports import ReservedPorts
 from support.node import NodeProcess
 from support.raw_client import RawClient
 
 Found = TypeVar("Found")
 
-PATIENCE_S = 30.0
+# Of no interest where all goes well: a machine with other work may take twenty times as long as an idle one.
+PATIENCE_S = 90.0
+# No other node can know of a cluster.
+_SETTINGS = {"cluster.founding_wait": "0ms"}
 
 
 class ClusterProcesses:
@@ -25,15 +28,15 @@ class ClusterProcesses:
         settings: Mapping[str, str] | None = None,
         kind: type[NodeProcess] = NodeProcess,
     ) -> None:
-        ports = free_ports(count)
-        self.seeds = ",".join(f"127.0.0.1:{port}" for port in ports)
+        self._reserved = ReservedPorts(count)
+        self.seeds = ",".join(self._reserved.addresses)
         self.nodes: dict[int, NodeProcess] = {}
-        for number, port in enumerate(ports, 1):
+        for number, address in enumerate(self._reserved.addresses, 1):
             home = directory / f"node-{number}"
             home.mkdir(parents=True, exist_ok=True)
             arguments = ["--node-id", str(number), "--seeds", self.seeds]
-            node = self.nodes[number] = kind(home, arguments, settings=settings)
-            node.listen = f"127.0.0.1:{port}"
+            node = self.nodes[number] = kind(home, arguments, settings={**_SETTINGS, **(settings or {})})
+            node.listen = address
 
     def launch(self, *numbers: int) -> None:
         """Start processes without waiting for them to be ready."""
@@ -49,6 +52,7 @@ class ClusterProcesses:
     def close(self) -> None:
         for node in self.nodes.values():
             node.close()
+        self._reserved.close()
 
     def ask(self, number: int, api: str, version: int, **fields: Any) -> Any:
         with RawClient(self.nodes[number].listen) as client:
@@ -74,6 +78,27 @@ class ClusterProcesses:
         }
 
     @property
+    def running(self) -> list[int]:
+        return [number for number, node in self.nodes.items() if node.process is not None]
+
+    def controller(self) -> int:
+        """Who is the controller, as soon as all that run agree on one of them."""
+        seen = eventually(
+            lambda: {self.describe(number)[0] for number in self.running},
+            lambda controllers: len(controllers) == 1 and -1 not in controllers,
+            "one controller",
+        )
+        return seen.pop()
+
+    def wait_for_brokers(self, *numbers: int) -> None:
+        """Until all that run know that exactly these are live."""
+        eventually(
+            lambda: [self.describe(number)[1] for number in self.running],
+            lambda seen: all(each == sorted(numbers) for each in seen),
+            f"the live brokers {numbers}",
+        )
+
+    @property
     def bootstrap(self) -> str:
         return ",".join(node.listen for node in self.nodes.values())
 
@@ -85,21 +110,24 @@ class ClusterProcesses:
             "replication_factor": 3,
             "configs": [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()],
         }
-        (created,) = self.ask(1, "create_topics", 7, topics=[wanted]).topics
+        (created,) = self.ask(self.running[0], "create_topics", 7, topics=[wanted]).topics
         assert created.error_code == 0, created.error_message
         self.wait_in_sync(name)
 
-    def in_sync_sets(self, name: str, via: int = 1) -> list[list[int]]:
+    def in_sync_sets(self, name: str, via: int) -> list[list[int]]:
         for topic in self.ask(via, "metadata", 12, topics=None).topics:
             if topic.name == name:
                 return [sorted(each.isr_nodes) for each in topic.partitions]
         return []
 
-    def wait_in_sync(self, name: str, count: int = 3, via: int = 1) -> None:
-        """Until every partition has that many replicas in sync."""
+    def wait_in_sync(self, name: str, count: int = 3) -> None:
+        """Until every partition has that many replicas in sync, as all nodes that run know it.
+
+        A single one may not have heard yet that there are fewer, one that has just come back the least.
+        """
         eventually(
-            lambda: self.in_sync_sets(name, via),
-            lambda seen: bool(seen) and min(map(len, seen)) >= count,
+            lambda: [self.in_sync_sets(name, number) for number in self.running],
+            lambda seen: all(sets and min(map(len, sets)) >= count for sets in seen),
             f"{count} replicas in sync",
         )
 
@@ -128,7 +156,8 @@ def eventually(look: Callable[[], Found], is_so: Callable[[Found], bool], what: 
     while time.monotonic() < deadline:
         try:
             found = look()
-        except (OSError, AssertionError, EOFError) as error:
+        except Exception as error:
+            # Clients raise errors of their own.
             seen = error
         else:
             if is_so(found):
@@ -136,14 +165,3 @@ def eventually(look: Callable[[], Found], is_so: Callable[[Found], bool], what: 
             seen = found
         time.sleep(0.05)
     raise AssertionError(f"{what} did not come within {PATIENCE_S} s; last seen: {seen!r}")
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return sorted(each.getsockname()[1] for each in sockets)
-    finally:
-        for each in sockets:
-            each.close()

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from millstream.pipeline.stores.parquet.layout import EVENTS_ROOM, MINUTES_ROOM
+from millstream.runtime.ports import ReservedPorts
 from support.store_rows import Row, put
 from support.waiting import wait_for
 
@@ -32,7 +33,8 @@ class FleetApi:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.port = _free_port()
+        self._reserved = ReservedPorts()
+        (self.port,) = self._reserved.ports
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -54,7 +56,7 @@ class FleetApi:
         if self.process is None:
             return
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(30)
+        self.process.wait(90)
         self.process = None
 
     def _is_listening(self) -> bool:
@@ -141,9 +143,3 @@ def events(now: datetime) -> Iterator[Row]:
 
 def _gpus() -> Iterator[tuple[int, int]]:
     return ((host, gpu) for host in range(HOSTS) for gpu in range(GPUS_PER_HOST))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

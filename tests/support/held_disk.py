@@ -14,12 +14,12 @@ class HeldDisk:
         held = threading.Barrier(threads + 1)
 
         def wait() -> None:
-            held.wait(10)
+            held.wait(300)
             self._go.wait(60)
 
         for _ in range(threads):
             node.broker.workers.submit(wait, lambda *_: None)
-        held.wait(10)
+        held.wait(300)
 
     def let_go(self) -> None:
         self._go.set()

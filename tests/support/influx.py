@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -13,7 +12,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-START_TIMEOUT_S = 60.0
+from millstream.runtime.ports import ReservedPorts
+
+START_TIMEOUT_S = 120.0
 
 _CONFIG = """
 reporting-disabled = true
@@ -51,13 +52,12 @@ class InfluxProcess:
 
     def __init__(self, directory: Path, *, max_body_bytes: int = 25_000_000) -> None:
         self.directory = directory
-        self.port = _free_port()
+        self._reserved = ReservedPorts(2)
+        self.port, rpc_port = self._reserved.ports
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "influxdb.conf").write_text(
-            _CONFIG.format(
-                directory=directory, rpc=_free_port(), http=self.port, max_body_bytes=max_body_bytes
-            )
+            _CONFIG.format(directory=directory, rpc=rpc_port, http=self.port, max_body_bytes=max_body_bytes)
         )
 
     @property
@@ -103,16 +103,16 @@ class InfluxProcess:
         self._process.send_signal(signal.SIGCONT)
         self._process.send_signal(how)
         try:
-            self._process.wait(30)
+            self._process.wait(90)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(30)
+            self._process.wait(90)
         self._process = None
 
     def query(self, statement: str, database: str = "") -> list[dict[str, Any]]:
         """The series of the first result."""
         body = urllib.parse.urlencode({"q": statement, "db": database, "epoch": "u"}).encode()
-        with urllib.request.urlopen(f"{self.url}/query", body, timeout=30) as answer:
+        with urllib.request.urlopen(f"{self.url}/query", body, timeout=90) as answer:
             result = json.load(answer)["results"][0]
         assert "error" not in result, result["error"]
         return result.get("series", [])
@@ -121,7 +121,7 @@ class InfluxProcess:
         """Post lines as they are; the status and what the server said."""
         target = f"{self.url}/write?" + urllib.parse.urlencode({"db": database, "precision": "u"})
         try:
-            with urllib.request.urlopen(target, lines.encode(), timeout=30) as answer:
+            with urllib.request.urlopen(target, lines.encode(), timeout=90) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -135,10 +135,3 @@ class InfluxProcess:
                 return bool(answer.status == 204)
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -27,14 +27,14 @@ class InProcessNode:
 
     def start(self) -> None:
         self._thread.start()
-        assert self._started.wait(30)
+        assert self._started.wait(90)
         if self._failure is not None:
             raise self._failure
 
     def stop(self) -> None:
-        asyncio.run_coroutine_threadsafe(self.broker.stop(), self.loop).result(30)
+        asyncio.run_coroutine_threadsafe(self.broker.stop(), self.loop).result(90)
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(30)
+        self._thread.join(90)
         self.loop.close()
 
     def _run(self) -> None:

@@ -84,6 +84,8 @@ def compact(log: PartitionLog, now_ms: int = NOW_MS) -> None:
     )
     result = run_job(disk, job)
     for group in result.groups:
+        number = log.begin_rewrite(group.sources)
+        flush(log)
         commit_swap(disk, log.directory, group.sources)
         apply_swap(disk, log.directory, group.sources)
         summary = SegmentSummary(
@@ -94,6 +96,7 @@ def compact(log: PartitionLog, now_ms: int = NOW_MS) -> None:
             group.first_timestamp,
             group.max_timestamp,
             group.offset_of_max_timestamp,
+            number=number,
         )
         log.replace_segments(group.sources, summary)
         finish_swap(disk, log.directory, group.sources)

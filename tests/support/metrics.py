@@ -9,7 +9,7 @@ from support.node import NodeProcess
 
 def metric(node: NodeProcess, name: str, **labels: str) -> float:
     """The value of one sample; zero when nothing was counted yet."""
-    with urllib.request.urlopen(f"http://{node.http}/metrics", timeout=10) as reply:
+    with urllib.request.urlopen(f"http://{node.http}/metrics", timeout=60) as reply:
         text = reply.read().decode()
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
+from millstream.runtime.ports import ReservedPorts
+
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 120.0
 
 ANY_PORT = "127.0.0.1:0"
 
@@ -36,15 +38,20 @@ class NodeProcess:
     ) -> None:
         self.data_dir = directory / "data"
         self.log_file = directory / "node.log"
+        self.prefix: list[str] = []
+        """The command that starts the command."""
         self.arguments = list(arguments)
         self.environment = dict(environment or {})
         for name, value in (settings or {}).items():
             self.environment[f"MILLSTREAM_{name.replace('.', '_').upper()}"] = value
         self.listen = ANY_PORT
+        """Unless it was given another: one that is kept for this node from its first start to `close`."""
         self.http = ANY_PORT
-        """Another one at each start: nobody keeps it free while the node is away."""
+        """Another one at each start, unless `fixed_http`."""
+        self.fixed_http = False
         self.process: subprocess.Popen[bytes] | None = None
         self._log_position = 0
+        self._reserved: ReservedPorts | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -72,6 +79,9 @@ class NodeProcess:
 
     def launch(self) -> None:
         """Start without waiting for anything."""
+        if self.listen == ANY_PORT:
+            self._reserved = ReservedPorts()
+            (self.listen,) = self._reserved.addresses
         self._log_position = self.log_file.stat().st_size if self.log_file.exists() else 0
         # Settings of whoever runs the tests, and of the tests themselves, are not this node's.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("MILLSTREAM_")}
@@ -79,8 +89,9 @@ class NodeProcess:
             self.process = self._spawn(log, {**inherited, **self.environment})
 
     def _spawn(self, log: IO[bytes], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-m", "millstream", "serve", "--data", str(self.data_dir)]
-        command += ["--listen", self.listen, "--http", ANY_PORT, "--log-format", "json", *self.arguments]
+        command = [*self.prefix, sys.executable, "-m", "millstream", "serve", "--data", str(self.data_dir)]
+        http = self.http if self.fixed_http else ANY_PORT
+        command += ["--listen", self.listen, "--http", http, "--log-format", "json", *self.arguments]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
 
     def stop(self) -> None:
@@ -119,6 +130,8 @@ class NodeProcess:
             self.process.kill()
             self.process.wait()
             self._forget()
+        if self._reserved is not None:
+            self._reserved.close()
 
     def wait_for_end(self, seconds: float = STOP_TIMEOUT_S) -> int:
         """The exit code of a node that ends by itself."""

@@ -68,7 +68,7 @@ class PipelineProcess:
         self._process.send_signal(number)
         return self.wait()
 
-    def wait(self, seconds: float = 240.0) -> int:
+    def wait(self, seconds: float = 600.0) -> int:
         assert self._process is not None
         try:
             code = self._process.wait(seconds)
@@ -85,7 +85,7 @@ class PipelineProcess:
             return {}
         return document
 
-    def wait_until(self, wanted: Callable[[dict[str, Any]], bool], what: str, seconds: float = 240.0) -> None:
+    def wait_until(self, wanted: Callable[[dict[str, Any]], bool], what: str, seconds: float = 600.0) -> None:
         """Until its status is as wanted; fails when the process ends before."""
         deadline = time.monotonic() + seconds
         while not wanted(self.status()):

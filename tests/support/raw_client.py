@@ -15,7 +15,7 @@ from millstream.protocol.record_batch import CRC_START, HEADER, HEADER_SIZE, PRE
 from millstream.protocol.records import Record, encode_batch
 from support.kio_messages import build, decode, encode
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 _BY_NAME = {api.name: api for api in APIS.values()}
 
 
@@ -34,7 +34,11 @@ class RawClient:
         if receive_buffer is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(PATIENCE_S)
-        self.socket.connect((host, int(port)))
+        try:
+            self.socket.connect((host, int(port)))
+        except OSError:
+            self.socket.close()
+            raise
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._client_id = client_id
         self._next_correlation_id = 1

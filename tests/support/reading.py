@@ -4,7 +4,7 @@ import time
 
 from millstream.client import Consumer, ConsumerConfig, Message, OffsetResetPolicy
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 def read(consumer: Consumer, count: int) -> list[Message]:

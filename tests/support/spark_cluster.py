@@ -12,9 +12,10 @@ from types import TracebackType
 
 import pyspark
 
+from millstream.runtime.ports import ReservedPorts
 from millstream.spark.java import java_home
 
-_START_TIMEOUT_S = 90.0
+_START_TIMEOUT_S = 300.0
 _REGISTERED = re.compile(r"Registering worker")
 
 
@@ -25,7 +26,8 @@ class StandaloneCluster:
         self._directory = directory
         self._workers = workers
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._port = _free_port()
+        self._reserved = ReservedPorts()
+        (self._port,) = self._reserved.ports
 
     @property
     def master(self) -> str:
@@ -98,13 +100,7 @@ class StandaloneCluster:
                 os.killpg(process.pid, signal.SIGTERM)
         for process in self._processes:
             try:
-                process.wait(20)
+                process.wait(90)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaException, Producer
 from kafka import KafkaConsumer, KafkaProducer
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 _PAUSE_S = 0.005
 
 

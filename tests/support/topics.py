@@ -12,7 +12,7 @@ def create_topic(
 ) -> str:
     """Create a topic, return its name. Configs are by Kafka's names; values are turned into text."""
     wanted = {key: str(value) for key, value in (configs or {}).items()}
-    admin.create_topics([NewTopic(name, partitions, 1, config=wanted)])[name].result(30)
+    admin.create_topics([NewTopic(name, partitions, 1, config=wanted)])[name].result(90)
     return name
 
 

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from millstream.config.settings import Settings
+from millstream.runtime.ports import ReservedPorts
 from millstream.testing.disk import SimulatedDisk
-from support.cluster import free_ports
 from support.inprocess import InProcessNode
 from support.raw_client import RawClient
 
@@ -16,14 +16,14 @@ class Trio:
     """Nodes 1 to 3 of one cluster, each on a disk that fails on command."""
 
     def __init__(self, session_ms: int = 5000, lag_ms: int = 30_000, routing: str = "direct") -> None:
-        ports = free_ports(3)
-        seeds = tuple(f"127.0.0.1:{port}" for port in ports)
+        self._reserved = ReservedPorts(3)
+        seeds = tuple(self._reserved.addresses)
         self.disks = {number: SimulatedDisk(number) for number in (1, 2, 3)}
         self.nodes = {
             number: InProcessNode(
                 self.disks[number], _settings(number, port, seeds, session_ms, lag_ms, routing)
             )
-            for number, port in enumerate(ports, 1)
+            for number, port in enumerate(self._reserved.ports, 1)
         }
         with ThreadPoolExecutor(3) as threads:
             list(threads.map(lambda node: node.start(), self.nodes.values()))
@@ -32,6 +32,7 @@ class Trio:
         # All at once: the last one of three waits for a majority before it gives up.
         with ThreadPoolExecutor(3) as threads:
             list(threads.map(self.stop, list(self.nodes)))
+        self._reserved.close()
 
     def stop(self, number: int) -> InProcessNode:
         node = self.nodes.pop(number)
@@ -79,7 +80,7 @@ def _settings(
 
 
 def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while not is_so():
-        assert time.monotonic() < deadline, "it did not come to that within 30 s"
+        assert time.monotonic() < deadline, "it did not come to that within 90 s"
         time.sleep(0.01)

@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_for(look: Callable[[], T], wanted: Callable[[T], bool], what: str, seconds: float = 30.0) -> T:
+def wait_for(look: Callable[[], T], wanted: Callable[[T], bool], what: str, seconds: float = 90.0) -> T:
     """The first thing seen that is as wanted; fails with the last one seen."""
     deadline = time.monotonic() + seconds
     while True:

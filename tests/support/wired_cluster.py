@@ -37,6 +37,9 @@ def isolated(cluster: ChaosCluster, node: int) -> Iterator[None]:
     pairs = [pair for other in NODES if other != node for pair in ((node, other), (other, node))]
     for pair in pairs:
         wires.cut(*pair)
-    yield
-    for pair in pairs:
-        wires.heal(*pair)
+    try:
+        yield
+    finally:
+        # Also when the test has failed: clients that are to end would wait for the others for minutes.
+        for pair in pairs:
+            wires.heal(*pair)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from millstream.coordinator.groups.record_codec import decode_record, encode_record
 from millstream.coordinator.groups.records import CommittedOffset, GroupRecord, OffsetKey
 from millstream.protocol.record_batch import iter_batches, read_header
-from millstream.protocol.records import Record, decode_records, encode_batch
+from millstream.protocol.records import Record, encode_batch, iter_records
 from millstream.storage.log import PartitionLog
 
 _READ_BYTES = 1 << 20
@@ -49,5 +49,5 @@ def _records(log: PartitionLog) -> Iterator[Record]:
             return
         for at, header in iter_batches(read.data):
             if not header.is_control:
-                yield from decode_records(read.data[at : at + header.size_bytes], _OPEN_LIMIT_BYTES)
+                yield from iter_records(read.data[at : at + header.size_bytes], _OPEN_LIMIT_BYTES)
         offset = read.next_offset

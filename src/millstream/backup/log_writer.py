@@ -4,12 +4,12 @@ from contextlib import suppress
 
 from millstream.protocol.record_batch import BatchHeader
 from millstream.runtime.disk import Disk, File
+from millstream.storage.identity import Identity
 from millstream.storage.layout import (
     EPOCHS_FILE,
     IDENTITY_FILE,
     LOG_SUFFIX,
     START_OFFSET_FILE,
-    encode_identity,
     encode_start_offset,
 )
 from millstream.storage.leader_epochs import LeaderEpochs
@@ -72,7 +72,7 @@ class LogWriter:
             self._disk.make_dirs(self._directory)
             self._begin(self._log_start_offset)
         self._end_segment()
-        small = {IDENTITY_FILE: encode_identity(self._topic_id), EPOCHS_FILE: self._epochs.encode()}
+        small = {IDENTITY_FILE: Identity(self._topic_id).encode(), EPOCHS_FILE: self._epochs.encode()}
         if self._log_start_offset > 0:
             small[START_OFFSET_FILE] = encode_start_offset(self._log_start_offset)
         for name, data in small.items():

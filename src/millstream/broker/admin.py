@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+from collections.abc import AsyncIterator, Iterable
 from typing import Protocol, TypeVar
 
 from millstream.broker.addresses import Caller
@@ -14,6 +15,7 @@ from millstream.config.settings import Settings
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 Result = TypeVar("Result")
+Item = TypeVar("Item")
 
 NO_THROTTLE = datetime.timedelta()
 
@@ -43,7 +45,7 @@ def defaults_of(broker: AdminBroker) -> Defaults:
         static_configs=settings.broker_configs(),
         max_partitions=settings.cluster.max_partitions,
         max_partitions_per_request=settings.cluster.max_partitions_per_request,
-        placement=settings.replication.placement,
+        virtual_nodes=settings.replication.virtual_nodes,
     )
 
 
@@ -72,6 +74,19 @@ async def submit_within(
             ErrorCode.REQUEST_TIMED_OUT,
             "the change is still under way; describe the resource to see its outcome",
         ) from None
+
+
+async def others_first() -> None:
+    """Between two commands of one request: everybody else has a turn."""
+    await asyncio.sleep(0)
+
+
+async def unhurried(items: Iterable[Item], size: int = 200) -> AsyncIterator[Item]:
+    """The items, with a turn for everybody else after each so many."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % size == 0:
+            await others_first()
 
 
 def check_cluster_id(broker: AdminBroker, wanted: str | None) -> None:

@@ -54,6 +54,8 @@ class Cleaner:
                 try:
                     await self.clean(partition)
                 except (OSError, KafkaError) as error:
+                    if partition.log.is_gone:
+                        continue
                     log.warning(
                         "cleaning failed", topic=partition.topic, partition=partition.index, error=str(error)
                     )
@@ -127,6 +129,7 @@ class Cleaner:
         sources = self._sources(partition, now_ms)
         if not sources or target.cleaning or target.truncating:
             return
+        limits = self._broker.opening_limits
         job = job_for(
             target.config,
             directory=target.directory,
@@ -135,6 +138,7 @@ class Cleaner:
             limit_offset=min(partition.last_stable_offset, target.flushed_offset),
             now_ms=now_ms,
             last_batches=target.producers.last_offsets(),
+            least_unpacked=(limits.unpacked_bytes, limits.records),
         )
         target.cleaning = True
         self._last_cleaned = target
@@ -188,9 +192,14 @@ class Cleaner:
 
     async def _swap(self, partition: Partition, group: CleanedGroup) -> None:
         target, disk, workers = partition.log, self._broker.disk, self._broker.workers
+        # On disk before the files are: a checkpoint from before must not stand for what is put in place now.
+        number = target.begin_rewrite(group.sources)
+        await self._broker.flusher.sync(partition)
         target.swapping = True
         try:
-            await workers.run(lambda: commit_swap(disk, target.directory, group.sources))
+            await workers.run(
+                lambda: target.write_by_name(lambda: commit_swap(disk, target.directory, group.sources))
+            )
         except OSError:
             target.swapping = is_committed(disk, target.directory, group.sources)
             raise
@@ -208,7 +217,10 @@ class Cleaner:
                 group.max_timestamp,
                 group.offset_of_max_timestamp,
                 self._broker.clock.now_ms(),
+                number=number,
             ),
         )
-        await workers.run(lambda: finish_swap(disk, target.directory, group.sources))
+        await workers.run(
+            lambda: target.write_by_name(lambda: finish_swap(disk, target.directory, group.sources))
+        )
         target.swapping = False

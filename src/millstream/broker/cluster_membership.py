@@ -1,7 +1,7 @@
 """This node as one of several: finding the others, joining or founding the cluster, signs of life, leaving."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,8 +10,17 @@ from msgspec.structs import replace
 from millstream.broker.addresses import WILDCARDS
 from millstream.broker.peers.contact import ContactWatch
 from millstream.broker.peers.errors import CannotJoin
-from millstream.broker.peers.founding import Found, has_majority, next_step
+from millstream.broker.peers.founder import Founder
+from millstream.broker.peers.founding_messages import (
+    AskPromise,
+    FoundingRequest,
+    FoundWith,
+    NodeState,
+    PromiseAnswer,
+)
 from millstream.broker.peers.network import PeerNetwork
+from millstream.broker.peers.promise import Promise
+from millstream.broker.peers.waiting import WaitLog, away_of
 from millstream.broker.silence import Silence
 from millstream.cluster.metadata.brokers import Heartbeat, RegisterBroker
 from millstream.cluster.metadata.directory import StoredReplica, create_replica, open_replica
@@ -55,6 +64,13 @@ class ClusterMembership:
         self._stored = self._open()
         address = f"{endpoints[0].host}:{endpoints[0].port}"
         self.network = PeerNetwork(self._stored.key, self._stored.members, seeds, broker.expiry, address)
+        self._founder = Founder(
+            self.network,
+            Promise(broker.disk, broker.store.data_dir),
+            broker.workers,
+            cluster.founding_wait / 1000,
+        )
+        self._waiting: Callable[[], str] | None = lambda: "the node is starting"
         self._heartbeats: asyncio.Task[None] | None = None
         self._contact: asyncio.Task[None] | None = None
 
@@ -90,9 +106,11 @@ class ClusterMembership:
         )
         broker.metadata = metadata
         self.network.attach(metadata)
-        await self._unless_refused(metadata.follow(), "waiting for a majority of the cluster's nodes")
+        await self._unless_refused(
+            metadata.follow(), "waiting for a majority of the cluster's nodes", self._why_no_majority
+        )
         metadata.broker_epoch = await self._unless_refused(
-            self._register(metadata), "waiting for a controller to register with"
+            self._register(metadata), "waiting for a controller to register with", self._why_no_majority
         )
         broker.store.broker_epoch = metadata.broker_epoch
         log.info("joined", cluster_id=metadata.image.cluster_id, controller=metadata.controller_id)
@@ -100,7 +118,9 @@ class ClusterMembership:
     async def tell_recovered(self) -> None:
         """Return when the controller knows what the logs hold on which it cannot count any more without being told."""
         await self._unless_refused(
-            self._broker.replication.recovered.tell(), "waiting for a controller to hear what was recovered"
+            self._broker.replication.recovered.tell(),
+            "waiting for a controller to hear what was recovered",
+            self._why_no_majority,
         )
 
     def _rebalance_settings(self) -> RebalanceSettings | None:
@@ -115,7 +135,10 @@ class ClusterMembership:
         """Return when the controller knows that clients may come; it is told so for as long as the node runs."""
         accepted = asyncio.Event()
         self._heartbeats = asyncio.create_task(self._keep_alive(accepted), name="heartbeats")
-        await self._unless_refused(accepted.wait(), "waiting for a controller to be let in by")
+        await self._unless_refused(
+            accepted.wait(), "waiting for a controller to be let in by", self._why_no_majority
+        )
+        self._waiting = None
         # Nobody else speaks to a removed node any more, not even to say that its registration is gone.
         self.network.removed = self._broker.fail
         watch = ContactWatch(self._broker, self.network)
@@ -141,34 +164,46 @@ class ClusterMembership:
         if not self._broker.has_metadata:
             self._stored.wal.close()
 
+    @property
+    def waiting_for(self) -> str:
+        """Why this node does not serve yet; empty when it does."""
+        return "" if self._waiting is None else self._waiting()
+
+    async def founding_asked(self, request: FoundingRequest) -> PromiseAnswer | NodeState:
+        """What another node or an operator hears that asks about founding a cluster."""
+        if isinstance(request, AskPromise):
+            return await self._founder.promise(request)
+        if isinstance(request, FoundWith):
+            return self._founder.wish(request.node_ids)
+        network, promised = self.network, self.network.promised()
+        return NodeState(
+            network.me.node_id,
+            network.cluster_id,
+            self.waiting_for,
+            tuple((seed, each.replica.node_id) for seed, each in network.seeds_there().items()),
+            -1 if promised is None else promised.node_id,
+        )
+
     async def _found_or_join(self) -> StoredReplica:
-        network, loop = self.network, asyncio.get_running_loop()
-        since: float | None = None
-
-        async def decided() -> Found | None:
-            nonlocal since
-            while True:
-                if since is None and has_majority(network.seeds, network.answers):
-                    since = loop.time()
-                waited = 0.0 if since is None else loop.time() - since
-                step = next_step(network.me, network.seeds, network.answers, waited)
-                if step is not None:
-                    return step if isinstance(step, Found) else None
-                await asyncio.sleep(_LOOK_SECONDS)
-
-        found = await self._unless_refused(decided(), "waiting for the other seeds")
-        if found is None:
+        founder = self._founder
+        voters = await self._unless_refused(
+            founder.decide(), "waiting for the other seeds", lambda: founder.waiting_for
+        )
+        if voters is None:
             return self._stored
-        return await self._broker.workers.run(lambda: self._found(found))
+        return await self._broker.workers.run(lambda: self._found(voters))
 
-    def _found(self, found: Found) -> StoredReplica:
+    def _found(self, voters: tuple[ReplicaKey, ...]) -> StoredReplica:
         cluster_id = id_text(readable_ids(self._broker.host.new_id)())
-        first = first_snapshot(Membership(found.voters), encode_records([ClusterCreated(cluster_id)]))
+        first = first_snapshot(Membership(voters), encode_records([ClusterCreated(cluster_id)]))
         state = Restored(HardState(), first)
         self._stored.wal.start_from(state)
-        nodes = [voter.node_id for voter in found.voters]
-        log.info("cluster founded", cluster_id=cluster_id, nodes=nodes)
+        log.info("cluster founded", cluster_id=cluster_id, nodes=[voter.node_id for voter in voters])
         return replace(self._stored, restored=state)
+
+    def _why_no_majority(self) -> str:
+        network = self.network
+        return self._founder.why_not_founded() or away_of(network.members, network.me, network.is_reached)
 
     async def _register(self, metadata: MetadataService) -> int:
         broker = self._broker
@@ -227,10 +262,14 @@ class ClusterMembership:
                 while metadata.is_controller:  # noqa: ASYNC110 - the listener is the service's
                     await asyncio.sleep(_LOOK_SECONDS / 10)
 
-    async def _unless_refused(self, work: Coroutine[Any, Any, Result], waiting_for: str) -> Result:
+    async def _unless_refused(
+        self, work: Coroutine[Any, Any, Result], waiting: str, reason: Callable[[], str]
+    ) -> Result:
         """The result of `work`, which may wait for others for ever, unless they will not have this node."""
         task, failure = asyncio.ensure_future(work), self._broker.failure
         refused = asyncio.ensure_future(self.network.refused.wait())
+        told = WaitLog(asyncio.get_running_loop().time)
+        self._waiting = lambda: f"{waiting}: {reason()}"
         try:
             while True:
                 done, _ = await asyncio.wait(
@@ -242,7 +281,7 @@ class ClusterMembership:
                     raise CannotJoin(str(self.network.refusal))
                 if done:
                     raise CannotJoin(str(failure.exception()))
-                log.info(waiting_for, seeds=list(self.network.seeds), answered=sorted(self.network.answers))
+                told.lasts(waiting, reason())
         finally:
             task.cancel()
             refused.cancel()

@@ -3,9 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from millstream.broker.admin import AdminBroker, code_of, defaults_of, message_of
+from millstream.broker.admin import AdminBroker, code_of, defaults_of, message_of, others_first
 from millstream.cluster.metadata.configs import AlterationOutcome, AlterConfigs, ConfigAlteration
+from millstream.cluster.metadata.slices import slices_of
 from millstream.protocol.errors import KafkaError
+
+# Resources changed by one command.
+_AT_ONCE = 100
 
 
 async def alter(
@@ -15,12 +19,15 @@ async def alter(
     response: Callable[..., Any],
 ) -> tuple[Any, ...]:
     """One `response` for each resource, refused or not."""
-    command = AlterConfigs(alterations, validate_only=validate_only, defaults=defaults_of(broker))
-    try:
-        outcomes = await broker.metadata.submit(command)
-    except KafkaError as error:
-        resources = dict.fromkeys((a.resource_type, a.name) for a in alterations)
-        outcomes = tuple(AlterationOutcome(*resource, error) for resource in resources)
+    outcomes: list[AlterationOutcome] = []
+    for some in slices_of(alterations, _AT_ONCE, _resource):
+        command = AlterConfigs(some, validate_only=validate_only, defaults=defaults_of(broker))
+        try:
+            outcomes += await broker.metadata.submit(command)
+        except KafkaError as error:
+            resources = dict.fromkeys(map(_resource, some))
+            outcomes += [AlterationOutcome(*resource, error) for resource in resources]
+        await others_first()
     return tuple(
         response(
             error_code=code_of(outcome.error),
@@ -30,3 +37,7 @@ async def alter(
         )
         for outcome in outcomes
     )
+
+
+def _resource(alteration: ConfigAlteration) -> tuple[int, str]:
+    return alteration.resource_type, alteration.name

@@ -11,8 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
-from millstream.broker.memory import MemoryWaiter
-from millstream.protocol.wire import I32
+from millstream.broker.frame_memory import Address, IncomingFrame
+from millstream.protocol.api import APIS, PEER_APIS
+from millstream.protocol.limits import LIMITS, explain_size
+from millstream.protocol.wire import I16, I32
 from millstream.runtime.read_threshold import ReadThreshold
 
 if TYPE_CHECKING:
@@ -28,6 +30,11 @@ WRITE_HIGH_WATER_BYTES = 1 << 16
 # A client that has more replies, or more bytes of them, waiting behind one that is not ready is made to wait.
 MAX_PENDING_REPLIES = 1000
 MAX_HELD_BYTES = 1 << 20
+# Requests of one client that come together are handled for this long, then others have a turn.
+_LONGEST_TURN_SECONDS = 0.01
+_ALL_APIS = {**APIS, **PEER_APIS}
+# Of a connection that is not made yet.
+NOWHERE = Address()
 
 
 class Relay(Protocol):
@@ -74,16 +81,13 @@ class Connection(asyncio.BufferedProtocol):
         self.relay: Relay | None = None
         self._transport: asyncio.Transport | None = None
         self._partial = b""
-        self._frame: bytearray | None = None
-        self._frame_size = 0
-        self._filled = 0
+        self._frame: IncomingFrame | None = None
         self._threshold = ReadThreshold(None)
-        self._wanted = 0
-        self._waiter: MemoryWaiter | None = None
+        self.address = NOWHERE
         self._held_bytes = 0
         self._replies: deque[PendingReply] = deque()
         self._queued: deque[bytes] = deque()
-        self._blocked = False
+        self._blocked = 0
         self._stopped = False
         self._closes = False
         self._write_paused = False
@@ -113,14 +117,12 @@ class Connection(asyncio.BufferedProtocol):
         self._server.connected(self)
 
     def connection_lost(self, _error: Exception | None) -> None:
-        if not self.closed and (self._frame is not None or self._partial or self._wanted):
+        if not self.closed and (self._frame is not None or self._partial):
             self._server.ended(self, "the client left in the middle of a request")
         self.closed = True
         if self.relay is not None:
             self.relay.close()
         self._release_frame()
-        if self._waiter is not None:
-            self._server.memory.cancel(self._waiter)
         owed, self._unsent_bytes, self._held_bytes = self._unsent_bytes + self._held_bytes, 0, 0
         replies, self._replies = self._replies, deque()
         self._queued.clear()
@@ -147,8 +149,9 @@ class Connection(asyncio.BufferedProtocol):
         self._handle_queued()
 
     def get_buffer(self, _sizehint: int) -> memoryview:
-        if self._frame is not None:
-            return memoryview(self._frame)[self._filled : self._frame_size]
+        frame = self._frame
+        if frame is not None:
+            return memoryview(frame.buffer)[frame.filled : frame.size]
         scratch = self._server.scratch
         kept = len(self._partial)
         if kept:
@@ -158,21 +161,24 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, size: int) -> None:
         self.last_active = self._server.loop.time()
-        if self._frame is None:
+        frame = self._frame
+        if frame is None:
             kept = len(self._partial)
             self._partial = b""
             self._cut(self._server.scratch[: kept + size])
             return
-        self._filled += size
-        self._threshold.expect(self._frame_size - self._filled)
-        if self._filled == self._frame_size:
-            frame = self._frame
-            view = memoryview(frame)[: self._frame_size]
+        frame.filled += size
+        if frame.filled == frame.size:
+            self._threshold.expect(0)
             self._frame = None
+            view = memoryview(frame.buffer)[: frame.size]
             self._handle(view)
             view.release()
-            self._server.buffers.give_back(frame)
-            self._server.memory.give_back(len(frame))
+            self._server.frames.end(frame)
+        elif frame.missing or self._server.frames.grow(frame):
+            self._threshold.expect(frame.missing)
+        else:
+            self._update_reading()
 
     # -- requests
 
@@ -180,12 +186,17 @@ class Connection(asyncio.BufferedProtocol):
         """Handle every whole request in `data`; keep or make room for the rest."""
         at, end = 0, len(data)
         largest = self._server.max_request_bytes
+        clock = self._server.clock
+        began = clock()
         while end - at >= 4:
             size: int = I32.unpack_from(data, at)[0]
             if size < MIN_REQUEST_BYTES or size > largest:
                 self.refuse(_explain_size(size, largest))
                 return
             if end - at - 4 < size:
+                if end - at < 4 + MIN_REQUEST_BYTES:
+                    # Not enough to see what it asks for.
+                    break
                 self._partial = b""
                 self._begin_frame(size, data[at + 4 :])
                 return
@@ -193,31 +204,41 @@ class Connection(asyncio.BufferedProtocol):
             if self.closed:
                 return
             at += 4 + size
+            if at < end and clock() - began > _LONGEST_TURN_SECONDS:
+                began = float("inf")
+                self._others_first()
         self._partial = bytes(data[at:])
+
+    def _others_first(self) -> None:
+        """What this client has sent takes long: the rest is handled when the others have had a turn."""
+        self.block()
+        self._server.loop.call_soon(self.unblock)
 
     def _begin_frame(self, size: int, head: memoryview) -> None:
         """Go on reading one large request into a buffer of its own, once there is memory for it."""
-        room = self._server.buffers.room_for(size)
-        if self._server.memory.try_take(room):
-            self._read_into_frame(size, head)
+        server = self._server
+        api = _ALL_APIS.get(I16.unpack_from(head)[0])
+        if api is not None and size > LIMITS[api.name].size_bytes:
+            self.refuse(explain_size(api.name, size))
             return
-        self._wanted = size
-        self._partial = bytes(head)
-        self._waiter = self._server.memory.when_free(room, self._frame_granted)
+        frame = IncomingFrame(size, head, self.address, self._frame_granted, self._frame_stalled)
+        if server.frames.begin(frame):
+            self._frame = frame
+            self._threshold.expect(frame.missing)
+            return
+        # The shared buffer is used by others meanwhile.
+        frame.head = memoryview(bytes(head))
+        self._frame = frame
         self._update_reading()
 
     def _frame_granted(self) -> None:
-        size, head = self._wanted, self._partial
-        self._wanted, self._partial, self._waiter = 0, b"", None
-        self._read_into_frame(size, memoryview(head))
+        if self._frame is not None:
+            self._threshold.expect(self._frame.missing)
         self._update_reading()
 
-    def _read_into_frame(self, size: int, head: memoryview) -> None:
-        self._frame = self._server.buffers.take(size)
-        self._frame_size = size
-        self._filled = len(head)
-        self._frame[: len(head)] = head
-        self._threshold.expect(size - len(head))
+    def _frame_stalled(self) -> None:
+        self._server.ended(self, "a request stopped half-way, and others wait for its memory")
+        self.abort()
 
     def _handle(self, request: memoryview) -> None:
         if self._reading_paused or self._queued:
@@ -226,8 +247,12 @@ class Connection(asyncio.BufferedProtocol):
         self._server.dispatcher.dispatch(self, request)
 
     def _handle_queued(self) -> None:
+        clock = self._server.clock
+        began = clock()
         while self._queued and not self.closed and not self._must_wait():
             self._server.dispatcher.dispatch(self, memoryview(bytearray(self._queued.popleft())))
+            if self._queued and clock() - began > _LONGEST_TURN_SECONDS:
+                self._others_first()
         self._update_reading()
 
     def forward_nothing(self) -> None:
@@ -237,8 +262,8 @@ class Connection(asyncio.BufferedProtocol):
             self.relay = None
 
     def block(self) -> None:
-        """Handle no further request of this connection until `unblock`."""
-        self._blocked = True
+        """Handle no further request of this connection until `unblock` has been called as often."""
+        self._blocked += 1
         self._update_reading()
 
     def stop_reading(self) -> None:
@@ -254,14 +279,14 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
 
     def unblock(self) -> None:
-        self._blocked = False
+        self._blocked -= 1
         if not self.closed:
             self._handle_queued()
 
     def _must_wait(self) -> bool:
         """No further request is handled: one is being worked on, or the client does not take its replies."""
         return (
-            self._blocked
+            self._blocked > 0
             or self._stopped
             or self._write_paused
             or self._held_bytes > MAX_HELD_BYTES
@@ -269,7 +294,8 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _update_reading(self) -> None:
-        pause = bool(self._wanted or self._queued) or self._must_wait()
+        frame = self._frame
+        pause = bool(self._queued or (frame is not None and frame.wanted_bytes)) or self._must_wait()
         if pause == self._reading_paused or self._transport is None or self.closed:
             return
         self._reading_paused = pause
@@ -390,13 +416,13 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_waiting(self) -> bool:
         """A request of this connection is being worked on, or waits for memory to be read into."""
-        return not self.closed and (bool(self._replies) or self._blocked or bool(self._wanted))
+        waits_for_memory = self._frame is not None and self._frame.wanted_bytes > 0
+        return not self.closed and (bool(self._replies) or self._blocked > 0 or waits_for_memory)
 
     def _release_frame(self) -> None:
         if self._frame is not None:
             frame, self._frame = self._frame, None
-            self._server.buffers.give_back(frame)
-            self._server.memory.give_back(len(frame))
+            self._server.frames.end(frame)
 
 
 def _explain_size(size: int, largest: int) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from struct import Struct
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,14 @@ import msgspec
 
 from millstream.broker.addresses import ShownNode
 from millstream.broker.connection import Connection, PendingReply, Reply
+from millstream.broker.long_work import LARGE_REPLY_ELEMENTS, LARGE_REQUEST_BYTES
+from millstream.broker.sliced_requests import PLANS, SlicePlan, is_long, joined, parts_of
 from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Counter, Histogram
 from millstream.protocol.api import API_VERSIONS, APIS, FIND_COORDINATOR, METADATA, PEER_APIS, Api
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.kio_loader import import_kio
+from millstream.protocol.limits import LIMITS, TooManyElements, explain_size
 from millstream.protocol.wire import I32, MalformedRequest, Reader
 
 if TYPE_CHECKING:
@@ -28,8 +31,10 @@ log = get_logger("millstream.broker")
 _HEADER = Struct(">hhi")
 _WITHOUT_KIO = (
     "produce", "fetch", "metadata", "api_versions", "offset_commit",
-    "peer_hello", "peer_quorum", "peer_command", "peer_client", "log_checksum",
+    "peer_hello", "peer_quorum", "peer_command", "peer_client", "peer_founding", "log_checksum",
 )  # fmt: skip
+# Memory of a large request while it is dealt with, for each byte of it on the wire.
+_READ_OVER_SENT = 8
 _ALL_APIS = {**APIS, **PEER_APIS}
 _WHO_LEADS = (METADATA, FIND_COORDINATOR)
 
@@ -92,6 +97,17 @@ class LaterReply(msgspec.Struct):
         self._pending.complete(context.framed(body))
 
 
+def is_large(api: Api, version: int, response: Any) -> bool:
+    """Whether writing the reply would take others' time."""
+    from millstream.protocol.codec import count_elements
+
+    return count_elements(api, version, response, LARGE_REPLY_ELEMENTS) > LARGE_REPLY_ELEMENTS
+
+
+async def _ready(answer: Any) -> Any:
+    return answer
+
+
 def load_handler(name: str) -> ModuleType:
     if name not in _WITHOUT_KIO:
         import_kio()
@@ -101,7 +117,7 @@ def load_handler(name: str) -> ModuleType:
 class Dispatcher:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
-        self._clock = broker.clock.monotonic
+        self.clock = broker.clock.monotonic
         self._modules: dict[int, ModuleType] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         metrics = broker.metrics
@@ -132,6 +148,8 @@ class Dispatcher:
             # Other nodes find this one before it has found its place; clients come back when it has.
             connection.close()
             return
+        if len(request) > LIMITS[api.name].size_bytes:
+            raise MalformedRequest(explain_size(api.name, len(request)))
         reader = Reader(request, _HEADER.size)
         client_id = reader.nullable_string()
         context = RequestContext(
@@ -140,9 +158,9 @@ class Dispatcher:
             correlation_id,
             client_id,
             connection,
-            self._clock(),
+            self.clock(),
             self._durations[key],
-            self._clock,
+            self.clock,
         )
         self._counts[key].value += 1
         if not api.min_version <= version <= api.max_version:
@@ -156,66 +174,133 @@ class Dispatcher:
         if api.is_flexible(version):
             reader.flexible = True
             reader.skip_tags()
-        relay = connection.relay
-        if relay is not None:
-            if self._broker.partitions.is_cut_off and key not in PEER_APIS:
-                # The client knows of this node alone, and looks for another only when it has nothing to say.
-                connection.close()
-                return
-            if relay.takes(context, request, reader.position):
-                return
         module = self._modules.get(key) or self._module(api)
-        if hasattr(module, "serve"):
-            module.serve(self._broker, context, request, reader.position)
-        else:
-            self._handle(module, context, request[reader.position :])
+        try:
+            relay = connection.relay
+            if relay is not None:
+                if self._broker.partitions.is_cut_off and key not in PEER_APIS:
+                    # The client knows of this node alone, and looks for another only when it has nothing to say.
+                    connection.close()
+                    return
+                if relay.takes(context, request, reader.position):
+                    return
+            if hasattr(module, "serve"):
+                module.serve(self._broker, context, request, reader.position)
+            else:
+                self._handle(module, context, request[reader.position :])
+        except TooManyElements as error:
+            self.refuse_too_many(context, error)
         if self._broker.partitions.is_cut_off and key in _WHO_LEADS:
             # Others know better, and clients ask again where they are connected already.
             connection.close_when_answered()
 
-    def serve_here(self, context: RequestContext, request: memoryview, position: int) -> None:
-        """As above, for a request that comes from this process; the body begins at `position`."""
+    def serve_here(
+        self,
+        context: RequestContext,
+        request: memoryview,
+        position: int,
+        broker: "Broker | None" = None,
+    ) -> None:
+        """As above, for a request that comes from this process; the body begins at `position`.
+
+        `broker` is the node as the handler is to see it, where that is not this one as it is.
+        """
         module = self._modules.get(context.api.key) or self._module(context.api)
         if hasattr(module, "serve"):
-            module.serve(self._broker, context, request, position)
+            module.serve(broker or self._broker, context, request, position)
         else:
-            self._handle(module, context, request[position:])
+            self._handle(module, context, request[position:], broker)
 
     def _module(self, api: Api) -> ModuleType:
         """Handlers are imported on their first request: most nodes see few of the APIs."""
         module = self._modules[api.key] = load_handler(api.name)
         return module
 
-    def _handle(self, module: ModuleType, context: RequestContext, body: memoryview) -> None:
+    def _handle(
+        self, module: ModuleType, context: RequestContext, body: memoryview, broker: "Broker | None" = None
+    ) -> None:
         from millstream.protocol.codec import decode_request
 
+        if len(body) > LARGE_REQUEST_BYTES:
+            # The buffer is reused as soon as this returns.
+            self._await(context, self._answer_large(module, context, bytes(body)))
+            return
         request = decode_request(context.api, context.version, body)
+        plan = PLANS.get(context.api.name)
+        if plan is not None and is_long(plan, request):
+            self._await(context, self._answer_in_slices(module, context, plan, request))
+            return
         try:
-            answer = module.handle(self._broker, request, context)
+            answer = module.handle(broker or self._broker, request, context)
         except KafkaError as error:
             answer = self._failure(context.api, error)
-        if not inspect.iscoroutine(answer):
+        if inspect.iscoroutine(answer):
+            self._await(context, answer)
+        elif is_large(context.api, context.version, answer):
+            self._await(context, _ready(answer))
+        else:
             self._reply(context, answer)
-            return
-        # Kafka handles one request of a connection at a time; a client may rely on the effect of the one before.
+
+    def _await(self, context: RequestContext, answer: Coroutine[Any, Any, Any]) -> None:
+        """Reply when the answer is there.
+
+        Kafka handles one request of a connection at a time; a client may rely on the effect of the one before.
+        """
         context.connection.block()
         task = asyncio.ensure_future(self._finish(context, context.reply_later(), answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _answer_large(self, module: ModuleType, context: RequestContext, body: bytes) -> Any:
+        """For a request that takes long to read: others are served meanwhile."""
+        from millstream.protocol.codec import decode_request
+
+        api, version = context.api, context.version
+        broker = self._broker
+        # As read it is several times as large as on the wire.
+        held_bytes = len(body) * _READ_OVER_SENT
+        broker.server.memory.take(held_bytes)
+        try:
+            request = await broker.long_work.apart(lambda: decode_request(api, version, memoryview(body)))
+            await broker.long_work.pause()
+            plan = PLANS.get(api.name)
+            if plan is not None and is_long(plan, request):
+                return await self._answer_in_slices(module, context, plan, request)
+            answer = module.handle(broker, request, context)
+            return await answer if inspect.iscoroutine(answer) else answer
+        finally:
+            broker.server.memory.give_back(held_bytes)
+
+    async def _answer_in_slices(
+        self, module: ModuleType, context: RequestContext, plan: SlicePlan, request: Any
+    ) -> Any:
+        broker = self._broker
+        answers = []
+        for part in parts_of(plan, request):
+            await broker.long_work.pause()
+            answer = module.handle(broker, part, context)
+            answers.append(await answer if inspect.iscoroutine(answer) else answer)
+        return await broker.long_work.apart(lambda: joined(plan, answers))
 
     async def _finish(self, context: RequestContext, reply: LaterReply, answer: Any) -> None:
         connection = context.connection
         try:
             try:
                 response = await answer
+            except MalformedRequest:
+                raise
             except KafkaError as error:
                 response = self._failure(context.api, error)
-            reply.complete(self._encode(context, response))
+            reply.complete(await self._encode_apart(context, response))
         except KafkaError as error:
-            connection.refuse(error.message)
+            connection.refuse(f"{context.api.name}: {error.message}")
         except Exception:
             log.exception("request failed", peer=connection.peer, api=context.api.name)
             connection.close()
+        except asyncio.CancelledError:
+            # There will be no reply: without this the client would wait for it for ever.
+            connection.close()
+            raise
         finally:
             connection.unblock()
 
@@ -225,10 +310,36 @@ class Dispatcher:
     def _encode(self, context: RequestContext, response: Any) -> Reply:
         from millstream.protocol.codec import encode_response
 
+        self._note_error(context, response)
+        return [encode_response(context.api, context.version, response)]
+
+    async def _encode_apart(self, context: RequestContext, response: Any) -> Reply:
+        """As above; a large reply in a thread."""
+        from millstream.protocol.codec import encode_response
+
+        if not is_large(context.api, context.version, response):
+            return self._encode(context, response)
+        self._note_error(context, response)
+        return [
+            await self._broker.long_work.apart(
+                lambda: encode_response(context.api, context.version, response)
+            )
+        ]
+
+    def _note_error(self, context: RequestContext, response: Any) -> None:
         code = getattr(response, "error_code", ErrorCode.NONE)
         if code != ErrorCode.NONE:
             self.count_error(context.api, ErrorCode(code))
-        return [encode_response(context.api, context.version, response)]
+
+    def refuse_too_many(self, context: RequestContext, error: TooManyElements) -> None:
+        """With an error in the reply, where the API's reply has a place for one; else the connection ends."""
+        self.count_error(context.api, error.code)
+        module = self._module(context.api)
+        if hasattr(module, "serve"):
+            if not (hasattr(module, "refuse") and module.refuse(context, error.code)):
+                raise KafkaError(error.code, f"{context.api.name}: {error.message}")
+            return
+        self._reply(context, self._failure(context.api, error))
 
     def count_error(self, api: Api, code: ErrorCode) -> None:
         self._broker.metrics.request_errors.labels(api.name, code.name).value += 1

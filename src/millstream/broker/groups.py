@@ -73,6 +73,9 @@ class Groups:
             async with self._creating:
                 if OFFSETS_TOPIC not in self._broker.metadata.image.topics:
                     await self._create_topic()
+        if OFFSETS_TOPIC not in self._broker.metadata.image.topics:
+            # It was made, and this node has not heard of it yet.
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} is not known here yet")
         return self._partition_of(group_id)
 
     async def submit(self, group_id: str, request: GroupRequest, wanted: type[Wanted]) -> Wanted:
@@ -123,7 +126,8 @@ class Groups:
         for outcome in await self._broker.metadata.submit(command):
             if outcome.error is not None and outcome.error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, outcome.error.message)
-        await asyncio.gather(*self._elect())
+        # A coordinator may lose its partition while it loads: that is for those who ask it, not for who made the topic.
+        await asyncio.gather(*self._elect(), return_exceptions=True)
 
     def _elect(self) -> list["asyncio.Task[None]"]:
         elected = [self._runtime.elect(index) for index in self._led()]

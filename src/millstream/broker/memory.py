@@ -17,12 +17,14 @@ class MemoryWaiter:
 class MemoryBudget:
     """Counts bytes; those who find it exhausted wait in line, and nobody is served before them."""
 
-    __slots__ = ("_waiting", "limit_bytes", "used_bytes")
+    __slots__ = ("_waiting", "freed", "limit_bytes", "used_bytes")
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
         self._waiting: deque[MemoryWaiter] = deque()
+        self.freed: Callable[[], None] | None = None
+        """Called when bytes were given back, after those in line have had theirs."""
 
     @property
     def free_bytes(self) -> int:
@@ -44,6 +46,12 @@ class MemoryBudget:
 
     def give_back(self, size: int) -> None:
         self.used_bytes -= size
+        if self._waiting:
+            self._serve()
+        if self.freed is not None:
+            self.freed()
+
+    def _serve(self) -> None:
         waiting = self._waiting
         while waiting:
             first = waiting[0]

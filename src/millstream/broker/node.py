@@ -13,6 +13,8 @@ from millstream.broker.dispatch import Dispatcher, load_handler
 from millstream.broker.fetch_sessions import FetchSessions
 from millstream.broker.file_limits import raise_and_share
 from millstream.broker.flusher import Flusher
+from millstream.broker.long_work import LongWork
+from millstream.broker.opened_batches import OpeningLimits
 from millstream.broker.partitions import Partitions
 from millstream.broker.recovery_progress import RecoveryProgress
 from millstream.broker.replicas.roles import Replication
@@ -38,7 +40,7 @@ from millstream.runtime.clock import CautiousTime, Clock
 from millstream.runtime.disk import Disk
 from millstream.runtime.host import Host, SystemHost
 from millstream.storage.high_watermarks import read_high_watermarks
-from millstream.storage.local_log import NoRoom
+from millstream.storage.local_log import LogGone, NoRoom
 from millstream.storage.store import LogStore
 
 if TYPE_CHECKING:
@@ -79,6 +81,7 @@ class Broker:
         self.auto_create_topics = settings.broker.auto_create_topics
         self.metrics = BrokerMetrics.create()
         self.workers = self.host.workers(loop, _FLUSH_THREADS, "disk")
+        self.long_work = LongWork(loop, self.workers)
         data_dir = os.path.abspath(settings.broker.data_dir)
         files = raise_and_share(settings.performance)
         self.store = LogStore(disk, clock, data_dir, files.log_files, self.host.new_id)
@@ -89,6 +92,7 @@ class Broker:
         self.dispatcher = Dispatcher(self)
         performance = replace(settings.performance, max_connections=files.connections)
         self.server = Server(loop, performance, self.dispatcher, self.metrics)
+        self.opening_limits = OpeningLimits.of(settings.performance)
         self.upkeep = Upkeep(self)
         self.cleaner = Cleaner(self)
         self.writability = Writability(self)
@@ -102,6 +106,8 @@ class Broker:
         self.delayed_produces = 0
         self.delayed_fetches = 0
         self.listen = ("", 0)
+        self.endpoint = Endpoint("PLAINTEXT", "", 0)
+        """Where it says that it is reached; so the metadata has it, as long as this node is registered."""
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._logged: dict[tuple[str, str], float] = {}
         self._messages_in: dict[str, Counter] = {}
@@ -120,15 +126,15 @@ class Broker:
         if broker.proxy_listen is not None:
             await self.relays.bind(broker.proxy_listen)
         host = broker.advertised_host or self.listen[0]
-        endpoint = Endpoint("PLAINTEXT", host, broker.advertised_port or self.listen[1])
+        self.endpoint = Endpoint("PLAINTEXT", host, broker.advertised_port or self.listen[1])
         if self.settings.is_one_of_several:
-            await self._join((endpoint,))
+            await self._join((self.endpoint,))
         else:
             self.metadata = await MetadataService.open(
                 self.disk,
                 self.store.data_dir,
                 node_id=self.node_id,
-                endpoints=(endpoint,),
+                endpoints=(self.endpoint,),
                 rack=broker.rack,
                 host=self.host,
             )
@@ -147,11 +153,21 @@ class Broker:
         self.is_serving = True
         if self.membership is not None:
             await self.membership.serve()
-        await changes.create_declared()
+        await self._begin_declared_topics()
         if self.membership is None:
             await self.server.start()
         if OFFSETS_TOPIC in self.metadata.image.topics:
             self.loop.call_soon(lambda: self.groups)
+
+    async def _begin_declared_topics(self) -> None:
+        """A node that is alone has them before it is ready; one of several does not wait for company."""
+        if not self.settings.topics:
+            return
+        from millstream.broker.declared_topics import DeclaredTopics
+
+        declared = DeclaredTopics(self)
+        if self.membership is not None or not await declared.create():
+            self.spawn(declared.run(), "declared topics")
 
     async def _join(self, endpoints: tuple[Endpoint, ...]) -> None:
         from millstream.broker.cluster_membership import ClusterMembership
@@ -332,6 +348,9 @@ class Broker:
         self.metrics.forget_topic(topic)
 
     def storage_error(self, operation: str, error: KafkaError) -> None:
+        if isinstance(error, LogGone):
+            # A file that is gone because its partition is gone is no fault of the disk.
+            return
         self.metrics.storage_errors.labels(operation).value += 1
         self._log_sometimes("storage error", operation=operation, error=error.message)
         if isinstance(error, NoRoom):

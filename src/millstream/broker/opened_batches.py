@@ -1,10 +1,19 @@
-"""The two reasons to open a producer's batch: the topic wants another codec, or it is compacted and needs keys."""
+"""The two reasons to open a producer's batch: the topic wants another codec, or it is compacted and needs keys.
 
+A batch is opened piece by piece, so it takes the same memory whatever it unpacks to. What takes too long, because it
+unpacks to too much or to too many records, is refused with MESSAGE_TOO_LARGE, upon which Java's producer sends smaller
+batches.
+"""
+
+import msgspec
+
+from millstream.config.settings import PerformanceSettings
 from millstream.config.topic import TopicConfig
-from millstream.protocol.compression import Compression
+from millstream.protocol.compression import Buffer, Compression, pack
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.record_batch import CODEC_MASK, BatchHeader, read_header
-from millstream.protocol.records import decode_records, open_batch, seal_batch
+from millstream.protocol.record_batch import CODEC_MASK, HEADER_SIZE, BatchHeader, read_header
+from millstream.protocol.record_spans import keyed_windows
+from millstream.protocol.records import check_record_count, seal_packed, unpack_batch
 
 _CODECS = {
     "uncompressed": Compression.NONE,
@@ -13,8 +22,17 @@ _CODECS = {
     "lz4": Compression.LZ4,
     "zstd": Compression.ZSTD,
 }
-# What a batch of the largest size may unpack to; more is a compression bomb.
-_MAX_UNPACKED_BYTES = 256 << 20
+# What opening takes at most besides the batch before and after: pieces, and a codec's window.
+OPENING_BYTES = 16 << 20
+
+
+class OpeningLimits(msgspec.Struct, frozen=True):
+    unpacked_bytes: int = 64 << 20
+    records: int = 500_000
+
+    @classmethod
+    def of(cls, settings: PerformanceSettings) -> "OpeningLimits":
+        return cls(settings.max_unpacked_batch, settings.max_opened_records)
 
 
 def must_open(config: TopicConfig, header: BatchHeader) -> bool:
@@ -23,17 +41,28 @@ def must_open(config: TopicConfig, header: BatchHeader) -> bool:
     )
 
 
-def open_and_convert(config: TopicConfig, batch: bytes) -> bytearray:
+def open_and_convert(config: TopicConfig, batch: Buffer, limits: OpeningLimits) -> bytearray:
     """The batch as the topic wants it; KafkaError when it may not be stored there."""
-    if config.compacts and any(record.key is None for record in decode_records(batch, _MAX_UNPACKED_BYTES)):
-        raise KafkaError(ErrorCode.INVALID_RECORD, "a compacted topic takes no records without a key")
-    header = read_header(batch)
+    header = read_header(memoryview(batch))
+    check_record_count(header, limits.records)
+    _, pieces = unpack_batch(batch, limits.unpacked_bytes)
+    source = keyed_windows(header, pieces) if config.compacts else pieces
     if config.compression_type == "producer" or header.codec == _CODECS[config.compression_type]:
+        for _ in source:
+            pass
         return bytearray(batch)
     codec = _CODECS[config.compression_type]
-    opened, payload = open_batch(batch, _MAX_UNPACKED_BYTES)
-    attributes = opened.attributes & ~CODEC_MASK | codec
-    return bytearray(seal_batch(opened._replace(attributes=attributes), payload, _level(config, codec)))
+    packed = bytearray()
+    for piece in pack(codec, source, _level(config, codec)):
+        packed += piece
+        if HEADER_SIZE + len(packed) > config.max_message_bytes:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"with compression.type={config.compression_type} the batch is larger than max.message.bytes,"
+                f" which is {config.max_message_bytes}",
+            )
+    attributes = header.attributes & ~CODEC_MASK | codec
+    return bytearray(seal_packed(header._replace(attributes=attributes), packed))
 
 
 def _level(config: TopicConfig, codec: Compression) -> int | None:

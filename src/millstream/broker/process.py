@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from typing import TYPE_CHECKING
 
 from millstream import __version__
 from millstream.broker.node import Broker
@@ -17,9 +18,16 @@ from millstream.runtime.disk import Disk, SystemDisk
 from millstream.runtime.process import keep_freed_memory
 from millstream.storage.store import DataDirectoryInUse
 
+if TYPE_CHECKING:
+    from millstream.observability.http import HttpServer
+
 log = get_logger("millstream.node")
 
 _WARM_UP_SECONDS = 1.0
+# Also where SIGINT was ignored at the start, as in a shell's background job: who sends it one means it.
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+# A node that is not ready by then waits for others, or has much to recover: its HTTP port says so.
+_HTTP_AFTER_SECONDS = 1.0
 
 
 class CannotStart(Exception):
@@ -41,19 +49,25 @@ def run(settings: Settings, disk: Disk | None = None, clock: Clock | None = None
 async def _run(settings: Settings, disk: Disk, clock: Clock) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _ENDING:
         loop.add_signal_handler(number, stop.set)
     broker = Broker(settings, disk, clock, loop)
-    http = None
+    http = _Http(broker)
     starting = asyncio.ensure_future(broker.start())
     stopping = asyncio.ensure_future(stop.wait())
     try:
+        await asyncio.wait(
+            (starting, stopping), timeout=_HTTP_AFTER_SECONDS, return_when=asyncio.FIRST_COMPLETED
+        )
+        if not starting.done() and not stopping.done():
+            await http.start()
         # A node of several may wait for others for as long as it takes to start them.
         await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
         if stopping.done() and not starting.done():
-            starting.cancel()
-            await asyncio.gather(starting, return_exceptions=True)
+            await _call_off(starting)
+            await http.stop()
             await broker.stop()
+            _ignore_signals(loop)
             return 0
         await starting
     except (
@@ -65,18 +79,15 @@ async def _run(settings: Settings, disk: Disk, clock: Clock) -> int:
         KafkaError,
     ) as error:
         raise CannotStart(str(error)) from error
+    finally:
+        if not starting.done():
+            await _call_off(starting)
     try:
-        http_address = None
-        if settings.http.port is not None:
-            from millstream.broker.http import node_http
-
-            http = node_http(broker)
-            host, port = await http.start()
-            http_address = f"{host}:{port}"
+        await http.start()
         log.info(
             "ready",
             listen=f"{broker.listen[0]}:{broker.listen[1]}",
-            http=http_address,
+            http=http.address,
             node_id=broker.node_id,
             data=broker.store.data_dir,
             version=__version__,
@@ -85,8 +96,42 @@ async def _run(settings: Settings, disk: Disk, clock: Clock) -> int:
         await asyncio.wait((stopping, broker.failure), return_when=asyncio.FIRST_COMPLETED)
         log.info("stopping")
     finally:
-        if http is not None:
-            await http.stop()
+        await http.stop()
         await broker.stop()
     log.info("stopped")
+    _ignore_signals(loop)
     return 1 if broker.failure.done() else 0
+
+
+def _ignore_signals(loop: asyncio.AbstractEventLoop) -> None:
+    """All is done: another wish to stop must not end the rest of the process as a failure."""
+    for number in _ENDING:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
+
+
+async def _call_off(starting: "asyncio.Future[None]") -> None:
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+
+
+class _Http:
+    """The node's HTTP port, if it has one; `start` may be called again."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.address: str | None = None
+        self._broker = broker
+        self._server: HttpServer | None = None
+
+    async def start(self) -> None:
+        if self._server is not None or self._broker.settings.http.port is None:
+            return
+        from millstream.broker.http import node_http
+
+        self._server = node_http(self._broker)
+        host, port = await self._server.start()
+        self.address = f"{host}:{port}"
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop()

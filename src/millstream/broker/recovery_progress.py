@@ -34,6 +34,8 @@ class RecoveryProgress:
                 "damaged end cut, with sound records behind it" if report.has_cut_batches else "torn tail cut"
             )
             tell(what, directory=report.directory, bytes=report.cut_bytes)
+        for name in report.remade:
+            log.warning("damaged file made again from the log", directory=report.directory, file=name)
         if report.damaged_segments:
             self.damaged[report.directory] = sorted(report.damaged_segments)
         for damage in report.damages:

@@ -4,12 +4,12 @@ import asyncio
 import errno
 import os
 import socket
-from collections import Counter as Tally
 
 from millstream.broker.closings import Closings
 from millstream.broker.connection import Connection, NewRelay
 from millstream.broker.dispatch import Dispatcher
 from millstream.broker.frame_buffers import FrameBuffers
+from millstream.broker.frame_memory import Address, FrameMemory
 from millstream.broker.memory import MemoryBudget
 from millstream.config.settings import PerformanceSettings
 from millstream.observability.broker_metrics import BrokerMetrics
@@ -37,12 +37,18 @@ class Server:
         metrics.registry.computed_gauge(
             "millstream_in_flight_bytes", "Memory of requests and replies under way.", self._in_flight_bytes
         )
-        self.buffers = FrameBuffers()
+        self.frames = FrameMemory(loop, self.memory, FrameBuffers())
+        metrics.registry.computed_gauge(
+            "millstream_requests_waiting_for_memory",
+            "Requests that are not read further before others have given memory back.",
+            lambda: self.frames.waiting,
+        )
+        self.clock = dispatcher.clock
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._settings = settings
         # In the order they came, so that a simulated run can be repeated.
         self._connections: dict[Connection, None] = {}
-        self._per_ip: Tally[str] = Tally()
+        self._addresses: dict[str, Address] = {}
         self._listeners: list[asyncio.Server] = []
         self._bound: list[tuple[str, int, str]] = []
         self._idle_check: asyncio.TimerHandle | None = None
@@ -101,6 +107,7 @@ class Server:
         if self._idle_check is not None:
             self._idle_check.cancel()
         self._closings.sum_up()
+        self.frames.stop()
         for connection in list(self._connections):
             connection.close()
         for _ in range(20):
@@ -114,7 +121,8 @@ class Server:
         self._connections[connection] = None
         self._tune(connection)
         ip = connection.peer.rpartition(":")[0]
-        self._per_ip[ip] += 1
+        connection.address = address = self._addresses.setdefault(ip, Address())
+        address.connections += 1
         self.metrics.connections.value = len(self._connections)
         self.metrics.connections_accepted.value += 1
         if len(self._connections) > self.max_connections:
@@ -123,7 +131,7 @@ class Server:
                 "max_connections",
                 f"{self.max_connections} connections are open (max.connections)",
             )
-        elif self._per_ip[ip] > self._settings.max_connections_per_ip:
+        elif address.connections > self._settings.max_connections_per_ip:
             limit = self._settings.max_connections_per_ip
             self._reject(
                 connection,
@@ -150,9 +158,9 @@ class Server:
     def disconnected(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
         ip = connection.peer.rpartition(":")[0]
-        self._per_ip[ip] -= 1
-        if self._per_ip[ip] <= 0:
-            del self._per_ip[ip]
+        connection.address.connections -= 1
+        if connection.address.connections <= 0:
+            self._addresses.pop(ip, None)
         self.metrics.connections.value = len(self._connections)
 
     def refused(self, connection: Connection, reason: str) -> None:

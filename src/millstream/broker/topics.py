@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from millstream.broker.admin import defaults_of
 from millstream.broker.partition import Partition
 from millstream.cluster.metadata.image import MetadataImage, PartitionImage, TopicImage
 from millstream.cluster.metadata.records import (
@@ -17,11 +16,9 @@ from millstream.cluster.metadata.records import (
     PartitionCreated,
     TopicDeleted,
 )
-from millstream.cluster.metadata.topics import CreateTopics, NewTopic
 from millstream.config.definitions import resolve_topic_config
 from millstream.config.topic import TopicConfig
 from millstream.observability.logs import get_logger
-from millstream.protocol.errors import ErrorCode
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.store import STRAY, PartitionSpec
 
@@ -65,25 +62,6 @@ class TopicChanges:
                             0 if len(partition.replicas) > 1 else None,
                         ),
                     )
-
-    async def create_declared(self) -> None:
-        """Create the topics that the settings declare and that do not exist yet."""
-        existing = self._broker.metadata.image.topics
-        declared = tuple(
-            NewTopic(
-                topic.name, topic.partitions, topic.replication_factor, configs=tuple(topic.configs.items())
-            )
-            for topic in self._broker.settings.topics
-            if topic.name not in existing
-        )
-        if not declared:
-            return
-        for outcome in await self._broker.metadata.submit(
-            CreateTopics(declared, defaults=defaults_of(self._broker))
-        ):
-            if outcome.error is not None and outcome.error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise outcome.error
-            log.info("topic created from the settings", topic=outcome.name)
 
     def apply(self, old: MetadataImage, new: MetadataImage, records: tuple[MetadataRecord, ...]) -> None:
         broker_configs = self.broker_configs()
@@ -188,6 +166,7 @@ class TopicChanges:
             partition.fail(partition.log.offline)
         if path is not None:
             self._broker.upkeep.remove_later(path, delay_ms)
+            self._broker.upkeep.log_removed()
 
     def _remove(self, topic: str) -> None:
         for partition in self._broker.partitions.remove_topic(topic):

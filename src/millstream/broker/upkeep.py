@@ -10,7 +10,7 @@ from millstream.broker.partition import Partition
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.runtime.sometimes import sometimes
-from millstream.storage.checkpoint import write_checkpoint
+from millstream.storage.checkpoint import LogCheckpoint, write_checkpoint
 from millstream.storage.high_watermarks import write_high_watermarks
 from millstream.storage.layout import SEGMENT_SUFFIXES
 from millstream.storage.retention import count_expired
@@ -24,6 +24,8 @@ log = get_logger("millstream.upkeep")
 PRODUCER_EXPIRATION_MS = 24 * 3600 * 1000
 _DELETED = ".deleted"
 _HIGH_WATERMARKS_MS = 5000
+# How long a removed log may stay in the checkpoint: many partitions of a topic go in one moment.
+_FORGET_SECONDS = 0.5
 
 
 class Upkeep:
@@ -32,6 +34,7 @@ class Upkeep:
         self._last_checkpoint: list[object] = []
         self._last_high_watermarks: dict[tuple[bytes, int], int] = {}
         self._checkpointing = asyncio.Lock()
+        self._is_forgetting = False
         self._removals: dict[str, asyncio.TimerHandle] = {}
 
     def start(self) -> None:
@@ -52,13 +55,34 @@ class Upkeep:
     async def checkpoint(self) -> None:
         """Write down what is synced, so that a start after a crash need not scan it."""
         async with self._checkpointing:
-            entries = self._broker.store.checkpoint()
-            if entries == self._last_checkpoint:
-                return
-            disk, data_dir = self._broker.disk, self._broker.store.data_dir
-            await self._broker.workers.run(lambda: write_checkpoint(disk, data_dir, entries))
-            self._last_checkpoint = list(entries)
-            self._broker.store.checkpoint_written(entries)
+            store = self._broker.store
+            entries = store.checkpoint()
+            while entries != self._last_checkpoint:
+                await self._write(entries)
+                if not store.has_removed(entries):
+                    return
+                # A log went meanwhile: what is said of it must not be found by another of its name.
+                entries = store.checkpoint()
+
+    async def _write(self, entries: list[LogCheckpoint]) -> None:
+        disk, data_dir = self._broker.disk, self._broker.store.data_dir
+        await self._broker.workers.run(lambda: write_checkpoint(disk, data_dir, entries))
+        self._last_checkpoint = list(entries)
+        self._broker.store.checkpoint_written(entries)
+
+    def log_removed(self) -> None:
+        """The checkpoint on disk still describes it. One without it follows soon, for all that go in the meantime."""
+        if not self._is_forgetting:
+            self._is_forgetting = True
+            self._broker.spawn(self._forget_removed(), "checkpoint after a removal")
+
+    async def _forget_removed(self) -> None:
+        await asyncio.sleep(_FORGET_SECONDS)
+        self._is_forgetting = False
+        try:
+            await self.checkpoint()
+        except OSError as error:
+            log.warning("the checkpoint still describes a removed log", error=str(error))
 
     async def checkpoint_high_watermarks(self) -> None:
         reached = self._high_watermarks()

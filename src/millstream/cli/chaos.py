@@ -28,6 +28,10 @@ def command(
         Routing,
         typer.Option("--client-routing", help="How clients reach leaders: themselves, or through any node."),
     ] = Routing.DIRECT,
+    topics: Annotated[
+        bool,
+        typer.Option("--topics/--no-topics", help="Create, grow, move and delete other topics meanwhile."),
+    ] = True,
     faults: Annotated[
         str | None,
         typer.Option(
@@ -45,7 +49,8 @@ def command(
 ) -> None:
     """Start a local cluster, load it with librdkafka's clients, do to its nodes what may happen to them, and judge.
 
-    A run passes when every acknowledged message can be read, once, in its order. Exits with 1 when it does not.
+    A run passes when every acknowledged message can be read, once, in its order, and every partition of every topic
+    is led and in sync in the end. Exits with 1 when it does not.
     The timeline in the report needs matplotlib (pip install 'millstream[pipeline]').
 
     \b
@@ -82,6 +87,7 @@ def command(
         uses_network=network and any(name in NETWORK_FAULTS for name in wanted),
         faults=wanted,
         has_all_faults=faults is not None,
+        changes_topics=topics,
     )
     with tempfile.TemporaryDirectory(prefix="millstream-chaos-") as temporary:
         directory = data or Path(temporary)
@@ -96,8 +102,7 @@ def command(
     missing = write_report(result, report)
     output.facts(figures(result))
     output.note(f"report: {report}" + (f" ({missing})" if missing else ""))
-    for anomaly in result.anomalies[:10]:
-        output.line(str(anomaly))
+    for problem in [*map(str, result.anomalies), *result.unsettled][:10]:
+        output.line(problem)
     if not result.is_passed:
-        reason = f"{len(result.anomalies)} anomalies" if result.anomalies else "nothing was acknowledged"
-        raise CommandError(f"the run failed: {reason}; the report has them all: {report}")
+        raise CommandError(f"the run failed: {result.why_failed}; the report has them all: {report}")

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millstream.cli import output
+from millstream.cli.cluster_founding import found, waiting_nodes
 from millstream.cli.cluster_nodes import add, remove
 from millstream.cli.cluster_replicas import elect, reassign, rebalance
-from millstream.cli.errors import ExitCode
+from millstream.cli.errors import ExitCode, Unreachable
 from millstream.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 
 if TYPE_CHECKING:
+    from millstream.broker.peers.founding_messages import NodeState
     from millstream.cli.cluster_up import LocalNode
 
 app = typer.Typer(
@@ -54,6 +56,8 @@ def up(
     settings = {
         "MILLSTREAM_REPLICATION_DEFAULT_REPLICATION_FACTOR": str(factor),
         "MILLSTREAM_REPLICATION_MIN_INSYNC_REPLICAS": str(min(factor, 2)),
+        # All the nodes that there are start now: none can come that knows of another cluster.
+        "MILLSTREAM_CLUSTER_FOUNDING_WAIT": "0ms",
     }
     cluster = LocalCluster(
         data,
@@ -63,9 +67,7 @@ def up(
         {key: value for key, value in settings.items() if key not in os.environ},
     )
     code: int = ExitCode.OK
-    for ending in (signal.SIGTERM, signal.SIGHUP):
-        # As Ctrl-C: the nodes are in sessions of their own, and would go on without anybody to stop them.
-        signal.signal(ending, signal.default_int_handler)
+    take_signals_as_ctrl_c()
     try:
         cluster.start()
         cluster.wait_until_ready()
@@ -79,6 +81,17 @@ def up(
     finally:
         is_clean = cluster.stop()
     raise typer.Exit(code if is_clean else ExitCode.FAILURE)
+
+
+def take_signals_as_ctrl_c() -> None:
+    """The nodes are in sessions of their own, and would go on without anybody to stop them.
+
+    A shell's background job ignores SIGINT; who sends it one means it. `nohup` is a wish to outlive the terminal.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
 
 
 def _show_nodes(nodes: "list[LocalNode]", as_json: bool) -> None:
@@ -116,6 +129,9 @@ def status(
 ) -> None:
     """Show the nodes of a cluster, what they are in it, and whether all partitions are well.
 
+    Of each partition without a leader it says why, and what to do. Where no node serves yet it says what each
+    waits for.
+
     \b
     Examples:
       millstream cluster status
@@ -124,8 +140,15 @@ def status(
     from millstream.cli.cluster_calls import ClusterCalls
     from millstream.cli.cluster_view import view_cluster
 
-    with ClusterCalls(bootstrap) as calls:
-        view = view_cluster(calls)
+    try:
+        with ClusterCalls(bootstrap) as calls:
+            view = view_cluster(calls)
+    except Unreachable:
+        waiting = waiting_nodes(bootstrap)
+        if not waiting:
+            raise
+        _show_waiting(waiting, as_json)
+        raise typer.Exit(ExitCode.FAILURE) from None
     if as_json:
         output.json_document(view.as_document())
     else:
@@ -159,6 +182,11 @@ def status(
                 for each in view.brokers
             ],
         )
+        if view.unled:
+            output.table(
+                ("without a leader", "why", "what to do"),
+                [(each.name, each.reason, each.advice) for each in view.unled],
+            )
     if view.controller < 0:
         output.note(
             "a majority of the voters does not answer: nothing can be changed, and what is said of nodes is what was"
@@ -168,5 +196,25 @@ def status(
         raise typer.Exit(ExitCode.FAILURE)
 
 
-for command in (add, remove, rebalance, elect, reassign):
+def _show_waiting(waiting: "dict[str, NodeState]", as_json: bool) -> None:
+    """The nodes are up and none serves: what each waits for."""
+    if as_json:
+        output.json_document(
+            {
+                "healthy": False,
+                "waiting": [
+                    {"id": each.node_id, "address": address, "waiting_for": each.waiting_for}
+                    for address, each in waiting.items()
+                ],
+            }
+        )
+        return
+    output.line("no node serves yet")
+    output.table(
+        ("node", "address", "waiting for"),
+        [(str(each.node_id), address, each.waiting_for) for address, each in waiting.items()],
+    )
+
+
+for command in (found, add, remove, rebalance, elect, reassign):
     app.command()(command)

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from millstream.cli.cluster_calls import ClusterCalls, reason_of
 from millstream.cli.cluster_view import ClusterView, PartitionView, partitions_of
 from millstream.cli.errors import CommandError, UsageError
-from millstream.cluster.placement.candidate import Candidate, Wanted
-from millstream.cluster.placement.choice import PLACEMENTS
+from millstream.cluster.placement import VIRTUAL_NODES, Candidate, Placed, placement_named, with_load
 from millstream.protocol.errors import ErrorCode
 
 # Topic, partition, replicas that are added, replicas that go.
@@ -44,47 +43,52 @@ class Move:
         }
 
 
-def plan(view: ClusterView, placement: str, without: Sequence[int] = ()) -> list[Move]:
-    """Every partition where the placement puts it among the live brokers, less those in `without`."""
-    chosen = PLACEMENTS[placement]
-    load = {
-        each.broker_id: Candidate(each.broker_id, each.rack)
-        for each in view.live_brokers()
-        if each.broker_id not in without
-    }
-    moves = []
-    for ordinal, each in enumerate(view.partitions):
-        factor = len(each.replicas)
-        if factor > len(load):
+def plan(view: ClusterView, placement: str, virtual_nodes: int = VIRTUAL_NODES) -> list[Move]:
+    """Every partition where the placement puts it among the live brokers."""
+    candidates = [Candidate(each.broker_id, each.rack) for each in view.live_brokers()]
+    for each in view.partitions:
+        if len(each.replicas) > len(candidates):
             raise CommandError(
-                f"{each.topic}-{each.index} has {factor} replicas and there would be {len(load)} brokers for them;"
-                " start those that are fenced, or add one (`millstream cluster status`)"
+                f"{each.topic}-{each.index} has {len(each.replicas)} replicas and there would be"
+                f" {len(candidates)} brokers for them; start those that are fenced, or add one"
+                " (`millstream cluster status`)"
             )
-        (replicas,) = chosen.place(list(load.values()), Wanted(each.topic, each.index, 1, factor, ordinal))
-        for place, broker in enumerate(replicas):
-            known = load[broker]
-            load[broker] = replace(known, leaders=known.leaders + (place == 0), replicas=known.replicas + 1)
-        if replicas != each.replicas:
-            moves.append(Move(each.topic, each.index, each.replicas, replicas))
-    return moves
+    placed = [Placed(each.topic, each.index, each.replicas) for each in view.partitions]
+    arranged = placement_named(placement, virtual_nodes).arrange(candidates, placed)
+    return [
+        Move(each.topic, each.index, each.replicas, replicas)
+        for each, replicas in zip(placed, arranged, strict=True)
+        if replicas != each.replicas
+    ]
 
 
-def evacuate(view: ClusterView, broker_id: int) -> list[Move]:
-    """Only what the broker has goes elsewhere, each to the broker that has least."""
-    load = {each.broker_id: each.replicas for each in view.live_brokers() if each.broker_id != broker_id}
+def evacuate(
+    view: ClusterView, broker_id: int, placement: str, virtual_nodes: int = VIRTUAL_NODES
+) -> list[Move]:
+    """Only what the broker has goes elsewhere, to where the placement would have it instead."""
+    chosen = placement_named(placement, virtual_nodes)
+    kept = [each.replicas for each in view.partitions]
+    load = with_load(
+        (Candidate(each.broker_id, each.rack) for each in view.live_brokers() if each.broker_id != broker_id),
+        kept,
+    )
     moves = []
     for each in view.partitions:
         if broker_id not in each.replicas:
             continue
-        free = [broker for broker in load if broker not in each.replicas]
+        partition = Placed(each.topic, each.index, each.replicas)
+        free = [other for other in load if other.broker_id not in each.replicas]
         if not free:
             raise CommandError(
                 f"{each.topic}-{each.index} has replicas on {list(each.replicas)} and no other live broker is"
                 " left for it; add a broker, or give it fewer replicas with `millstream cluster reassign`"
             )
-        chosen = min(free, key=lambda broker: (load[broker], broker))
-        load[chosen] += 1
-        replicas = tuple(chosen if broker == broker_id else broker for broker in each.replicas)
+        best = chosen.substitutes(free, partition)[0].broker_id
+        replicas = tuple(best if broker == broker_id else broker for broker in each.replicas)
+        load = [
+            replace(other, replicas=other.replicas + 1) if other.broker_id == best else other
+            for other in load
+        ]
         moves.append(Move(each.topic, each.index, each.replicas, replicas))
     return moves
 

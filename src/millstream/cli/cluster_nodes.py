@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millstream.cli import output
-from millstream.cli.cluster_work import Patience, Throttle, Yes, move_replicas
+from millstream.cli.cluster_work import (
+    Patience,
+    PlacementName,
+    Throttle,
+    VirtualNodes,
+    Yes,
+    chosen_placement,
+    move_replicas,
+)
 from millstream.cli.errors import CommandError
 from millstream.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from millstream.cluster.placement import VIRTUAL_NODES
 
 if TYPE_CHECKING:
     from millstream.cli.cluster_calls import ClusterCalls
@@ -73,6 +82,8 @@ def remove(
         bool,
         typer.Option("--force", help="Do not move its replicas first: for a node that is lost for good."),
     ] = False,
+    placement: PlacementName = None,
+    virtual_nodes: VirtualNodes = VIRTUAL_NODES,
     yes: Yes = False,
     timeout: Patience = 3600.0,
     as_json: AsJson = False,
@@ -99,7 +110,10 @@ def remove(
             raise CommandError(f"node {node} is the only one; stop it instead")
         if not yes and sys.stdin.isatty():
             typer.confirm(f"Take node {node} out of the cluster at {bootstrap}?", abort=True, err=True)
-        moves = [] if force or found is None else evacuate(view, node)
+        moves = []
+        if not force and found is not None:
+            chosen = chosen_placement(calls, placement, view.controller)
+            moves = evacuate(view, node, chosen, virtual_nodes)
         move_replicas(calls, moves, throttle, timeout, is_waiting=True)
     is_member = node in view.missing_voters or (found is not None and bool(found.quorum))
     others = [each.address for each in view.live_brokers() if each.broker_id != node]

@@ -9,8 +9,11 @@ import typer
 from millstream.cli import output
 from millstream.cli.cluster_work import (
     Patience,
+    PlacementName,
     Throttle,
+    VirtualNodes,
     Yes,
+    chosen_placement,
     elect_leaders,
     move_replicas,
     show_cancelled,
@@ -19,6 +22,7 @@ from millstream.cli.cluster_work import (
 )
 from millstream.cli.errors import ExitCode, UsageError
 from millstream.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from millstream.cluster.placement import VIRTUAL_NODES
 
 Partitions = Annotated[
     list[str] | None,
@@ -35,9 +39,8 @@ def rebalance(
     leaders: Annotated[
         bool, typer.Option("--leaders", help="Only give leadership back to preferred leaders; copy nothing.")
     ] = False,
-    placement: Annotated[
-        str, typer.Option("--placement", help="How replicas are spread: ring, modulo or balanced.")
-    ] = "ring",
+    placement: PlacementName = None,
+    virtual_nodes: VirtualNodes = VIRTUAL_NODES,
     throttle: Throttle = None,
     dry_run: DryRun = False,
     no_wait: NoWait = False,
@@ -55,12 +58,12 @@ def rebalance(
     from millstream.cli.cluster_calls import ClusterCalls
     from millstream.cli.cluster_moves import plan
     from millstream.cli.cluster_view import view_cluster
-    from millstream.cluster.placement.choice import PLACEMENTS
 
-    if placement not in PLACEMENTS:
-        raise UsageError(f"--placement {placement!r} is unknown; use {', '.join(PLACEMENTS)}")
     with ClusterCalls(bootstrap) as calls:
-        moves = [] if leaders else plan(view_cluster(calls), placement)
+        moves = []
+        if not leaders:
+            view = view_cluster(calls)
+            moves = plan(view, chosen_placement(calls, placement, view.controller), virtual_nodes)
         if dry_run:
             show_moves(moves, as_json)
             return

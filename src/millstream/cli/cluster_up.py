@@ -13,6 +13,7 @@ from pathlib import Path
 from millstream.cli import output
 from millstream.cli.errors import CommandError
 from millstream.runtime.disk import SystemDisk
+from millstream.runtime.ports import ReservedPorts
 
 READY_SECONDS = 60.0
 _STOP_SECONDS = 30.0
@@ -55,13 +56,14 @@ class LocalCluster:
     settings: Mapping[str, str] = field(default_factory=dict)
     nodes: list[LocalNode] = field(default_factory=list)
     _disk: SystemDisk = field(default_factory=SystemDisk)
+    _reserved: list[ReservedPorts] = field(default_factory=list)
 
     def start(self) -> None:
         """Launch all nodes; CommandError, and nothing is changed, where they could not run."""
         self._take_directory()
         ports = self._ports()
         _require_free(ports)
-        web = _free_ports(self.count) if self.http else [None] * self.count
+        web = self._reserve() if self.http else [None] * self.count
         self.nodes = [
             LocalNode(
                 number,
@@ -164,8 +166,12 @@ class LocalCluster:
         ports = [int(each) for each in remembered if each.isdecimal()]
         if len(ports) >= self.count:
             return ports[: self.count]
-        # Free ones as a rule are not in order, and which seed is the first would change with every node.
-        return sorted(_free_ports(self.count))
+        return self._reserve()
+
+    def _reserve(self) -> list[int]:
+        """Free ports, in order, that stay this cluster's for as long as this process runs."""
+        self._reserved.append(ReservedPorts(self.count))
+        return self._reserved[-1].ports
 
     def _remember(self, ports: list[int]) -> None:
         self._ports_file.write_text(" ".join(map(str, ports)) + "\n")
@@ -201,17 +207,6 @@ def _require_free(ports: list[int]) -> None:
                     f"cannot listen on 127.0.0.1:{port}: {error.strerror}; stop what listens there, or choose"
                     " another first port with --port"
                 ) from error
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def _ending(code: int) -> str:

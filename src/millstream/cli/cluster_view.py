@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.cli.cluster_calls import ClusterCalls
+from millstream.cli.leaderless import Leaderless, leaderless_of
 
 QUORUM_TOPIC = "__cluster_metadata"
 
@@ -40,6 +41,8 @@ class ClusterView:
     reassigning: int
     missing_voters: tuple[int, ...] = ()
     """Voters that are not registered as brokers."""
+    unled: tuple[Leaderless, ...] = ()
+    """Why partitions have no leader."""
 
     @property
     def leaderless(self) -> list[PartitionView]:
@@ -88,6 +91,7 @@ class ClusterView:
             "topics": len({each.topic for each in self.partitions}),
             "partitions": len(self.partitions),
             "leaderless": [f"{each.topic}-{each.index}" for each in self.leaderless],
+            "without_leader": [each.as_document() for each in self.unled],
             "under_replicated": [f"{each.topic}-{each.index}" for each in self.under_replicated],
             "not_preferred": len(self.not_preferred),
             "reassigning": self.reassigning,
@@ -122,6 +126,7 @@ def view_cluster(calls: ClusterCalls) -> ClusterView:
         tuple(partitions),
         sum(len(topic.partitions) for topic in moving.topics),
         tuple(sorted(node for node, vote in votes.items() if vote != "follower" and node not in known)),
+        leaderless_of(calls, {each.topic for each in partitions if each.leader < 0}),
     )
 
 

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from millstream.cli.cluster_calls import ClusterCalls
     from millstream.cli.cluster_moves import Move, Ongoing
 
+_BROKER = 4
+_PLACEMENT = "log.placement"
+
 Throttle = Annotated[
     str | None,
     typer.Option(
@@ -19,7 +22,38 @@ Throttle = Annotated[
     ),
 ]
 Patience = Annotated[float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait.")]
+PlacementName = Annotated[
+    str | None,
+    typer.Option(
+        "--placement",
+        help="How replicas are spread: balanced, ring or modulo.",
+        show_default="as the cluster places new partitions",
+    ),
+]
+VirtualNodes = Annotated[
+    int, typer.Option("--virtual-nodes", min=1, help="Points of each broker on the ring, for placement ring.")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def chosen_placement(calls: "ClusterCalls", given: str | None, controller: int) -> str:
+    """What the user named, or what the controller places new partitions by."""
+    from millstream.cluster.placement import PLACEMENTS
+
+    if given is not None and given not in PLACEMENTS:
+        raise UsageError(f"--placement {given!r} is unknown; use {', '.join(PLACEMENTS)}")
+    if given is not None:
+        return given
+    resource = {
+        "resource_type": _BROKER,
+        "resource_name": str(controller),
+        "configuration_keys": [_PLACEMENT],
+    }
+    described = calls.call(
+        "describe_configs", resources=[resource], include_synonyms=False, include_documentation=False
+    )
+    found = [each.value for result in described.results for each in result.configs if each.name == _PLACEMENT]
+    return str(found[0]) if found and found[0] else PLACEMENTS[0]
 
 
 def move_replicas(

@@ -8,7 +8,9 @@ import typer
 from millstream.cli import output
 from millstream.cli.options import AsJson
 from millstream.cli.settings import setting_rows, settings_for
-from millstream.config.settings import Settings
+from millstream.config.definitions import resolve_topic_config
+from millstream.config.settings import Settings, TopicSettings
+from millstream.config.units import format_size
 
 app = typer.Typer(help="Check a settings file, and show the settings there are.", no_args_is_help=True)
 
@@ -19,6 +21,9 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Check a settings file and show what a node started with it, in this environment, would use.
+
+    Of declared topics it also shows the disk that they may take at most on all nodes together: partitions
+    x replicas x retention_size. A partition may exceed its share by one segment.
 
     Exits with 1, and names the key and the place, when the file cannot be used.
 
@@ -31,7 +36,14 @@ def check(
     topics = topic_documents(settings)
     if as_json:
         values = {row.name: row.value for row in rows}
-        output.json_document({"settings": values, "kafka": dict(settings.kafka), "topics": topics})
+        output.json_document(
+            {
+                "settings": values,
+                "kafka": dict(settings.kafka),
+                "topics": topics,
+                "topics_disk_bytes": total_disk(settings),
+            }
+        )
         return
     output.table(
         ("setting", "value", "changed"),
@@ -39,12 +51,19 @@ def check(
     )
     if settings.topics:
         output.table(
-            ("topic", "partitions", "replication_factor", "configs"),
+            ("topic", "partitions", "replication_factor", "disk at most", "configs"),
             [
-                (t.name, t.partitions, t.replication_factor, [f"{k}={v}" for k, v in t.configs.items()])
+                (
+                    t.name,
+                    t.partitions,
+                    t.replication_factor,
+                    _size(topic_disk(settings, t)),
+                    [f"{k}={v}" for k, v in t.configs.items()],
+                )
                 for t in settings.topics
             ],
         )
+        output.note(_disk_note(settings))
     output.note(f"{file} is valid")
 
 
@@ -83,6 +102,31 @@ def topic_documents(settings: Settings) -> list[dict[str, object]]:
             "partitions": topic.partitions,
             "replication_factor": topic.replication_factor,
             "configs": dict(topic.configs),
+            "disk_bytes": topic_disk(settings, topic),
         }
         for topic in settings.topics
     ]
+
+
+def topic_disk(settings: Settings, topic: TopicSettings) -> int | None:
+    """What all replicas of all partitions may take; None where nothing limits it."""
+    config = resolve_topic_config(topic.configs, settings.broker_configs())
+    if not config.deletes or config.retention_bytes < 0:
+        return None
+    return topic.partitions * topic.replication_factor * config.retention_bytes
+
+
+def total_disk(settings: Settings) -> int | None:
+    sizes = [topic_disk(settings, topic) for topic in settings.topics]
+    return None if None in sizes else sum(size for size in sizes if size is not None)
+
+
+def _size(size_bytes: int | None) -> str:
+    return "no limit" if size_bytes is None else format_size(size_bytes)
+
+
+def _disk_note(settings: Settings) -> str:
+    unlimited = [topic.name for topic in settings.topics if topic_disk(settings, topic) is None]
+    limited = sum(topic_disk(settings, topic) or 0 for topic in settings.topics)
+    rest = f", and without a limit: {', '.join(unlimited)} (set retention_size)" if unlimited else ""
+    return f"the declared topics may take {format_size(limited)} of disk on all nodes together{rest}"

@@ -1,17 +1,19 @@
 """Reading messages in asyncio programs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
-from typing import ParamSpec, Self, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar
 
 from millstream.client.choices import OffsetResetPolicy
 from millstream.client.consumer import Consumer, Listener
 from millstream.client.consumer_config import ConsumerConfig
 from millstream.client.message import Message
-from millstream.client.positions import Offsets, Place
+from millstream.client.positions import Offsets, Place, TopicPartition
+from millstream.client.serde import Deserializer, Serde
+from millstream.client.types import K, V
 
 _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")
@@ -20,23 +22,38 @@ _IDLE_S = 0.5
 _MESSAGES_A_TURN = 100
 
 
-class AsyncConsumer:
+class AsyncConsumer(Generic[K, V]):
     """A `Consumer` whose calls are awaited; none of them blocks the event loop.
 
-        async with AsyncConsumer(ConsumerConfig(bootstrap_servers=["localhost:9092"], group_id="my-group")) as consumer:
-            await consumer.subscribe(["events"])
-            async for message in consumer:
-                print(message.topic, message.partition, message.offset, message.value)
+    >>> from millstream.client import STRING, AsyncProducer
+    >>> async def main():
+    ...     async with AsyncProducer("localhost:9092") as producer:
+    ...         stored = await producer.send("letters", "Hello World")
+    ...     async with AsyncConsumer("localhost:9092", value_deserializer=STRING) as consumer:
+    ...         await consumer.assign({(stored.topic, stored.partition): stored.offset})
+    ...         async for message in consumer:
+    ...             return message.value
+    >>> asyncio.run(main())
+    'Hello World'
 
     One task uses a consumer at a time. A `poll` that is cancelled loses nothing: the next one returns what it got.
     """
 
-    def __init__(self, config: ConsumerConfig) -> None:
-        self.config = config
-        self._consumer = Consumer(config)
+    def __init__(
+        self,
+        config: ConsumerConfig[K, V] | str | Sequence[str],
+        *,
+        key_deserializer: Serde[K] | Deserializer[K] | None = None,
+        value_deserializer: Serde[V] | Deserializer[V] | None = None,
+        **settings: Any,
+    ) -> None:
+        self._consumer = Consumer(
+            config, key_deserializer=key_deserializer, value_deserializer=value_deserializer, **settings
+        )
+        self.config = self._consumer.config
         # One thread: calls wait for each other, and the consumer is never used twice at once.
         self._thread = ThreadPoolExecutor(1, "millstream-consumer")
-        self._polling: asyncio.Future[list[Message]] | None = None
+        self._polling: asyncio.Future[list[Message[K, V]]] | None = None
         self._closed = False
 
     async def start(self) -> Self:
@@ -52,14 +69,14 @@ class AsyncConsumer:
     async def unsubscribe(self) -> None:
         await self._run(self._consumer.unsubscribe)
 
-    async def assign(self, given: Iterable[Place] | Mapping[Place, int]) -> None:
+    async def assign(self, given: Iterable[Place] | Offsets) -> None:
         await self._run(self._consumer.assign, given)
 
     async def poll(
         self,
         timeout: float = 1.0,  # noqa: ASYNC109 - the time librdkafka waits
         max_records: int | None = None,
-    ) -> list[Message]:
+    ) -> list[Message[K, V]]:
         """As `Consumer.poll`."""
         limit = max_records or self.config.max_poll_records
         if self._polling is None:
@@ -69,7 +86,7 @@ class AsyncConsumer:
             await self._run(self._consumer.rewind, messages[limit:])
         return messages[:limit]
 
-    async def __aiter__(self) -> AsyncIterator[Message]:
+    async def __aiter__(self) -> AsyncIterator[Message[K, V]]:
         """Messages one by one, for ever or until the consumer is closed."""
         count = 0
         while not self._closed:
@@ -81,7 +98,7 @@ class AsyncConsumer:
             if count % _MESSAGES_A_TURN == 0:
                 await asyncio.sleep(0)
 
-    async def commit(self, offsets: Message | Offsets | None = None) -> None:
+    async def commit(self, offsets: Message[Any, Any] | Offsets | None = None) -> None:
         await self._run(self._consumer.commit, offsets)
 
     async def committed(self, topic: str, partition: int) -> int | None:
@@ -93,7 +110,7 @@ class AsyncConsumer:
     async def seek(self, topic: str, partition: int, offset: int | OffsetResetPolicy) -> None:
         await self._run(self._consumer.seek, topic, partition, offset)
 
-    async def rewind(self, messages: Iterable[Message]) -> None:
+    async def rewind(self, messages: Iterable[Message[Any, Any]]) -> None:
         await self._run(self._consumer.rewind, messages)
 
     async def pause(self, paused: Iterable[Place]) -> None:
@@ -102,10 +119,10 @@ class AsyncConsumer:
     async def resume(self, paused: Iterable[Place]) -> None:
         await self._run(self._consumer.resume, paused)
 
-    def paused(self) -> set[Place]:
+    def paused(self) -> set[TopicPartition]:
         return self._consumer.paused()
 
-    async def assignment(self) -> set[Place]:
+    async def assignment(self) -> set[TopicPartition]:
         return await self._run(self._consumer.assignment)
 
     async def close(self, *, processed: bool = True) -> None:
@@ -137,7 +154,7 @@ class AsyncConsumer:
                 await self._submit(self._consumer.rewind, messages)
         return await self._submit(function, *arguments, **keywords)
 
-    async def _polled(self) -> list[Message]:
+    async def _polled(self) -> list[Message[K, V]]:
         """What the poll under way returns. Cancelling this leaves the poll alone, for the next call to take."""
         assert self._polling is not None
         try:

@@ -4,14 +4,15 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from millstream.client.delivery import Callback, Headers, ProducerRecord, SendResult
-from millstream.client.errors import ClientError, QueueFull
+from millstream.client.errors import ClientError
 from millstream.client.producer import Producer
 from millstream.client.producer_config import ProducerConfig
+from millstream.client.sending import queue_full
 
 _FULL_PAUSE_S = 0.005
 
@@ -19,14 +20,18 @@ _FULL_PAUSE_S = 0.005
 class AsyncProducer:
     """A `Producer` whose calls are awaited; none of them blocks the event loop.
 
-    async with AsyncProducer(ProducerConfig(bootstrap_servers=["localhost:9092"])) as producer:
-        result = await producer.send("events", key="user-1", value="Hello World")
-        await asyncio.gather(*(producer.send("events", text) for text in texts))
+    >>> async def main():
+    ...     async with AsyncProducer("localhost:9092") as producer:
+    ...         result = await producer.send("events", "Hello World", key="user-1")
+    ...         return result.topic
+    >>> asyncio.run(main())
+    'events'
     """
 
-    def __init__(self, config: ProducerConfig) -> None:
-        self.config = config
-        self._producer = Producer(config)
+    def __init__(self, config: ProducerConfig | str | Sequence[str], **settings: Any) -> None:
+        self._producer = Producer(config, **settings)
+        self.config = self._producer.config
+        self._sender = self._producer._sender  # noqa: SLF001 - the part of it that both share
         self._reports = _Reports()
 
     async def start(self) -> Self:
@@ -48,14 +53,14 @@ class AsyncProducer:
         Cancelling the call does not take back a message that is on its way.
         """
         record = ProducerRecord(topic, value, key, partition, headers, timestamp_ms)
-        if not self._producer.is_ready_for(topic):
-            await asyncio.to_thread(self._producer.make_ready_for, topic)
+        if not self._sender.is_ready_for(topic):
+            await asyncio.to_thread(self._sender.make_ready_for, topic)
         future: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
         report = self._reports.callback(future)
         deadline = time.monotonic() + self.config.max_block_ms / 1000
-        while not self._producer.try_send(record, report):
+        while not self._sender.try_send(record, report):
             if time.monotonic() > deadline:
-                raise QueueFull(f"sending to {topic}: the queue was full for {self.config.max_block_ms} ms")
+                raise queue_full(topic, self.config.max_block_ms)
             await asyncio.sleep(_FULL_PAUSE_S)
         return await future
 

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from millstream.client.choices import OffsetResetPolicy
 from millstream.client.connect import kafka_errors, log, open_consumer
-from millstream.client.consumer_config import ConsumerConfig
+from millstream.client.consumer_config import ConsumerConfig, consumer_config
 from millstream.client.errors import ClientError, ClosedError, ConfigurationError
 from millstream.client.incoming import Incoming
 from millstream.client.message import Message
@@ -16,6 +16,7 @@ from millstream.client.positions import (
     LOGICAL,
     Offsets,
     Place,
+    TopicPartition,
     at,
     first_of_each,
     known,
@@ -24,12 +25,14 @@ from millstream.client.positions import (
     raise_failed,
     with_offsets,
 )
+from millstream.client.serde import Deserializer, Serde
+from millstream.client.types import K, V
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer as RawConsumer
-    from confluent_kafka import TopicPartition
+    from confluent_kafka import TopicPartition as RawPlace
 
-Listener = Callable[[list[Place]], object]
+Listener = Callable[[list[TopicPartition]], object]
 
 _STORE_EVERY_S = 0.1
 _IDLE_S = 0.5
@@ -37,24 +40,39 @@ _REQUEST_TIMEOUT_S = 15.0
 _LEADERS_TIMEOUT_S = 2.0
 
 
-class Consumer:
+class Consumer(Generic[K, V]):
     """Reads messages: as a member of a group (`subscribe`), or partitions of its own choice (`assign`).
 
-        with Consumer(ConsumerConfig(bootstrap_servers=["localhost:9092"], group_id="my-group")) as consumer:
-            consumer.subscribe(["events"])
-            for message in consumer:
-                print(message.topic, message.partition, message.offset, message.value)
+    >>> from millstream.client import STRING, Producer
+    >>> with Producer("localhost:9092") as producer:
+    ...     stored = producer.send("notes", "Hello World").result()
+    >>> with Consumer(
+    ...     "localhost:9092", group_id="my-group", auto_offset_reset="earliest", value_deserializer=STRING
+    ... ) as consumer:
+    ...     consumer.subscribe(["notes"])
+    ...     for message in consumer:
+    ...         print(message.topic, message.offset, message.value)
+    ...         break
+    notes 0 Hello World
 
-    With `enable_auto_commit` a message counts as processed when the next `poll` begins (or the next turn of the
-    loop), and at `close`; never before, so a crash loses nothing. A `with` block that ends by an exception does not
-    count what the last `poll` returned. One thread uses a consumer at a time.
+    The settings are those of ConsumerConfig, by name or as one object: `Consumer(ConsumerConfig(...))`. The
+    deserializers give messages their types. With `enable_auto_commit` a message counts as processed when the next
+    `poll` begins (or the next turn of the loop), and at `close`; never before, so a crash loses nothing. A `with` block
+    that ends by an exception does not count what the last `poll` returned. One thread uses a consumer at a time.
     """
 
-    def __init__(self, config: ConsumerConfig) -> None:
-        self.config = config
+    def __init__(
+        self,
+        config: ConsumerConfig[K, V] | str | Sequence[str],
+        *,
+        key_deserializer: Serde[K] | Deserializer[K] | None = None,
+        value_deserializer: Serde[V] | Deserializer[V] | None = None,
+        **settings: Any,
+    ) -> None:
+        self.config = config = consumer_config(config, key_deserializer, value_deserializer, settings)
         self._auto_commit = config.enable_auto_commit and config.group_id is not None
         self._store_at = 0.0
-        self._paused: set[Place] = set()
+        self._paused: set[TopicPartition] = set()
         self._raw: RawConsumer | None = None
         self._incoming: Incoming | None = None
         self._closed = False
@@ -73,25 +91,25 @@ class Consumer:
     ) -> None:
         """Join the group and read the partitions it gives to this member. A name that starts with ^ is a pattern.
 
-        The listeners are called from within `poll`, with lists of (topic, partition).
+        The listeners are called from within `poll`, with lists of TopicPartition.
         """
         if self.config.group_id is None:
             raise ConfigurationError("subscribe needs a group: set group_id, or use assign")
         if isinstance(topics, str):
             raise ConfigurationError(f"subscribe takes a list of topics; write [{topics!r}]")
 
-        def assigned(_: "RawConsumer", given: "list[TopicPartition]") -> None:
+        def assigned(_: "RawConsumer", given: "list[RawPlace]") -> None:
             if on_assign is not None:
                 on_assign(places(given))
 
-        def revoked(_: "RawConsumer", taken: "list[TopicPartition]") -> None:
+        def revoked(_: "RawConsumer", taken: "list[RawPlace]") -> None:
             # The poll that this runs in says that everything handed out before is processed.
             self._store_processed()
             self._paused.difference_update(places(taken))
             if on_revoke is not None:
                 on_revoke(places(taken))
 
-        def lost(_: "RawConsumer", taken: "list[TopicPartition]") -> None:
+        def lost(_: "RawConsumer", taken: "list[RawPlace]") -> None:
             self._paused.difference_update(places(taken))
             if on_revoke is not None:
                 on_revoke(places(taken))
@@ -105,7 +123,7 @@ class Consumer:
             self._started().unsubscribe()
             self._started().unassign()
 
-    def assign(self, given: Iterable[Place] | Mapping[Place, int]) -> None:
+    def assign(self, given: Iterable[Place] | Offsets) -> None:
         """Read these partitions, from these offsets where the argument is a mapping.
 
         Without an offset reading starts at the group's committed offset, or where `auto_offset_reset` says.
@@ -114,7 +132,9 @@ class Consumer:
             chosen = with_offsets(given)
         else:
             start = (
-                COMMITTED if self.config.group_id else LOGICAL.get(self.config.auto_offset_reset, COMMITTED)
+                COMMITTED
+                if self.config.group_id
+                else LOGICAL.get(OffsetResetPolicy(self.config.auto_offset_reset), COMMITTED)
             )
             chosen = [at(place, start) for place in given]
         raw = self._started()
@@ -123,19 +143,21 @@ class Consumer:
             self._paused.clear()
             raw.assign(chosen)
 
-    def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[Message]:
+    def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[Message[K, V]]:
         """The messages that have arrived, at most `max_records` (`max_poll_records`); an empty list when there are
         none within `timeout` seconds. Call it often enough for `max_poll_interval_ms`, also when all is paused."""
         return self._ready().read(timeout, max_records or self.config.max_poll_records)
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[Message[K, V]]:
         """Messages one by one, for ever or until the consumer is closed."""
         while not self._closed:
             message = self._ready().read_one(_IDLE_S)
             if message is not None:
                 yield message
 
-    def commit(self, offsets: Message | Offsets | None = None, *, asynchronous: bool = False) -> None:
+    def commit(
+        self, offsets: Message[Any, Any] | Offsets | None = None, *, asynchronous: bool = False
+    ) -> None:
         """Remember in the group how far it has got; waits for the broker unless `asynchronous`.
 
         Without an argument: everything that `poll` has returned so far. With a message: this message and all before
@@ -178,7 +200,7 @@ class Consumer:
             if self._auto_commit and target.offset >= 0:
                 raw.store_offsets(offsets=[target])
 
-    def rewind(self, messages: Iterable[Message]) -> None:
+    def rewind(self, messages: Iterable[Message[Any, Any]]) -> None:
         """Give messages back: what `poll` returned but was not processed will be returned again.
 
         Where the partition has gone to another member meanwhile, it is returned there.
@@ -190,21 +212,23 @@ class Consumer:
 
     def pause(self, paused: Iterable[Place]) -> None:
         """Return no messages of these partitions until `resume`; the consumer stays a member of its group."""
-        paused = list(paused)
+        chosen = [TopicPartition(*place) for place in paused]
         with kafka_errors("pausing"):
-            self._started().pause(partitions(paused))
-        self._paused.update(paused)
+            self._started().pause(partitions(chosen))
+        self._paused.update(chosen)
 
     def resume(self, paused: Iterable[Place]) -> None:
-        paused = list(paused)
+        """Return messages of these partitions again."""
+        chosen = [TopicPartition(*place) for place in paused]
         with kafka_errors("resuming"):
-            self._started().resume(partitions(paused))
-        self._paused.difference_update(paused)
+            self._started().resume(partitions(chosen))
+        self._paused.difference_update(chosen)
 
-    def paused(self) -> set[Place]:
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that `pause` holds back."""
         return set(self._paused)
 
-    def assignment(self) -> set[Place]:
+    def assignment(self) -> set[TopicPartition]:
         """The partitions this consumer reads now."""
         with kafka_errors("asking for the assignment"):
             return set(places(self._started().assignment()))
@@ -258,7 +282,7 @@ class Consumer:
             self._store_processed()
         return self._incoming
 
-    def _processed(self, raw: "RawConsumer") -> "list[TopicPartition]":
+    def _processed(self, raw: "RawConsumer") -> "list[RawPlace]":
         with kafka_errors("asking for the positions"):
             return known(raw.position(raw.assignment()))
 

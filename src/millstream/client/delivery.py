@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from millstream.client.errors import ClientError, TimedOut, from_kafka
+from millstream.client.errors import ClientError, TimedOutError, from_kafka
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -17,14 +17,15 @@ Headers = dict[str, str | bytes | None] | list[tuple[str, str | bytes | None]]
 Callback = Callable[["SendResult | None", "ClientError | None"], object]
 """Called once for a message: with its result and None, or with None and the error."""
 
-PENDING = -2
-
 
 class ProducerRecord(msgspec.Struct, frozen=True, gc=False):
     """A message to send. `partition` overrides the partitioner; without `timestamp_ms` it is the time of sending.
 
     The garbage collector does not look at records: they come by the ten thousand, and cannot be part of a cycle
     unless a value is made to hold its own record.
+
+    >>> ProducerRecord("events", "Hello", key="user-1").key
+    'user-1'
     """
 
     topic: str
@@ -35,33 +36,50 @@ class ProducerRecord(msgspec.Struct, frozen=True, gc=False):
     timestamp_ms: int | None = None
 
 
-class SendResult(msgspec.Struct):
-    """Where a message was stored. With AckMode.NONE nobody knows, and `offset` is -1.
+class SendResult(msgspec.Struct, frozen=True):
+    """Where a message was stored. With AckMode.NONE this is not known, and `offset` is -1.
 
-    It is itself the function that librdkafka calls with the delivery report: a list of results, each filled in when
-    its report arrives, costs less than closures that find their way back into a list.
+    `error` is set in the results of a BatchFailedError only.
+
+    >>> from millstream.client import Producer
+    >>> with Producer("localhost:9092") as producer:
+    ...     result = producer.send("places", "Hello", partition=0).result()
+    >>> result.topic, result.partition, result.offset
+    ('places', 0, 0)
     """
 
     topic: str
     partition: int = -1
-    offset: int = PENDING
+    offset: int = -1
     error: ClientError | None = None
 
+
+def outcome(topic: str, error: "KafkaError | None", message: "RawMessage") -> SendResult:
+    """What a delivery report of librdkafka says."""
+    if error is not None:
+        return SendResult(topic, error=from_kafka(f"sending to {topic}", error))
+    offset = message.offset()
+    return SendResult(topic, message.partition(), -1 if offset is None else offset)  # type: ignore[arg-type]
+
+
+class Report(msgspec.Struct):
+    """The function that librdkafka calls with the fate of one message of a batch, and what it said.
+
+    A list of these costs less than closures that find their way back into a list.
+    """
+
+    topic: str
+    result: SendResult | None = None
+
     def __call__(self, error: "KafkaError | None", message: "RawMessage") -> None:
-        if error is not None:
-            self.fail(from_kafka(f"sending to {self.topic}", error))
-            return
-        self.partition = message.partition()  # type: ignore[assignment]
-        offset = message.offset()
-        self.offset = -1 if offset is None else offset
+        self.result = outcome(self.topic, error, message)
 
     def fail(self, error: ClientError) -> None:
-        self.error = error
-        self.offset = -1
+        self.result = SendResult(self.topic, error=error)
 
 
 class Deliveries:
-    """What the handles of one producer share: a way to wait, and the failures that nobody has looked at."""
+    """What the handles of one producer share: a way to wait, and the failures that no caller has looked at."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -70,56 +88,66 @@ class Deliveries:
 
 
 class SendHandle:
-    """A message on its way. Ignore it, or ask for its `result`."""
+    """A message on its way. Ignore it, or ask for its `result`.
 
-    __slots__ = ("_callback", "_deliveries", "_result")
+    >>> from millstream.client import Producer
+    >>> with Producer("localhost:9092") as producer:
+    ...     handle = producer.send("events", "Hello")
+    ...     stored = handle.result(timeout=10)
+    >>> handle.done()
+    True
+    """
+
+    __slots__ = ("_callback", "_deliveries", "_result", "_topic")
 
     def __init__(self, deliveries: Deliveries, topic: str, callback: Callback | None = None) -> None:
         self._deliveries = deliveries
-        self._result = SendResult(topic)
+        self._topic = topic
         self._callback = callback
+        self._result: SendResult | None = None
 
     def done(self) -> bool:
-        return self._result.offset != PENDING
+        """Whether the broker has answered."""
+        return self._result is not None
 
     def result(self, timeout: float | None = None) -> SendResult:
-        """Wait for the broker's answer; raises what went wrong, or TimedOut after `timeout` seconds."""
-        if not self.done():
-            self._wait(timeout)
-        error = self._result.error
-        if error is not None:
+        """Wait for the broker's answer; raises what went wrong, or TimedOutError after `timeout` seconds."""
+        result = self._result or self._wait(timeout)
+        if result.error is not None:
             self._deliveries.unseen.pop(self, None)
-            raise error
-        return self._result
+            raise result.error
+        return result
 
     def __call__(self, error: "KafkaError | None", message: "RawMessage") -> None:
         """The delivery report; runs on the thread that polls librdkafka."""
-        result, deliveries = self._result, self._deliveries
-        result(error, message)
+        result, deliveries = outcome(self._topic, error, message), self._deliveries
+        if result.error is not None and self._callback is None:
+            # Before the result is there: whoever sees the result takes the failure out again.
+            deliveries.unseen[self] = result.error
+        self._result = result
         if self._callback is not None:
             if result.error is None:
                 self._callback(result, None)
             else:
                 self._callback(None, result.error)
-        elif result.error is not None:
-            deliveries.unseen[self] = result.error
         # Set before this is read, and read by a waiter after it is counted: one of the two sees the other.
         if deliveries.waiting:
             with deliveries.changed:
                 deliveries.changed.notify_all()
 
-    def _wait(self, timeout: float | None) -> None:
+    def _wait(self, timeout: float | None) -> SendResult:
         deliveries = self._deliveries
         deadline = None if timeout is None else time.monotonic() + timeout
         with deliveries.changed:
             deliveries.waiting += 1
             try:
-                while not self.done():
+                while self._result is None:
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
-                        raise TimedOut(
-                            f"sending to {self._result.topic}: no answer within {timeout} s; it may still come"
+                        raise TimedOutError(
+                            f"sending to {self._topic}: no answer within {timeout} s; it may still come"
                         )
                     deliveries.changed.wait(left)
+                return self._result
             finally:
                 deliveries.waiting -= 1

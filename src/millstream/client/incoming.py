@@ -1,11 +1,11 @@
 """A message's way from librdkafka to the caller."""
 
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from millstream.client.connect import log, raise_ours
 from millstream.client.consumer_config import ConsumerConfig
-from millstream.client.errors import ClientError, UnknownTopic, from_kafka
+from millstream.client.errors import ClientError, UnknownTopicError, from_kafka
 from millstream.client.message import BytesMessage, DecodedMessage, Message
 from millstream.client.serde import deserializer_of
 
@@ -19,7 +19,7 @@ _END_OF_PARTITION = "_PARTITION_EOF"
 class Incoming:
     """Takes batches from librdkafka. What is done for each message is done by C code."""
 
-    def __init__(self, config: ConsumerConfig, raw: "RawConsumer") -> None:
+    def __init__(self, config: ConsumerConfig[Any, Any], raw: "RawConsumer") -> None:
         from confluent_kafka import Message as RawMessage
 
         self._raw = raw
@@ -29,7 +29,7 @@ class Incoming:
         self._decodes = self._deserialize_key is not None or self._deserialize_value is not None
         self._failure: ClientError | None = None
 
-    def read(self, timeout: float, limit: int) -> list[Message]:
+    def read(self, timeout: float, limit: int) -> list[Message[Any, Any]]:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -48,7 +48,7 @@ class Incoming:
             batch = self._without_errors(batch)
         return self._messages(batch)
 
-    def read_one(self, timeout: float) -> Message | None:
+    def read_one(self, timeout: float) -> Message[Any, Any] | None:
         """As `read` with a limit of one, without what only a batch needs."""
         if self._failure is not None or self._decodes:
             return next(iter(self.read(timeout, 1)), None)
@@ -61,7 +61,7 @@ class Incoming:
             return None
         return BytesMessage(message, message.value())
 
-    def _messages(self, batch: "list[RawMessage]") -> list[Message]:
+    def _messages(self, batch: "list[RawMessage]") -> list[Message[Any, Any]]:
         if self._decodes:
             keys, values = repeat(self._deserialize_key), repeat(self._deserialize_value)
             return list(map(DecodedMessage, batch, keys, values))
@@ -77,7 +77,7 @@ class Incoming:
             elif error.name() != _END_OF_PARTITION:
                 failure = from_kafka(f"reading from {each.topic() or 'the cluster'}", error)
                 # librdkafka goes on by itself, also when a topic is created later.
-                if failure.retriable or isinstance(failure, UnknownTopic):
+                if failure.retriable or isinstance(failure, UnknownTopicError):
                     log.warning("%s", failure)
                 else:
                     self._failure = failure

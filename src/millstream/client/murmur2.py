@@ -12,7 +12,11 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """The hash as an unsigned 32-bit number."""
+    """The hash as an unsigned 32-bit number.
+
+    >>> murmur2(b"user-1")
+    1404122828
+    """
     whole = len(data) & ~3
     h = (_SEED ^ len(data)) & _MASK
     for (k,) in iter_unpack("<I", data[:whole]):
@@ -27,5 +31,9 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of(key: bytes, partition_count: int) -> int:
-    """The partition where Kafka's Java client puts messages of this key."""
+    """The partition where Kafka's Java client puts messages of this key.
+
+    >>> partition_of(b"user-1", 12)
+    8
+    """
     return (murmur2(key) & 0x7FFFFFFF) % partition_count

@@ -69,6 +69,10 @@ class NodeConnection:
         except MalformedRequest as error:
             raise BadAnswer(0, f"the answer to {name} cannot be read: {error}") from error
 
+    def ask(self, key: int, body: bytes) -> bytes:
+        """The reply to a request that is no Kafka message: of nodes among themselves, and our own tools."""
+        return bytes(self.request(key, 0, body, flexible=False))
+
     def request(self, key: int, version: int, body: bytes, *, flexible: bool) -> memoryview:
         self._correlation += 1
         tags = b"\0" if flexible else b""

@@ -1,13 +1,14 @@
 """The committed offsets of a group, from outside it: to look at them, to set them, to start over."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from millstream.client.choices import OffsetResetPolicy
 from millstream.client.connect import kafka_errors, open_consumer
-from millstream.client.consumer_config import ConsumerConfig
-from millstream.client.errors import ClientError, ConfigurationError, GroupChanged
+from millstream.client.consumer_config import ConsumerConfig, consumer_config
+from millstream.client.errors import ClientError, ConfigurationError, GroupChangedError
 from millstream.client.positions import END, at, partitions, raise_failed
 
 _REQUEST_TIMEOUT_S = 15.0
@@ -16,14 +17,16 @@ _REQUEST_TIMEOUT_S = 15.0
 class OffsetManager:
     """Reads and changes the offsets of the group that `config` names, without joining it.
 
-        with OffsetManager(ConsumerConfig(bootstrap_servers=["localhost:9092"], group_id="my-group")) as offsets:
-            offsets.reset("events", 0, OffsetResetPolicy.EARLIEST)
+    >>> with OffsetManager("localhost:9092", group_id="my-group") as offsets:
+    ...     offsets.reset("events", 0, "earliest")
+    0
 
     An offset is that of the next message to read. Offsets can be changed only while the group has no members;
     members commit through their `Consumer`.
     """
 
-    def __init__(self, config: ConsumerConfig) -> None:
+    def __init__(self, config: ConsumerConfig[Any, Any] | str | Sequence[str], **settings: Any) -> None:
+        config = consumer_config(config, None, None, settings)
         if config.group_id is None:
             raise ConfigurationError("an OffsetManager needs a group: set group_id")
         self.group_id = config.group_id
@@ -40,8 +43,8 @@ class OffsetManager:
             with kafka_errors(action):
                 done = self._raw.commit(offsets=[at((topic, partition), offset)], asynchronous=False)
             raise_failed(action, done)
-        except GroupChanged as error:
-            raise GroupChanged(
+        except GroupChangedError as error:
+            raise GroupChangedError(
                 f"{action}: the group has members; stop them, or commit through their consumer", error.code
             ) from error
 

@@ -10,7 +10,7 @@ from millstream.client.errors import (
     ClientError,
     ConfigurationError,
     SerializationError,
-    UnknownTopic,
+    UnknownTopicError,
     from_kafka,
 )
 from millstream.client.partitioner import HashPartitioner, Partitioner, PartitionFunction
@@ -103,7 +103,7 @@ class Outgoing:
                 return count
             # A topic that is created by asking for it is there a moment later.
             if time.monotonic() > deadline:
-                raise UnknownTopic(
+                raise UnknownTopicError(
                     f"asking for the partitions of {topic}: {found.error.str()}", found.error.name()
                 )
             time.sleep(_RETRY_S)
@@ -126,7 +126,8 @@ def refusal(record: ProducerRecord, error: Exception) -> ClientError:
     if isinstance(error, ClientError):
         return error
     if isinstance(error, KafkaException):
-        return from_kafka(f"sending to {record.topic}", error.args[0])
+        place = record.topic if record.partition is None else f"{record.topic}, partition {record.partition}"
+        return from_kafka(f"sending to {place}", error.args[0])
     advice = "give bytes or str, or set key_serializer and value_serializer"
     return SerializationError(f"sending to {record.topic}: {error}; {advice}")
 

@@ -14,16 +14,18 @@ class Partitioner(ABC):
 
     Example: the customers of a few big tenants get partitions of their own, the rest share the others.
 
-        class TenantPartitioner(Partitioner):
-            def __init__(self, big: list[str]) -> None:
-                self._big = {tenant.encode(): number for number, tenant in enumerate(big)}
-
-            def partition(self, topic, key, value, partition_count):
-                tenant = (key or b"").split(b"/")[0]
-                if tenant in self._big:
-                    return self._big[tenant]
-                shared = partition_count - len(self._big)
-                return len(self._big) + partition_of(key or b"", shared)
+    >>> class TenantPartitioner(Partitioner):
+    ...     def __init__(self, big: list[str]) -> None:
+    ...         self._big = {tenant.encode(): number for number, tenant in enumerate(big)}
+    ...
+    ...     def partition(self, topic, key, value, partition_count):
+    ...         tenant = (key or b"").split(b"/")[0]
+    ...         if tenant in self._big:
+    ...             return self._big[tenant]
+    ...         shared = partition_count - len(self._big)
+    ...         return len(self._big) + partition_of(key or b"", shared)
+    >>> TenantPartitioner(["acme", "globex"]).partition("orders", b"globex/17", None, 12)
+    1
     """
 
     @abstractmethod
@@ -39,6 +41,9 @@ class HashPartitioner(Partitioner):
 
     Messages without a key stay on a random partition for a few milliseconds, which makes full batches. A producer
     leaves all this to librdkafka; `partition` tells where a key would go.
+
+    >>> HashPartitioner().partition("events", b"user-1", None, 12)
+    8
     """
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, partition_count: int) -> int:  # noqa: ARG002
@@ -48,7 +53,12 @@ class HashPartitioner(Partitioner):
 
 
 class RoundRobinPartitioner(Partitioner):
-    """One partition after the other, by topic, whether messages have a key or not."""
+    """One partition after the other, by topic, whether messages have a key or not.
+
+    >>> turns = RoundRobinPartitioner()
+    >>> [turns.partition("events", None, None, 3) for _ in range(4)]
+    [0, 1, 2, 0]
+    """
 
     def __init__(self) -> None:
         self._turns: dict[str, itertools.count[int]] = {}

@@ -1,19 +1,30 @@
 """Partitions and offsets as callers write them, and as librdkafka wants them."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from millstream.client.choices import OffsetResetPolicy
 from millstream.client.errors import ClientError, from_kafka
 from millstream.client.message import Message
 
 if TYPE_CHECKING:
-    from confluent_kafka import TopicPartition
+    from confluent_kafka import TopicPartition as RawPlace
 
-Place = tuple[str, int]
-"""A topic and the number of a partition."""
 
-Offsets = Mapping[Place, int] | Mapping[str, Mapping[int, int]]
+class TopicPartition(NamedTuple):
+    """A topic and the number of a partition. A bare tuple of the two is taken wherever one is asked for.
+
+    >>> TopicPartition("events", 0) == ("events", 0)
+    True
+    """
+
+    topic: str
+    partition: int
+
+
+Place = TopicPartition | tuple[str, int]
+
+Offsets = Mapping[TopicPartition, int] | Mapping[tuple[str, int], int] | Mapping[str, Mapping[int, int]]
 """`{("events", 0): 42}` or `{"events": {0: 42}}`; the offset is that of the next message to read."""
 
 # librdkafka's names for positions that are not numbers of messages.
@@ -21,24 +32,25 @@ BEGINNING, END, COMMITTED = -2, -1, -1000
 LOGICAL = {OffsetResetPolicy.EARLIEST: BEGINNING, OffsetResetPolicy.LATEST: END}
 
 
-def partitions(places: Iterable[Place]) -> "list[TopicPartition]":
-    from confluent_kafka import TopicPartition
+def partitions(places: Iterable[Place]) -> "list[RawPlace]":
+    from confluent_kafka import TopicPartition as RawPlace
 
-    return [TopicPartition(topic, partition) for topic, partition in places]
-
-
-def places(found: "Iterable[TopicPartition]") -> list[Place]:
-    return [(each.topic, each.partition) for each in found]
+    return [RawPlace(topic, partition) for topic, partition in places]
 
 
-def at(place: Place, offset: int) -> "TopicPartition":
-    from confluent_kafka import TopicPartition
-
-    return TopicPartition(*place, offset)
+def places(found: "Iterable[RawPlace]") -> list[TopicPartition]:
+    return [TopicPartition(each.topic, each.partition) for each in found]
 
 
-def with_offsets(offsets: Offsets) -> "list[TopicPartition]":
-    found: list[TopicPartition] = []
+def at(place: Place, offset: int) -> "RawPlace":
+    from confluent_kafka import TopicPartition as RawPlace
+
+    topic, partition = place
+    return RawPlace(topic, partition, offset)
+
+
+def with_offsets(offsets: Offsets) -> "list[RawPlace]":
+    found: list[RawPlace] = []
     for name, value in offsets.items():
         if isinstance(name, tuple) and isinstance(value, int):
             found.append(at(name, value))
@@ -51,21 +63,21 @@ def with_offsets(offsets: Offsets) -> "list[TopicPartition]":
     return found
 
 
-def known(positions: "Iterable[TopicPartition]") -> "list[TopicPartition]":
+def known(positions: "Iterable[RawPlace]") -> "list[RawPlace]":
     """Those that name an offset."""
     return [each for each in positions if each.offset >= 0]
 
 
-def first_of_each(messages: Iterable[Message]) -> dict[Place, int]:
+def first_of_each(messages: Iterable[Message[Any, Any]]) -> dict[TopicPartition, int]:
     """The lowest offset of each partition, where reading continues when the messages are given back."""
-    first: dict[Place, int] = {}
+    first: dict[TopicPartition, int] = {}
     for message in messages:
-        place = (message.topic, message.partition)
+        place = TopicPartition(message.topic, message.partition)
         first[place] = min(message.offset, first.get(place, message.offset))
     return first
 
 
-def raise_failed(action: str, done: "Iterable[TopicPartition]") -> None:
+def raise_failed(action: str, done: "Iterable[RawPlace]") -> None:
     """librdkafka answers partition by partition; the first error is raised."""
     for each in done:
         if each.error is not None:

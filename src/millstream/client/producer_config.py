@@ -1,7 +1,7 @@
 """The settings of a producer."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.client.choices import AckMode
@@ -35,54 +35,63 @@ _COMPRESSION_TYPES = ("none", "gzip", "snappy", "lz4", "zstd")
 @names_checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """Settings of a `Producer`. None leaves a setting to librdkafka's default.
+    """Settings of a `Producer`. None leaves a setting to librdkafka's default, which stands in brackets.
+
+    >>> config = ProducerConfig(bootstrap_servers="localhost:9092", acks="all", compression_type="zstd")
+    >>> config.acks
+    <AckMode.ALL: -1>
 
     A failed request is retried by librdkafka after `retry_backoff_ms`, doubled each time up to
     `retry_backoff_max_ms`, with 20 % of jitter; a message is given up after `retries` or `delivery_timeout_ms`,
     whichever comes first.
+
+    bootstrap_servers: addresses (host:port) of one or more brokers; the others are found through them
+    client_id: the name that the broker's log and quotas know this client by
+    acks: "all" (AckMode.ALL), 1 (AckMode.LEADER) or 0 (AckMode.NONE)
+    enable_idempotence: let the broker drop what a retry sent twice, and keep the order; on where `acks` is "all"
+    batch_size: bytes of a batch that is sent without waiting longer (1,000,000)
+    linger_ms: how long a batch waits to get fuller (5)
+    compression_type: none, gzip, snappy, lz4 or zstd
+    retries: how often a request is sent again (no limit but `delivery_timeout_ms`)
+    retry_backoff_ms: the wait before the first retry
+    retry_backoff_max_ms: the longest wait between two retries
+    delivery_timeout_ms: after this time a message that could not be stored fails; retries are included
+    request_timeout_ms: how long one request waits for its answer (30,000)
+    max_message_size: bytes of the largest message that is accepted (1,000,000)
+    max_block_ms: how long a send waits while the queue of messages on their way is full
+    partitioner: a Partitioner, or a function with the arguments of its `partition`
+    key_serializer: a Serde or a function; None takes bytes as they are and str as UTF-8
+    value_serializer: as `key_serializer`
+    extra: further properties by librdkafka's names: `{"security.protocol": "SSL", "ssl.ca.location": "ca.pem"}`
     """
 
     bootstrap_servers: Sequence[str] | str
-    """Addresses (host:port) of one or more brokers; the others are found through them."""
     client_id: str = "millstream"
-    acks: AckMode = AckMode.ALL
+    acks: AckMode | str | int = AckMode.ALL
     enable_idempotence: bool | None = None
-    """Let the broker drop what a retry sent twice, and keep the order. On by default where `acks` is ALL."""
     batch_size: int | None = None
-    """Bytes of a batch that is sent without waiting longer (1,000,000)."""
     linger_ms: float | None = None
-    """How long a batch waits to get fuller (5)."""
     compression_type: str = "none"
-    """none, gzip, snappy, lz4 or zstd."""
     retries: int | None = None
-    """How often a request is sent again (no limit but `delivery_timeout_ms`)."""
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     delivery_timeout_ms: int = 120_000
-    """After this time a message that could not be stored fails; retries are included."""
     request_timeout_ms: int | None = None
     max_message_size: int | None = None
-    """Bytes of the largest message that is accepted (1,000,000)."""
     max_block_ms: int = 60_000
-    """How long a send waits while the queue of messages on their way is full."""
     partitioner: Partitioner | PartitionFunction = field(default_factory=HashPartitioner)
-    key_serializer: Serde | Serializer | None = None
-    """None takes bytes as they are and str as UTF-8; so does `value_serializer`."""
-    value_serializer: Serde | Serializer | None = None
+    key_serializer: Serde[Any] | Serializer | None = None
+    value_serializer: Serde[Any] | Serializer | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Further properties by librdkafka's names: `{"security.protocol": "SSL", "ssl.ca.location": "ca.pem"}`."""
 
     def __post_init__(self) -> None:
         servers(self.bootstrap_servers)
-        if self.acks not in tuple(AckMode):
-            raise ConfigurationError(
-                f"acks is {self.acks!r}; choose AckMode.NONE, AckMode.LEADER or AckMode.ALL"
-            )
+        object.__setattr__(self, "acks", AckMode.of(self.acks))
         one_of(self, "compression_type", _COMPRESSION_TYPES)
         at_least(self, 0, "linger_ms", "retries", "max_block_ms")
         at_least(self, 1, "batch_size", "retry_backoff_ms", "retry_backoff_max_ms", "delivery_timeout_ms")
         if self.enable_idempotence and self.acks != AckMode.ALL:
-            raise ConfigurationError("enable_idempotence needs acks=AckMode.ALL")
+            raise ConfigurationError('enable_idempotence needs acks="all"')
         to_properties(self, _PROPERTIES, _OWN)
 
     def properties(self) -> dict[str, Any]:
@@ -95,3 +104,12 @@ class ProducerConfig:
             "partitioner": "murmur2_random",
             **to_properties(self, _PROPERTIES, _OWN),
         }
+
+
+def producer_config(
+    config: ProducerConfig | str | Sequence[str], settings: Mapping[str, Any]
+) -> ProducerConfig:
+    """The configuration that a producer is made with: an object or addresses, and settings by name."""
+    if isinstance(config, ProducerConfig):
+        return replace(config, **settings) if settings else config
+    return ProducerConfig(bootstrap_servers=config, **settings)

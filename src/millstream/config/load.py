@@ -112,7 +112,7 @@ def _build(given: Mapping[str, _Given], topics: list[Entry]) -> Settings:
             if text is not None:
                 values[key] = setting.value(text)
         sections[section] = kind(**values)
-    read = tuple(read_topic(entry, sections["broker"], kafka) for entry in topics)
+    read = tuple(read_topic(entry, sections["broker"], sections["replication"], kafka) for entry in topics)
     settings = Settings(**sections, topics=read, kafka=kafka)
     places = {f"topics.{entry.key}": entry.where for entry in topics}
     places.update((name, each.entry.where) for name, each in given.items())

@@ -55,9 +55,13 @@ Durability: as long as neither `flush.messages` nor `flush.ms` is set (on the to
 _TOPICS = """\
 ## topics
 
-Topics that are created at start when they do not exist; an existing topic is left as it is. Beside
-`partitions` (default: `broker.default_partitions`) and `replication_factor` (default: 1), a topic takes every
-topic setting below by Kafka's name, and these by a friendlier one:
+Topics that are created when they do not exist, as soon as there are brokers enough for their replicas; until then the
+log says once what each waits for. An existing topic is left as it is: where it is other than declared, the log says
+how, and with which command it is changed. One that is deleted while the node runs is created again at the next start,
+and one that is taken out of the file stays. `millstream config check` prints the disk that they may take. Beside
+`partitions` (default: `broker.default_partitions`) and `replication_factor` (default:
+`replication.default_replication_factor`), a topic takes every topic setting below by
+Kafka's name, and these by a friendlier one:
 """
 
 _KAFKA = """\

@@ -64,6 +64,15 @@ class ClusterSettings:
         " itself, or nothing.",
         kind=ConfigType.LIST,
     )
+    founding_wait: int = own_setting(
+        2000,
+        "With all seeds there and no cluster known, so long is waited for a node that knows of one before a new one is"
+        " founded. Less only where no other node can know of one.",
+        kind=_INT,
+        spelling=_DURATION,
+        minimum=0,
+        maximum=600_000,
+    )
     session_timeout: int = kafka_setting("broker.session.timeout.ms", _DURATION)
     heartbeat_interval: int = kafka_setting("broker.heartbeat.interval.ms", _DURATION)
     tick: int = own_setting(
@@ -125,6 +134,20 @@ class PerformanceSettings:
         spelling=_SIZE,
         minimum=1,
     )
+    max_unpacked_batch: int = own_setting(
+        64 << 20,
+        "What a batch may unpack to where the node opens it: in compacted topics, and where compression.type is not"
+        " the producer's. More is refused with MESSAGE_TOO_LARGE.",
+        kind=ConfigType.LONG,
+        spelling=_SIZE,
+        minimum=1 << 20,
+    )
+    max_opened_records: int = own_setting(
+        500_000,
+        "Records of a batch that the node opens; more are refused with MESSAGE_TOO_LARGE.",
+        kind=_INT,
+        minimum=1000,
+    )
     idle_timeout: int = kafka_setting("connections.max.idle.ms", _DURATION)
     socket_send_buffer: int = kafka_setting("socket.send.buffer.bytes", _SIZE)
     socket_receive_buffer: int = kafka_setting("socket.receive.buffer.bytes", _SIZE)
@@ -151,11 +174,13 @@ class ReplicationSettings:
     auto_leader_rebalance: bool = kafka_setting("auto.leader.rebalance.enable")
     leader_imbalance_check_seconds: int = kafka_setting("leader.imbalance.check.interval.seconds")
     leader_imbalance_percentage: int = kafka_setting("leader.imbalance.per.broker.percentage")
-    placement: str = own_setting(
-        "ring",
-        "How new partitions are placed on brokers: ring moves few when brokers come and go, modulo goes around"
-        " them in turn, balanced looks at what they have.",
-        choices=("ring", "modulo", "balanced"),
+    placement: str = kafka_setting("log.placement")
+    virtual_nodes: int = own_setting(
+        150,
+        "Points of each broker on the ring by which placement ring chooses; all nodes of a cluster have the same.",
+        kind=_INT,
+        minimum=1,
+        maximum=10_000,
     )
 
 
@@ -181,11 +206,14 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """A topic of the section `topics`, created at start when it does not exist."""
+    """A topic of the section `topics`, created when it does not exist and there are brokers enough.
+
+    A replication factor of -1 stands for the default of the settings.
+    """
 
     name: str
     partitions: int = 1
-    replication_factor: int = 1
+    replication_factor: int = -1
     configs: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -34,6 +34,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
+    placement: str = "balanced"
     preallocate: bool = False
     replication_mode: str = "quorum"
     retention_bytes: int = -1

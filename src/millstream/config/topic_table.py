@@ -145,6 +145,12 @@ _DEFINITIONS = (
         "min.insync.replicas", minimum=1,
     ),
     _define(
+        "placement", ConfigType.STRING,
+        "How new partitions are placed on brokers: balanced gives them to those that have least; ring moves few when"
+        " brokers come and go (consistent hashing with bounded loads); modulo goes around them in turn.",
+        "log.placement", choices=("balanced", "ring", "modulo"),
+    ),
+    _define(
         "preallocate", ConfigType.BOOLEAN,
         "Whether a new segment's disk blocks are reserved when it is created.",
         "log.preallocate",

@@ -1,4 +1,4 @@
-"""The section `topics`: topics the node creates at start, their settings under friendly or Kafka's names."""
+"""The section `topics`: what topics there are to be, their settings under friendly or Kafka's names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from millstream.config.definitions import resolve_topic_config, topic_definition
 from millstream.config.errors import ConfigError, nearest
 from millstream.config.kinds import ConfigDefinition, ConfigType
 from millstream.config.setting import Setting, Spelling
-from millstream.config.settings import BrokerSettings, TopicSettings
+from millstream.config.settings import BrokerSettings, ReplicationSettings, TopicSettings
 from millstream.config.sources import Entry
 from millstream.config.topic_table import TOPIC_CONFIGS, UNSUPPORTED_TOPIC_CONFIGS
 
@@ -29,10 +29,15 @@ _LEGAL_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVW
 _LONGEST_NAME = 249
 
 
-def read_topic(entry: Entry, broker: BrokerSettings, broker_configs: Mapping[str, str]) -> TopicSettings:
+def read_topic(
+    entry: Entry, broker: BrokerSettings, replication: ReplicationSettings, broker_configs: Mapping[str, str]
+) -> TopicSettings:
     """The topic one entry of the section describes, every setting of it checked."""
     _check_name(entry)
-    counts: dict[str, Any] = {"partitions": broker.default_partitions}
+    counts: dict[str, Any] = {
+        "partitions": broker.default_partitions,
+        "replication_factor": replication.default_replication_factor,
+    }
     configs: dict[str, str] = {}
     given: dict[str, str] = {}
     for inner in entry.value if isinstance(entry.value, list) else ():

@@ -10,9 +10,10 @@ from typing import Any
 
 from millstream.protocol.api import Api
 from millstream.protocol.kio_loader import message_class
+from millstream.protocol.limits import LIMITS
 from millstream.protocol.message_reader import presented_class, values_reader
 from millstream.protocol.message_shape import shape_of
-from millstream.protocol.message_writer import writer_of
+from millstream.protocol.message_writer import counter_of, writer_of
 from millstream.protocol.wire import MalformedRequest, Reader
 
 Values = dict[str, Any]
@@ -22,7 +23,8 @@ def decode_request(api: Api, version: int, payload: memoryview) -> Any:
     """The request's body in the shape of the newest version; nothing of it refers to `payload`."""
     message = message_class(api.name, version, "request")
     newest = message_class(api.name, api.max_version, "request")
-    reader = Reader(payload, flexible=message.__flexible__)
+    limit = LIMITS[api.name]
+    reader = Reader(payload, flexible=message.__flexible__, elements=limit.elements, arrays=limit.arrays)
     try:
         values = values_reader(message, newest)(reader)
     except MalformedRequest as error:
@@ -43,6 +45,11 @@ def encode_response(api: Api, version: int, response: Any) -> bytes:
     out = bytearray()
     writer_of(message_class(api.name, version, "response"))(out, response)
     return bytes(out)
+
+
+def count_elements(api: Api, version: int, response: Any, enough: int) -> int:
+    """Elements of the reply's arrays, at every depth; counted no further than `enough`."""
+    return counter_of(message_class(api.name, version, "response"))(response, enough)
 
 
 def encode_request(api: Api, version: int, fields: Values) -> bytes:

@@ -7,7 +7,7 @@ library is imported on the first batch that needs it, because most nodes never o
 import enum
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _LENGTH = struct.Struct(">i")
 
+# Of what is unpacked at a time.
+PIECE_BYTES = 256 * 1024
+
 # A snappy element yields at most 64 bytes and takes at least two; a longer claim in the header is a lie.
 _SNAPPY_MAX_RATIO = 32
 
@@ -31,6 +34,8 @@ _LZ4_FIRST_CHUNK_BYTES = 64 * 1024
 _ZSTD_DEFAULT_LEVEL = 3
 _ZSTD_BLOCK_BYTES = 128 * 1024
 _ZSTD_RLE_BLOCK = 1
+# What the format asks readers to support, and what Java's writer uses up to level 19.
+_ZSTD_MOST_WINDOW_BYTES = 8 << 20
 _ZSTD_SKIPPABLE_MAGIC = 0x184D2A50
 
 
@@ -46,6 +51,10 @@ class Compression(enum.IntEnum):
 
 class DecompressionError(Exception):
     """The bytes are not what the codec writes, or unpack to more than the caller allows."""
+
+
+class UnpacksToMore(DecompressionError):
+    """Than the caller allows; nothing else is wrong as far as they were unpacked."""
 
 
 # A zstd context is costly to make and serves one call at a time: a call takes one from here, or makes one,
@@ -86,8 +95,80 @@ def decompress(codec: Compression, data: Buffer, limit: int) -> bytes:
             return _decompress_zstd(data, limit)
 
 
-def _too_large(limit: int) -> DecompressionError:
-    return DecompressionError(f"the records unpack to more than the allowed {limit} bytes")
+def unpack(codec: Compression, data: Buffer, limit: int) -> Iterator[bytes]:
+    """As `decompress`, piece by piece: of what is unpacked only one piece is in memory at a time.
+
+    A raw snappy block has no pieces. It comes whole, at most 32 times as large as it was.
+    """
+    size = 0
+    for piece in _pieces(codec, data, limit):
+        size += len(piece)
+        if size > limit:
+            raise _too_large(limit)
+        yield piece
+
+
+def _pieces(codec: Compression, data: Buffer, limit: int) -> Iterator[bytes]:
+    match codec:
+        case Compression.NONE:
+            view = memoryview(data)
+            return (bytes(view[at : at + PIECE_BYTES]) for at in range(0, len(view), PIECE_BYTES))
+        case Compression.GZIP:
+            return _gzip_pieces(data)
+        case Compression.SNAPPY:
+            return _snappy_pieces(data, limit)
+        case Compression.LZ4:
+            return _lz4_pieces(data)
+        case Compression.ZSTD:
+            return _zstd_pieces(data)
+
+
+def pack(codec: Compression, pieces: Iterable[bytes], level: int | None = None) -> Iterator[bytes]:
+    """As `compress`, of data that comes piece by piece."""
+    match codec:
+        case Compression.NONE:
+            yield from pieces
+        case Compression.GZIP:
+            yield from _packed(zlib.compressobj(-1 if level is None else level, wbits=31), pieces)
+        case Compression.SNAPPY:
+            yield _XERIAL_HEADER
+            for block in _blocks(pieces, _XERIAL_BLOCK_BYTES):
+                yield _compress_snappy(block)[len(_XERIAL_HEADER) :]
+        case Compression.LZ4:
+            import lz4.frame
+
+            stream: Any = lz4.frame.LZ4FrameCompressor(
+                compression_level=_lz4_level(level), block_linked=False
+            )
+            yield stream.begin()
+            yield from _packed(stream, pieces)
+        case Compression.ZSTD:
+            import zstandard
+
+            compressor = zstandard.ZstdCompressor(level=_ZSTD_DEFAULT_LEVEL if level is None else level)
+            yield from _packed(compressor.compressobj(), pieces)
+
+
+def _packed(stream: Any, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    for piece in pieces:
+        yield stream.compress(piece)
+    yield stream.flush()
+
+
+def _blocks(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
+    rest = b""
+    for piece in pieces:
+        data = rest + piece
+        whole = len(data) // size * size
+        for at in range(0, whole, size):
+            yield data[at : at + size]
+        rest = data[whole:]
+    if rest:
+        yield rest
+
+
+def _too_large(limit: int) -> UnpacksToMore:
+    return UnpacksToMore(f"the records unpack to more than the allowed {limit} bytes")
 
 
 def _decompress_gzip(data: Buffer, limit: int) -> bytes:
@@ -112,6 +193,25 @@ def _decompress_gzip(data: Buffer, limit: int) -> bytes:
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+def _gzip_pieces(data: Buffer) -> Iterator[bytes]:
+    rest: Buffer = data
+    while True:
+        stream = zlib.decompressobj(wbits=31)
+        while not stream.eof:
+            try:
+                piece = stream.decompress(rest, PIECE_BYTES)
+            except zlib.error as error:
+                raise DecompressionError(f"corrupt gzip data: {error}") from None
+            rest = stream.unconsumed_tail
+            if piece:
+                yield piece
+            elif not rest and not stream.eof:
+                raise DecompressionError("gzip data ends too early")
+        rest = stream.unused_data
+        if not rest:
+            return
+
+
 def _compress_snappy(data: Buffer) -> bytes:
     import cramjam
 
@@ -125,10 +225,14 @@ def _compress_snappy(data: Buffer) -> bytes:
 
 
 def _decompress_snappy(data: Buffer, limit: int) -> bytes:
+    return b"".join(_snappy_pieces(data, limit))
+
+
+def _snappy_pieces(data: Buffer, limit: int) -> Iterator[bytes]:
     view = memoryview(data)
     if view[:8] != _XERIAL_MAGIC:
-        return _decompress_snappy_block(view, limit)
-    parts: list[bytes] = []
+        yield _decompress_snappy_block(view, limit)
+        return
     size = 0
     position = len(_XERIAL_HEADER)
     if len(view) < position:
@@ -140,10 +244,10 @@ def _decompress_snappy(data: Buffer, limit: int) -> bytes:
         position += 4
         if length < 0 or length > len(view) - position:
             raise DecompressionError(f"a snappy block claims {length} bytes of {len(view) - position}")
-        parts.append(_decompress_snappy_block(view[position : position + length], limit - size))
-        size += len(parts[-1])
+        piece = _decompress_snappy_block(view[position : position + length], limit - size)
+        size += len(piece)
         position += length
-    return b"".join(parts)
+        yield piece
 
 
 def _decompress_snappy_block(block: memoryview, limit: int) -> bytes:
@@ -163,10 +267,34 @@ def _decompress_snappy_block(block: memoryview, limit: int) -> bytes:
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     import lz4.frame
 
-    level = 0 if level is None or level == _LZ4_DEFAULT_LEVEL else max(level, _LZ4_LOWEST_HIGH_LEVEL)
     # Java's reader refuses blocks that refer to the block before.
-    packed: bytes = lz4.frame.compress(data, compression_level=level, block_linked=False, store_size=False)
+    packed: bytes = lz4.frame.compress(
+        data, compression_level=_lz4_level(level), block_linked=False, store_size=False
+    )
     return packed
+
+
+def _lz4_level(level: int | None) -> int:
+    return 0 if level is None or level == _LZ4_DEFAULT_LEVEL else max(level, _LZ4_LOWEST_HIGH_LEVEL)
+
+
+def _lz4_pieces(data: Buffer) -> Iterator[bytes]:
+    import lz4.frame
+
+    stream: Any = lz4.frame.LZ4FrameDecompressor()
+    pending: Buffer = data
+    while not stream.eof:
+        try:
+            piece = stream.decompress(pending, max_length=PIECE_BYTES)
+        except (RuntimeError, EOFError) as error:
+            raise DecompressionError(f"corrupt lz4 data: {error}") from None
+        pending = b""
+        if piece:
+            yield piece
+        elif not stream.eof:
+            raise DecompressionError("lz4 data ends too early")
+    if stream.unused_data:
+        raise DecompressionError("bytes after the end of the lz4 data")
 
 
 def _decompress_lz4(data: Buffer, limit: int) -> bytes:
@@ -237,6 +365,22 @@ def _decompress_zstd(data: Buffer, limit: int) -> bytes:
     finally:
         _zstd_decompressors.append(decompressor)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _zstd_pieces(data: Buffer) -> Iterator[bytes]:
+    import zstandard
+
+    # Not one that is kept for the next call: the caller may stop half-way.
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MOST_WINDOW_BYTES)
+    try:
+        for frame, most in _zstd_frames(memoryview(data)):
+            if zstandard.frame_content_size(frame) > most:
+                raise DecompressionError("a zstd frame claims more than it can hold")
+            reader = decompressor.stream_reader(frame)
+            while piece := reader.read(PIECE_BYTES):
+                yield piece
+    except zstandard.ZstdError as error:
+        raise DecompressionError(f"corrupt zstd data: {error}") from None
 
 
 def _zstd_frames(data: memoryview) -> Iterator[tuple[memoryview, int]]:

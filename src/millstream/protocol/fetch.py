@@ -6,8 +6,10 @@ from typing import NamedTuple
 import msgspec
 
 from millstream.protocol.errors import ErrorCode
+from millstream.protocol.limits import LIMITS
 from millstream.protocol.wire import I16, I32, I64, Reader, array_length, string, uvarint
 
+_MOST_ELEMENTS = LIMITS["fetch"].elements
 FLEXIBLE_FROM = 12
 TOPIC_ID_FROM = 13
 
@@ -65,7 +67,7 @@ class FetchedPartition(msgspec.Struct):
 
 
 def decode_fetch(buffer: memoryview, position: int, version: int) -> FetchRequest:
-    reader = Reader(buffer, position, flexible=version >= FLEXIBLE_FROM)
+    reader = Reader(buffer, position, flexible=version >= FLEXIBLE_FROM, elements=_MOST_ELEMENTS)
     replica_id, replica_epoch = reader.i32() if version <= 14 else -1, -1
     max_wait_ms, min_bytes, max_bytes, isolation_level = reader.unpack(_LIMITS)
     session_id, session_epoch = reader.unpack(_SESSION) if version >= 7 else (0, -1)

@@ -115,7 +115,7 @@ def _read_tags(reader: Reader, tagged: dict[int, tuple[str, Read]], values: dict
         if known is None:
             continue
         name, read = known
-        within = Reader(content, flexible=True)
+        within = Reader(content, flexible=True, elements=reader.elements_left)
         values[name] = read(within)
         if within.position != len(content):
             raise MalformedRequest(
@@ -142,6 +142,8 @@ def _array_reader(read: Read, field: FieldShape) -> Read:
 
     def read_array(reader: Reader) -> tuple[Any, ...] | None:
         count = reader.array_length()
+        if reader.arrays:
+            reader.check_array(name, count)
         if count >= 0:
             return tuple([read(reader) for _ in range(count)])
         if not nullable:

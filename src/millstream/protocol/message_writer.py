@@ -49,6 +49,30 @@ def writer_of(message: Any) -> Write:
     return write_entity
 
 
+@cache
+def counter_of(message: Any) -> Callable[[Any, int], int]:
+    """Counts the elements of an object's arrays until there are more than enough."""
+    arrays = [
+        (field.name, counter_of(field.entity) if field.entity else None)
+        for field in shape_of(message)
+        if field.is_array
+    ]
+
+    def count(value: Any, enough: int) -> int:
+        found = 0
+        for name, inner in arrays:
+            elements = getattr(value, name, None) or ()
+            found += len(elements)
+            if inner is not None:
+                for each in elements:
+                    if found > enough:
+                        return found
+                    found += inner(each, enough - found)
+        return found
+
+    return count
+
+
 def _write_tags(out: bytearray, value: Any, tagged: list[tuple[int, str, Write, Any]]) -> None:
     present = []
     for tag, name, write, default in tagged:

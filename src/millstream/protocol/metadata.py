@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from millstream.protocol.errors import ErrorCode
+from millstream.protocol.limits import LIMITS
 from millstream.protocol.wire import I16, I32, NULL_UUID, Reader, array_length, nullable_string, string
 
+_MOST_ELEMENTS = LIMITS["metadata"].elements
 FLEXIBLE_FROM = 9
 TOPIC_ID_FROM = 10
 NOT_ASKED = -(2**31)
@@ -57,14 +59,15 @@ class TopicMetadata(NamedTuple):
 
 
 class ClusterMetadata(NamedTuple):
+    """All of a reply but its topics."""
+
     cluster_id: str
     controller_id: int
     brokers: list[BrokerAddress]
-    topics: list[TopicMetadata]
 
 
 def decode_metadata(buffer: memoryview, position: int, version: int) -> MetadataRequest:
-    reader = Reader(buffer, position, flexible=version >= FLEXIBLE_FROM)
+    reader = Reader(buffer, position, flexible=version >= FLEXIBLE_FROM, elements=_MOST_ELEMENTS)
     count = reader.array_length()
     topics: list[WantedTopic] | None = None
     if count >= 0 and not (version == 0 and count == 0):
@@ -83,7 +86,20 @@ def decode_metadata(buffer: memoryview, position: int, version: int) -> Metadata
     return MetadataRequest(topics, create, cluster_operations, topic_operations)
 
 
-def encode_metadata_reply(version: int, request: MetadataRequest, cluster: ClusterMetadata) -> bytes:
+def encode_metadata_reply(
+    version: int, request: MetadataRequest, cluster: ClusterMetadata, topics: list[TopicMetadata]
+) -> bytes:
+    return b"".join(
+        (
+            encode_metadata_head(version, cluster, len(topics)),
+            encode_metadata_topics(version, request, topics),
+            encode_metadata_end(version, request),
+        )
+    )
+
+
+def encode_metadata_head(version: int, cluster: ClusterMetadata, topic_count: int) -> bytes:
+    """All that comes before the topics, which may be written in several parts, and then the end."""
     flexible = version >= FLEXIBLE_FROM
     tags = b"\0" if flexible else b""
     out = bytearray(I32.pack(0) if version >= 3 else b"")
@@ -97,18 +113,36 @@ def encode_metadata_reply(version: int, request: MetadataRequest, cluster: Clust
         out += nullable_string(cluster.cluster_id, flexible=flexible)
     if version >= 1:
         out += I32.pack(cluster.controller_id)
-    out += array_length(len(cluster.topics), flexible=flexible)
+    out += array_length(topic_count, flexible=flexible)
+    return bytes(out)
+
+
+def encode_metadata_topics(version: int, request: MetadataRequest, topics: list[TopicMetadata]) -> bytes:
+    flexible = version >= FLEXIBLE_FROM
+    tags = b"\0" if flexible else b""
+    out = bytearray()
     operations = I32.pack(ALL_TOPIC_OPERATIONS if request.include_topic_operations else NOT_ASKED)
-    for topic in cluster.topics:
+    for topic in topics:
         _encode_topic(out, topic, version, flexible)
         if version >= 8:
             out += operations
         out += tags
+    return bytes(out)
+
+
+def encode_metadata_end(version: int, request: MetadataRequest) -> bytes:
+    out = bytearray()
     if 8 <= version <= 10:
         out += I32.pack(ALL_CLUSTER_OPERATIONS if request.include_cluster_operations else NOT_ASKED)
     if version >= 13:
         out += I16.pack(ErrorCode.NONE)
-    return bytes(out + tags)
+    return bytes(out + b"\0") if version >= FLEXIBLE_FROM else bytes(out)
+
+
+def encode_metadata_refusal(version: int, code: ErrorCode) -> bytes:
+    """From version 13 on: an error of the whole request, and nothing else."""
+    nobody = encode_metadata_head(version, ClusterMetadata("", -1, []), 0)
+    return nobody + I16.pack(code) + b"\0"
 
 
 def _encode_topic(out: bytearray, topic: TopicMetadata, version: int, flexible: bool) -> None:

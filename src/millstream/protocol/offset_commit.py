@@ -4,8 +4,10 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from millstream.protocol.limits import LIMITS
 from millstream.protocol.wire import I32, MalformedRequest, Reader, array_length, string
 
+_MOST_ELEMENTS = LIMITS["offset_commit"].elements
 FLEXIBLE_FROM = 8
 TOPIC_ID_FROM = 10
 
@@ -47,7 +49,7 @@ class TopicOutcome(NamedTuple):
 
 
 def decode_offset_commit(buffer: memoryview, position: int, version: int) -> CommitRequest:
-    reader = Reader(buffer, position, flexible=version >= FLEXIBLE_FROM)
+    reader = Reader(buffer, position, flexible=version >= FLEXIBLE_FROM, elements=_MOST_ELEMENTS)
     group_id = reader.string()
     generation = reader.i32()
     member_id = reader.string()

@@ -8,8 +8,10 @@ from typing import NamedTuple
 import msgspec
 
 from millstream.protocol.errors import ErrorCode
+from millstream.protocol.limits import LIMITS
 from millstream.protocol.wire import I16, I32, I64, Reader, array_length, nullable_string, string
 
+_MOST_ELEMENTS = LIMITS["produce"].elements
 FLEXIBLE_FROM = 9
 TOPIC_ID_FROM = 13
 
@@ -46,7 +48,7 @@ class PartitionOutcome(msgspec.Struct):
 
 
 def decode_produce(buffer: memoryview, position: int, version: int) -> ProduceRequest:
-    reader = Reader(buffer, position, flexible=version >= FLEXIBLE_FROM)
+    reader = Reader(buffer, position, flexible=version >= FLEXIBLE_FROM, elements=_MOST_ELEMENTS)
     transactional_id = reader.nullable_string() if version >= 3 else None
     acks = reader.i16()
     timeout_ms = reader.i32()

@@ -1,10 +1,10 @@
 """Where each record of an opened batch stands, for those who keep or drop records as they are."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from millstream.protocol.record_batch import BatchHeader
-from millstream.protocol.records import InvalidRecordsError, open_batch
+from millstream.protocol.records import InvalidRecordsError, record_windows
 from millstream.protocol.varint import INT64_BYTES, VarintError, encode_varint, read_varint
 
 
@@ -21,20 +21,22 @@ class RecordSpan(NamedTuple):
     has_value: bool
 
 
-def record_spans(header: BatchHeader, data: bytes) -> Iterator[RecordSpan]:
-    """The spans of all records in `data`, a batch's unpacked payload; raises InvalidRecordsError."""
+def record_spans(header: BatchHeader, data: bytes, previous_delta: int = -1) -> Iterator[RecordSpan]:
+    """The spans of all records in `data`, a batch's unpacked payload; raises InvalidRecordsError.
+
+    For a part of it, `header` counts the records in that, and `previous_delta` is the last of the part before.
+    """
     try:
-        yield from _spans(header, data)
+        yield from _spans(header, data, previous_delta)
     except IndexError:
         raise InvalidRecordsError("the records end before the count in the batch header is reached") from None
     except VarintError as error:
         raise InvalidRecordsError(str(error)) from None
 
 
-def _spans(header: BatchHeader, data: bytes) -> Iterator[RecordSpan]:
+def _spans(header: BatchHeader, data: bytes, previous_delta: int) -> Iterator[RecordSpan]:
     most_delta = header.last_offset_delta
     position = 0
-    previous_delta = -1
     for _ in range(header.record_count):
         start = position
         length, body = read_varint(data, position)
@@ -64,12 +66,17 @@ def _spans(header: BatchHeader, data: bytes) -> Iterator[RecordSpan]:
         raise InvalidRecordsError(f"{len(data) - position} bytes follow the last record")
 
 
-def check_keyed(batch: memoryview | bytes | bytearray, limit: int) -> None:
-    """Refuse a batch that a compacted topic cannot hold: broken records, or one without a key."""
-    header, data = open_batch(batch, limit)
-    for span in record_spans(header, data):
-        if span.key is None:
-            raise InvalidRecordsError(f"record {span.offset_delta} has no key, which a compacted topic needs")
+def keyed_windows(header: BatchHeader, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The pieces cut where records end, of a batch that a compacted topic can hold: sound records, each with a key."""
+    previous_delta = -1
+    for count, window in record_windows(header, pieces):
+        for span in record_spans(header._replace(record_count=count), window, previous_delta):
+            if span.key is None:
+                raise InvalidRecordsError(
+                    f"record {span.offset_delta} has no key, which a compacted topic needs"
+                )
+            previous_delta = span.offset_delta
+        yield window
 
 
 def with_timestamp_delta(data: bytes, span: RecordSpan, timestamp_delta: int) -> bytes:

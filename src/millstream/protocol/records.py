@@ -7,12 +7,20 @@
 The broker passes batches on unopened; this is for the other doors (HTTP, MQTT), internal topics and tools.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from crc32c import crc32c
 
-from millstream.protocol.compression import Compression, DecompressionError, compress, decompress
+from millstream.protocol.compression import (
+    Buffer,
+    Compression,
+    DecompressionError,
+    UnpacksToMore,
+    compress,
+    decompress,
+    unpack,
+)
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import (
     CONTROL_BIT,
@@ -44,6 +52,14 @@ class InvalidRecordsError(KafkaError):
         super().__init__(ErrorCode.INVALID_RECORD, message)
 
 
+class TooLargeUnpacked(InvalidRecordsError):
+    """A batch that unpacks to more than whoever opens it allows."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.code = ErrorCode.MESSAGE_TOO_LARGE
+
+
 class Record(msgspec.Struct, frozen=True, gc=False):
     """One message. A msgspec struct: a frozen dataclass takes longer to make than the record to decode."""
 
@@ -65,8 +81,104 @@ def decode_records(batch: memoryview | bytes | bytearray, limit: int) -> list[Re
         raise InvalidRecordsError(str(error)) from None
 
 
+def check_record_count(header: BatchHeader, most: int) -> None:
+    """For who opens a batch: a few bytes may stand for millions of records."""
+    if header.record_count > most:
+        raise TooLargeUnpacked(f"a batch of {header.record_count} records; at most {most} are opened")
+
+
+def iter_records(batch: memoryview | bytes | bytearray, limit: int) -> Iterator[Record]:
+    """As `decode_records`, with a piece of them in memory at a time; what is wrong is found when it is reached."""
+    header, pieces = unpack_batch(batch, limit)
+    for count, window in record_windows(header, pieces):
+        try:
+            yield from _decode(header._replace(record_count=count), window)
+        except IndexError:
+            raise InvalidRecordsError("a record ends before its fields do") from None
+        except VarintError as error:
+            raise InvalidRecordsError(str(error)) from None
+
+
+def unpack_batch(batch: memoryview | bytes | bytearray, limit: int) -> tuple[BatchHeader, Iterator[bytes]]:
+    """As `open_batch`, piece by piece."""
+    header, packed = _checked(batch)
+    return header, _unpacked(header, packed, limit)
+
+
+def _unpacked(header: BatchHeader, packed: memoryview, limit: int) -> Iterator[bytes]:
+    if not packed and header.record_count == 0:
+        return
+    try:
+        yield from unpack(Compression(header.codec), packed, limit)
+    except UnpacksToMore as error:
+        raise TooLargeUnpacked(str(error)) from None
+    except DecompressionError as error:
+        raise InvalidRecordsError(str(error)) from None
+
+
+def record_windows(header: BatchHeader, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """The pieces cut where records end, and how many are in each; all that the header promises, and nothing behind."""
+    left = header.record_count
+    waiting: list[bytes] = []
+    waiting_bytes = wanted_bytes = 0
+    for piece in pieces:
+        waiting.append(piece)
+        waiting_bytes += len(piece)
+        if waiting_bytes < wanted_bytes:
+            # Of a record that is larger than a piece.
+            continue
+        data = waiting[0] if len(waiting) == 1 else b"".join(waiting)
+        count, end, wanted_bytes = _whole_records(data, left)
+        if count:
+            left -= count
+            yield count, data[:end]
+        waiting = [data[end:]]
+        waiting_bytes = len(waiting[0])
+    if left:
+        raise InvalidRecordsError("the records end before the count in the batch header is reached")
+    if waiting_bytes:
+        raise InvalidRecordsError(f"{waiting_bytes} bytes follow the last record")
+
+
+def _whole_records(data: bytes, most: int) -> tuple[int, int, int]:
+    """How many whole records there are, where they end, and how much the next one needs from there."""
+    position = count = 0
+    end = len(data)
+    while count < most and position < end:
+        raw = data[position]
+        if raw < 0x80:
+            length, body = (raw >> 1) ^ -(raw & 1), position + 1
+        else:
+            try:
+                length, body = read_varint(data, position)
+            except IndexError:
+                break
+            except VarintError as error:
+                raise InvalidRecordsError(str(error)) from None
+        if length < 0:
+            raise InvalidRecordsError(f"a record claims {length} bytes")
+        if body + length > end:
+            return count, position, body - position + length
+        position = body + length
+        count += 1
+    return count, position, 0
+
+
 def open_batch(batch: memoryview | bytes | bytearray, limit: int) -> tuple[BatchHeader, bytes]:
     """Check one whole batch and unpack its records, still encoded."""
+    header, packed = _checked(batch)
+    if not packed and header.record_count == 0:
+        return header, b""
+    try:
+        return header, decompress(Compression(header.codec), packed, limit)
+    except UnpacksToMore as error:
+        raise TooLargeUnpacked(str(error)) from None
+    except DecompressionError as error:
+        raise InvalidRecordsError(str(error)) from None
+
+
+def _checked(batch: memoryview | bytes | bytearray) -> tuple[BatchHeader, memoryview]:
+    """The batch's header and its payload, as packed. A batch that compaction emptied has none, whatever its codec."""
     view = memoryview(batch)
     if len(view) < HEADER_SIZE:
         raise InvalidRecordsError(f"{len(view)} bytes are too few for a record batch")
@@ -83,13 +195,7 @@ def open_batch(batch: memoryview | bytes | bytearray, limit: int) -> tuple[Batch
         )
     if header.codec > Compression.ZSTD:
         raise InvalidRecordsError(f"compression codec {header.codec} is unknown")
-    if header.record_count == 0 and len(view) == HEADER_SIZE:
-        # A batch that compaction emptied has no payload at all, whatever codec its attributes still name.
-        return header, b""
-    try:
-        return header, decompress(Compression(header.codec), view[HEADER_SIZE:], limit)
-    except DecompressionError as error:
-        raise InvalidRecordsError(str(error)) from None
+    return header, view[HEADER_SIZE:]
 
 
 def _decode(header: BatchHeader, data: bytes) -> list[Record]:  # noqa: C901
@@ -277,7 +383,11 @@ def encode_batch(
 
 def seal_batch(header: BatchHeader, payload: bytes, level: int | None = None) -> bytes:
     """A batch of encoded records, packed with the header's codec; length and checksum are computed."""
-    packed = compress(Compression(header.codec), payload, level) if payload else b""
+    return seal_packed(header, compress(Compression(header.codec), payload, level) if payload else b"")
+
+
+def seal_packed(header: BatchHeader, packed: Buffer) -> bytes:
+    """As above, of records that are packed already."""
     batch_length = HEADER_SIZE - PREFIX_SIZE + len(packed)
     batch = bytearray(HEADER.pack(*header._replace(batch_length=batch_length, magic=MAGIC, crc=0)))
     batch += packed

@@ -2,17 +2,16 @@
 
 import struct
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.limits import MAX_TAGS, NO_ARRAYS, UNLIMITED_ELEMENTS, TooManyElements
 
 I8 = struct.Struct(">b")
 I16 = struct.Struct(">h")
 I32 = struct.Struct(">i")
 I64 = struct.Struct(">q")
-
-# Array elements and tagged fields of one request: each may take two bytes on the wire and two hundred in memory.
-MAX_ELEMENTS = 1_000_000
 
 NULL_UUID = b"\0" * 16
 
@@ -25,16 +24,29 @@ class MalformedRequest(KafkaError):
 
 
 class Reader:
-    """Reads a request from a buffer without copying it; anything that does not fit is MalformedRequest."""
+    """Reads a request from a buffer without copying it; anything that does not fit is MalformedRequest.
 
-    __slots__ = ("_elements_left", "_end", "buffer", "flexible", "position")
+    Array elements and tagged fields count against `elements`, each array before its first element is read: one may take
+    two bytes on the wire and a thousand in memory. More of them are TooManyElements.
+    """
 
-    def __init__(self, buffer: memoryview, position: int = 0, *, flexible: bool = False) -> None:
+    __slots__ = ("_elements", "_elements_left", "_end", "arrays", "buffer", "flexible", "position")
+
+    def __init__(
+        self,
+        buffer: memoryview,
+        position: int = 0,
+        *,
+        flexible: bool = False,
+        elements: int = UNLIMITED_ELEMENTS,
+        arrays: Mapping[str, int] = NO_ARRAYS,
+    ) -> None:
         self.buffer = buffer
         self.position = position
         self.flexible = flexible
         self._end = len(buffer)
-        self._elements_left = MAX_ELEMENTS
+        self._elements = self._elements_left = elements
+        self.arrays = arrays
 
     def _take(self, size: int) -> int:
         at = self.position
@@ -134,11 +146,19 @@ class Reader:
     def _spend(self, count: int) -> None:
         self._elements_left -= count
         if self._elements_left < 0:
-            raise MalformedRequest(f"more than {MAX_ELEMENTS} elements in one request")
+            raise TooManyElements(f"more than the {self._elements} elements that one request may have")
+
+    def check_array(self, name: str, count: int) -> None:
+        """For an array that has a name, after its length was read."""
+        most = self.arrays.get(name, count)
+        if count > most:
+            raise TooManyElements(f"{count} {name} in one request; at most {most} are taken")
 
     def _tag_count(self) -> int:
         count = self.uvarint()
         if count:
+            if count > MAX_TAGS:
+                raise TooManyElements(f"{count} tagged fields in one place; at most {MAX_TAGS} are taken")
             self._spend(count)
         return count
 
@@ -151,6 +171,11 @@ class Reader:
             for _ in range(self._tag_count()):
                 self.uvarint()
                 self._take(self.uvarint())
+
+    @property
+    def elements_left(self) -> int:
+        """For a reader of a part of the same request."""
+        return self._elements_left
 
     def tags(self) -> dict[int, memoryview]:
         found: dict[int, memoryview] = {}

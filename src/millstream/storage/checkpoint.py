@@ -2,14 +2,20 @@
 
 After a clean stop (the marker names this very checkpoint) nothing is scanned. After a crash it tells which segments
 were sealed and synced, so that only what came later is scanned.
+
+An entry stands only for the directory and the files that it described (storage/identity.py). Of others nothing is
+believed, nor of one that an earlier version wrote, which does not say what it described.
 """
 
 import struct
+from itertools import pairwise
 
 import msgspec
 from crc32c import crc32c
 
+from millstream.config.topic import TopicConfig
 from millstream.runtime.disk import Disk
+from millstream.storage.identity import NO_INCARNATION, Identity, read_identity
 from millstream.storage.layout import LOG_SUFFIX, partition_directory
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.log import LogState, PartitionLog
@@ -37,11 +43,30 @@ class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
     producers: bytes
     truncations: int = 0
     is_doubtful: bool = False
+    incarnation: bytes = NO_INCARNATION
+    rewrites: int = 0
+    numbers: list[tuple[int, int]] = []
+    """Of segments that were rewritten: base offset and number. All others have none."""
+    damaged: list[int] = []
+    """Base offsets of segments that hold damage, or stand for what is missing."""
+
+    def summaries(self) -> dict[int, SegmentSummary]:
+        numbers = dict(self.numbers)
+        return {each[0]: SegmentSummary(*each, number=numbers.get(each[0], 0)) for each in self.segments}
+
+    @property
+    def has_holes(self) -> bool:
+        """Whether a segment is missing between others, and no compaction explains it."""
+        summaries = self.summaries().values()
+        return any(
+            before.end_offset < after.base_offset and not before.compacted
+            for before, after in pairwise(summaries)
+        )
 
     def state(self, files: OpenFiles, directory: str) -> LogState:
         """The log as it was; right only after a clean stop."""
         return LogState(
-            [Segment(files, directory, SegmentSummary(*summary), stored=True) for summary in self.segments],
+            [Segment(files, directory, summary, stored=True) for summary in self.summaries().values()],
             self.log_start_offset,
             self.flushed_offset,
             self.flushed_position,
@@ -51,7 +76,27 @@ class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
             (ProducerStates.decode(self.producers) if self.producers else None) or ProducerStates(),
             truncations=self.truncations,
             is_doubtful=self.is_doubtful,
+            incarnation=self.incarnation,
+            rewrites=self.rewrites,
+            damaged=set(self.damaged),
         )
+
+
+def described(entry: LogCheckpoint, identity: Identity | None, config: TopicConfig) -> LogCheckpoint | None:
+    """What recovery may believe of a directory; None when not even that offsets follow each other."""
+    if identity is not None and entry.incarnation == identity.incarnation != NO_INCARNATION:
+        return entry
+    if identity is not None and NO_INCARNATION not in (entry.incarnation, identity.incarnation):
+        # Made since then, and only what a checkpoint covers is compacted.
+        return later_log(entry.topic, entry.partition, entry.topic_id)
+    return undescribed(entry, config)
+
+
+def undescribed(entry: LogCheckpoint, config: TopicConfig) -> LogCheckpoint | None:
+    """The files may be those of the entry or not: nothing of them is known to be synced."""
+    if config.compacts or entry.cleaned_offset or any(each.compacted for each in entry.summaries().values()):
+        return None
+    return later_log(entry.topic, entry.partition, entry.topic_id)
 
 
 def later_log(topic: str, partition: int, topic_id: bytes) -> LogCheckpoint:
@@ -86,6 +131,10 @@ def describe(topic: str, partition: int, log: PartitionLog) -> LogCheckpoint:
         log.producers.encode() if len(log.producers) else b"",
         log.truncations,
         log.is_doubtful,
+        log.incarnation,
+        log.rewrites,
+        [(s.base_offset, s.summary.number) for s in log.segments if s.summary.number],
+        sorted(log.damaged),
     )
 
 
@@ -133,11 +182,22 @@ def are_files_there(disk: Disk, data_dir: str, entries: list[LogCheckpoint]) -> 
     """Whether each segment has its bytes. Somebody may have removed or cut files while the node was stopped."""
     for entry in entries:
         directory = partition_directory(data_dir, entry.topic, entry.partition)
+        if entry.segments and entry.incarnation and not _is_of(entry, read_identity(disk, directory)):
+            return False
         for base, size, *_ in entry.segments:
             path = f"{directory}/{base:020d}{LOG_SUFFIX}"
             if size and not (disk.exists(path) and disk.size(path) >= size):
                 return False
     return True
+
+
+def _is_of(entry: LogCheckpoint, identity: Identity | None) -> bool:
+    numbers = dict(entry.numbers)
+    return (
+        identity is not None
+        and identity.incarnation == entry.incarnation
+        and all(numbers.get(base, number) == number for base, number in identity.rewritten.items())
+    )
 
 
 def _decode_marker(data: bytes) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from crc32c import crc32c
 from millstream.protocol.compression import Compression
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.record_batch import DELETE_HORIZON_BIT, BatchHeader, CorruptBatch
-from millstream.protocol.records import Headers, InvalidRecordsError, decode_records
+from millstream.protocol.records import Headers, InvalidRecordsError, iter_records
 from millstream.runtime.disk import Disk, File
 from millstream.storage.index import OffsetIndex, TimeIndex
 from millstream.storage.leader_epochs import LeaderEpochs
@@ -160,12 +160,11 @@ def _batches(file: File, path: str, records: bool) -> Iterator[Row]:
             yield _batch_row(position, header)
             if records:
                 try:
-                    found = decode_records(data, UNPACK_LIMIT_BYTES)
+                    for each in iter_records(data, UNPACK_LIMIT_BYTES):
+                        yield RecordRow(each.offset, each.timestamp_ms, each.key, each.value, each.headers)
                 except InvalidRecordsError as error:
                     yield Corruption(path, position, error.message)
                     return
-                for each in found:
-                    yield RecordRow(each.offset, each.timestamp_ms, each.key, each.value, each.headers)
     except CorruptBatch as error:
         yield Corruption(path, error.position, error.message)
 

@@ -7,12 +7,38 @@ from millstream.runtime.mutex import Mutex
 from millstream.storage.segment import Segment
 
 
+class OwnDirectory:
+    """Whether a log's directory is still its own: a log that is removed leaves its place to another of the same name.
+
+    Whoever writes there by name, in a thread, holds it meanwhile: one at a time, and nobody after the log has gone.
+    """
+
+    __slots__ = ("_is_ours", "_mutex")
+
+    def __init__(self) -> None:
+        self._mutex = Mutex()
+        self._is_ours = True
+
+    def __enter__(self) -> bool:
+        """Whether anything may be written."""
+        self._mutex.acquire()
+        return self._is_ours
+
+    def __exit__(self, *_: object) -> None:
+        self._mutex.release()
+
+    def give_up(self) -> None:
+        with self._mutex:
+            self._is_ours = False
+
+
 class FlushTicket(msgspec.Struct):
     """All of a log that was written but not synced when the ticket was made."""
 
     end_offset: int
     end_position: tuple[int, int]
     end_bytes: int
+    own_directory: OwnDirectory
     segments: list[Segment] = msgspec.field(default_factory=list)
     files: list[File] = msgspec.field(default_factory=list)
     sealed: list[Segment] = msgspec.field(default_factory=list)
@@ -21,22 +47,15 @@ class FlushTicket(msgspec.Struct):
     garbage: list[str] = msgspec.field(default_factory=list)
     synced: bool = False
     """The records are on disk; whatever fails after that can be done again."""
-    _cancelled: bool = False
-    _naming: Mutex = msgspec.field(default_factory=Mutex)
 
     def run(self, disk: Disk) -> None:
         """Blocks until everything is on stable storage; an OSError means that it may not be."""
         for file in self.files:
             file.sync()
         self.synced = True
-        with self._naming:
-            if not self._cancelled:
+        with self.own_directory as is_ours:
+            if is_ours:
                 self._write_small_files(disk)
-
-    def cancel(self) -> None:
-        """Write nothing more by name: the directory is about to become another log's."""
-        with self._naming:
-            self._cancelled = True
 
     def _write_small_files(self, disk: Disk) -> None:
         for segment in self.sealed:
@@ -77,12 +96,15 @@ class Unsynced:
         if segment in self.sealed:
             self.sealed.remove(segment)
 
-    def take(self, end_offset: int, end_position: tuple[int, int], end_bytes: int) -> FlushTicket:
+    def take(
+        self, end_offset: int, end_position: tuple[int, int], end_bytes: int, own_directory: OwnDirectory
+    ) -> FlushTicket:
         """All of it as a ticket; the pins go with it."""
         ticket = FlushTicket(
             end_offset,
             end_position,
             end_bytes,
+            own_directory,
             self.segments,
             [segment.file for segment in self.segments],
             self.sealed,

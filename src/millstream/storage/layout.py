@@ -8,10 +8,8 @@
     truncation-checkpoint                               present after the end was cut, until a checkpoint knows of it
     recovery-cut                                        present after recovery cut the end, until it has caught up
     <20-digit base offset>.gaps                         the segment came from a leader that had compacted it
-    partition.metadata                                  the topic's id: a topic made anew under an old name is another
+    partition.metadata                                  whose directory it is, see storage/identity.py
 """
-
-import uuid
 
 from millstream.protocol.errors import ErrorCode, KafkaError
 
@@ -26,6 +24,7 @@ SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".gaps")
 SNAPSHOT_SUFFIX = ".snapshot"
 GAPS_SUFFIX = ".gaps"
 TEMPORARY_SUFFIX = ".tmp"
+_OFFSET_DIGITS = 20
 
 
 def partition_directory(data_dir: str, topic: str, index: int) -> str:
@@ -43,18 +42,11 @@ def snapshot_path(directory: str, offset: int) -> str:
     return f"{directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
 
 
-def encode_identity(topic_id: bytes) -> bytes:
-    return f"version: 0\ntopic_id: {uuid.UUID(bytes=topic_id)}\n".encode()
-
-
-def decode_identity(data: bytes) -> bytes | None:
-    for line in data.decode(errors="replace").splitlines():
-        if line.startswith("topic_id: "):
-            try:
-                return uuid.UUID(line.removeprefix("topic_id: ")).bytes
-            except ValueError:
-                return None
-    return None
+def offset_in(name: str, suffix: str) -> int | None:
+    """The offset that a file is named by; None for one that is none of ours."""
+    digits = name.removesuffix(suffix)
+    is_ours = len(digits) == _OFFSET_DIGITS and digits + suffix == name
+    return int(digits) if is_ours and digits.isascii() and digits.isdecimal() else None
 
 
 def encode_start_offset(offset: int) -> bytes:
@@ -66,6 +58,8 @@ def decode_start_offset(data: bytes, path: str) -> int:
         version, offset, *_ = data.decode().split("\n")
         if version != "0":
             raise ValueError(f"version {version}")
+        if int(offset) < 0:
+            raise ValueError(f"offset {offset}")
         return int(offset)
     except ValueError as error:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot be read: {error}") from None

@@ -7,6 +7,7 @@
 """
 
 import bisect
+from itertools import pairwise
 
 from millstream.protocol.errors import ErrorCode, KafkaError
 
@@ -98,6 +99,8 @@ class LeaderEpochs:
             entries = [(epoch, start) for epoch, start in pairs]
             if version != "0" or int(count) != len(entries):
                 raise ValueError(f"version {version}, {count} entries announced, {len(entries)} found")
+            if any(before[0] >= after[0] or before[1] >= after[1] for before, after in pairwise(entries)):
+                raise ValueError("entries do not follow each other")
         except ValueError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot be read: {error}") from None
         return cls(entries)

@@ -1,6 +1,6 @@
 """A log as one node keeps it: append, roll, flush, move its start. On the event loop; nothing waits for an fsync."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -17,14 +17,14 @@ from millstream.protocol.record_batch import (
 from millstream.runtime.disk import NO_ROOM, Buffer
 from millstream.runtime.invariant import invariant
 from millstream.runtime.sometimes import sometimes
-from millstream.storage.flush import FlushTicket, Unsynced
+from millstream.storage.flush import FlushTicket, OwnDirectory, Unsynced
+from millstream.storage.identity import NO_INCARNATION, Identity
 from millstream.storage.layout import (
     CUT_FILE,
     EPOCHS_FILE,
     IDENTITY_FILE,
     START_OFFSET_FILE,
     TRUNCATION_FILE,
-    encode_identity,
     encode_start_offset,
     parent_directories,
     snapshot_path,
@@ -34,6 +34,7 @@ from millstream.storage.log_reader import LogRead, LogReader
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.producer_state import ProducerStates
 from millstream.storage.segment import MAX_RELATIVE_OFFSET, Segment, SegmentSummary, find_segment
+from millstream.storage.truncation import TruncationMarker
 
 
 class NoRoom(KafkaError):
@@ -41,6 +42,13 @@ class NoRoom(KafkaError):
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+
+class LogGone(KafkaError):
+    """The log was removed: whatever happens to its files is no fault of the disk."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition was removed from this node")
 
 
 class Appended(NamedTuple):
@@ -65,6 +73,12 @@ class LogState(msgspec.Struct):
     """Small files that the next flush is to write."""
     truncations: int = 0
     is_doubtful: bool = False
+    incarnation: bytes = NO_INCARNATION
+    rewrites: int = 0
+    rewritten: dict[int, int] = msgspec.field(default_factory=dict)
+    damaged: set[int] = msgspec.field(default_factory=set)
+    marker: TruncationMarker | None = None
+    """Of cuts that the checkpoint on disk does not know of."""
 
 
 class LocalLog:
@@ -95,6 +109,11 @@ class LocalLog:
         self.truncations = state.truncations
         self.is_doubtful = state.is_doubtful
         """Recovery cut something that may have been confirmed."""
+        self.incarnation = state.incarnation
+        self.rewrites = state.rewrites
+        self.damaged = state.damaged
+        """Base offsets of segments that are known to hold damage."""
+        self._rewritten = state.rewritten
         self.offline: KafkaError | None = None
         self.cleaning = False
         self.swapping = False
@@ -106,8 +125,9 @@ class LocalLog:
         self._unsynced = Unsynced()
         self._unsynced.small_files.update(state.unwritten)
         self._flushing: FlushTicket | None = None
-        self._retired = False
-        self._has_marker = False
+        self._own_directory = OwnDirectory()
+        self._gone: LogGone | None = None
+        self._marker = state.marker
         self._checkpointed_base = state.checkpointed_base
         self._snapshots = [segment.base_offset for segment in self.segments]
         self._reader = LogReader(self.disk, self.segments)
@@ -205,11 +225,25 @@ class LocalLog:
 
     def write_failed(self, error: OSError) -> KafkaError:
         """A full disk refuses this write only; any other failure takes the partition offline."""
+        if self._gone is not None:
+            return self._gone
         message = f"cannot write to {self.directory}: {error.strerror}"
         if error.errno in NO_ROOM:
             return NoRoom(message)
         self.offline = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
         return self.offline
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it was removed: what happens to its files is no fault of the disk."""
+        return self._gone is not None
+
+    def write_by_name(self, work: Callable[[], None]) -> None:
+        """In a thread: change files of the directory while nothing else does; LogGone when it is not this log's now."""
+        with self._own_directory as is_ours:
+            if not is_ours:
+                raise LogGone
+            work()
 
     # -- segments
 
@@ -262,14 +296,15 @@ class LocalLog:
     def checkpointed(self, base_offset: int) -> None:
         """A start after a crash will scan from the segment at `base_offset` on: older snapshots have served."""
         self._checkpointed_base = base_offset
-        if self._has_marker:
+        if self._marker is not None and not self.truncating:
             self._unsynced.garbage.append(f"{self.directory}/{TRUNCATION_FILE}")
-            self._has_marker = False
+            self._marker = None
         old = [offset for offset in self._snapshots if offset < base_offset]
         del self._snapshots[: len(old)]
         self._unsynced.garbage += [snapshot_path(self.directory, offset) for offset in old]
 
     def _start_segment(self, now_ms: int) -> Segment:
+        self._require_kept()
         self._ensure_directory()
         summary = SegmentSummary(self.log_end_offset, end_offset=self.log_end_offset, created_ms=now_ms)
         segment = Segment(self.files, self.directory, summary, stored=False)
@@ -287,17 +322,47 @@ class LocalLog:
         self._unsynced.directories.add(self.directory)
         return segment
 
+    def _require_kept(self) -> None:
+        """Another log may have the directory by now, with files of the same names."""
+        if self._gone is not None:
+            raise self._gone
+
     def _ensure_directory(self) -> None:
         if self.segments or self.disk.exists(f"{self.directory}/{IDENTITY_FILE}"):
             return
         self.disk.make_dirs(self.directory)
         identity = f"{self.directory}/{IDENTITY_FILE}"
-        self.disk.write_atomically(identity, encode_identity(self.topic_id), durable=False)
-        self._unsynced.small_files[identity] = encode_identity(self.topic_id)
+        self.disk.write_atomically(identity, self.identity.encode(), durable=False)
+        self._note_identity()
         if self.epochs.entries:
             # A leader that has not written yet.
             self._unsynced.small_files[f"{self.directory}/{EPOCHS_FILE}"] = self.epochs.encode()
         self._unsynced.directories.update(parent_directories(self.directory))
+
+    # -- what a checkpoint stands for
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.topic_id, self.incarnation, self.rewrites, self._rewritten)
+
+    def begin_rewrite(self, bases: Sequence[int]) -> int:
+        """Files of these segments are to be replaced: returns the number of what takes their place.
+
+        Once the next flush has returned, no checkpoint from before stands for them.
+        """
+        self.rewrites += 1
+        self._rewritten = {**self._rewritten, **dict.fromkeys(bases, self.rewrites)}
+        self._note_identity()
+        return self.rewrites
+
+    def described(self, numbers: Mapping[int, int]) -> None:
+        """A checkpoint is on disk that has segments with these numbers, by base offset, and no others."""
+        self._rewritten = {
+            base: number for base, number in self._rewritten.items() if numbers.get(base, number) != number
+        }
+
+    def _note_identity(self) -> None:
+        self._unsynced.small_files[f"{self.directory}/{IDENTITY_FILE}"] = self.identity.encode()
 
     # -- flushing
 
@@ -333,6 +398,7 @@ class LocalLog:
             self.log_end_offset,
             (active.base_offset, active.size_bytes) if active else self.flushed_position,
             self.appended_bytes,
+            self._own_directory,
         )
         self.unflushed_messages = 0
         return self._flushing
@@ -349,7 +415,7 @@ class LocalLog:
         When only files beside the records found no room, all is tried again with the next flush.
         """
         self._flushing = None
-        if ticket.synced and error.errno in NO_ROOM and not self._retired:
+        if ticket.synced and error.errno in NO_ROOM and self._gone is None:
             self._unsynced.put_back(ticket)
             return NoRoom(f"{self.directory} has no room for its indexes and checkpoints: {error.strerror}")
         self._release(ticket.segments)
@@ -363,6 +429,8 @@ class LocalLog:
 
     def storage_failed(self, error: OSError) -> KafkaError:
         """Take the log offline because a file cannot be used."""
+        if self._gone is not None:
+            return self._gone
         self.offline = KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"cannot use {self.directory}: {error.strerror}"
         )
@@ -371,7 +439,7 @@ class LocalLog:
     def _release(self, segments: list[Segment]) -> None:
         for segment in segments:
             segment.pins -= 1
-            if self._retired and segment.pins == 0:
+            if self._gone is not None and segment.pins == 0:
                 segment.close()
         self.files.trim()
 
@@ -415,12 +483,15 @@ class LocalLog:
 
     def advance_start(self, offset: int) -> None:
         """Hide everything below `offset`; written to disk by the next flush."""
+        self._require_kept()
         if offset <= self.log_start_offset:
             return
         invariant(offset <= self.log_end_offset, "the log's start stays at or before its end")
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
         self._unsynced.small_files[f"{self.directory}/{START_OFFSET_FILE}"] = encode_start_offset(offset)
+        # The first of them begins there too: one of the two files can be made again from the other.
+        self.note_epochs()
         self._ensure_directory()
 
     def drop_segments(self, count: int) -> list[str]:
@@ -451,6 +522,7 @@ class LocalLog:
             self.record_count -= segment.summary.record_count
             self.size_bytes -= segment.summary.size_bytes
             self._unsynced.forget(segment)
+            self.damaged.discard(segment.base_offset)
             if segment.pins == 0:
                 segment.close()
 
@@ -466,10 +538,9 @@ class LocalLog:
 
     def retire(self) -> None:
         """The log is being deleted: late requests get an error, files are closed."""
-        self.offline = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
-        self._retired = True
+        self.offline = self._gone = LogGone()
+        self._own_directory.give_up()
         if self._flushing is not None:
-            self._flushing.cancel()
             sometimes("a log was removed while it was flushed")
         unsynced, self._unsynced = self._unsynced, Unsynced()
         self._release(unsynced.segments)

@@ -11,6 +11,7 @@ from millstream.storage.layout import (
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
     START_OFFSET_FILE,
+    TRUNCATION_FILE,
     encode_start_offset,
     snapshot_path,
 )
@@ -110,7 +111,11 @@ class PartitionLog(LocalLog):
             LeaderEpochs(),
             now_ms,
             self.config.index_interval_bytes,
+            self._own_directory,
+            earlier=self._marker,
         )
+        # What a checkpoint made needless is written again now.
+        self._keep(TRUNCATION_FILE)
         at = find_segment(self.segments, offset)
         if at < 0 or not self.log_start_offset <= offset <= self.log_end_offset:
             return anew
@@ -128,6 +133,7 @@ class PartitionLog(LocalLog):
             position=position,
         )
         planned.epochs.truncate_from_end(offset)
+        self._keep(f"{segment.base_offset:020d}{SNAPSHOT_SUFFIX}")
         usable = [each for each in self._snapshots if each <= segment.base_offset]
         usable = [each for each in usable if self.disk.exists(snapshot_path(self.directory, each))]
         if usable:
@@ -137,6 +143,10 @@ class PartitionLog(LocalLog):
             since = usable[-1] if usable else 0
             planned.scanned = [each.summary for each in self.segments[:at] if each.base_offset >= since]
         return planned
+
+    def _keep(self, name: str) -> None:
+        path = f"{self.directory}/{name}"
+        self._unsynced.garbage = [each for each in self._unsynced.garbage if each != path]
 
     def _place_to_cut(self, segment: Segment, offset: int, may_cut_more: bool) -> tuple[int, int]:
         """Position and offset of the end that the segment is to have."""
@@ -181,7 +191,7 @@ class PartitionLog(LocalLog):
         self.flushed_position = min(self.flushed_position, truncation.end_position)
         self.cleaned_offset = min(self.cleaned_offset, truncation.end_offset)
         self._checkpointed_base = min(self._checkpointed_base, truncation.end_position[0])
-        self._has_marker = True
+        self._marker = truncation.marker
         self.unflushed_messages = 0
         self._unsynced.small_files = {
             path: data
@@ -218,7 +228,10 @@ class PartitionLog(LocalLog):
             self.complete_flush(ticket)
 
     def replace_damaged(self, damaged: Segment, sound: Segment, path: str) -> None:
-        """Put the synced file at `path` in the place of a damaged segment's; the next flush writes the indexes."""
+        """Put the synced file at `path` in the place of a damaged segment's; the next flush writes the indexes.
+
+        `begin_rewrite` was called, and a flush has returned since: no checkpoint stands for the new file.
+        """
         at = self.segments.index(damaged)
         invariant(at < len(self.segments) - 1, "a segment that is written to is not replaced")
         try:

@@ -5,11 +5,13 @@ from typing import NamedTuple
 
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import BatchHeader
-from millstream.protocol.records import decode_records
+from millstream.protocol.records import Record, check_record_count, iter_records
 from millstream.storage.log import PartitionLog
 from millstream.storage.segment import NO_TIMESTAMP, Segment
 
+# A batch that was stored unopened may unpack to anything; it is read piece by piece, and no further than this.
 _OPEN_LIMIT_BYTES = 256 << 20
+_OPEN_LIMIT_RECORDS = 4_000_000
 
 
 class TimestampOffset(NamedTuple):
@@ -25,7 +27,7 @@ class FoundBatch(NamedTuple):
     data: memoryview
 
     def first_record(self, timestamp: int, log_start_offset: int) -> TimestampOffset | None:
-        for record in decode_records(self.data, _OPEN_LIMIT_BYTES):
+        for record in _records(self.header, self.data):
             if record.timestamp_ms >= timestamp and record.offset >= log_start_offset:
                 return TimestampOffset(record.timestamp_ms, record.offset, self.header.leader_epoch)
         return None
@@ -82,9 +84,14 @@ def _largest_visible(log: PartitionLog, segment: Segment) -> int:
         if header.base_offset >= start:
             largest = max(largest, header.max_timestamp)
         elif header.last_offset >= start:
-            visible = [each for each in decode_records(data, _OPEN_LIMIT_BYTES) if each.offset >= start]
-            largest = max([largest, *(record.timestamp_ms for record in visible)])
+            visible = (each.timestamp_ms for each in _records(header, data) if each.offset >= start)
+            largest = max(largest, max(visible, default=NO_TIMESTAMP))
     return largest
+
+
+def _records(header: BatchHeader, data: memoryview) -> Iterator[Record]:
+    check_record_count(header, _OPEN_LIMIT_RECORDS)
+    return iter_records(data, _OPEN_LIMIT_BYTES)
 
 
 def _unreadable(log: PartitionLog, error: OSError) -> KafkaError:

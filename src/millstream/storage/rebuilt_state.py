@@ -4,7 +4,7 @@ import msgspec
 
 from millstream.protocol.record_batch import BatchHeader
 from millstream.runtime.disk import Disk
-from millstream.storage.layout import EPOCHS_FILE, SNAPSHOT_SUFFIX, snapshot_path
+from millstream.storage.layout import EPOCHS_FILE, SNAPSHOT_SUFFIX, offset_in, snapshot_path
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.producer_state import ProducerStates
 
@@ -20,23 +20,35 @@ class RebuiltState(msgspec.Struct):
     producers: ProducerStates
     producers_from: int
     now_ms: int
+    has_lost_epochs: bool = False
+    """Those that were flushed are not known: only what batches claim is."""
+    _unreadable: set[int] = msgspec.field(default_factory=set)
     _at_segment_start: bytes = b""
 
     @classmethod
     def begin(
-        cls, disk: Disk, directory: str, names: list[str], scan_from: int, now_ms: int
+        cls,
+        disk: Disk,
+        directory: str,
+        names: list[str],
+        scan_from: int,
+        now_ms: int,
+        epochs: LeaderEpochs | None,
     ) -> "RebuiltState":
-        epochs = LeaderEpochs()
-        if EPOCHS_FILE in names:
-            path = f"{directory}/{EPOCHS_FILE}"
-            epochs = LeaderEpochs.decode(disk.read(path), path)
+        """`epochs` are those that were flushed; None when they are lost."""
+        begun = cls(epochs or LeaderEpochs(), ProducerStates(), scan_from, now_ms, epochs is None)
         for offset in reversed(_snapshots(names)):
             if offset > scan_from:
                 continue
             producers = ProducerStates.decode(disk.read(snapshot_path(directory, offset)))
             if producers is not None:
-                return cls(epochs, producers, offset, now_ms)
-        return cls(epochs, ProducerStates(), scan_from, now_ms)
+                begun.producers, begun.producers_from = producers, offset
+                return begun
+            begun._unreadable.add(offset)
+        if begun._unreadable:
+            # All of the log tells the producers.
+            begun.producers_from = 0
+        return begun
 
     def begin_segment(self) -> None:
         self._at_segment_start = self.producers.encode() if len(self.producers) else b""
@@ -65,10 +77,11 @@ class RebuiltState(msgspec.Struct):
         files: dict[str, bytes] = {}
         if self.epochs.dirty:
             files[f"{directory}/{EPOCHS_FILE}"] = self.epochs.encode()
-        if self._at_segment_start and last_base not in _snapshots(names):
+        stored = set(_snapshots(names)) - self._unreadable
+        if self._at_segment_start and last_base not in stored:
             files[snapshot_path(directory, last_base)] = self._at_segment_start
         return files
 
 
 def _snapshots(names: list[str]) -> list[int]:
-    return sorted(int(name[:20]) for name in names if name.endswith(SNAPSHOT_SUFFIX) and name[:20].isdigit())
+    return sorted(offset for name in names if (offset := offset_in(name, SNAPSHOT_SUFFIX)) is not None)

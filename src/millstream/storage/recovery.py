@@ -4,15 +4,16 @@ What was recovered must be made durable (`make_durable`) before anybody builds o
 with names and bytes still in the page cache.
 """
 
-from itertools import pairwise
+from contextlib import suppress
 
 import msgspec
 
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.disk import NO_ROOM, Disk
-from millstream.storage.checkpoint import LogCheckpoint
+from millstream.storage.checkpoint import LogCheckpoint, undescribed
 from millstream.storage.compaction.swap import recover_swap
+from millstream.storage.identity import Identity, read_identity
 from millstream.storage.layout import (
     CUT_FILE,
     EPOCHS_FILE,
@@ -23,8 +24,11 @@ from millstream.storage.layout import (
     TEMPORARY_SUFFIX,
     TRUNCATION_FILE,
     decode_start_offset,
+    encode_start_offset,
+    offset_in,
     parent_directories,
 )
+from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.log import LogState, PartitionLog
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.rebuilt_state import RebuiltState
@@ -48,8 +52,10 @@ def recover_log(
     max_epoch: int = ANY_EPOCH,
     *,
     committed: int | None = None,
+    identity: Identity,
+    new_incarnation: bytes,
 ) -> tuple[LogState, RecoveryReport]:
-    """The log as it is on disk. `known` is its entry in the checkpoint; None when there is no checkpoint at all.
+    """The log as it is on disk. `known` is what a checkpoint says of this very directory; None when nothing is known.
 
     Where other nodes keep the log too, all replicas are known to have it up to `committed`.
     """
@@ -58,26 +64,50 @@ def recover_log(
     recover_swap(disk, directory)
     names = _names_without_litter(disk, directory)
     report.is_doubtful = CUT_FILE in names
+    identity = _identified(identity, known, new_incarnation)
     marker = read_marker(disk, directory) if TRUNCATION_FILE in names else None
+    if marker is None and TRUNCATION_FILE in names:
+        # The log was cut, nobody knows where: nothing is known to be synced.
+        report.remade.append(TRUNCATION_FILE)
+        marker = TruncationMarker((known.truncations if known else 0) + 1, 0, 0, (0, 0))
+        known = undescribed(known, config) if known is not None else None
     truncations = max(known.truncations if known else 0, marker.number if marker else 0)
     if marker is not None and known is not None and marker.number > known.truncations:
         known = _known_after(marker, known)
-    log_start = _read_start_offset(disk, directory, names, known)
-    bases = _segments_to_recover(disk, directory, names, known, log_start, report)
-    rebuilt = RebuiltState.begin(disk, directory, names, _scan_from(bases, known), now_ms)
+    epochs = _flushed_epochs(disk, directory, names, known)
+    bases = _bases(names)
+    log_start = _read_start_offset(disk, directory, names, bases, known, epochs)
+    bases = _segments_to_recover(disk, directory, names, bases, known, log_start, report)
+    rebuilt = RebuiltState.begin(disk, directory, names, _scan_from(bases, known), now_ms, epochs)
+    if rebuilt.has_lost_epochs and committed is not None:
+        report.doubt(disk)
     recovery = SegmentRecovery(
-        files, directory, config, known, rebuilt, report, gapped(names), max_epoch, committed
+        files,
+        directory,
+        config,
+        known,
+        rebuilt,
+        report,
+        gapped(names),
+        max_epoch,
+        committed,
+        identity.rewritten,
     )
-    segments = _recover_segments(disk, directory, bases, recovery)
+    segments = _recover_segments(disk, directory, bases, recovery, log_start)
     if segments and segments[-1].summary.end_offset < log_start:
         segments = _begin_at(log_start, segments, recovery)
-    _report_holes(segments, report)
     end = segments[-1].summary.end_offset if segments else 0
     start = max(log_start, segments[0].base_offset) if segments else log_start
     position = (segments[-1].base_offset, segments[-1].summary.size_bytes) if segments else (0, 0)
     rebuilt.fit(disk, directory, names, start, max(end, start))
-    unwritten = _write_new_files(disk, rebuilt.new_files(directory, names, position[0]))
-    report.is_synced = not names or (known is not None and (0, 0) < position == known.flushed_position)
+    new_files = rebuilt.new_files(directory, names, position[0])
+    if names:
+        new_files |= _remade_files(disk, directory, names, known, identity, start, rebuilt.epochs, report)
+    unwritten = _write_new_files(disk, new_files)
+    is_as_known = known is not None and (0, 0) < position == known.flushed_position
+    report.is_synced = not names or (is_as_known and not report.damaged_segments and not report.remade)
+    damaged = {each for each in known.damaged if each in bases} if known is not None else set()
+    report.damaged_segments |= damaged
     if unwritten:
         # Until they are written, another recovery has to learn it all again.
         position = known.flushed_position if known else (0, 0)
@@ -93,8 +123,73 @@ def recover_log(
         unwritten={**unwritten, **report.unwritten},
         truncations=truncations,
         is_doubtful=report.is_doubtful,
+        incarnation=identity.incarnation,
+        rewrites=identity.rewrites,
+        rewritten=dict(identity.rewritten),
+        damaged=set(report.damaged_segments),
+        marker=marker,
     )
     return state, report
+
+
+def _identified(identity: Identity, known: LogCheckpoint | None, new_incarnation: bytes) -> Identity:
+    """Numbers go on from the highest that the directory or the checkpoint has."""
+    rewrites = max(identity.rewrites, known.rewrites if known is not None else 0)
+    return msgspec.structs.replace(
+        identity, incarnation=identity.incarnation or new_incarnation, rewrites=rewrites
+    )
+
+
+def _flushed_epochs(
+    disk: Disk, directory: str, names: list[str], known: LogCheckpoint | None
+) -> LeaderEpochs | None:
+    """None when they are lost and must be learned from the batches."""
+    stored = _stored_epochs(disk, directory, names)
+    if stored is not None:
+        return stored
+    if not _was_flushed(names, known):
+        return LeaderEpochs()
+    return LeaderEpochs(known.epochs) if known is not None and known.epochs else None
+
+
+def _stored_epochs(disk: Disk, directory: str, names: list[str]) -> LeaderEpochs | None:
+    path = f"{directory}/{EPOCHS_FILE}"
+    if EPOCHS_FILE in names:
+        with suppress(KafkaError):
+            return LeaderEpochs.decode(disk.read(path), path)
+    return None
+
+
+def _was_flushed(names: list[str], known: LogCheckpoint | None) -> bool:
+    """Every flush leaves the leader epochs."""
+    return EPOCHS_FILE in names or (known is not None and known.flushed_position > (0, 0))
+
+
+def _bases(names: list[str]) -> list[int]:
+    return sorted(base for name in names if (base := offset_in(name, LOG_SUFFIX)) is not None)
+
+
+def _remade_files(
+    disk: Disk,
+    directory: str,
+    names: list[str],
+    known: LogCheckpoint | None,
+    identity: Identity,
+    start: int,
+    epochs: LeaderEpochs,
+    report: RecoveryReport,
+) -> dict[str, bytes]:
+    """Files that are missing, damaged or of an earlier version, as they should be."""
+    files: dict[str, bytes] = {}
+    found = read_identity(disk, directory)
+    if found != identity:
+        files[IDENTITY_FILE] = identity.encode()
+    if start and _stored_start(disk, directory, names) is None:
+        files[START_OFFSET_FILE] = encode_start_offset(start)
+    if _was_flushed(names, known) and _stored_epochs(disk, directory, names) is None:
+        files[EPOCHS_FILE] = epochs.encode()
+    report.remade += [name for name in files if name != IDENTITY_FILE or found is None]
+    return {f"{directory}/{name}": data for name, data in files.items()}
 
 
 def _known_after(marker: TruncationMarker, known: LogCheckpoint) -> LogCheckpoint:
@@ -112,21 +207,17 @@ def _segments_to_recover(
     disk: Disk,
     directory: str,
     names: list[str],
+    bases: list[int],
     known: LogCheckpoint | None,
     log_start: int,
     report: RecoveryReport,
 ) -> list[int]:
     """Base offsets of the segments that belong to the log."""
-    bases = sorted(
-        int(name.removesuffix(LOG_SUFFIX))
-        for name in names
-        if name.endswith(LOG_SUFFIX) and name[:20].isdigit()
-    )
     _require_synced_files(directory, bases, known)
     while len(bases) > 1 and bases[1] <= log_start:
         # It was deleted, but the disk forgot.
         _remove_segment(disk, f"{directory}/{bases.pop(0):020d}")
-    if bases and bases[0] > log_start and EPOCHS_FILE not in names:
+    if bases and bases[0] > log_start and not _was_flushed(names, known):
         # Every flush leaves that file, so there was none: the first segment is not deleted but lost.
         _set_aside(disk, directory, bases, report)
         return []
@@ -138,7 +229,9 @@ def _names_without_litter(disk: Disk, directory: str) -> list[str]:
     names = disk.list_dir(directory)
     for name in names:
         if name.endswith(TEMPORARY_SUFFIX):
-            disk.unlink(f"{directory}/{name}")
+            # What cannot be removed is none of ours.
+            with suppress(OSError):
+                disk.unlink(f"{directory}/{name}")
     return [name for name in names if not name.endswith(TEMPORARY_SUFFIX)]
 
 
@@ -159,7 +252,7 @@ def _scan_from(bases: list[int], known: LogCheckpoint | None) -> int:
 
 
 def _recover_segments(
-    disk: Disk, directory: str, bases: list[int], recovery: SegmentRecovery
+    disk: Disk, directory: str, bases: list[int], recovery: SegmentRecovery, log_start: int
 ) -> list[Segment]:
     segments: list[Segment] = []
     for number, base in enumerate(bases):
@@ -167,10 +260,18 @@ def _recover_segments(
             # A segment that was begun for a write that then failed, while the one before it went on.
             _set_aside(disk, directory, [base], recovery.report)
             continue
-        if segments and recovery.is_scanned(base) and base > segments[-1].summary.end_offset:
-            # The records before it were never synced and are lost; the log ends where they were.
+        hole = recovery.hole_before(base, segments, log_start)
+        is_lost = hole is None and bool(segments) and recovery.is_scanned(base)
+        if (hole is not None and recovery.may_be_uncommitted(hole)) or (
+            is_lost and base > segments[-1].summary.end_offset
+        ):
+            # The records before it were never synced, or need not be committed; the log ends where they were.
             _set_aside(disk, directory, bases[number:], recovery.report)
             break
+        if hole is not None:
+            if segments and segments[-1].base_offset == hole:
+                segments.pop().close()
+            segments.append(recovery.mark_hole(hole, base))
         segment, outcome = recovery.recover(base)
         segments.append(segment)
         if outcome is Outcome.CUT and number + 1 < len(bases):
@@ -210,21 +311,39 @@ def _set_aside(disk: Disk, directory: str, bases: list[int], report: RecoveryRep
     disk.sync_dir(directory)
 
 
-def _report_holes(segments: list[Segment], report: RecoveryReport) -> None:
-    for before, after in pairwise(segments):
-        if before.summary.end_offset < after.base_offset and not before.summary.compacted:
-            report.damages.append(
-                f"{before.log_path} ends at offset {before.summary.end_offset}, "
-                f"the next segment begins at {after.base_offset}: what was between them is gone"
-            )
-
-
-def _read_start_offset(disk: Disk, directory: str, names: list[str], known: LogCheckpoint | None) -> int:
+def _read_start_offset(
+    disk: Disk,
+    directory: str,
+    names: list[str],
+    bases: list[int],
+    known: LogCheckpoint | None,
+    epochs: LeaderEpochs | None,
+) -> int:
     start = known.log_start_offset if known else 0
+    stored = _stored_start(disk, directory, names)
+    if stored is not None:
+        return max(start, stored)
+    is_damaged = START_OFFSET_FILE in names
+    if epochs is not None and epochs.entries:
+        # They are written with every change of the start.
+        first = epochs.entries[0][1]
+        is_deleted = bool(bases) and start < bases[0] <= first
+        return max(start, first) if is_damaged or is_deleted else start
+    if is_damaged and not bases and known is None:
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"{directory}/{START_OFFSET_FILE} cannot be read, and nothing else tells where the log begins",
+        )
+    return max(start, bases[0]) if is_damaged and bases else start
+
+
+def _stored_start(disk: Disk, directory: str, names: list[str]) -> int | None:
+    """None when the file is not there, or cannot be read."""
+    path = f"{directory}/{START_OFFSET_FILE}"
     if START_OFFSET_FILE in names:
-        path = f"{directory}/{START_OFFSET_FILE}"
-        start = max(start, decode_start_offset(disk.read(path), path))
-    return start
+        with suppress(KafkaError):
+            return decode_start_offset(disk.read(path), path)
+    return None
 
 
 def _write_new_files(disk: Disk, files: dict[str, bytes]) -> dict[str, bytes]:

@@ -2,12 +2,19 @@
 
 write          a whole new file beside the damaged one, synced
 put_in_place   renamed over it, in one step with the segment in memory; the next flush syncs the directory
+
+What the other side sends is taken. Where it has nothing, sound batches that are here stay: it may have compacted more,
+and a repair never takes away what can be read.
 """
 
+from collections.abc import Iterator
+
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.record_batch import CorruptBatch, iter_batches
-from millstream.runtime.disk import Disk
+from millstream.protocol.record_batch import BatchHeader, CorruptBatch, iter_batches
+from millstream.runtime.disk import Disk, File
+from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.log import PartitionLog
+from millstream.storage.scan import scan_sound
 from millstream.storage.segment import Segment, SegmentSummary
 
 REPAIRED_SUFFIX = ".repaired.tmp"
@@ -16,71 +23,111 @@ REPAIRED_SUFFIX = ".repaired.tmp"
 class RepairedSegment:
     """Only batches that this log's own epochs have at those offsets are taken."""
 
-    def __init__(self, log: PartitionLog, damaged: SegmentSummary) -> None:
+    def __init__(self, log: PartitionLog, damaged: SegmentSummary, end_offset: int) -> None:
+        """`end_offset`: where the next segment begins. What the summary says of a damaged file may be too little."""
         self._log = log
+        self._epochs = LeaderEpochs(log.epochs.entries)
         self._damaged = damaged
+        self._end_offset = end_offset
         self._segment = self._empty()
-        self._parts: list[memoryview] = []
+        self._fetched: list[tuple[BatchHeader, memoryview]] = []
         self.next_offset = damaged.base_offset
 
     @property
     def is_whole(self) -> bool:
-        return self.next_offset >= self._damaged.end_offset
+        return self.next_offset >= self._end_offset
 
     @property
     def size_bytes(self) -> int:
         return self._segment.summary.size_bytes
 
     def clear(self) -> None:
-        self._segment, self._parts, self.next_offset = self._empty(), [], self._damaged.base_offset
+        self._fetched, self.next_offset = [], self._damaged.base_offset
 
     def add(self, data: memoryview) -> None:
         """Batches from `next_offset` on; those behind the segment are left out. CorruptBatch when they do not fit."""
         found = self.next_offset
         for position, header in iter_batches(data):
-            if header.base_offset >= self._damaged.end_offset:
+            if header.base_offset >= self._end_offset:
                 # What is missing at the segment's end was compacted away there.
-                self._segment.summary.compacted |= self.next_offset < self._damaged.end_offset
-                self.next_offset = self._damaged.end_offset
+                self.next_offset = self._end_offset
                 return
-            if (
-                header.base_offset < self.next_offset
-                or header.last_offset >= self._damaged.end_offset
-                or header.leader_epoch != self._log.epochs.epoch_of(header.base_offset)
-            ):
+            if header.base_offset < self.next_offset or not self._fits(header):
                 raise CorruptBatch(
                     f"the batch at offset {header.base_offset} is not one of this log", position
                 )
-            self._segment.summary.compacted |= header.base_offset > self.next_offset
-            self._segment.note_batch(
-                header,
-                header.base_offset,
-                header.max_timestamp,
-                self.size_bytes,
-                self._log.config.index_interval_bytes,
-            )
-            self._parts.append(data[position : position + header.size_bytes])
+            self._fetched.append((header, data[position : position + header.size_bytes]))
             self.next_offset = header.last_offset + 1
         if found == self.next_offset:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, f"offset {found} is not there to be had")
 
+    def _fits(self, header: BatchHeader) -> bool:
+        is_inside = self._damaged.base_offset <= header.base_offset and header.last_offset < self._end_offset
+        return is_inside and header.leader_epoch == self._epochs.epoch_of(header.base_offset)
+
     def write(self, disk: Disk) -> None:
-        """Blocks until the new file and its indexes are on disk."""
-        segment = self._segment
-        segment.seal()
-        file = disk.open(segment.log_path + REPAIRED_SUFFIX, create=True)
+        """Blocks until the new file is on disk; its indexes are in memory."""
+        self._segment = self._empty()
+        path = self._segment.log_path
+        damaged = disk.open(path, read_only=True)
+        file = disk.open(path + REPAIRED_SUFFIX, create=True)
         try:
             file.truncate(0)
-            file.pwrite(self._parts, 0)
+            for header, data in self._merged(damaged):
+                position = self.size_bytes
+                self._note(header)
+                file.pwrite([data], position)
             file.sync()
         finally:
+            damaged.close()
             file.close()
+        self._segment.seal()
 
-    def put_in_place(self, damaged: Segment) -> None:
+    def _note(self, header: BatchHeader) -> None:
+        summary = self._segment.summary
+        summary.compacted |= header.base_offset > summary.end_offset
+        interval = self._log.config.index_interval_bytes
+        self._segment.note_batch(
+            header, header.base_offset, header.max_timestamp, summary.size_bytes, interval
+        )
+
+    def _merged(self, damaged: File) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """What was fetched, and between it what only this side has."""
+        own = list(self._sound(damaged))
+        next_offset = self._damaged.base_offset
+        for header, data in self._fetched:
+            yield from self._between(own, next_offset, header.base_offset, damaged)
+            yield header, data
+            next_offset = header.last_offset + 1
+        yield from self._between(own, next_offset, self._end_offset, damaged)
+
+    def _sound(self, damaged: File) -> Iterator[tuple[int, BatchHeader]]:
+        """Batches of the damaged file that hold by checksum, by offset and by epoch."""
+        # No checksum covers an offset: one that rotted must not bring a batch in twice.
+        fetched = {(header.crc, header.size_bytes) for header, _ in self._fetched}
+        next_offset = self._damaged.base_offset
+        for position, header, _ in scan_sound(damaged, 0, damaged.size()):
+            if header.base_offset < next_offset or not self._fits(header):
+                continue
+            next_offset = header.last_offset + 1
+            if (header.crc, header.size_bytes) not in fetched:
+                yield position, header
+
+    @staticmethod
+    def _between(
+        own: list[tuple[int, BatchHeader]], start: int, end: int, damaged: File
+    ) -> Iterator[tuple[BatchHeader, memoryview]]:
+        for position, header in own:
+            if start <= header.base_offset and header.last_offset < end:
+                yield header, memoryview(damaged.pread(header.size_bytes, position))
+
+    def put_in_place(self, damaged: Segment, number: int) -> None:
         """On the event loop, while nothing else changes the log's segments."""
         summary = self._segment.summary
-        summary.end_offset = self._damaged.end_offset
+        summary.compacted |= summary.end_offset < self._damaged.end_offset
+        summary.end_offset = max(summary.end_offset, self._damaged.end_offset)
         summary.created_ms = self._damaged.created_ms
+        summary.number = number
         self._log.replace_damaged(damaged, self._segment, self._segment.log_path + REPAIRED_SUFFIX)
 
     def _empty(self) -> Segment:

@@ -38,6 +38,8 @@ class SegmentSummary(msgspec.Struct):
     created_ms: int = 0
     compacted: bool = False
     """Offsets may be missing; otherwise each batch begins where the one before ended."""
+    number: int = 0
+    """Another one each time the file is replaced, see storage/identity.py."""
 
 
 class Segment:

@@ -6,17 +6,18 @@ batch that fails its checksum there is left in place, reported with file and pos
 unless other nodes keep the log and need not have what follows: then it is cut too. A log that was cut is in doubt.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
 import msgspec
 
 from millstream.config.topic import TopicConfig
-from millstream.protocol.record_batch import BatchHeader, CorruptBatch, encode_epoch
+from millstream.protocol.record_batch import HEADER_SIZE, BatchHeader, CorruptBatch, encode_epoch
 from millstream.runtime.disk import NO_ROOM, Disk, File
 from millstream.storage.checkpoint import LogCheckpoint
 from millstream.storage.epoch_check import EpochCheck
-from millstream.storage.layout import CUT_FILE, GAPS_SUFFIX, LOG_SUFFIX
+from millstream.storage.layout import CUT_FILE, GAPS_SUFFIX, LOG_SUFFIX, offset_in
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.rebuilt_state import RebuiltState
@@ -52,6 +53,8 @@ class RecoveryReport(msgspec.Struct):
     """Base offsets of segments that hold damage which was synced as something else."""
     is_synced: bool = True
     """All that was found had been synced before the checkpoint."""
+    remade: list[str] = msgspec.field(default_factory=list)
+    """Files beside the records that were missing or damaged, and were made again from what is sound."""
 
     def doubt(self, disk: Disk) -> None:
         """Before anything is cut: what goes may have been confirmed, and a crash must not let that be forgotten."""
@@ -76,7 +79,7 @@ class _Synced(msgspec.Struct, frozen=True):
 
 def gapped(names: list[str]) -> frozenset[int]:
     """Segments in which offsets may be missing although they were never compacted here: their leader's were."""
-    return frozenset(int(name[:20]) for name in names if name.endswith(GAPS_SUFFIX) and name[:20].isdigit())
+    return frozenset(base for name in names if (base := offset_in(name, GAPS_SUFFIX)) is not None)
 
 
 @dataclass(slots=True)
@@ -90,14 +93,22 @@ class SegmentRecovery:
     gapped: frozenset[int] = frozenset()
     max_epoch: int = ANY_EPOCH
     committed: int | None = None
+    numbers: Mapping[int, int] = field(default_factory=dict)
+    """Of segments that were rewritten, perhaps since the checkpoint."""
     _summaries: dict[int, SegmentSummary] = field(init=False)
     _epochs: EpochCheck = field(init=False)
 
     def __post_init__(self) -> None:
         flushed = LeaderEpochs(self.rebuilt.epochs.entries)
-        self._epochs = EpochCheck(flushed, self.max_epoch, self.committed is not None, self.config.durable)
-        entries = self.known.segments if self.known is not None else []
-        self._summaries = {entry[0]: SegmentSummary(*entry) for entry in entries}
+        # Without the epochs that were flushed, what the batches claim is all there is.
+        has_replicas = self.committed is not None and not self.rebuilt.has_lost_epochs
+        self._epochs = EpochCheck(flushed, self.max_epoch, has_replicas, self.config.durable)
+        entries = self.known.summaries() if self.known is not None else {}
+        self._summaries = {base: each for base, each in entries.items() if self._is_described(each)}
+
+    def _is_described(self, summary: SegmentSummary) -> bool:
+        """Whether the file is the one that the checkpoint describes, and not one that took its place since."""
+        return self.numbers.get(summary.base_offset, summary.number) == summary.number
 
     def recover(self, base: int) -> tuple[Segment, Outcome]:
         size = self.files.disk.size(f"{self.directory}/{base:020d}{LOG_SUFFIX}")
@@ -111,33 +122,30 @@ class SegmentRecovery:
             self.files,
             self.directory,
             SegmentSummary(
-                base, end_offset=base, created_ms=created_ms, compacted=self._may_have_gaps(base, summary)
+                base,
+                end_offset=base,
+                created_ms=created_ms,
+                compacted=self._may_have_gaps(base, summary),
+                number=self.numbers.get(base, summary.number if summary is not None else 0),
             ),
             stored=False,
         )
         # After a failed fsync the page cache may hold what the disk does not.
         segment.file.drop_cache()
         segment.index.dirty = True
-        if is_sealed and summary is not None and not self._is_compacted:
+        if is_sealed and summary is not None:
             self.report.damages.append(
                 f"{segment.log_path} holds {size} bytes, {summary.size_bytes} were written"
             )
         synced = self._synced(base, size, summary, is_sealed=is_sealed)
         end = self._scan(segment, size, synced)
-        if end < synced.size_bytes and not self._may_be_uncommitted(segment):
+        if end < synced.size_bytes and not self.may_be_uncommitted(segment.summary.end_offset):
             self._keep_damaged_end(segment, size, synced)
             return segment, Outcome.DAMAGED_END
         if end < max(size, synced.size_bytes):
             self._cut(segment, end, size)
             return segment, Outcome.CUT
         return segment, Outcome.WHOLE
-
-    def _may_be_uncommitted(self, segment: Segment) -> bool:
-        """Whether other replicas need not have what follows in the segment, so that it cannot be repaired from them.
-
-        It is cut although it was synced: as a leader's it would keep all others from following.
-        """
-        return self.committed is not None and segment.summary.end_offset >= self.committed
 
     def begin_segment(self, offset: int) -> Segment:
         """A new last segment: nothing is appended behind damage, where a scan might not find it."""
@@ -148,6 +156,46 @@ class SegmentRecovery:
         segment.index.dirty = True
         return segment
 
+    def hole_before(self, base: int, segments: list[Segment], log_start: int) -> int | None:
+        """From which offset on records that were synced are missing before the segment at `base`; None if none are."""
+        if not segments and self.committed is None:
+            # Deleted for want of room, perhaps, before the start could be written down; nobody could tell otherwise.
+            return None
+        end = segments[-1].summary.end_offset if segments else log_start
+        for each in self._synced_segments():
+            # Those with a lower base than the last one are there, or are accounted for.
+            is_before = (segments[-1].base_offset if segments else -1) < each.base_offset < base
+            if is_before and each.end_offset > max(end, log_start):
+                return max(end, each.base_offset) if segments else each.base_offset
+        is_dense = bool(segments) and not segments[-1].summary.compacted and not self.is_scanned(base)
+        return end if is_dense and end < base else None
+
+    def _synced_segments(self) -> Iterator[SegmentSummary]:
+        """Files that must be there, as the checkpoint says: not those that were begun or cut since."""
+        last, size_bytes = self.known.flushed_position if self.known is not None else (0, 0)
+        for each in self._summaries.values():
+            if each.base_offset < last or (each.base_offset == last and size_bytes):
+                yield each
+
+    def mark_hole(self, start: int, end: int) -> Segment:
+        """A segment without a sound batch in the place of what is missing: reads are refused until it is repaired."""
+        summary = SegmentSummary(start, end_offset=end, created_ms=self.rebuilt.now_ms)
+        segment = Segment(self.files, self.directory, summary, stored=False)
+        segment.create()
+        segment.file.truncate(HEADER_SIZE)
+        summary.size_bytes = HEADER_SIZE
+        segment.index.dirty = segment.time_index.dirty = True
+        self.report.damages.append(f"{segment.log_path}: offsets {start} to {end - 1} are missing")
+        self.report.damaged_segments.add(start)
+        return segment
+
+    def may_be_uncommitted(self, offset: int) -> bool:
+        """Whether other replicas need not have what begins at `offset`, so that it cannot be repaired from them.
+
+        It is cut although it was synced: as a leader's it would keep all others from following.
+        """
+        return self.committed is not None and offset >= self.committed
+
     def is_scanned(self, base: int) -> bool:
         """Came after the segment that was last at the checkpoint; never compacted, so that no offset is missing."""
         return self.known is not None and base > self.known.flushed_position[0]
@@ -157,12 +205,7 @@ class SegmentRecovery:
             return True
         if base >= self.known.flushed_position[0]:
             return False
-        return summary is None or summary.compacted or self._is_compacted
-
-    @property
-    def _is_compacted(self) -> bool:
-        """Sealed segments may have changed since the checkpoint; also where the topic is no longer compacted now."""
-        return self.config.compacts or (self.known is not None and self.known.cleaned_offset > 0)
+        return summary is None or summary.compacted
 
     def _trust(self, summary: SegmentSummary) -> Segment:
         segment = Segment(self.files, self.directory, summary, stored=True)
@@ -173,8 +216,8 @@ class SegmentRecovery:
 
     def _synced(self, base: int, size: int, summary: SegmentSummary | None, *, is_sealed: bool) -> _Synced:
         if is_sealed:
-            if summary is None or self._is_compacted:
-                # Compacted since then, and synced before it was put in place.
+            if summary is None:
+                # Rewritten since then, and synced before it was put in place.
                 return _Synced(size, base)
             return _Synced(max(size, summary.size_bytes), summary.end_offset)
         if self.known is not None and base == self.known.flushed_position[0]:
@@ -216,7 +259,7 @@ class SegmentRecovery:
             except CorruptBatch as error:
                 position = error.position
                 following = find_batch(segment.file, position + 1, size)
-                may_cut = position >= synced.size_bytes or self._may_be_uncommitted(segment)
+                may_cut = position >= synced.size_bytes or self.may_be_uncommitted(segment.summary.end_offset)
                 if not may_cut:
                     self.report.damages.append(f"{segment.log_path} at byte {position}: {error.message}")
                     self.report.damaged_segments.add(segment.base_offset)

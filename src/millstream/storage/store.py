@@ -13,19 +13,16 @@ from millstream.storage.checkpoint import (
     LogCheckpoint,
     are_files_there,
     describe,
+    described,
     later_log,
     mark_clean,
     read_checkpoint,
     take_clean_marker,
     write_checkpoint,
 )
-from millstream.storage.layout import (
-    IDENTITY_FILE,
-    TOPICS,
-    decode_identity,
-    partition_directory,
-)
-from millstream.storage.log import PartitionLog
+from millstream.storage.identity import Identity, read_identity
+from millstream.storage.layout import EPOCHS_FILE, IDENTITY_FILE, TOPICS, partition_directory
+from millstream.storage.log import LogState, PartitionLog
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.recovery import make_durable, recover_log
 from millstream.storage.segment_recovery import ANY_EPOCH, RecoveryReport
@@ -75,6 +72,8 @@ class LogStore:
         """In which this node is registered; the marker of a clean stop repeats it."""
         self._clock = clock
         self._new_id = new_id
+        self._entries: dict[tuple[str, int, bytes], LogCheckpoint] = {}
+        self._has_checkpoint = False
         self._unopened: dict[tuple[str, int], LogCheckpoint] = {}
         self._unsynced: list[PartitionLog] = []
 
@@ -99,12 +98,11 @@ class LogStore:
         self.was_clean = take_clean_marker(self.disk, self.data_dir, crc) and are_files_there(
             self.disk, self.data_dir, entries
         )
-        known = {(entry.topic, entry.partition, entry.topic_id): entry for entry in entries}
+        self._entries = {(entry.topic, entry.partition, entry.topic_id): entry for entry in entries}
+        self._has_checkpoint = found is not None
         for spec in partitions:
-            entry = known.get(spec[:3])
-            if entry is None and found is not None:
-                entry = later_log(*spec[:3])
-            self.logs[spec.topic, spec.partition] = self._open(spec, entry, progress)
+            self.logs[spec.topic, spec.partition] = self._open(spec, progress)
+        self._entries.clear()
         if not self.was_clean:
             self._make_durable()
             self._write_first_checkpoint()
@@ -127,28 +125,29 @@ class LogStore:
         """Directories that belong to no topic, for somebody to look at and to remove."""
         return [f"{self.data_dir}/{STRAY}/{name}" for name in self.disk.list_dir(f"{self.data_dir}/{STRAY}")]
 
-    def _open(
-        self, spec: PartitionSpec, entry: LogCheckpoint | None, progress: Callable[[RecoveryReport], None]
-    ) -> PartitionLog:
+    def _open(self, spec: PartitionSpec, progress: Callable[[RecoveryReport], None]) -> PartitionLog:
         directory = partition_directory(self.data_dir, spec.topic, spec.partition)
-        if self.was_clean and entry is not None:
-            state = entry.state(self.files, directory)
-            return PartitionLog(self.files, directory, spec.topic_id, spec.config, state)
+        entry = self._entries.get(spec[:3])
+        if self.was_clean and (entry is None or not entry.has_holes):
+            return self._open_as_described(spec, directory, entry or later_log(*spec[:3]), progress)
         try:
-            self._move_if_foreign(directory, spec.topic_id)
+            identity = self._identity_in(directory, spec.topic_id, entry)
             state, report = recover_log(
                 self.files,
                 directory,
                 spec.config,
-                entry,
+                self._known_of(spec, directory, entry, identity),
                 self._clock.now_ms(),
                 spec.leader_epoch,
                 committed=spec.committed,
+                identity=identity or Identity(spec.topic_id),
+                new_incarnation=self._new_id().bytes,
             )
         except (KafkaError, OSError) as error:
             log = PartitionLog(self.files, directory, spec.topic_id, spec.config)
             log.offline = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} cannot be opened: {error}")
             if entry is not None:
+                log.incarnation = entry.incarnation
                 self._unopened[spec.topic, spec.partition] = entry
             progress(RecoveryReport(directory, damages=[str(error)]))
             return log
@@ -157,6 +156,34 @@ class LogStore:
         if not report.is_synced:
             self._unsynced.append(log)
         return log
+
+    def _known_of(
+        self, spec: PartitionSpec, directory: str, entry: LogCheckpoint | None, identity: Identity | None
+    ) -> LogCheckpoint | None:
+        if entry is None:
+            return later_log(*spec[:3]) if self._has_checkpoint else None
+        if not self.disk.list_dir(directory):
+            # Files that were synced are missed, whoever removed them.
+            return entry
+        return described(entry, identity, spec.config)
+
+    def _open_as_described(
+        self,
+        spec: PartitionSpec,
+        directory: str,
+        entry: LogCheckpoint,
+        progress: Callable[[RecoveryReport], None],
+    ) -> PartitionLog:
+        state = entry.state(self.files, directory)
+        if not state.incarnation:
+            state.incarnation = self._new_id().bytes
+            if state.segments:
+                # Of an earlier version: no checkpoint counts for it after a crash before this is on disk.
+                identity = Identity(spec.topic_id, state.incarnation)
+                state.unwritten[f"{directory}/{IDENTITY_FILE}"] = identity.encode()
+        if state.damaged:
+            progress(RecoveryReport(directory, damaged_segments=set(state.damaged)))
+        return PartitionLog(self.files, directory, spec.topic_id, spec.config, state)
 
     def _make_durable(self) -> None:
         """Acknowledgements build on what was recovered from now on."""
@@ -185,24 +212,33 @@ class LogStore:
         else:
             self.checkpoint_written(entries)
 
-    def _move_if_foreign(self, directory: str, topic_id: bytes) -> None:
-        """A directory of an earlier topic of the same name is not this partition's: move it out of the way.
+    def _identity_in(self, directory: str, topic_id: bytes, entry: LogCheckpoint | None) -> Identity | None:
+        """Whose directory it is; None when it is this partition's but does not say so.
 
-        One without an identity was never synced, so it holds nothing that must be kept and may be anyone's.
+        One of an earlier topic of the same name is moved out of the way, and so is one that nobody ever flushed: it
+        holds nothing that must be kept, and may be anyone's.
         """
-        if not self.disk.list_dir(directory):
-            return
-        identity = f"{directory}/{IDENTITY_FILE}"
-        owner = decode_identity(self.disk.read(identity)) if self.disk.exists(identity) else b""
-        if owner is not None and owner != topic_id:
-            self._move_away(directory, STRAY)
+        names = self.disk.list_dir(directory)
+        if not names:
+            return Identity(topic_id)
+        identity = read_identity(self.disk, directory)
+        if identity is not None and identity.topic_id == topic_id:
+            return identity
+        # The first flush leaves the leader epochs, and the identity was on disk before.
+        was_flushed = EPOCHS_FILE in names or (entry is not None and entry.flushed_position > (0, 0))
+        if identity is None and was_flushed:
+            return None
+        self._move_away(directory, STRAY)
+        return Identity(topic_id)
 
     def create(self, spec: PartitionSpec) -> PartitionLog:
         """A new, empty log. Nothing is written until its first append."""
         directory = partition_directory(self.data_dir, spec.topic, spec.partition)
         if self.disk.exists(directory):
             self._move_away(directory, STRAY)
-        log = PartitionLog(self.files, directory, spec.topic_id, spec.config)
+        # Another one than what was here before, also of the same topic: no checkpoint describes it.
+        state = LogState(incarnation=self._new_id().bytes)
+        log = PartitionLog(self.files, directory, spec.topic_id, spec.config, state)
         self.logs[spec.topic, spec.partition] = log
         return log
 
@@ -245,12 +281,25 @@ class LogStore:
     def checkpoint_written(self, entries: Iterable[LogCheckpoint]) -> None:
         """The checkpoint is on disk; logs may let go of what only an older one would need."""
         for entry in entries:
-            log = self.logs.get((entry.topic, entry.partition))
-            if log is None or log.topic_id != entry.topic_id:
+            log = self._log_of(entry)
+            if log is None:
                 continue
+            numbers = dict(entry.numbers)
+            log.described({each[0]: numbers.get(each[0], 0) for each in entry.segments})
             # Its end may have been cut while the checkpoint was written.
             if log.truncations == entry.truncations:
                 log.checkpointed(entry.flushed_position[0])
+
+    def has_removed(self, entries: Iterable[LogCheckpoint]) -> bool:
+        """Whether a log went while a checkpoint with these entries was written: one without it should follow."""
+        return any(self._log_of(entry) is None for entry in entries)
+
+    def _log_of(self, entry: LogCheckpoint) -> PartitionLog | None:
+        """The very log that the entry described."""
+        log = self.logs.get((entry.topic, entry.partition))
+        if log is None or (log.topic_id, log.incarnation) != (entry.topic_id, entry.incarnation):
+            return None
+        return log
 
     def close(self) -> bool:
         """Flush everything and leave the marker that spares the next start its scan; False when there is none."""

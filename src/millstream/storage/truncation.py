@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import BatchHeader
 from millstream.runtime.disk import Disk
+from millstream.storage.flush import OwnDirectory
 from millstream.storage.layout import (
     EPOCHS_FILE,
     LOG_SUFFIX,
@@ -39,13 +39,24 @@ class TruncationMarker(msgspec.Struct, frozen=True):
     end_offset: int
     position: tuple[int, int]
 
+    def after(self, earlier: "TruncationMarker | None") -> "TruncationMarker":
+        """Of both cuts, where no checkpoint was written in between: the log may have grown again before this one."""
+        if earlier is None:
+            return self
+        return TruncationMarker(
+            self.number,
+            min(self.log_start_offset, earlier.log_start_offset),
+            min(self.end_offset, earlier.end_offset),
+            min(self.position, earlier.position),
+        )
 
-def read_marker(disk: Disk, directory: str) -> TruncationMarker:
-    path = f"{directory}/{TRUNCATION_FILE}"
+
+def read_marker(disk: Disk, directory: str) -> TruncationMarker | None:
+    """None when it is damaged: the log was cut, nobody knows where."""
     try:
-        return msgspec.json.decode(disk.read(path), type=TruncationMarker)
-    except msgspec.MsgspecError as error:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} cannot be read: {error}") from None
+        return msgspec.json.decode(disk.read(f"{directory}/{TRUNCATION_FILE}"), type=TruncationMarker)
+    except msgspec.MsgspecError:
+        return None
 
 
 class Truncation(msgspec.Struct):
@@ -59,6 +70,7 @@ class Truncation(msgspec.Struct):
     epochs: LeaderEpochs
     now_ms: int
     index_interval_bytes: int
+    own_directory: OwnDirectory
     cut: SegmentSummary | None = None
     """The segment that becomes the last one; None when none is left."""
     position: int = 0
@@ -66,6 +78,8 @@ class Truncation(msgspec.Struct):
     scanned: list[SegmentSummary] = msgspec.field(default_factory=list)
     """Segments before it that must be read to know the producers."""
     snapshot: int | None = None
+    earlier: TruncationMarker | None = None
+    """Of cuts before this one that the checkpoint does not know of."""
     segment: Segment | None = None
     producers: ProducerStates = msgspec.field(default_factory=ProducerStates)
 
@@ -73,23 +87,37 @@ class Truncation(msgspec.Struct):
     def end_position(self) -> tuple[int, int]:
         return (self.cut.base_offset, self.position) if self.cut is not None else (0, 0)
 
+    @property
+    def marker(self) -> TruncationMarker:
+        own = TruncationMarker(self.number, self.log_start_offset, self.end_offset, self.end_position)
+        return own.after(self.earlier)
+
     def prepare(self, disk: Disk) -> None:
         """Blocks until recovery would know of the cut; the log itself is not touched."""
-        if disk.exists(self.directory):
-            marker = TruncationMarker(self.number, self.log_start_offset, self.end_offset, self.end_position)
-            disk.write_atomically(f"{self.directory}/{TRUNCATION_FILE}", msgspec.json.encode(marker))
-            disk.write_atomically(f"{self.directory}/{EPOCHS_FILE}", self.epochs.encode())
-            if self.cut is None:
-                start = encode_start_offset(self.log_start_offset)
-                disk.write_atomically(f"{self.directory}/{START_OFFSET_FILE}", start)
+        with self.own_directory as is_ours:
+            if is_ours and disk.exists(self.directory):
+                self._write_down(disk)
         if self.cut is not None:
             self._learn(disk, self.cut)
 
+    def _write_down(self, disk: Disk) -> None:
+        disk.write_atomically(f"{self.directory}/{TRUNCATION_FILE}", msgspec.json.encode(self.marker))
+        disk.write_atomically(f"{self.directory}/{EPOCHS_FILE}", self.epochs.encode())
+        if self.cut is None:
+            start = encode_start_offset(self.log_start_offset)
+            disk.write_atomically(f"{self.directory}/{START_OFFSET_FILE}", start)
+
     def abandon(self, disk: Disk) -> None:
         """The log stays as it is, and its epochs were flushed again: take back the marker. Blocks as `prepare` does."""
-        if disk.exists(self.directory):
-            disk.unlink(f"{self.directory}/{TRUNCATION_FILE}")
-            disk.sync_dir(self.directory)
+        path = f"{self.directory}/{TRUNCATION_FILE}"
+        with self.own_directory as is_ours:
+            if not is_ours or not disk.exists(self.directory):
+                return
+            if self.earlier is not None:
+                disk.write_atomically(path, msgspec.json.encode(self.earlier))
+            else:
+                disk.unlink(path)
+                disk.sync_dir(self.directory)
 
     def _learn(self, disk: Disk, cut: SegmentSummary) -> None:
         """What the log in memory has to know of what is left: producers, and the last segment with its indexes."""
@@ -101,7 +129,10 @@ class Truncation(msgspec.Struct):
                 self._see(header)
         if len(self.producers) and self.snapshot != cut.base_offset:
             # Recovery will scan from here on, and snapshots that a later checkpoint made needless are gone.
-            disk.write_atomically(snapshot_path(self.directory, cut.base_offset), self.producers.encode())
+            with self.own_directory as is_ours:
+                if is_ours:
+                    path = snapshot_path(self.directory, cut.base_offset)
+                    disk.write_atomically(path, self.producers.encode())
             self.snapshot = cut.base_offset
         left = SegmentSummary(
             cut.base_offset, end_offset=cut.base_offset, created_ms=cut.created_ms, compacted=cut.compacted

@@ -12,12 +12,14 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
+
+from millstream.runtime.ports import ReservedPorts
 
 Topics = Mapping[str, "int | Mapping[str, object]"] | Iterable[str]
 """Names; names and partitions; or names and settings, `{"events": {"partitions": 3, "retention.ms": 1000}}`."""
 
-_STOP_TIMEOUT_S = 30.0
+_STOP_TIMEOUT_S = 60.0
 _LOOK_EVERY_S = 0.005
 _SECTIONS = ("broker", "cluster", "storage", "performance", "replication", "http", "log")
 # Without it a group's first member waits three seconds for company.
@@ -46,7 +48,7 @@ class EmbeddedBroker:
         topics: Topics = (),
         settings: Mapping[str, object] | None = None,
         directory: Path | str | None = None,
-        start_timeout_s: float = 30.0,
+        start_timeout_s: float = 60.0,
     ) -> None:
         self.topics = _topics(topics)
         self.settings = {**_DEFAULTS, **(settings or {})}
@@ -54,8 +56,8 @@ class EmbeddedBroker:
         self._given_directory = None if directory is None else Path(directory)
         self._directory: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._listen = "127.0.0.1:0"
-        self._http = "127.0.0.1:0"
+        self._reserved: ReservedPorts | None = None
+        self._listen = self._http = ""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -88,6 +90,9 @@ class EmbeddedBroker:
         if self._directory is None:
             self._directory = self._given_directory or Path(tempfile.mkdtemp(prefix="millstream-"))
             self._directory.mkdir(parents=True, exist_ok=True)
+        if self._reserved is None:
+            self._reserved = ReservedPorts(2)
+            self._listen, self._http = self._reserved.addresses
         self._write_settings()
         with self._log_file().open("ab") as log:
             position = log.tell()
@@ -101,8 +106,7 @@ class EmbeddedBroker:
                 # Ctrl-C is for the tests, which then stop the broker.
                 start_new_session=True,
             )
-        ready = self._wait_until_ready(self._process, position)
-        self._listen, self._http = ready["listen"], ready["http"]
+        self._wait_until_ready(self._process, position)
         return self
 
     def stop(self) -> None:
@@ -138,6 +142,9 @@ class EmbeddedBroker:
             if self._process is not None:
                 self.stop()
         finally:
+            if self._reserved is not None:
+                self._reserved.close()
+                self._reserved = None
             if self._given_directory is None and self._directory is not None:
                 shutil.rmtree(self._directory, ignore_errors=True)
                 self._directory = None
@@ -205,12 +212,11 @@ class EmbeddedBroker:
             sections.setdefault(section, {})[key] = value
         (self._home() / "settings.yaml").write_text(json.dumps({**sections, "topics": self.topics}, indent=1))
 
-    def _wait_until_ready(self, process: "subprocess.Popen[bytes]", position: int) -> dict[str, str]:
+    def _wait_until_ready(self, process: "subprocess.Popen[bytes]", position: int) -> None:
         deadline = time.monotonic() + self._start_timeout_s
         while time.monotonic() < deadline:
-            ready = self._ready_line(position)
-            if ready is not None:
-                return ready
+            if self._is_ready(position):
+                return
             if process.poll() is not None:
                 self._forget(process)
                 raise BrokerFailed(f"the broker ended with exit code {process.returncode}\n{self.log_tail()}")
@@ -220,15 +226,13 @@ class EmbeddedBroker:
             f"the broker was not ready within {self._start_timeout_s:.0f} s\n{self.log_tail()}"
         )
 
-    def _ready_line(self, position: int) -> dict[str, Any] | None:
+    def _is_ready(self, position: int) -> bool:
         with self._log_file().open("rb") as log:
             log.seek(position)
-            for line in log:
-                if b'"ready"' in line and line.endswith(b"\n"):
-                    entry: dict[str, Any] = json.loads(line)
-                    if entry.get("event") == "ready":
-                        return entry
-        return None
+            return any(
+                b'"ready"' in line and line.endswith(b"\n") and json.loads(line).get("event") == "ready"
+                for line in log
+            )
 
     def _home(self) -> Path:
         if self._directory is None:

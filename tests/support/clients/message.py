@@ -63,4 +63,4 @@ class Client(Protocol):
 
 # Topics may take 20 MB; clients refuse far less by themselves unless told otherwise.
 LARGEST_REQUEST_BYTES = 32 << 20
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0

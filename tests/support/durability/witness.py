@@ -87,7 +87,7 @@ def _answered_watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int
 
 def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int] | None:
     try:
-        marks = consumer.get_watermark_offsets(place, timeout=10)
+        marks = consumer.get_watermark_offsets(place, timeout=60)
     except Exception:
         return None
     return marks or None

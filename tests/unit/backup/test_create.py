@@ -95,7 +95,7 @@ def test_a_log_that_was_cut_and_written_again_is_copied_again_from_there(bench: 
         stamp(changed, 0, 1, partition.leader_epoch)
         partition.log.segments[0].file.pwrite([changed], position)
 
-    asyncio.run_coroutine_threadsafe(rewrite(), bench.node.loop).result(10)
+    asyncio.run_coroutine_threadsafe(rewrite(), bench.node.loop).result(90)
     manifest = bench.create()
     assert 0 < manifest.copied_bytes < manifest.size_bytes
     assert [each.base_offset for each in manifest.topics[0].partitions[0].segments] == [0, 1]

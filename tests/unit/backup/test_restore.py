@@ -155,7 +155,7 @@ def test_a_restored_cluster_does_not_take_the_old_ones_records_for_its_own(bench
     first = bench.create()
     broker = bench.node.broker
     advance = broker.metadata.submit(AdvanceLeaderEpochs(broker.node_id))
-    asyncio.run_coroutine_threadsafe(advance, bench.node.loop).result(10)
+    asyncio.run_coroutine_threadsafe(advance, bench.node.loop).result(90)
     write(bench, topic, 3)
     bench.create()
     bench.restore(plan_of(first, ALL))

@@ -63,7 +63,7 @@ def test_a_failed_fsync_fails_everything_that_waited_for_it(client: RawClient, d
     fields["topic_data"][0]["partition_data"] *= 2
     client.send("produce", 9, **fields)
     client.send("produce", 9, **produce_fields(topic, batch_of(b"b")))
-    client.send("fetch", 12, **fetch_fields(topic, 0, max_wait_ms=15_000))
+    client.send("fetch", 12, **fetch_fields(topic, 0, max_wait_ms=300_000))
     first, second = client.receive().responses[0].partition_responses
     assert (first.error_code, second.error_code) == (KAFKA_STORAGE_ERROR, KAFKA_STORAGE_ERROR)
     assert client.receive().responses[0].partition_responses[0].error_code == KAFKA_STORAGE_ERROR
@@ -74,7 +74,7 @@ def test_a_failing_read_is_told_and_the_next_one_served(client: RawClient, disk:
     topic = create_topic(client, "t")
     produce(client, topic, batch_of(b"a"))
     disk.faults.add(Fault(Operation.READ, path="*.log", times=None))
-    (fetched,) = fetched_partitions(client.call("fetch", 12, **fetch_fields(topic, 0, max_wait_ms=15_000)))
+    (fetched,) = fetched_partitions(client.call("fetch", 12, **fetch_fields(topic, 0, max_wait_ms=300_000)))
     assert fetched.error_code == KAFKA_STORAGE_ERROR
     disk.faults.clear()
     (fetched,) = fetched_partitions(client.call("fetch", 12, **fetch_fields(topic, 0)))

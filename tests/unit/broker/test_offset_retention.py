@@ -15,19 +15,19 @@ SETTINGS = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.
 class GroupOffsets:
     def __init__(self, bootstrap: str) -> None:
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
-        self._admin.create_topics([NewTopic("orders", 1)])["orders"].result(30)
+        self._admin.create_topics([NewTopic("orders", 1)])["orders"].result(90)
 
     def commit(self, group: str, offset: int) -> None:
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition("orders", 0, offset)])
-        self._admin.alter_consumer_group_offsets([wanted])[group].result(30)
+        self._admin.alter_consumer_group_offsets([wanted])[group].result(90)
 
     def committed(self, group: str) -> int:
         asked = ConsumerGroupTopicPartitions(group, [TopicPartition("orders", 0)])
-        answer = self._admin.list_consumer_group_offsets([asked])[group].result(30)
+        answer = self._admin.list_consumer_group_offsets([asked])[group].result(90)
         return int(answer.topic_partitions[0].offset)
 
     def groups(self) -> set[str]:
-        return {group.group_id for group in self._admin.list_consumer_groups().result(30).valid}
+        return {group.group_id for group in self._admin.list_consumer_groups().result(90).valid}
 
 
 def test_offsets_are_kept_for_their_retention_and_no_longer() -> None:

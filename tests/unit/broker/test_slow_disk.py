@@ -63,7 +63,7 @@ def test_records_are_acknowledged_and_shown_only_when_they_are_on_disk(
             "written but not shown is no reason to start over"
         )
         assert high_watermark(reader, topic, 3) == (OFFSET_OUT_OF_RANGE, 0, 0)
-        reader.send("fetch", 12, **fetch_fields(topic, 0, max_wait_ms=15_000))
+        reader.send("fetch", 12, **fetch_fields(topic, 0, max_wait_ms=300_000))
         assert not client.has_reply(within_s=0.1)
         assert not reader.has_reply()
         held.let_go()

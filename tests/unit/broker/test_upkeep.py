@@ -33,7 +33,7 @@ def client(node: InProcessNode) -> Iterator[RawClient]:
 
 
 def on_loop(node: InProcessNode, work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run_coroutine_threadsafe(work, node.loop).result(30)
+    asyncio.run_coroutine_threadsafe(work, node.loop).result(90)
 
 
 def partition_of(node: InProcessNode, topic: str) -> Partition:

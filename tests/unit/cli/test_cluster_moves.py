@@ -25,14 +25,24 @@ def cluster(brokers: int, *partitions: tuple[int, ...], fenced: tuple[int, ...] 
 
 def test_a_removed_nodes_replicas_go_to_those_that_have_least() -> None:
     view = cluster(4, (1, 2, 3), (2, 3, 4), (3, 4, 1))
-    assert [(each.index, each.replicas) for each in evacuate(view, 2)] == [(0, (1, 4, 3)), (1, (1, 3, 4))]
+    assert [(each.index, each.replicas) for each in evacuate(view, 2, "balanced")] == [
+        (0, (1, 4, 3)),
+        (1, (1, 3, 4)),
+    ]
+
+
+def test_only_the_partitions_of_a_removed_node_move_on_the_ring() -> None:
+    view = cluster(4, *[(1,), (2,), (3,), (4,)] * 6)
+    moves = evacuate(view, 2, "ring")
+    assert [each.before for each in moves] == [(2,)] * 6
+    assert sorted(each.replicas[0] for each in moves) == [1, 1, 3, 3, 4, 4]
 
 
 def test_a_node_cannot_go_when_nobody_is_left_for_its_replicas() -> None:
     with pytest.raises(CommandError, match="no other live broker is left"):
-        evacuate(cluster(3, (1, 2, 3)), 3)
+        evacuate(cluster(3, (1, 2, 3)), 3, "balanced")
     with pytest.raises(CommandError, match="no other live broker is left"):
-        evacuate(cluster(4, (1, 2, 3), fenced=(4,)), 3)
+        evacuate(cluster(4, (1, 2, 3), fenced=(4,)), 3, "balanced")
 
 
 @pytest.mark.parametrize("placement", ["ring", "modulo", "balanced"])

@@ -1,6 +1,9 @@
 """What a local cluster refuses before it starts a process, or changes a file."""
 
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +11,7 @@ import pytest
 
 from millstream.cli.cluster_up import LocalCluster
 from millstream.cli.errors import CommandError
+from support.environment import ignoring
 
 
 @pytest.fixture
@@ -40,3 +44,12 @@ def test_a_directory_that_cannot_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         assert f"cannot write to {path}" in refusal(LocalCluster(path, 1))
+
+
+def test_a_cluster_started_with_nohup_outlives_its_terminal() -> None:
+    program = "import signal; from millstream.cli.cluster import take_signals_as_ctrl_c as take; take()\n"
+    program += "print(*(signal.getsignal(each) is signal.default_int_handler for each in (1, 2, 15)))"
+    for ignored, taken in ((), "True True True"), ((signal.SIGHUP, signal.SIGINT), "False True True"):
+        command = [*ignoring(*ignored), sys.executable, "-c", program]
+        done = subprocess.run(command, capture_output=True, check=True, text=True)
+        assert done.stdout.strip() == taken

@@ -128,6 +128,48 @@ def test_config_check_shows_what_a_node_would_use(tmp_path: Path) -> None:
     assert settings["broker.id"] == "7"
 
 
+DECLARED = """
+cluster:
+  bootstrap_servers: [a:1, b:1, c:1]
+broker:
+  host: a
+  port: 1
+replication:
+  default_replication_factor: 3
+topics:
+  large:
+    partitions: 12
+    retention_size: 500GB
+  small:
+    partitions: 2
+    replication_factor: 1
+    retention_size: 1MB
+"""
+
+
+def test_config_check_tells_the_disk_that_declared_topics_may_take(tmp_path: Path) -> None:
+    file = tmp_path / "node.yaml"
+    file.write_text(DECLARED)
+    document = json.loads(run("config", "check", str(file), "--json").stdout)
+    assert [topic["disk_bytes"] for topic in document["topics"]] == [36 * 500 << 30, 2 << 20]
+    assert document["topics_disk_bytes"] == (36 * 500 << 30) + (2 << 20)
+    shown = run("config", "check", str(file))
+    assert "18000GB" in shown.stdout
+    assert "may take" in shown.stderr
+
+
+def test_config_check_says_that_nothing_limits_a_topic(tmp_path: Path) -> None:
+    file = tmp_path / "node.yaml"
+    compacted = "  kept:\n    retention_size: 1GB\n    cleanup_policy: compact\n  endless: {}\n"
+    file.write_text(DECLARED + compacted)
+    document = json.loads(run("config", "check", str(file), "--json").stdout)
+    assert [topic["disk_bytes"] for topic in document["topics"]][2:] == [None, None]
+    assert document["topics_disk_bytes"] is None
+    shown = run("config", "check", str(file))
+    assert "no limit" in shown.stdout
+    assert "kept, endless" in shown.stderr
+
+
 def test_config_check_of_a_wrong_file_exits_with_1_and_names_the_key(tmp_path: Path) -> None:
     file = tmp_path / "node.yaml"
     file.write_text("broker:\n  prot: 1234\n")
@@ -197,6 +239,6 @@ def test_a_reader_that_went_away_is_no_error() -> None:
     assert process.stderr is not None
     process.stdout.read(1)
     process.stdout.close()
-    assert process.wait(30) == 0
+    assert process.wait(90) == 0
     assert process.stderr.read() == b""
     process.stderr.close()

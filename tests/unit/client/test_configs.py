@@ -1,5 +1,6 @@
 """What a configuration accepts, refuses, and hands to librdkafka."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from millstream.client import (
     AckMode,
     ConfigurationError,
+    Consumer,
     ConsumerConfig,
     OffsetManager,
     OffsetResetPolicy,
@@ -68,15 +70,38 @@ def test_idempotence_is_on_where_it_can_be(acks: AckMode, idempotent: bool) -> N
 
 
 @pytest.mark.parametrize(
+    ("given", "mode"), [("all", AckMode.ALL), (-1, AckMode.ALL), ("1", AckMode.LEADER), (0, AckMode.NONE)]
+)
+def test_acks_are_named_as_kafka_names_them(given: str | int, mode: AckMode) -> None:
+    assert ProducerConfig(bootstrap_servers=SERVERS, acks=given).acks is mode
+
+
+@pytest.mark.parametrize("config", [ProducerConfig, ConsumerConfig])
+def test_help_explains_every_setting(config: type[Any]) -> None:
+    explained = [line.split(":")[0].strip() for line in (config.__doc__ or "").splitlines() if ": " in line]
+
+    assert [each.name for each in dataclasses.fields(config) if each.name not in explained] == []
+
+
+def test_settings_by_name_go_over_those_of_an_object() -> None:
+    config = ProducerConfig(bootstrap_servers=SERVERS, acks=1, linger_ms=3)
+
+    changed = Producer(config, linger_ms=7).config
+
+    assert (changed.acks, changed.linger_ms, config.linger_ms) == (AckMode.LEADER, 7, 3)
+    assert Consumer(SERVERS, group_id="g").config.group_id == "g"
+
+
+@pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"batchsize": 1}, "ProducerConfig has no setting 'batchsize'; did you mean 'batch_size'?"),
         ({"linger.ms": 1}, "did you mean 'linger_ms'?"),
         ({"xyzzy": 1}, "a property of librdkafka goes into extra"),
-        ({"acks": 2}, "choose AckMode.NONE"),
+        ({"acks": 2}, 'choose "all", 1 or 0'),
         ({"compression_type": "zip"}, "choose one of none, gzip, snappy, lz4, zstd"),
         ({"linger_ms": -1}, "linger_ms is -1; it must be at least 0"),
-        ({"acks": AckMode.LEADER, "enable_idempotence": True}, "needs acks=AckMode.ALL"),
+        ({"acks": AckMode.LEADER, "enable_idempotence": True}, 'needs acks="all"'),
         ({"extra": {"linger.ms": 5}}, "extra names 'linger.ms'; set linger_ms instead"),
         ({"extra": {"bootstrap.servers": "x"}}, "set bootstrap_servers instead"),
         ({"bootstrap_servers": []}, "bootstrap_servers is empty"),
@@ -92,7 +117,7 @@ def test_producer_settings_that_cannot_be_used_are_refused(settings: dict[str, A
     ("settings", "message"),
     [
         ({"groupid": "g"}, "did you mean 'group_id'"),
-        ({"auto_offset_reset": "sometimes"}, "choose an OffsetResetPolicy"),
+        ({"auto_offset_reset": "sometimes"}, 'choose "earliest", "latest" or "none"'),
         ({"group_protocol": "modern"}, "choose one of classic, consumer"),
         ({"max_poll_records": 0}, "must be at least 1"),
         ({"extra": {"enable.auto.offset.store": True}}, "set enable_auto_commit instead"),

@@ -6,8 +6,15 @@ import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka import Message as RawMessage
 
-from millstream.client import BatchFailed, ClientError, MessageTooLarge, SendHandle, SendResult, TimedOut
-from millstream.client.delivery import Deliveries
+from millstream.client import (
+    BatchFailedError,
+    ClientError,
+    MessageTooLargeError,
+    SendHandle,
+    SendResult,
+    TimedOutError,
+)
+from millstream.client.delivery import Deliveries, outcome
 
 STORED = RawMessage(topic="events", partition=1, offset=7)
 TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
@@ -29,14 +36,14 @@ def test_result_waits_for_the_report_of_another_thread() -> None:
     timer = threading.Timer(0.05, handle, (None, STORED))
     timer.start()
 
-    assert handle.result(10).offset == 7
+    assert handle.result(90).offset == 7
     timer.join()
 
 
 def test_waiting_ends_after_the_timeout() -> None:
     handle = SendHandle(Deliveries(), "events")
 
-    with pytest.raises(TimedOut, match=r"no answer within 0\.01 s"):
+    with pytest.raises(TimedOutError, match=r"no answer within 0\.01 s"):
         handle.result(0.01)
 
 
@@ -47,7 +54,7 @@ def test_failure_is_raised_by_the_result_and_then_seen() -> None:
     handle(TOO_LARGE, STORED)
 
     assert len(deliveries.unseen) == 1
-    with pytest.raises(MessageTooLarge, match=r"sending to events: .* too large"):
+    with pytest.raises(MessageTooLargeError, match=r"sending to events: .* too large"):
         handle.result()
     assert not deliveries.unseen
 
@@ -61,29 +68,42 @@ def test_callback_gets_either_a_result_or_an_error() -> None:
 
     (stored, no_error), (nothing, error) = calls
     assert (stored, no_error, nothing) == (SendResult("events", 1, 7), None, None)
-    assert isinstance(error, MessageTooLarge)
+    assert isinstance(error, MessageTooLargeError)
     assert not deliveries.unseen
 
 
 def test_unknown_offset_is_minus_one() -> None:
-    result = SendResult("events")
+    result = outcome("events", None, RawMessage(topic="events", partition=1))
 
-    result(None, RawMessage(topic="events", partition=1))
-
-    assert (result.partition, result.offset, result.error) == (1, -1, None)
+    assert result == SendResult("events", 1, -1)
 
 
 @pytest.mark.parametrize(("errors", "retriable"), [((LATE, LATE), True), ((LATE, TOO_LARGE), False)])
 def test_failed_batch_names_the_first_error_and_can_be_retried_when_all_can(
     errors: tuple[KafkaError, ...], retriable: bool
 ) -> None:
-    results = [SendResult("events") for _ in range(3)]
-    results[0](None, STORED)
-    for result, error in zip(results[1:], errors, strict=True):
-        result(error, STORED)
+    results = [outcome("events", error, STORED) for error in (None, *errors)]
 
-    failure = BatchFailed(results)
+    failure = BatchFailedError(results)
 
     assert "2 of 3 messages were not stored" in str(failure)
     assert failure.retriable is retriable
     assert [result.error is None for result in failure.results] == [True, False, False]
+
+
+def test_a_result_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        SendResult("events", 1, 7).offset = 8  # type: ignore[misc]
+
+
+def test_a_failure_that_a_waiting_caller_was_told_is_not_told_again() -> None:
+    deliveries = Deliveries()
+    handle = SendHandle(deliveries, "events")
+    timer = threading.Timer(0.05, handle, (TOO_LARGE, STORED))
+    timer.start()
+
+    with pytest.raises(MessageTooLargeError):
+        handle.result(10)
+
+    timer.join()
+    assert not deliveries.unseen

@@ -87,7 +87,7 @@ log:
         TopicSettings(
             "system-metrics", 6, 1, {"retention.ms": "604800000", "cleanup.policy": "compact,delete"}
         ),
-        TopicSettings("plain"),
+        TopicSettings("plain", 1, 1),
     )
     configs = settings.broker_configs()
     assert configs["log.segment.bytes"] == str(1 << 30)  # explicit although it is the default
@@ -255,3 +255,18 @@ def test_a_wrong_flag_is_refused() -> None:
 def test_a_node_looks_for_others_when_it_lists_any(servers: str, is_one_of_several: bool) -> None:
     settings = load_settings(None, {}, {"cluster.bootstrap_servers": servers} if servers else {})
     assert settings.is_one_of_several is is_one_of_several
+
+
+def test_a_declared_topic_without_a_factor_has_the_default_one(write) -> None:
+    text = """
+cluster:
+  bootstrap_servers: [a:1, b:1, c:1]
+replication:
+  default_replication_factor: 3
+topics:
+  plain: {}
+  single:
+    replication_factor: 1
+"""
+    settings = load_settings(write(text), {})
+    assert [topic.replication_factor for topic in settings.topics] == [3, 1]

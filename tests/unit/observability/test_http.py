@@ -20,7 +20,7 @@ Answer = tuple[int, dict[str, str], bytes]
 
 
 def ask(address: tuple[str, int], method: str, path: str, body: bytes | None = None) -> Answer:
-    connection = http.client.HTTPConnection(*address, timeout=10)
+    connection = http.client.HTTPConnection(*address, timeout=60)
     try:
         connection.request(method, path, body)
         response = connection.getresponse()
@@ -161,7 +161,7 @@ def test_stop_frees_the_port_and_may_be_called_twice() -> None:
 
 def test_garbage_closes_only_its_own_connection() -> None:
     def talk(address: tuple[str, int]) -> tuple[bytes, int]:
-        with socket.create_connection(address, timeout=10) as raw:
+        with socket.create_connection(address, timeout=60) as raw:
             raw.sendall(b"\x00\x00\x00\x10garbage\r\n\r\n")
             answer = raw.recv(4096)
         return answer, ask(address, "GET", "/health")[0]

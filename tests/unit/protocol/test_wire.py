@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.limits import MAX_TAGS, TooManyElements
 from millstream.protocol.wire import (
-    MAX_ELEMENTS,
     MalformedRequest,
     Reader,
     array_length,
@@ -73,11 +73,22 @@ def test_an_array_may_not_have_a_negative_length_other_than_null() -> None:
 
 
 def test_elements_of_all_arrays_of_a_request_count_together() -> None:
-    half = array_length(MAX_ELEMENTS // 2 + 1, flexible=True)
-    reader = reader_of(half + half + bytes(MAX_ELEMENTS))
+    half = array_length(51, flexible=True)
+    reader = Reader(memoryview(half + half + bytes(100)), flexible=True, elements=100)
     reader.array_length()
-    with pytest.raises(MalformedRequest, match="elements in one request"):
+    with pytest.raises(TooManyElements, match="more than the 100 elements"):
         reader.array_length()
+
+
+def test_tagged_fields_in_one_place_are_few_and_count_as_elements() -> None:
+    tags = bytes((MAX_TAGS,)) + b"\5\0" * MAX_TAGS
+    reader = Reader(memoryview(tags + tags), flexible=True, elements=MAX_TAGS + 1)
+    reader.skip_tags()
+    assert reader.elements_left == 1
+    with pytest.raises(TooManyElements, match="more than the 33 elements"):
+        reader.tags()
+    with pytest.raises(TooManyElements, match="33 tagged fields in one place"):
+        reader_of(bytes((MAX_TAGS + 1,)) + tags).skip_tags()
 
 
 def test_tagged_fields_are_skipped_or_read_by_number() -> None:

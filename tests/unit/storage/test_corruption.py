@@ -173,7 +173,9 @@ def test_a_sealed_segment_that_is_gone_is_reported_and_the_rest_served() -> None
     gone = store.log().segments[1]
     store.disk.unlink(gone.log_path)
     store.kill()
-    assert any("is gone" in damage for damage in store.report().damages)
+    assert any("are missing" in damage for damage in store.report().damages)
+    with pytest.raises(CorruptBatch):
+        store.log().read(gone.base_offset, 100, COUNT)
     assert read_values(store.log(), gone.summary.end_offset)[-1] == b"%d" % (COUNT - 1)
 
 

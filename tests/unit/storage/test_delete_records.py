@@ -82,14 +82,6 @@ def test_the_file_says_where_the_log_begins() -> None:
     assert decode_start_offset(store.disk.read(path), path) == 7
 
 
-def test_a_file_that_cannot_be_read_takes_the_log_offline_and_is_named() -> None:
-    store = filled()
-    store.disk.write_atomically(f"{store.log().directory}/{START_OFFSET_FILE}", b"1\nseven\n")
-    store.kill()
-    assert store.log().offline is not None
-    assert f"{START_OFFSET_FILE} cannot be read" in store.log().offline.message
-
-
 def test_epochs_before_the_start_are_forgotten() -> None:
     log = new_log()
     for epoch in range(4):

@@ -23,7 +23,7 @@ def test_any_client_can_use_it() -> None:
         librdkafka.produce("events", b"one")
         librdkafka.flush()
         pure_python = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
-        pure_python.send("events", b"two").get(10)
+        pure_python.send("events", b"two").get(90)
         pure_python.close()
 
         values = [message.value for message in read_topic(broker.bootstrap_servers, "events", 2)]
@@ -36,9 +36,9 @@ def test_topics_and_settings_are_there_from_the_start() -> None:
     settings = {"storage.segment_size": "1MB", "log.retention.bytes": 4096}
     with EmbeddedBroker(topics=topics, settings=settings) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        found = admin.list_topics(timeout=10).topics
+        found = admin.list_topics(timeout=90).topics
         resource = ConfigResource(ConfigResource.Type.TOPIC, "short")
-        configs = admin.describe_configs([resource])[resource].result(10)
+        configs = admin.describe_configs([resource])[resource].result(90)
 
     assert {name: len(found[name].partitions) for name in topics} == {"events": 3, "short": 2}
     assert {name: configs[name].value for name in ("retention.ms", "segment.bytes", "retention.bytes")} == {
@@ -53,7 +53,7 @@ def test_topics_can_be_created_later_and_twice() -> None:
         broker.create_topics({"late": 2})
         broker.create_topics({"late": 2, "later": {"partitions": 1, "retention.ms": 5}})
 
-        found = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=10).topics
+        found = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=90).topics
         assert {name: len(found[name].partitions) for name in ("late", "later")} == {"late": 2, "later": 1}
 
 
@@ -173,7 +173,7 @@ def test_broker_ends_with_the_program_that_was_killed() -> None:
     )
     assert program.stdout is not None
     assert program.stdin is not None
-    pid, data_dir = program.stdout.readline().split()
+    pid, data_dir = program.stdout.readline().rstrip("\n").split(maxsplit=1)
     try:
         assert _exists(int(pid))
     finally:

@@ -30,7 +30,7 @@ def test_every_test_has_a_broker_of_its_own(pytester: pytest.Pytester) -> None:
             seen.append(millstream_broker.pid)
             producer = Producer({"bootstrap.servers": millstream_broker.bootstrap_servers})
             producer.produce("events", b"hello")
-            assert producer.flush(10) == 0
+            assert producer.flush(90) == 0
 
         def test_two(millstream_broker):
             assert millstream_broker.pid not in seen
@@ -51,7 +51,7 @@ def test_marker_chooses_topics_and_settings(pytester: pytest.Pytester) -> None:
         @pytest.mark.millstream(topics={"events": 3})
         def test_topics(millstream_broker):
             admin = AdminClient({"bootstrap.servers": millstream_broker.bootstrap_servers})
-            topics = admin.list_topics(timeout=10).topics
+            topics = admin.list_topics(timeout=90).topics
             assert {name: len(topic.partitions) for name, topic in topics.items()} == {"common": 1, "events": 3}
         """
     )
@@ -77,7 +77,7 @@ def test_session_scope_shares_a_broker_for_the_same_settings(pytester: pytest.Py
         def test_topics_are_added(millstream_broker):
             pids.append(millstream_broker.pid)
             admin = AdminClient({"bootstrap.servers": millstream_broker.bootstrap_servers})
-            topics = admin.list_topics(timeout=10).topics
+            topics = admin.list_topics(timeout=90).topics
             assert {"events", "more"} <= set(topics)
 
         @pytest.mark.millstream(settings={"log.retention.bytes": 1000000})

@@ -15,6 +15,7 @@ from millstream.broker.admin import (
     AdminContext,
     code_of,
     message_of,
+    others_first,
     submit_within,
 )
 from millstream.cluster.metadata.reassignments import (
@@ -22,25 +23,28 @@ from millstream.cluster.metadata.reassignments import (
     Reassignment,
     ReassignmentOutcome,
 )
+from millstream.cluster.metadata.slices import slices_of
 from millstream.protocol.errors import ErrorCode
+
+# Partitions changed by one command.
+_AT_ONCE = 250
 
 
 async def handle(
     broker: AdminBroker, request: Any, _context: AdminContext
 ) -> AlterPartitionReassignmentsResponse:
-    command = AlterReassignments(
-        tuple(
-            Reassignment(
-                topic.name,
-                each.partition_index,
-                None if each.replicas is None else tuple(each.replicas),
-            )
-            for topic in request.topics
-            for each in topic.partitions
-        ),
-        request.allow_replication_factor_change,
+    wanted = (
+        Reassignment(
+            topic.name, each.partition_index, None if each.replicas is None else tuple(each.replicas)
+        )
+        for topic in request.topics
+        for each in topic.partitions
     )
-    outcomes = await submit_within(broker, command, request.timeout)
+    outcomes: list[ReassignmentOutcome] = []
+    for some in slices_of(wanted, _AT_ONCE, lambda each: (each.topic, each.index)):
+        command = AlterReassignments(some, request.allow_replication_factor_change)
+        outcomes += await submit_within(broker, command, request.timeout)
+        await others_first()
     ordered = sorted(outcomes, key=lambda each: (each.topic, each.index))
     return AlterPartitionReassignmentsResponse(
         throttle_time=NO_THROTTLE,

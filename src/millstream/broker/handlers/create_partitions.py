@@ -11,24 +11,40 @@ from millstream.broker.admin import (
     code_of,
     defaults_of,
     message_of,
+    others_first,
     submit_within,
+    unhurried,
 )
+from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.partitions import CreatePartitions, IncreaseOutcome, PartitionIncrease
+from millstream.cluster.metadata.slices import slices_of
 from millstream.protocol.errors import KafkaError
+
+# Topics that grow by one command.
+_AT_ONCE = 100
 
 
 async def handle(broker: AdminBroker, request: Any, _context: AdminContext) -> CreatePartitionsResponse:
-    command = CreatePartitions(
-        tuple(map(_increase, request.topics)),
-        validate_only=request.validate_only,
-        defaults=defaults_of(broker),
+    outcomes: list[IncreaseOutcome] = []
+    earlier = 0
+    for some in slices_of(map(_increase, request.topics), _AT_ONCE, lambda increase: increase.topic):
+        command = CreatePartitions(some, request.validate_only, defaults_of(broker), earlier)
+        before = broker.metadata.image
+        try:
+            outcomes += await submit_within(broker, command, request.timeout)
+            earlier += sum(_added(before, increase) for increase in some)
+        except KafkaError as error:
+            names = dict.fromkeys(increase.topic for increase in some)
+            outcomes += [IncreaseOutcome(name, error) for name in names]
+        await others_first()
+    return CreatePartitionsResponse(
+        throttle_time=NO_THROTTLE, results=tuple([_result(each) async for each in unhurried(outcomes)])
     )
-    try:
-        outcomes = await submit_within(broker, command, request.timeout)
-    except KafkaError as error:
-        names = dict.fromkeys(topic.name for topic in request.topics)
-        outcomes = tuple(IncreaseOutcome(name, error) for name in names)
-    return CreatePartitionsResponse(throttle_time=NO_THROTTLE, results=tuple(map(_result, outcomes)))
+
+
+def _added(before: MetadataImage, increase: PartitionIncrease) -> int:
+    topic = before.topic(increase.topic)
+    return 0 if topic is None else max(increase.count - len(topic.partitions), 0)
 
 
 def _increase(topic: Any) -> PartitionIncrease:

@@ -19,7 +19,9 @@ from millstream.broker.admin import (
     defaults_of,
     layers_of,
     message_of,
+    others_first,
     submit_within,
+    unhurried,
 )
 from millstream.cluster.metadata.topics import CreatedTopic, CreateTopics, NewTopic, in_slices
 from millstream.config.describe import BrokerLayers, describe_topic
@@ -31,7 +33,7 @@ _PARTITIONS_AT_ONCE = 250
 
 async def handle(broker: AdminBroker, request: Any, context: AdminContext) -> CreateTopicsResponse:
     command = CreateTopics(
-        tuple(map(new_topic, request.topics)),
+        tuple([new_topic(each) async for each in unhurried(request.topics)]),
         validate_only=request.validate_only,
         defaults=defaults_of(broker),
     )
@@ -39,7 +41,7 @@ async def handle(broker: AdminBroker, request: Any, context: AdminContext) -> Cr
     described: dict[tuple[tuple[str, str], ...], tuple[CreatableTopicConfigs, ...]] = {}
     layers = layers_of(broker, broker.metadata.image)
     results = []
-    for outcome in outcomes:
+    async for outcome in unhurried(outcomes):
         configs: tuple[CreatableTopicConfigs, ...] = ()
         if outcome.error is None and context.version >= _CONFIGS_FROM_VERSION:
             # Topics created together mostly have the same configs: describe each kind once.
@@ -54,9 +56,9 @@ async def _create(
 ) -> list[CreatedTopic]:
     """Slice by slice, with room for others in between. What the client's time does not suffice for is not begun."""
     outcomes: list[CreatedTopic] = []
+    earlier = done = 0
     deadline = asyncio.get_running_loop().time() + patience.total_seconds()
     for each in in_slices(command, _PARTITIONS_AT_ONCE):
-        earlier = sum(outcome.partitions for outcome in outcomes if outcome.error is None)
         left = deadline - asyncio.get_running_loop().time()
         try:
             if outcomes and left <= 0 < patience.total_seconds():
@@ -66,6 +68,9 @@ async def _create(
         except KafkaError as error:
             names = dict.fromkeys(topic.name for topic in each.topics)
             outcomes += [CreatedTopic(name, error=error) for name in names]
+        created = sum(outcome.partitions for outcome in outcomes[done:] if outcome.error is None)
+        earlier, done = earlier + created, len(outcomes)
+        await others_first()
     return outcomes
 
 

@@ -11,11 +11,15 @@ from millstream.broker.admin import (
     AdminContext,
     code_of,
     message_of,
+    others_first,
     submit_within,
+    unhurried,
 )
+from millstream.cluster.metadata.slices import slices_of
 from millstream.cluster.metadata.topics import DeletedTopic, DeleteTopics, TopicRef
 from millstream.protocol.errors import KafkaError
 
+_AT_ONCE = 250
 _NULL_ID = uuid.UUID(int=0)
 
 
@@ -24,11 +28,16 @@ async def handle(broker: AdminBroker, request: Any, _context: AdminContext) -> D
         TopicRef(topic.name, topic.topic_id if topic.topic_id != _NULL_ID else None)
         for topic in request.topics
     )
-    try:
-        outcomes = await submit_within(broker, DeleteTopics(refs), request.timeout)
-    except KafkaError as error:
-        outcomes = tuple(DeletedTopic(ref.name, ref.topic_id, error) for ref in dict.fromkeys(refs))
-    return DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=tuple(map(_result, outcomes)))
+    outcomes: list[DeletedTopic] = []
+    for some in slices_of(refs, _AT_ONCE, lambda ref: ref):
+        try:
+            outcomes += await submit_within(broker, DeleteTopics(some), request.timeout)
+        except KafkaError as error:
+            outcomes += [DeletedTopic(ref.name, ref.topic_id, error) for ref in dict.fromkeys(some)]
+        await others_first()
+    return DeleteTopicsResponse(
+        throttle_time=NO_THROTTLE, responses=tuple([_result(each) async for each in unhurried(outcomes)])
+    )
 
 
 def _result(outcome: DeletedTopic) -> DeletableTopicResult:

@@ -7,7 +7,6 @@ from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, Descr
 from millstream.broker.addresses import host_for
 from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext
 from millstream.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
-from millstream.cluster.metadata.image import BrokerImage
 from millstream.protocol.errors import ErrorCode
 
 _BROKERS, _CONTROLLERS = 1, 2
@@ -25,14 +24,7 @@ def handle(broker: AdminBroker, request: Any, context: AdminContext) -> Describe
         endpoint_type=_BROKERS,
         cluster_id="" if refused else image.cluster_id,
         controller_id=-1 if refused else _controller(broker, context),
-        brokers=()
-        if refused
-        else tuple(
-            _broker(each, context)
-            for _, each in sorted(image.brokers.items())
-            if (request.include_fenced_brokers or not each.is_fenced)
-            and (context.only_node is None or each.broker_id == broker.node_id)
-        ),
+        brokers=() if refused else _brokers(broker, request.include_fenced_brokers, context),
         cluster_authorized_operations=NOT_REQUESTED if refused else operations,
     )
 
@@ -53,13 +45,28 @@ def _check_endpoint_type(endpoint_type: int) -> tuple[ErrorCode, str | None]:
     return ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"unknown endpoint type {endpoint_type}; use 1 (brokers)"
 
 
-def _broker(broker: BrokerImage, context: AdminContext) -> DescribeClusterBroker:
-    endpoint = broker.endpoints[0]
-    node_id, host, port = context.only_node or (broker.broker_id, host_for(endpoint, context), endpoint.port)
-    return DescribeClusterBroker(
-        broker_id=node_id,
-        host=host,
-        port=port,
-        rack=broker.rack,
-        is_fenced=broker.is_fenced,
+def _brokers(
+    broker: AdminBroker, include_fenced: bool, context: AdminContext
+) -> tuple[DescribeClusterBroker, ...]:
+    image, shown = broker.metadata.image, context.only_node
+    if shown is not None:
+        # Whatever the metadata says of this node by now: the client knows no other.
+        fenced = not image.is_live(broker.node_id)
+        return (_described(*shown, broker.settings.broker.rack, fenced),)
+    return tuple(
+        _described(
+            each.broker_id,
+            host_for(each.endpoints[0], context),
+            each.endpoints[0].port,
+            each.rack,
+            each.is_fenced,
+        )
+        for _, each in sorted(image.brokers.items())
+        if include_fenced or not each.is_fenced
     )
+
+
+def _described(
+    broker_id: int, host: str, port: int, rack: str | None, is_fenced: bool
+) -> DescribeClusterBroker:
+    return DescribeClusterBroker(broker_id=broker_id, host=host, port=port, rack=rack, is_fenced=is_fenced)

@@ -1,7 +1,7 @@
 """DescribeLogDirs: how many bytes each partition takes, and what is left on the disk."""
 
 import os.path
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Protocol
 
 from kio.schema.describe_log_dirs.v4.response import (
@@ -11,7 +11,7 @@ from kio.schema.describe_log_dirs.v4.response import (
     DescribeLogDirsTopic,
 )
 
-from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext
+from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext, unhurried
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.protocol.errors import ErrorCode
 from millstream.runtime.disk import Disk
@@ -45,8 +45,8 @@ class LogDirsBroker(AdminBroker, Protocol):
     def disk(self) -> Disk: ...
 
 
-def handle(broker: LogDirsBroker, request: Any, _context: AdminContext) -> DescribeLogDirsResponse:
-    data_dir = os.path.abspath(broker.settings.broker.data_dir)
+async def handle(broker: LogDirsBroker, request: Any, _context: AdminContext) -> DescribeLogDirsResponse:
+    data_dir = _data_dir(broker)
     wanted = chosen(broker.metadata.image, request.topics)
     try:
         usable_bytes = broker.disk.free_bytes(data_dir)
@@ -55,10 +55,14 @@ def handle(broker: LogDirsBroker, request: Any, _context: AdminContext) -> Descr
     result = DescribeLogDirsResult(
         error_code=ErrorCode.NONE,
         log_dir=data_dir,
-        topics=tuple(_topics(broker.partitions, wanted)),
+        topics=tuple([topic async for topic in _topics(broker.partitions, wanted)]),
         usable_bytes=usable_bytes,
     )
     return DescribeLogDirsResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.NONE, results=(result,))
+
+
+def _data_dir(broker: LogDirsBroker) -> str:
+    return os.path.abspath(broker.settings.broker.data_dir)
 
 
 def chosen(image: MetadataImage, topics: tuple[Any, ...] | None) -> list[tuple[str, Iterable[int]]]:
@@ -68,18 +72,18 @@ def chosen(image: MetadataImage, topics: tuple[Any, ...] | None) -> list[tuple[s
     return [(topic.topic, topic.partitions) for topic in topics]
 
 
-def _topics(
+async def _topics(
     partitions: _Partitions, wanted: list[tuple[str, Iterable[int]]]
-) -> Iterator[DescribeLogDirsTopic]:
-    for name, indexes in wanted:
+) -> AsyncIterator[DescribeLogDirsTopic]:
+    async for name, indexes in unhurried(wanted):
         found = [
-            (index, partition) for index in indexes if (partition := partitions.get(name, index)) is not None
+            _described(index, partition)
+            async for index in unhurried(indexes)
+            if (partition := partitions.get(name, index)) is not None
         ]
         # A topic that is not here is left out, as Kafka does: the reply lists what the directory holds.
         if found:
-            yield DescribeLogDirsTopic(
-                name=name, partitions=tuple(_described(index, partition) for index, partition in found)
-            )
+            yield DescribeLogDirsTopic(name=name, partitions=tuple(found))
 
 
 def _described(index: int, partition: _Partition) -> DescribeLogDirsPartition:

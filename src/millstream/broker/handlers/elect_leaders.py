@@ -11,19 +11,26 @@ from millstream.broker.admin import (
     AdminContext,
     code_of,
     message_of,
+    others_first,
     submit_within,
 )
 from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders
+from millstream.cluster.metadata.slices import slices_of
 from millstream.protocol.errors import ErrorCode
+
+# Partitions changed by one command.
+_AT_ONCE = 250
 
 
 async def handle(broker: AdminBroker, request: Any, _context: AdminContext) -> ElectLeadersResponse:
-    partitions = None
+    slices: list[tuple[tuple[str, int], ...] | None] = [None]
     if request.topic_partitions is not None:
-        partitions = tuple(
-            (topic.topic, index) for topic in request.topic_partitions for index in topic.partitions
-        )
-    outcomes = await submit_within(broker, ElectLeaders(request.election_type, partitions), request.timeout)
+        named = ((topic.topic, index) for topic in request.topic_partitions for index in topic.partitions)
+        slices = [*slices_of(named, _AT_ONCE, lambda each: each)]
+    outcomes: list[ElectionOutcome] = []
+    for some in slices:
+        outcomes += await submit_within(broker, ElectLeaders(request.election_type, some), request.timeout)
+        await others_first()
     ordered = sorted(outcomes, key=lambda each: (each.topic, each.index))
     return ElectLeadersResponse(
         throttle_time=NO_THROTTLE,

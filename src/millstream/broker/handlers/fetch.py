@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 from millstream.broker.dispatch import LaterReply, RequestContext
 from millstream.broker.fetch_sessions import FetchSession
+from millstream.broker.large_requests import decode_apart
+from millstream.broker.long_work import SLICE_ELEMENTS
 from millstream.broker.memory import MemoryWaiter
 from millstream.broker.partition import NOBODY, Partition
 from millstream.broker.replicas.serving import serve_replica
@@ -30,11 +32,39 @@ _MIN_REPLY_BYTES = 1 << 16
 # How long a fetch waits at least for memory before it is answered without records.
 _MEMORY_PATIENCE_MS = 1000
 
+# Above this a request is read in a thread, and with more partitions it is answered in slices.
+_LARGE_BYTES = 64 * 1024
+_MANY_PARTITIONS = 2 * SLICE_ELEMENTS
+# What one of them takes while its request is answered.
+_PARTITION_BYTES = 600
+_ERRORS_FROM = 7
+
 Wanted = list[tuple[str | bytes, FetchPartition]]
 
 
 def serve(broker: "Broker", context: RequestContext, request: memoryview, position: int) -> None:
-    fetch = decode_fetch(request, position, context.version)
+    if len(request) > _LARGE_BYTES:
+        version = context.version
+        decode_apart(
+            broker,
+            context,
+            request,
+            lambda copied: decode_fetch(copied, position, version),
+            lambda fetch: serve_decoded(broker, context, fetch),
+        )
+        return
+    serve_decoded(broker, context, decode_fetch(request, position, context.version))
+
+
+def refuse(context: RequestContext, code: ErrorCode) -> bool:
+    """Whether the version has a place for an error of the whole request."""
+    if context.version < _ERRORS_FROM:
+        return False
+    context.reply(encode_fetch_reply(context.version, [], error=code))
+    return True
+
+
+def serve_decoded(broker: "Broker", context: RequestContext, fetch: FetchRequest) -> None:
     broker.metrics.fetch_requests.value += 1
     if fetch.replica_id >= 0:
         serve_replica(broker, context, fetch)
@@ -63,6 +93,10 @@ def answer(
 ) -> None:
     """From what this node has of the wanted partitions, now or when enough of it has come."""
     delayed = DelayedFetch(broker, context, fetch, session, wanted)
+    if len(wanted) > _MANY_PARTITIONS:
+        context.connection.block()
+        broker.spawn(delayed.answer_in_slices(context.reply_later()), "large fetch")
+        return
     if broker.server.reply_memory.free_bytes <= 0:
         delayed.wait_for_memory()
         return
@@ -110,18 +144,90 @@ class DelayedFetch:
 
     def read(self) -> list[FetchedPartition]:
         """The state of every partition, and as many records as may be sent; none when there is no memory for them."""
+        fetched: list[FetchedPartition] = []
+        self._read_some(self._wanted, fetched, self._readable_bytes())
+        return fetched
+
+    def _readable_bytes(self) -> int:
         free = self._broker.server.reply_memory.free_bytes
-        left = min(self._request.max_bytes, MAX_REPLY_BYTES, max(free, _MIN_REPLY_BYTES)) if free > 0 else 0
-        fetched = []
-        empty = free > 0
-        for topic, wanted in self._wanted:
-            partition = self._read_partition(topic, wanted, left, min_one=empty)
+        return min(self._request.max_bytes, MAX_REPLY_BYTES, max(free, _MIN_REPLY_BYTES)) if free > 0 else -1
+
+    def _read_some(self, some: Wanted, fetched: list[FetchedPartition], left: int) -> int:
+        """Returns what is left for the others; at first it is -1 when there is no memory at all."""
+        empty = left >= 0 and not any(len(each.records) for each in fetched)
+        for topic, wanted in some:
+            partition = self._read_partition(topic, wanted, max(left, 0), min_one=empty)
             size = len(partition.records)
             if size:
                 left -= size
                 empty = False
             fetched.append(partition)
+        return left
+
+    # -- of many partitions: slice by slice, with a turn for others after each
+
+    async def answer_in_slices(self, reply: LaterReply) -> None:
+        """As `answer`; the connection is blocked until the reply is there, or waits for more data."""
+        connection = self._context.connection
+        held_bytes = len(self._wanted) * _PARTITION_BYTES
+        self._broker.server.memory.take(held_bytes)
+        try:
+            fetched = await self._read_in_slices()
+            if connection.closed:
+                return
+            if self.is_satisfied(fetched):
+                reply.complete(await self._encode_in_slices(fetched))
+            else:
+                found_bytes = sum(len(partition.records) for partition in fetched)
+                self._missing_bytes = max(self._request.min_bytes - found_bytes, 1)
+                self._begin_waiting(self._request.max_wait_ms, reply)
+                await self._watch_in_slices()
+        except BaseException:
+            # There will be no reply: without this the client would wait for it for ever.
+            connection.close()
+            raise
+        finally:
+            self._broker.server.memory.give_back(held_bytes)
+            connection.unblock()
+
+    async def _read_in_slices(self) -> list[FetchedPartition]:
+        fetched: list[FetchedPartition] = []
+        left = self._readable_bytes()
+        async for some in self._broker.long_work.slices(self._wanted):
+            if self._context.connection.closed:
+                break
+            left = self._read_some(some, fetched, left)
         return fetched
+
+    async def _encode_in_slices(self, fetched: list[FetchedPartition]) -> list[bytes | memoryview]:
+        session, told = self._session, fetched
+        full = self._request.session_epoch == 0
+        if session is not None:
+            told = []
+            async for some in self._broker.long_work.slices(fetched, 10 * SLICE_ELEMENTS):
+                told += session.changed(some, full=full)
+        session_id = 0 if session is None else session.session_id
+        version = self._context.version
+        return await self._broker.long_work.apart(
+            lambda: encode_fetch_reply(version, told, session_id=session_id)
+        )
+
+    async def _watch_in_slices(self) -> None:
+        """Stand in the lines of all partitions; what comes meanwhile may end the waiting at any time."""
+        async for some in self._broker.long_work.slices(self._wanted, 10 * SLICE_ELEMENTS):
+            if self._reply is None:
+                return
+            self._watch(some)
+
+    async def _finish_in_slices(self, reply: LaterReply) -> None:
+        connection = self._context.connection
+        try:
+            fetched = await self._read_in_slices()
+            if not connection.closed:
+                reply.complete(await self._encode_in_slices(fetched))
+        except BaseException:
+            connection.close()
+            raise
 
     def _read_partition(
         self, topic: str | bytes, wanted: FetchPartition, left: int, *, min_one: bool
@@ -216,11 +322,14 @@ class DelayedFetch:
 
     def wait(self, found_bytes: int) -> None:
         self._missing_bytes = max(self._request.min_bytes - found_bytes, 1)
-        for topic, wanted in self._wanted:
+        self._watch(self._wanted)
+        self._begin_waiting(self._request.max_wait_ms)
+
+    def _watch(self, some: Wanted) -> None:
+        for topic, wanted in some:
             partition = self._find(topic, wanted.partition)
             partition.await_data(self)
             self._watched.append(partition)
-        self._begin_waiting(self._request.max_wait_ms)
 
     def data_arrived(self, size_bytes: int) -> None:
         self._missing_bytes -= size_bytes
@@ -243,8 +352,8 @@ class DelayedFetch:
             # Those before it in the line have taken it all.
             self._memory = self._broker.server.reply_memory.when_free(0, self._memory_freed)
 
-    def _begin_waiting(self, patience_ms: int) -> None:
-        self._reply = self._context.reply_later()
+    def _begin_waiting(self, patience_ms: int, reply: LaterReply | None = None) -> None:
+        self._reply = reply or self._context.reply_later()
         self._reply.may_be_cut_short(abandoned=self._stop_waiting, hurried=self._finish)
         self._broker.delayed_fetches += 1
         self._timer = self._broker.loop.call_later(patience_ms / 1000, self._finish)
@@ -266,5 +375,9 @@ class DelayedFetch:
 
     def _finish(self) -> None:
         reply = self._stop_waiting()
-        if reply is not None and not self._context.connection.closed:
+        if reply is None or self._context.connection.closed:
+            return
+        if len(self._wanted) > _MANY_PARTITIONS:
+            self._broker.spawn(self._finish_in_slices(reply), "large fetch")
+        else:
             reply.complete(self.encode(self.read()))

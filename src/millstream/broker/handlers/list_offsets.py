@@ -107,7 +107,10 @@ async def _find_by_time(broker: "Broker", partition: Partition, timestamp: int) 
     batch, start = batch_for_timestamp(log, timestamp), log.log_start_offset
     if batch is None:
         return None
-    found = await broker.workers.run(lambda: batch.first_record(timestamp, start))
+    found = await broker.long_work.apart(lambda: batch.first_record(timestamp, start))
+    if log.offline is not None:
+        # The topic was deleted meanwhile, or the log cannot be read any more.
+        raise log.offline
     # Nothing where the log begins inside of that batch, or moved on meanwhile: then it is looked for from there.
     if found is not None and found.offset >= log.log_start_offset:
         return found

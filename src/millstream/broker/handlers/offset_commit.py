@@ -27,7 +27,7 @@ log = get_logger("millstream.broker")
 
 _MEMBER_EPOCHS_FROM = 9
 # Above this a request is decoded in a thread: a million offsets would hold everybody else up for seconds.
-_LARGE_BYTES = 512 * 1024
+_LARGE_BYTES = 64 * 1024
 
 
 def serve(broker: "Broker", context: RequestContext, request: memoryview, position: int) -> None:
@@ -56,14 +56,14 @@ async def _serve_large(
         )
 
     try:
-        found = await broker.workers.run(decode_or_refuse)
+        found = await broker.long_work.apart(decode_or_refuse)
         if isinstance(found, bytes):
             broker.dispatcher.count_error(context.api, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
             reply.complete([found])
         else:
             _commit(broker, reply, found)
     except KafkaError as error:
-        context.connection.refuse(error.message)
+        context.connection.refuse(f"offset_commit: {error.message}")
     except BaseException:
         # There will be no reply: without this the client would wait for it for ever.
         context.connection.close()

@@ -1,10 +1,11 @@
 """Produce: validate, append, and acknowledge when the records are as durable as was asked."""
 
 import asyncio
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from millstream.broker.dispatch import LaterReply, RequestContext
-from millstream.broker.opened_batches import must_open, open_and_convert
+from millstream.broker.opened_batches import OPENING_BYTES, must_open, open_and_convert
 from millstream.broker.partition import Partition
 from millstream.cluster.metadata.names import is_internal
 from millstream.observability.logs import get_logger
@@ -13,6 +14,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.produce import (
     PartitionOutcome,
     ProduceRequest,
+    TopicRecords,
     decode_produce,
     encode_produce_reply,
 )
@@ -26,17 +28,91 @@ log = get_logger("millstream.broker")
 NO_ACKS, LEADER_ACK, ALL_ACKS = 0, 1, -1
 _ACKS = (NO_ACKS, LEADER_ACK, ALL_ACKS)
 
+# What is appended in one go: partitions, and bytes of records. No request this small has that many.
+_MANY_PARTITIONS = 200
+_MANY_BYTES = 8 << 20
+_SMALL_BYTES = 1024
+# More records are opened one request at a time: the threads that do it are those that sync.
+_MANY_RECORDS = 20_000
+
 _Checked = tuple[PartitionOutcome, Partition, memoryview, BatchHeader]
 
 
 def serve(broker: "Broker", context: RequestContext, request: memoryview, position: int) -> None:
     produce = decode_produce(request, position, context.version)
     broker.metrics.produce_requests.value += 1
+    if len(request) > _SMALL_BYTES and _is_long(produce):
+        _begin_slices(broker, context, request, position)
+        return
     outcomes, checked = _check(broker, context, produce)
-    if any(must_open(partition.log.config, header) for _, partition, _, header in checked):
+    if _any_opened(checked):
+        if sum(header.record_count for *_, header in checked) > _MANY_RECORDS:
+            _begin_slices(broker, context, request, position)
+            return
         _serve_opened(broker, context, produce, outcomes, checked)
     else:
-        _append_all(broker, context, produce, outcomes, checked)
+        _answer(context, produce, outcomes, _append(broker, context, produce.acks, checked, None, outcomes))
+
+
+def _is_long(produce: ProduceRequest) -> bool:
+    """Whether others would have to wait: for many partitions, or for more bytes than are written in a moment."""
+    return (
+        sum(len(partitions) for _, partitions in produce.topics) > _MANY_PARTITIONS
+        or sum(len(records or b"") for _, partitions in produce.topics for _, records in partitions)
+        > _MANY_BYTES
+    )
+
+
+def _begin_slices(broker: "Broker", context: RequestContext, request: memoryview, position: int) -> None:
+    context.connection.block()
+    # The buffer is reused as soon as this returns.
+    copied = decode_produce(memoryview(bytearray(request)), position, context.version)
+    broker.spawn(_serve_in_slices(broker, context, copied, len(request)), "large produce")
+
+
+async def _serve_in_slices(
+    broker: "Broker", context: RequestContext, produce: ProduceRequest, size_bytes: int
+) -> None:
+    """As so many smaller requests with one answer; the connection is blocked meanwhile, so order is kept."""
+    connection = context.connection
+    outcomes: list[PartitionOutcome] = []
+    waiting: DelayedProduce | None = None
+    held_bytes = size_bytes + OPENING_BYTES
+    broker.server.memory.take(held_bytes)
+    try:
+        for topics in _slices(produce):
+            await broker.long_work.pause()
+            part, checked = _check(broker, context, produce._replace(topics=topics))
+            outcomes += part
+            if _any_opened(checked):
+                converted = await broker.long_work.apart(_converter(broker, context, checked))
+                checked = _kept(broker, context, checked, converted)
+            waiting = _append(broker, context, produce.acks, checked, waiting, outcomes)
+        _answer(context, produce, outcomes, waiting)
+    except BaseException:
+        # There will be no reply: without this the client would wait for it for ever.
+        connection.close()
+        raise
+    finally:
+        broker.server.memory.give_back(held_bytes)
+        connection.unblock()
+
+
+def _slices(produce: ProduceRequest) -> Iterator[list[TopicRecords]]:
+    piece: list[TopicRecords] = []
+    partitions_left, bytes_left = _MANY_PARTITIONS, _MANY_BYTES
+    for topic, partitions in produce.topics:
+        for partition in partitions:
+            if partitions_left <= 0 or bytes_left <= 0:
+                yield piece
+                piece, partitions_left, bytes_left = [], _MANY_PARTITIONS, _MANY_BYTES
+            if not piece or piece[-1].topic != topic:
+                piece.append(TopicRecords(topic, []))
+            piece[-1].partitions.append(partition)
+            partitions_left -= 1
+            bytes_left -= len(partition.records or b"")
+    if piece:
+        yield piece
 
 
 def _check(
@@ -77,6 +153,10 @@ def _check(
     return outcomes, checked
 
 
+def _any_opened(checked: list[_Checked]) -> bool:
+    return any(must_open(partition.log.config, header) for _, partition, _, header in checked)
+
+
 def _serve_opened(
     broker: "Broker",
     context: RequestContext,
@@ -85,20 +165,10 @@ def _serve_opened(
     checked: list[_Checked],
 ) -> None:
     """Batches that the topic's settings make us open are opened in a thread; the connection waits, so order is kept."""
-    owned = [(outcome, partition, bytes(view), header) for outcome, partition, view, header in checked]
-    held_bytes = sum(len(data) for _, _, data, _ in owned)
+    owned = [(out, partition, memoryview(bytes(view)), header) for out, partition, view, header in checked]
+    held_bytes = sum(len(data) for _, _, data, _ in owned) + OPENING_BYTES
     broker.server.memory.take(held_bytes)
     context.connection.block()
-
-    def convert() -> list[_Checked | KafkaError]:
-        converted: list[_Checked | KafkaError] = []
-        for outcome, partition, data, _ in owned:
-            try:
-                view = memoryview(open_and_convert(partition.log.config, data))
-                converted.append((outcome, partition, view, check_produced(view, context.version)))
-            except KafkaError as error:
-                converted.append(error)
-        return converted
 
     def done(converted: list[_Checked | KafkaError], error: BaseException | None) -> None:
         connection = context.connection
@@ -106,39 +176,69 @@ def _serve_opened(
         try:
             if error is not None:
                 raise error
-            append(converted)
+            kept = _kept(broker, context, owned, converted)
+            _answer(context, produce, outcomes, _append(broker, context, produce.acks, kept, None, outcomes))
         except Exception:
             log.exception("request failed", peer=connection.peer, api=context.api.name)
             connection.close()
         finally:
             connection.unblock()
 
-    def append(converted: list[_Checked | KafkaError]) -> None:
-        ready: list[_Checked] = []
-        for (outcome, *_), result in zip(owned, converted, strict=True):
-            if isinstance(result, KafkaError):
-                _fail(broker, context, outcome, result)
-            else:
-                ready.append(result)
-        _append_all(broker, context, produce, outcomes, ready)
-
-    broker.workers.submit(convert, done)
+    broker.workers.submit(_converter(broker, context, owned), done)
 
 
-def _append_all(
+def _converter(
+    broker: "Broker", context: RequestContext, owned: list[_Checked]
+) -> Callable[[], list[_Checked | KafkaError]]:
+    """For a thread: each batch as its topic wants it, or why it is refused."""
+    limits = broker.opening_limits
+
+    def convert() -> list[_Checked | KafkaError]:
+        converted: list[_Checked | KafkaError] = []
+        for outcome, partition, data, header in owned:
+            config = partition.log.config
+            try:
+                view = data
+                if must_open(config, header):
+                    view = memoryview(open_and_convert(config, data, limits))
+                converted.append((outcome, partition, view, check_produced(view, context.version)))
+            except KafkaError as error:
+                converted.append(error)
+        return converted
+
+    return convert
+
+
+def _kept(
     broker: "Broker",
     context: RequestContext,
-    produce: ProduceRequest,
-    outcomes: list[PartitionOutcome],
+    owned: list[_Checked],
+    converted: list[_Checked | KafkaError],
+) -> list[_Checked]:
+    ready: list[_Checked] = []
+    for (outcome, *_), result in zip(owned, converted, strict=True):
+        if isinstance(result, KafkaError):
+            _fail(broker, context, outcome, result)
+        else:
+            ready.append(result)
+    return ready
+
+
+def _append(
+    broker: "Broker",
+    context: RequestContext,
+    acks: int,
     checked: list[_Checked],
-) -> None:
+    waiting: "DelayedProduce | None",
+    outcomes: list[PartitionOutcome],
+) -> "DelayedProduce | None":
+    """What the answer waits for, if it does."""
     now_ms = broker.clock.now_ms()
-    waiting: DelayedProduce | None = None
     for outcome, partition, records, header in checked:
         try:
             if broker.partitions.is_withheld(partition):
                 partition.refuse(header, partition.cut_off())
-            if produce.acks == ALL_ACKS and partition.replication is not None:
+            if acks == ALL_ACKS and partition.replication is not None:
                 partition.require_enough_replicas(header)
             appended = partition.append(records, header, now_ms)
         except KafkaError as error:
@@ -149,9 +249,9 @@ def _append_all(
         outcome.base_offset = appended.base_offset
         outcome.log_append_time_ms = appended.log_append_time_ms
         outcome.log_start_offset = partition.log.log_start_offset
-        if produce.acks == NO_ACKS or appended.last_offset < partition.high_watermark:
+        if acks == NO_ACKS or appended.last_offset < partition.high_watermark:
             continue
-        by_all = produce.acks == ALL_ACKS
+        by_all = acks == ALL_ACKS
         if partition.replication is not None and partition.is_acknowledged(
             appended.last_offset, by_all=by_all
         ):
@@ -159,6 +259,15 @@ def _append_all(
         if waiting is None:
             waiting = DelayedProduce(broker, context.reply_later(), outcomes)
         waiting.wait_for(partition, appended.last_offset, outcome, by_all=by_all)
+    return waiting
+
+
+def _answer(
+    context: RequestContext,
+    produce: ProduceRequest,
+    outcomes: list[PartitionOutcome],
+    waiting: "DelayedProduce | None",
+) -> None:
     if waiting is not None:
         waiting.start_timer(produce.timeout_ms)
     elif produce.acks != NO_ACKS:

@@ -1,55 +1,185 @@
-"""How nodes that belong to no cluster become one, decided from what the seeds say of themselves.
+"""How nodes that belong to no cluster become one: pure decisions, from what the nodes say of themselves.
 
-The first of the seeds, and no other, founds the cluster: two founders could make two. It waits until a majority of the
-seeds is there and none of them knows of a cluster, so a founder that lost its disk finds the cluster that it founded.
-Whoever comes later is let in by the controller.
+A cluster is founded once. By itself that happens only when every seed is there and none of them knows of a cluster,
+neither its own nor one of a node that called it. Fewer seeds, but a majority of them, found one at an operator's word.
+Whoever founds first has the promise of all its first members, which each gives to one founder, durably: two foundings
+share a seed, and only one of them has its promise.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from millstream.broker.peers.errors import CannotJoin
+from millstream.broker.peers.errors import CannotFound, CannotJoin
 from millstream.broker.peers.hello import Welcome
 from millstream.cluster.raft.membership import ReplicaKey
 from millstream.cluster.raft.quorum import majority
 
-# With a majority there, the others have this long to be among the first members.
-GRACE_SECONDS = 2.0
+
+class KnownCluster(msgspec.Struct, frozen=True):
+    """A cluster that a node spoke of, and which node that was."""
+
+    cluster_id: str
+    node_id: int
+    address: str
+
+
+class Situation(msgspec.Struct, frozen=True):
+    """What a node that belongs to no cluster knows.
+
+    `there` are the newest answers of the seeds that are reached now, `answers` those of all nodes that ever answered.
+    `promised` is whom this node has promised to let found.
+    """
+
+    me: ReplicaKey
+    seeds: tuple[str, ...]
+    there: Mapping[str, Welcome]
+    answers: Collection[Welcome] = ()
+    known: KnownCluster | None = None
+    promised: ReplicaKey | None = None
+
+    @property
+    def missing(self) -> list[str]:
+        return [seed for seed in self.seeds if seed not in self.there]
 
 
 class Join(msgspec.Struct, frozen=True):
     """There is a cluster, or somebody else founds it: wait to be let in."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class Propose(msgspec.Struct, frozen=True):
+    """Ask all of them for their promise."""
+
     voters: tuple[ReplicaKey, ...]
 
 
-def next_step(
-    me: ReplicaKey, seeds: tuple[str, ...], answers: Mapping[str, Welcome], waited_seconds: float
-) -> Join | Found | None:
-    """What to do now, None for waiting on; `answers` are by seed, `waited_seconds` since there was a majority."""
-    if any(each.members for each in answers.values()):
+class Wait(msgspec.Struct, frozen=True):
+    """For what, and what an operator can do."""
+
+    reason: str
+
+
+def next_step(now: Situation) -> Join | Propose | Wait:
+    if any(each.members for each in now.answers) or now.promised not in (None, now.me):
         return Join()
-    for seed, each in answers.items():
-        if each.seeds != seeds:
-            raise CannotJoin(
-                f"the node at {seed} was started with --seeds {','.join(each.seeds)} and this one with"
-                f" {','.join(seeds)}; give every node the same"
-            )
-    first = answers.get(seeds[0])
-    if first is None:
+    if known := _known_cluster(now):
+        return Wait(_other_cluster(known))
+    _require_same_seeds(now)
+    if now.missing or all(each.replica != now.me for each in now.there.values()):
+        return Wait(_missing_seeds(now))
+    replicas = _distinct(now.there.values())
+    if len(replicas) < len(now.seeds):
+        return Wait(
+            f"of the seeds {', '.join(now.seeds)} two are one node; give each node an address of its own"
+        )
+    founder = _founder(replicas, now.there.values())
+    if founder != now.me:
+        return Wait(f"node {founder.node_id} founds the cluster")
+    return Propose(tuple(sorted(replicas)))
+
+
+def chosen_voters(now: Situation, node_ids: Collection[int]) -> tuple[ReplicaKey, ...]:
+    """The first members that an operator wants; CannotFound where that could make a second cluster, or none."""
+    if any(each.members for each in now.answers):
+        raise CannotFound("there is a cluster already, which this node waits to be let in by")
+    if known := _known_cluster(now):
+        raise CannotFound(_other_cluster(known))
+    _require_same_seeds(now)
+    found = {each.replica.node_id: each.replica for each in now.there.values()}
+    if absent := sorted(set(node_ids) - found.keys()):
+        raise CannotFound(
+            f"node {', '.join(map(str, absent))} is not among the seeds that answer; these are"
+            f" {', '.join(map(str, sorted(found)))}"
+        )
+    if now.me.node_id not in node_ids:
+        raise CannotFound(f"node {now.me.node_id} was asked and is not one of them; ask one that is")
+    if len(set(node_ids)) < majority(len(now.seeds)):
+        raise CannotFound(
+            f"a cluster of {len(now.seeds)} seeds is founded with at least {majority(len(now.seeds))} of them, so that"
+            " the others cannot found a second one; start more of them, or start all nodes with other --seeds"
+        )
+    if now.promised not in (None, now.me):
+        raise CannotFound(waits_for_founder(now.promised))
+    return tuple(sorted(found[node_id] for node_id in set(node_ids)))
+
+
+def refusal_to_promise(now: Situation, founder: ReplicaKey, voters: Collection[ReplicaKey]) -> str | None:
+    """Why this node does not promise `founder` to be a first member of its cluster; None where it does.
+
+    A promise goes from one founder to another only where the first has itself promised the second, and so will not
+    found any more.
+    """
+    node = f"node {now.me.node_id}"
+    if any(each.members for each in now.answers):
+        return f"{node} knows of a cluster"
+    if known := _known_cluster(now):
+        return f"{node}: {_other_cluster(known)}"
+    if now.me not in voters:
+        return f"{node} has another data directory by now"
+    if now.promised in (None, now.me, founder):
         return None
-    if first.replica != me:
-        return Join()
-    replicas = {each.replica for each in answers.values()}
-    if len({replica.node_id for replica in replicas}) < len(replicas):
-        raise CannotJoin("two of the seeds have the same id; give every node an id of its own with --node-id")
-    if len(replicas) == len(seeds) or (has_majority(seeds, answers) and waited_seconds >= GRACE_SECONDS):
-        return Found(tuple(sorted(replicas)))
+    if any(each.replica == now.promised and each.promised == founder for each in now.there.values()):
+        return None
+    return f"{node}: {waits_for_founder(now.promised)}"
+
+
+def waits_for_founder(founder: ReplicaKey) -> str:
+    return (
+        f"node {founder.node_id} began to found the cluster with the data directory {founder.directory_id}; start it"
+        " with that. If that directory is lost, empty --data of the nodes that wait, which hold nothing yet, and start"
+        " them again"
+    )
+
+
+def _known_cluster(now: Situation) -> KnownCluster | None:
+    """What this node heard itself, or a seed says that it heard."""
+    if now.known is not None:
+        return now.known
+    for seed, each in now.there.items():
+        if each.heard or each.cluster_id:
+            return KnownCluster(each.heard or each.cluster_id, each.replica.node_id, seed)
     return None
 
 
-def has_majority(seeds: tuple[str, ...], answers: Mapping[str, Welcome]) -> bool:
-    return len({each.replica for each in answers.values()}) >= majority(len(seeds))
+def _other_cluster(known: KnownCluster) -> str:
+    return (
+        f"node {known.node_id} at {known.address} knows of cluster {known.cluster_id}, so none is founded; this node"
+        " waits to be let in there. If that is another cluster, correct --seeds of the nodes that know it, and start"
+        " this one again"
+    )
+
+
+def _missing_seeds(now: Situation) -> str:
+    if not now.missing:
+        return f"the seeds {', '.join(now.seeds)} know of no cluster yet, and found one without this node"
+    names = ", ".join(now.missing)
+    reason = f"the seeds that do not answer: {names}; a new cluster is founded when all are there: start them"
+    here = sorted({each.replica.node_id for each in now.there.values()})
+    if len(here) < majority(len(now.seeds)) or now.me.node_id not in here:
+        return reason
+    return (
+        f"{reason}, or found it without them: `millstream cluster found --with {','.join(map(str, here))}"
+        f" --bootstrap {next(iter(now.there))}`"
+    )
+
+
+def _founder(replicas: Collection[ReplicaKey], answers: Iterable[Welcome]) -> ReplicaKey:
+    """One that some promised already, or else the lowest: every seed comes to the same answer."""
+    promised = {each.promised for each in answers if each.promised in replicas}
+    return min((each for each in promised if each is not None), default=min(replicas))
+
+
+def _require_same_seeds(now: Situation) -> None:
+    for seed, each in now.there.items():
+        if each.seeds != now.seeds:
+            raise CannotJoin(
+                f"the node at {seed} was started with --seeds {','.join(each.seeds)} and this one with"
+                f" {','.join(now.seeds)}; give every node the same"
+            )
+
+
+def _distinct(answers: Iterable[Welcome]) -> set[ReplicaKey]:
+    replicas = {each.replica for each in answers}
+    if len({replica.node_id for replica in replicas}) < len(replicas):
+        raise CannotJoin("two of the seeds have the same id; give every node an id of its own with --node-id")
+    return replicas

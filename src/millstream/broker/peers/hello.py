@@ -26,7 +26,8 @@ class Welcome(msgspec.Struct, frozen=True, array_like=True):
 
     `now_ms` is what the clock there says: one that is far from all others is not to be trusted. A caller that
     `is_removed` is refused for good. One that is no member is told where the `controller` is, which lets it in and may
-    be none of the seeds.
+    be none of the seeds. One that belongs to no cluster says of which it has `heard`, and to whom it has `promised` to
+    let it found one.
     """
 
     cluster_id: str
@@ -37,6 +38,8 @@ class Welcome(msgspec.Struct, frozen=True, array_like=True):
     now_ms: int = -1
     is_removed: bool = False
     controller: str = ""
+    heard: str = ""
+    promised: ReplicaKey | None = None
 
 
 _hello_decoder = msgspec.msgpack.Decoder(Hello)

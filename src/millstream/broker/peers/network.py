@@ -10,6 +10,8 @@ import msgspec
 from millstream.broker.addresses import WILDCARDS
 from millstream.broker.peers.admission import Admission
 from millstream.broker.peers.contact import Contact
+from millstream.broker.peers.founding import KnownCluster
+from millstream.broker.peers.founding_messages import AskPromise, PromiseAnswer, decode_answer, encode
 from millstream.broker.peers.hello import Hello, Welcome, answer
 from millstream.broker.peers.link import PeerLink
 from millstream.cluster.metadata.image import BrokerImage, MetadataImage
@@ -20,7 +22,7 @@ from millstream.cluster.raft.envelope import Assembler
 from millstream.cluster.raft.membership import ReplicaKey
 from millstream.cluster.raft.messages import InstallSnapshot, Message
 from millstream.observability.logs import get_logger
-from millstream.protocol.api import PEER_COMMAND
+from millstream.protocol.api import PEER_COMMAND, PEER_FOUNDING
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.wire import MalformedRequest
 from millstream.runtime.clock import CautiousTime
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 log = get_logger("millstream.peers")
 
 _COMMAND_SECONDS = 30.0
+_PROMISE_SECONDS = 2.0
 
 
 class PeerNetwork:
@@ -56,6 +59,9 @@ class PeerNetwork:
         self.refused = asyncio.Event()
         self.removed: Callable[[str], None] = lambda _reason: None
         """Told when the cluster has removed this node, which may have been away when it happened."""
+        self.known: KnownCluster | None = None
+        """A cluster that another node spoke of while this one belonged to none; not forgotten while the node runs."""
+        self.promised: Callable[[], ReplicaKey | None] = lambda: None
         self._stored_members = members
         self._adopted_cluster_id = ""
         self._links: dict[str, PeerLink] = {}
@@ -95,7 +101,28 @@ class PeerNetwork:
             return self._stored_members
         return self._metadata.quorum.membership.replicas
 
+    def seeds_there(self) -> dict[str, Welcome]:
+        """The newest answers of the seeds that are reached at this moment, this node's own among them."""
+        return {
+            seed: self.answers[seed]
+            for seed in self.seeds
+            if seed in self.answers and self.is_reached(self.answers[seed].replica)
+        }
+
+    def is_reached(self, replica: ReplicaKey) -> bool:
+        return replica == self.me or any(link.peer == replica for link in self._links.values())
+
     # What goes out
+
+    async def ask_promise(self, replica: ReplicaKey, request: AskPromise) -> PromiseAnswer:
+        """Whether that replica lets this node found a cluster; no answer is none."""
+        link = next((each for each in self._links.values() if each.peer == replica), None)
+        if link is None:
+            return PromiseAnswer(f"node {replica.node_id} is not reached")
+        try:
+            return decode_answer(await link.call(PEER_FOUNDING, encode(request), _PROMISE_SECONDS))
+        except (KafkaError, msgspec.MsgspecError) as error:
+            return PromiseAnswer(f"node {replica.node_id} does not answer: {error}")
 
     def send(self, message: Message) -> None:
         link = next((each for each in self._links.values() if each.peer == message.to), None)
@@ -131,6 +158,11 @@ class PeerNetwork:
         if welcome.refusal is not None:
             sometimes("a node was refused by another")
             log.warning("node refused", node=caller.replica.node_id, reason=welcome.refusal)
+        elif caller.cluster_id and not self.cluster_id:
+            self._heard_of(caller.cluster_id, caller.replica, caller.address)
+            if caller.seeds == self.seeds:
+                # There it is said where the controller is, or why this node is not let in.
+                self._link_back(caller)
         elif self._admission is not None and welcome.members and self._metadata is not None:
             self._metadata.peer_came(caller.replica)
             self._admission.consider(caller.replica)
@@ -139,7 +171,17 @@ class PeerNetwork:
                 welcome = msgspec.structs.replace(
                     welcome, controller=self._controller_address(self._metadata)
                 )
-        return msgspec.structs.replace(welcome, now_ms=self._time.wall_ms())
+        return msgspec.structs.replace(
+            welcome,
+            now_ms=self._time.wall_ms(),
+            heard="" if self.known is None else self.known.cluster_id,
+            promised=self.promised(),
+        )
+
+    def _heard_of(self, cluster_id: str, replica: ReplicaKey, address: str) -> None:
+        if self.known is None:
+            log.info("a cluster is known to another node", cluster_id=cluster_id, node=replica.node_id)
+            self.known = KnownCluster(cluster_id, replica.node_id, address)
 
     def receive(self, connection: "Connection", data: memoryview) -> None:
         assembler = self._assemblers.get(connection)
@@ -190,6 +232,8 @@ class PeerNetwork:
         before = self.answers.get(link.address)
         is_news = before is None or (before.replica, before.refusal) != (welcome.replica, welcome.refusal)
         self.answers[link.address] = welcome
+        if welcome.cluster_id and not self.cluster_id:
+            self._heard_of(welcome.cluster_id, welcome.replica, link.address)
         if self._metadata is not None and welcome.refusal is None:
             self._metadata.peer_came(welcome.replica)
         if welcome.now_ms >= 0 and welcome.replica != self.me:

@@ -69,6 +69,8 @@ class FetchSource:
     def want(self, partitions: dict[Key, FetchPartition]) -> None:
         """What the client asks for now; a poll that asks for something else is ended, what else was found forgotten."""
         self._wanted = partitions
+        # Of what is not wanted any more nothing new comes: what was known of it would be told as if it were.
+        self._standing = {key: known for key, known in self._standing.items() if key in partitions}
         for key, (asked, found) in list(self.found.items()):
             if not _is_same(partitions.get(key), asked):
                 self._forget(key, found)

@@ -55,6 +55,14 @@ class Lane(Protocol):
         ...
 
 
+class Registered(NamedTuple):
+    """Where a node is reached, and the epoch in which it is registered: another one is another process."""
+
+    host: str
+    port: int
+    epoch: int
+
+
 class _Waiting(NamedTuple):
     correlation: int
     deadline: float | None
@@ -62,9 +70,9 @@ class _Waiting(NamedTuple):
 
 
 class RemoteLane(asyncio.BufferedProtocol):
-    def __init__(self, server: "Server", node_id: int, host: str, port: int, greeting: bytes) -> None:
+    def __init__(self, server: "Server", node_id: int, to: Registered, greeting: bytes) -> None:
         self.node_id = node_id
-        self.address = (host, port)
+        self.to = to
         self.closed = False
         self._server = server
         self._loop = server.loop
@@ -82,7 +90,7 @@ class RemoteLane(asyncio.BufferedProtocol):
         self._connecting = self._loop.create_task(self._connect(), name=f"lane to node {node_id}")
 
     async def _connect(self) -> None:
-        host, port = self.address
+        host, port, _ = self.to
         if not port:
             self.close()
             return

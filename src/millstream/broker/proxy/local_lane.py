@@ -1,7 +1,8 @@
 """One client's forwarded requests to this very node: handled in this process, answered like those of another."""
 
+from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from millstream.broker.connection import Connection, PendingReply, Reply
 from millstream.broker.dispatch import LaterReply, RequestContext
@@ -50,13 +51,42 @@ class PartContext(RequestContext):
         return body
 
 
+class _LaneConnection:
+    """The client's connection as handlers of this lane's requests see it: what they block, this lane is too."""
+
+    def __init__(self, connection: Connection, unblocked: Callable[[], None]) -> None:
+        self._connection = connection
+        self._unblocked = unblocked
+        self.blocks = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def block(self) -> None:
+        self.blocks += 1
+        self._connection.block()
+
+    def unblock(self) -> None:
+        self.blocks -= 1
+        self._connection.unblock()
+        if not self.blocks:
+            self._unblocked()
+
+
 class LocalLane:
-    def __init__(self, broker: "Broker", connection: Connection) -> None:
+    """Requests are handled one after the other, as those of a connection are: one that its handler holds up holds up
+    those behind it.
+    """
+
+    def __init__(self, broker: "Broker", connection: Connection, seen: "Broker | None" = None) -> None:
+        """`seen` is this node as handlers are to see it, where that is not as it is."""
         self.closed = False
         self._broker = broker
-        self._connection = connection
+        self._seen = seen
+        self._connection = _LaneConnection(connection, self._go_on)
         # In their order, so that a simulated run can be repeated.
         self._waiting: dict[PartReply, Done] = {}
+        self._line: deque[tuple[PartContext, bytearray]] = deque()
 
     def send(
         self, api: Api, version: int, client_id: str | None, body: Buffers, _seconds: float | None, done: Done
@@ -69,24 +99,35 @@ class LocalLane:
                 reply = memoryview(b"".join((head, *buffers)))
                 self._broker.loop.call_soon(done, reply)
 
-        place = PartReply(self._connection, finished)
+        connection = cast(Connection, self._connection)
+        place = PartReply(connection, finished)
         self._waiting[place] = done
         clock = self._broker.clock.monotonic
-        context = PartContext(api, version, 0, client_id, self._connection, clock(), _UNTIMED, clock, place)
+        context = PartContext(api, version, 0, client_id, connection, clock(), _UNTIMED, clock, place)
+        # A leader stamps what it is given.
+        self._line.append((context, bytearray().join(body)))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while self._line and not self._connection.blocks:
+            context, request = self._line.popleft()
+            self._serve(context, memoryview(request))
+
+    def _serve(self, context: PartContext, request: memoryview) -> None:
         try:
-            # A leader stamps what it is given.
-            self._broker.dispatcher.serve_here(context, memoryview(bytearray().join(body)), 0)
+            self._broker.dispatcher.serve_here(context, request, 0, self._seen)
         except KafkaError as error:
             self._connection.refuse(error.message)
         except Exception:
             # There will be no reply: without this the client would wait for it for ever.
-            log.exception("request failed", peer=self._connection.peer, api=api.name)
+            log.exception("request failed", peer=context.peer, api=context.api.name)
             self._connection.close()
 
     def close(self, *, tell: bool = True) -> None:
         if self.closed:
             return
         self.closed = True
+        self._line.clear()
         waiting, self._waiting = self._waiting, {}
         for place, done in waiting.items():
             if place.abandoned is not None:

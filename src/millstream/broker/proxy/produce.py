@@ -39,6 +39,11 @@ _RETRY_SECONDS = 0.05
 _GRACE_SECONDS = 2.0
 # What a leader answers that is one no more; the batch may be in its log or not.
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
+# What a leader answers that did not write what it was sent, now: nothing is said of an attempt before.
+_REFUSED_FOR_NOW = (
+    ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+)  # fmt: skip
 _MAGIC_AT = 16
 
 
@@ -180,6 +185,9 @@ class ProduceRelay:
         if (is_moved or is_early) and batch.is_known_again:
             batch.may_be_written |= is_moved
             self._set_aside(batch)
+        elif batch.may_be_written and outcome.error in _REFUSED_FOR_NOW:
+            # A client that heard this would take the batch for one that is nowhere.
+            self._fail(batch, f"an attempt before was not answered, and now: {outcome.error.name}")
         else:
             self._finish(batch, outcome)
 

@@ -5,31 +5,38 @@ form of each API, that they do not lead or coordinate it, which every client tak
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from millstream.broker.addresses import ShownNode
 from millstream.broker.connection import Connection
 from millstream.broker.dispatch import LaterReply, RequestContext
 from millstream.broker.proxy.fetch import FetchRelay
 from millstream.broker.proxy.held import HeldRequests
-from millstream.broker.proxy.lane import Buffers, Done, Lane, LaneLost, RemoteLane
+from millstream.broker.proxy.lane import Buffers, Done, Lane, LaneLost, Registered, RemoteLane
 from millstream.broker.proxy.local_lane import LocalLane
+from millstream.broker.proxy.not_here import without_groups
 from millstream.broker.proxy.plans import PLANS
 from millstream.broker.proxy.produce import ProduceRelay
 from millstream.broker.proxy.split import SplitRequest
 from millstream.broker.proxy.targets import coordinator_of
 from millstream.cluster.metadata.image import MetadataImage
+from millstream.observability.logs import get_logger
 from millstream.protocol.api import FETCH, PRODUCE, PRODUCE_SERVED_FROM
 from millstream.protocol.wire import Reader
 
 if TYPE_CHECKING:
     from millstream.broker.proxy.relays import Relays
 
+log = get_logger("millstream.proxy")
+
 # These begin with the id of a group, and its coordinator answers them.
 _OF_A_GROUP = (
     "offset_commit", "join_group", "heartbeat", "leave_group", "sync_group", "offset_delete",
     "consumer_group_heartbeat",
 )  # fmt: skip
+_CHANGING_A_GROUP = (*_OF_A_GROUP, "delete_groups")
+# The lane on which this node answers as one that coordinates nothing.
+REFUSING = "refusing"
 # From here on OffsetFetch asks for several groups.
 _OFFSET_FETCH_OF_MANY = 8
 # The others of the group are waited for, as long as the group's settings say.
@@ -92,7 +99,7 @@ class ClientRelay:
     def brokers_changed(self) -> None:
         """A node that is out of the cluster, or registered anew, answers nothing that it was asked before."""
         for (node, _), lane in list(self._lanes.items()):
-            if isinstance(lane, RemoteLane) and lane.address != self._endpoint(node):
+            if isinstance(lane, RemoteLane) and lane.to != self._registered(node):
                 lane.close()
 
     # -- sending
@@ -111,7 +118,16 @@ class ClientRelay:
         asked = context.version if version is None else version
         if node != self.node_id:
             self.metrics.count(context.api.name, sum(map(len, body)))
-        self._lane(node, kind).send(context.api, asked, context.client_id, body, seconds, done)
+
+        def guarded(reply: memoryview | LaneLost) -> None:
+            try:
+                done(reply)
+            except Exception:
+                # There will be no answer: without this the client would wait for it for ever.
+                log.exception("answer not passed on", peer=self.connection.peer, api=context.api.name)
+                self.connection.close()
+
+        self._lane(node, kind).send(context.api, asked, context.client_id, body, seconds, guarded)
 
     def drop_lane(self, node: int, kind: str) -> None:
         """Close without a word to those who wait."""
@@ -123,7 +139,9 @@ class ClientRelay:
         """A reply without the tags of its header."""
         return reply[1:] if context.api.is_flexible(context.version) else reply
 
-    def pass_on(self, node: int, context: RequestContext, body: bytes, reply: LaterReply) -> None:
+    def pass_on(
+        self, node: int, context: RequestContext, body: bytes, reply: LaterReply, kind: str = "others"
+    ) -> None:
         """The whole request to one node, and its answer as it is."""
 
         def answered(answer: memoryview | LaneLost) -> None:
@@ -132,13 +150,19 @@ class ClientRelay:
                 reply.complete([self.body(context, answer)])
             elif node != self.node_id:
                 # This node's own answer to what another should have answered is the right refusal.
-                self.pass_on(self.node_id, context, body, reply)
+                self.pass_on(self.node_id, context, body, reply, self.lane_after_loss(context))
             else:
                 self.connection.close()
 
         seconds = None if context.api.name in _UNHURRIED else _SECONDS
         self.held.take(len(body))
-        self.send(node, "others", context, (body,), seconds, answered)
+        self.send(node, kind, context, (body,), seconds, answered)
+
+    def lane_after_loss(self, context: RequestContext) -> str:
+        """Where this node itself answers what another should have: a read as ever, whatever it leads by now. What
+        changes a group may have been done already, and is not done again.
+        """
+        return REFUSING if context.api.name in _CHANGING_A_GROUP else "others"
 
     def _takes_of_group(self, context: RequestContext, request: memoryview, position: int) -> bool:
         group_id = Reader(request, position, flexible=context.api.is_flexible(context.version)).string()
@@ -151,18 +175,21 @@ class ClientRelay:
     def _lane(self, node: int, kind: str) -> Lane:
         lane = self._lanes.get((node, kind))
         if lane is None or lane.closed:
-            lane = self._lanes[node, kind] = self._new_lane(node)
+            lane = self._lanes[node, kind] = self._new_lane(node, kind)
         return lane
 
-    def _new_lane(self, node: int) -> Lane:
+    def _new_lane(self, node: int, kind: str) -> Lane:
         if node == self.node_id:
-            return LocalLane(self.broker, self.connection)
+            seen = without_groups(self.broker) if kind == REFUSING else None
+            return LocalLane(self.broker, self.connection, seen)
         # A node that is gone is asked at an address at which nobody answers.
-        host, port = self._endpoint(node) or ("", 0)
-        return RemoteLane(self.server, node, host, port, self._relays.greeting(self.connection))
+        to = self._registered(node) or Registered("", 0, -1)
+        return RemoteLane(self.server, node, to, self._relays.greeting(self.connection))
 
-    def _endpoint(self, node: int) -> tuple[str, int] | None:
-        broker: Any = self.image.brokers.get(node)
+    def _registered(self, node: int) -> Registered | None:
+        """Where the node is reached, and since when; None where it is out of the cluster, or fenced."""
+        broker = self.image.brokers.get(node)
         if broker is None or broker.is_fenced:
             return None
-        return broker.endpoints[0].host, broker.endpoints[0].port
+        endpoint = broker.endpoints[0]
+        return Registered(endpoint.host, endpoint.port, broker.epoch)

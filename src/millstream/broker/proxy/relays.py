@@ -104,12 +104,13 @@ class Relays:
     def _shown_to(self, connection: Connection, listener: tuple[str, int] | None) -> ShownNode:
         """The broker that a client is told of. A node that listens everywhere says the address it came by."""
         settings = self.broker.settings.broker
-        brokers = self.broker.metadata.image.brokers
         if settings.client_address is not None:
             host, _, port = settings.client_address.rpartition(":")
             # Others may answer at the same address: to clients all of them are one broker, with one id.
-            return ShownNode(min(brokers), host.strip("[]"), int(port))
-        endpoint = brokers[self.broker.node_id].endpoints[0]
+            lowest = min(self.broker.metadata.image.brokers, default=self.broker.node_id)
+            return ShownNode(lowest, host.strip("[]"), int(port))
+        # Not from the metadata: this node may have been removed while the client's request waited.
+        endpoint = self.broker.endpoint
         host, number = listener or (endpoint.host, endpoint.port)
         if listener is not None and settings.advertised_host is not None:
             host = settings.advertised_host

@@ -7,10 +7,13 @@ each node answers as it would have answered the client.
 from typing import TYPE_CHECKING, Any
 
 from millstream.broker.dispatch import LaterReply, RequestContext
+from millstream.broker.long_work import LARGE_REQUEST_BYTES
 from millstream.broker.proxy.lane import LaneLost
 from millstream.broker.proxy.plans import Plan
 from millstream.protocol.codec import decode_response, encode_response, error_response
+from millstream.protocol.errors import KafkaError
 from millstream.protocol.kio_loader import message_class
+from millstream.protocol.limits import LIMITS, TooManyElements
 from millstream.protocol.message_reader import entity_reader
 from millstream.protocol.message_writer import writer_of
 from millstream.protocol.wire import MalformedRequest, Reader
@@ -35,6 +38,11 @@ class SplitRequest:
 
     def takes(self, body: memoryview) -> bool:
         relay, context = self._relay, self._context
+        if len(body) > LARGE_REQUEST_BYTES:
+            self._reply = context.reply_later()
+            context.connection.block()
+            relay.broker.spawn(self._take_large(bytes(body)), "large request")
+            return True
         self._request = _decode(context, body)
         parts = self._plan.cut(relay.image, relay.node_id, self._request)
         if set(parts) <= {relay.node_id}:
@@ -49,7 +57,39 @@ class SplitRequest:
             self._ask(place, node, _encode(context, part))
         return True
 
-    def _ask(self, place: int, node: int, body: bytes) -> None:
+    async def _take_large(self, body: bytes) -> None:
+        """What takes long to read is cut in a thread, and this node's part goes the way of the others'."""
+        relay, context = self._relay, self._context
+        image = relay.image
+
+        def cut() -> tuple[Any, list[tuple[int, bytes]]]:
+            request = _decode(context, memoryview(body))
+            parts = self._plan.cut(image, relay.node_id, request)
+            return request, [(node, _encode(context, part)) for node, part in parts.items()]
+
+        try:
+            self._request, parts = await relay.broker.long_work.apart(cut)
+            self._left = len(parts)
+            self._answers = [None] * len(parts)
+            for place, (node, part) in enumerate(parts):
+                self._ask(place, node, part)
+        except TooManyElements as error:
+            # Which of the APIs that are cut have a place for it in their newest reply is the codec's knowledge.
+            refused = error_response(context.api, error.code, error.message)
+            if refused is None or self._reply is None:
+                context.connection.refuse(f"{context.api.name}: {error.message}")
+            else:
+                self._reply.complete([encode_response(context.api, context.version, refused)])
+        except KafkaError as error:
+            context.connection.refuse(error.message)
+        except BaseException:
+            # There will be no reply: without this the client would wait for it for ever.
+            context.connection.close()
+            raise
+        finally:
+            context.connection.unblock()
+
+    def _ask(self, place: int, node: int, body: bytes, kind: str = "others") -> None:
         relay = self._relay
 
         def answered(reply: memoryview | LaneLost) -> None:
@@ -59,11 +99,11 @@ class SplitRequest:
                 self._keep(place, error_response(self._context.api, self._plan.lost, str(reply)))
             elif node != relay.node_id:
                 # This node's own answer to what another should have answered is the right refusal.
-                self._ask(place, relay.node_id, body)
+                self._ask(place, relay.node_id, body, relay.lane_after_loss(self._context))
             else:
                 relay.connection.close()
 
-        relay.send(node, "others", self._context, (body,), _patience(self._request), answered)
+        relay.send(node, kind, self._context, (body,), _patience(self._request), answered)
 
     def _heard(self, place: int, body: memoryview) -> None:
         context = self._context
@@ -93,7 +133,9 @@ def _decode(context: RequestContext, body: memoryview) -> Any:
     name, version = context.api.name, context.version
     message = message_class(name, version, "request")
     try:
-        return entity_reader(message, message)(Reader(body, flexible=message.__flexible__))
+        return entity_reader(message, message)(
+            Reader(body, flexible=message.__flexible__, elements=LIMITS[name].elements)
+        )
     except OverflowError:
         raise MalformedRequest(f"{name} version {version} holds a time out of range") from None
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from millstream.broker.partition import Partition
@@ -34,6 +35,8 @@ _SILENCE_SECONDS = 2.5
 _RETRY_SECONDS = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 _MOST_IN_FLIGHT = 2
+# Partitions named in one request: a leader notes them all in one go, and a request has a limit.
+_MOST_AT_ONCE = 5_000
 
 
 class ReplicaFetcher:
@@ -116,6 +119,8 @@ class ReplicaFetcher:
             except Superseded:
                 return
             except KafkaError as error:
+                if following.partition.log.is_gone:
+                    return
                 if following.partition.log.offline is not None:
                     self._give_up(key, following, error)
                     return
@@ -217,13 +222,17 @@ class ReplicaFetcher:
         if under_way == 0 or (self._urgent and under_way < _MOST_IN_FLIGHT and self._session[0]):
             number, request = self._next_request(conversation.link.next_correlation())
             conversation.send(number, request, self._replied)
+            if self._urgent:
+                self._wake()
 
     def _next_request(self, correlation: int) -> tuple[int, bytes]:
         session_id, epoch = self._session
         self._requests += 1
-        self._urgent = False
+        said = list(islice(self._unsaid, _MOST_AT_ONCE))
+        forgotten = tuple(islice(self._forgotten, _MOST_AT_ONCE))
         partitions = {}
-        for key in self._unsaid:
+        for key in said:
+            del self._unsaid[key]
             following = self._followed[key]
             if not following.is_settled:
                 self._start(self._begin(key, following))
@@ -240,10 +249,12 @@ class ReplicaFetcher:
             self._max_wait_ms if session_id else 0,
             _REPLY_BYTES,
             partitions,
-            tuple(self._forgotten),
+            forgotten,
         )
-        self._unsaid.clear()
-        self._forgotten.clear()
+        for key in forgotten:
+            del self._forgotten[key]
+        # What did not fit follows at once.
+        self._urgent = bool(self._unsaid or self._forgotten)
         self._session = session_id, epoch + 1 if epoch < 2**31 - 1 else 1
         return self._requests, encode_request(correlation, request)
 

@@ -195,7 +195,8 @@ class Following(msgspec.Struct, eq=False):
 
     async def _prepare_and_cut(self, offset: int) -> None:
         partition, target, broker = self.partition, self.partition.log, self.broker
-        await broker.flusher.sync(partition)
+        # A flush may remove files that are needed again from now on.
+        await self._settle()
         self._require_current()
         known = broker.metadata.image.partition(partition.topic, partition.index)
         is_counted_on = known is None or broker.node_id in known.counted_on
@@ -204,8 +205,8 @@ class Following(msgspec.Struct, eq=False):
             await broker.workers.run(lambda: truncation.prepare(broker.disk))
         except OSError as error:
             raise target.write_failed(error) from error
-        while target.is_flushing:
-            await broker.flusher.sync(partition)
+        if target.is_flushing:
+            await self._settle()
         if self.is_over or target.offline is not None:
             # The end may be what a leader, this node itself, builds on now.
             target.note_epochs()
@@ -216,6 +217,12 @@ class Following(msgspec.Struct, eq=False):
         partition.truncated()
         await broker.flusher.sync(partition)
         self._require_current()
+
+    async def _settle(self) -> None:
+        """Return when all is synced and no flush is under way."""
+        await self.broker.flusher.sync(self.partition)
+        while self.partition.log.is_flushing:
+            await self.broker.flusher.sync(self.partition)
 
     def _follow_start(self, leader_start: int) -> None:
         target = self.partition.log

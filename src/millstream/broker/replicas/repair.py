@@ -17,6 +17,7 @@ from millstream.protocol.record_batch import CorruptBatch
 from millstream.protocol.replica_fetch import ReplicaFetchRequest, decode_reply, encode_request
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.leader_epochs import LeaderEpochs
+from millstream.storage.log import PartitionLog
 from millstream.storage.repaired_segment import RepairedSegment
 from millstream.storage.scan import scan_batches
 from millstream.storage.segment import Segment, find_segment
@@ -32,6 +33,13 @@ _RETRY_SECONDS = 1.0
 _NO_SESSION = -1
 # Followers answer clients only that say where they are.
 _RACK = "repair"
+
+
+def _require_unchanged(target: PartitionLog, damaged: Segment) -> None:
+    if target.offline is not None:
+        raise target.offline
+    if target.cleaning or target.truncating or damaged not in target.segments:
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "the segment is being changed")
 
 
 class Repairs:
@@ -69,6 +77,8 @@ class Repairs:
                 try:
                     await self._repair_segment(partition, offset)
                 except (OSError, TimeoutError, KafkaError) as error:
+                    if partition.log.is_gone:
+                        return
                     log.warning(
                         "not repaired yet",
                         topic=partition.topic,
@@ -89,23 +99,29 @@ class Repairs:
             return
         damaged = target.segments[at]
         if await self._is_sound(damaged, target.epochs):
+            target.damaged.discard(damaged.base_offset)
             return
+        target.damaged.add(damaged.base_offset)
+        _require_unchanged(target, damaged)
         if damaged is target.segments[-1]:
             try:
                 target.roll(self._broker.clock.now_ms())
             except OSError as error:
                 raise target.write_failed(error) from error
         await self._broker.flusher.sync(partition)
-        summary = damaged.summary
-        if partition.high_watermark < summary.end_offset:
+        _require_unchanged(target, damaged)
+        end_offset = target.segments[target.segments.index(damaged) + 1].base_offset
+        if partition.high_watermark < end_offset:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "the damaged segment is not committed yet")
-        repaired = RepairedSegment(target, summary)
+        repaired = RepairedSegment(target, damaged.summary, end_offset)
         await self._fetch(partition, repaired)
-        await self._broker.workers.run(lambda: repaired.write(self._broker.disk))
-        if target.cleaning or target.truncating or damaged not in target.segments:
-            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "the segment is being changed")
-        repaired.put_in_place(damaged)
-        await self._broker.flusher.sync(partition)
+        _require_unchanged(target, damaged)
+        # Nobody else changes the segments until it is done.
+        target.cleaning = True
+        try:
+            await self._put_in_place(partition, damaged, repaired)
+        finally:
+            target.cleaning = False
         self._broker.metrics.repaired_segments.value += 1
         sometimes("a damaged segment was repaired")
         image = self._broker.metadata.image.partition(partition.topic, partition.index)
@@ -118,6 +134,17 @@ class Repairs:
             segment=damaged.log_path,
             bytes=repaired.size_bytes,
         )
+
+    async def _put_in_place(self, partition: Partition, damaged: Segment, repaired: RepairedSegment) -> None:
+        target, disk = partition.log, self._broker.disk
+        await self._broker.workers.run(lambda: repaired.write(disk))
+        # On disk before the file is: a checkpoint from before must not stand for what is put in place now.
+        number = target.begin_rewrite([damaged.base_offset])
+        await self._broker.flusher.sync(partition)
+        if target.offline is not None:
+            raise target.offline
+        repaired.put_in_place(damaged, number)
+        await self._broker.flusher.sync(partition)
 
     async def _is_sound(self, segment: Segment, epochs: LeaderEpochs) -> bool:
         """Whether somebody was faster; several readers may have met the same damage."""
@@ -167,7 +194,10 @@ class Repairs:
         ]
 
     async def _fetch_from(self, broker_id: int, partition: Partition, repaired: RepairedSegment) -> None:
-        endpoint = self._broker.metadata.image.brokers[broker_id].endpoints[0]
+        broker = self._broker.metadata.image.brokers.get(broker_id)
+        if broker is None:
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"broker {broker_id} was removed")
+        endpoint = broker.endpoints[0]
         link = await ReplicaLink.connect(endpoint.host, endpoint.port)
         try:
             # What it has itself is wanted, also where it forwards to leaders.

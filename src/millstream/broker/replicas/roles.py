@@ -162,6 +162,11 @@ class Replication:
         while True:
             state, image = partition.replication, self._broker.metadata.image
             own = partition.log.log_start_offset
+            if partition.log.offline is not None:
+                raise partition.log.offline
+            if not partition.is_leader:
+                # Whoever leads now may not have heard of the new start.
+                raise partition.not_leader()
             if state is None:
                 return own
             live = {broker.broker_id for broker in image.live_brokers}

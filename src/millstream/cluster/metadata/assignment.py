@@ -1,7 +1,6 @@
 """Which brokers hold a new partition: as the placement says, or as the client asked after a check."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -9,67 +8,62 @@ from msgspec.structs import replace
 from millstream.cluster.metadata.election import is_usable
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import PartitionCreated
-from millstream.cluster.placement.candidate import Candidate, Replicas, Wanted
-from millstream.cluster.placement.choice import PLACEMENTS
+from millstream.cluster.placement import (
+    VIRTUAL_NODES,
+    Candidate,
+    Replicas,
+    Wanted,
+    placement_named,
+    with_load,
+)
+from millstream.config.definitions import resolve_topic_config
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
 class Placer:
     """Places the partitions of one command; what it placed before counts for what comes after."""
 
-    __slots__ = ("_away", "_here", "_ordinal", "_placement")
+    __slots__ = ("_away", "_here", "_ordinal", "_virtual_nodes")
 
-    def __init__(self, image: MetadataImage, placement: str) -> None:
-        self._placement = PLACEMENTS[placement]
+    def __init__(self, image: MetadataImage, virtual_nodes: int = VIRTUAL_NODES) -> None:
+        self._virtual_nodes = virtual_nodes
         self._ordinal = image.partition_count
-        leaders: Counter[int] = Counter()
-        replicas: Counter[int] = Counter()
-        if self._placement.needs_load:
-            for topic in image.topics.values():
-                for partition in topic.partitions:
-                    leaders[partition.leader] += 1
-                    replicas.update(partition.replicas)
         candidates = [
-            Candidate(broker_id, broker.rack, leaders[broker_id], replicas[broker_id])
+            Candidate(broker_id, broker.rack, *image.loads.get(broker_id, (0, 0)))
             for broker_id, broker in sorted(image.brokers.items())
         ]
-        self._here = {each.broker_id: each for each in candidates if is_usable(image.brokers, each.broker_id)}
-        self._away = {each.broker_id: each for each in candidates if each.broker_id not in self._here}
+        self._here = [each for each in candidates if is_usable(image.brokers, each.broker_id)]
+        self._away = [each for each in candidates if not is_usable(image.brokers, each.broker_id)]
 
-    def place(self, topic: str, first_index: int, count: int, replication_factor: int) -> list[Replicas]:
-        """Replicas of `count` partitions from `first_index` on; the first of each is the preferred leader.
+    def place(self, wanted: Wanted, placement: str) -> list[Replicas]:
+        """Replicas of the wanted partitions; the first of each is the preferred leader.
 
         Brokers that are away are given replicas only where those that are here are too few.
         """
-        here, away = self._here, self._away
-        if not here or replication_factor > len(here) + len(away):
+        here, away, factor = self._here, self._away, wanted.replication_factor
+        if not here or factor > len(here) + len(away):
             raise KafkaError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"Unable to replicate the partition {replication_factor} time(s): the target replication factor"
-                f" of {replication_factor} cannot be reached because only {len(here) + len(away)} broker(s) are"
+                f"Unable to replicate the partition {factor} time(s): the target replication factor"
+                f" of {factor} cannot be reached because only {len(here) + len(away)} broker(s) are"
                 f" registered, {len(here)} of them alive.",
             )
-        if len(here) == 1 and replication_factor == 1:
-            return [tuple(here)] * count
-        wanted = Wanted(topic, first_index, count, min(replication_factor, len(here)), self._ordinal)
-        placed = self._placement.place(list(here.values()), wanted)
-        if replication_factor > len(here):
-            rest = replace(wanted, replication_factor=replication_factor - len(here))
-            others = self._placement.place(list(away.values()), rest)
+        if len(here) == 1 and factor == 1:
+            return [(here[0].broker_id,)] * wanted.count
+        chosen = placement_named(placement, self._virtual_nodes)
+        wanted = replace(wanted, ordinal=self._ordinal, replication_factor=min(factor, len(here)))
+        placed = chosen.place(here, wanted)
+        if factor > len(here):
+            others = chosen.place(away, replace(wanted, replication_factor=factor - len(here)))
             placed = [first + second for first, second in zip(placed, others, strict=True)]
-        self._note(placed)
+        self._ordinal += len(placed)
+        self._here, self._away = with_load(here, placed), with_load(away, placed)
         return placed
 
-    def _note(self, placed: Sequence[Replicas]) -> None:
-        self._ordinal += len(placed)
-        if self._placement.needs_load:
-            for replicas in placed:
-                for place, broker in enumerate(replicas):
-                    candidates = self._here if broker in self._here else self._away
-                    known = candidates[broker]
-                    candidates[broker] = replace(
-                        known, leaders=known.leaders + (place == 0), replicas=known.replicas + 1
-                    )
+
+def placement_of(configs: Mapping[str, str], broker_configs: Mapping[str, str]) -> str:
+    """The placement of a topic with these settings of its own, on brokers with those."""
+    return resolve_topic_config(configs, broker_configs).placement
 
 
 def check_manual(

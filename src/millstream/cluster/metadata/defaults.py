@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.placement import VIRTUAL_NODES
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
@@ -20,7 +21,7 @@ class Defaults(msgspec.Struct, frozen=True):
     static_configs: Mapping[str, str] = msgspec.field(default_factory=dict)
     max_partitions_per_request: int = 100_000
     max_partitions: int = 1_000_000
-    placement: str = "ring"
+    virtual_nodes: int = VIRTUAL_NODES
 
     def broker_configs(self, image: MetadataImage) -> dict[str, str]:
         """The broker's settings that topics inherit from: static ones under the dynamic ones."""

@@ -84,6 +84,8 @@ class MetadataImage(msgspec.Struct, frozen=True):
     broker_configs: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
     next_producer_id: int = 0
     partition_count: int = 0
+    # By broker id: partitions that prefer it as their leader, and replicas in all.
+    loads: Mapping[int, tuple[int, int]] = msgspec.field(default_factory=dict)
     last_broker_epoch: int = -1
     retired_directories: frozenset[UUID] = frozenset()
 
@@ -258,6 +260,7 @@ class _Draft:
     def finish(self) -> MetadataImage:
         base = self._base
         topics, by_id, names, partition_count = self._finish_topics()
+        loads = self._finish_loads(by_id)
         broker_configs = base.broker_configs
         if self._broker_configs:
             merged = {**base.broker_configs, **self._broker_configs}
@@ -271,9 +274,32 @@ class _Draft:
             broker_configs=broker_configs,
             next_producer_id=self._next_producer_id,
             partition_count=partition_count,
+            loads=loads,
             last_broker_epoch=self._last_broker_epoch,
             retired_directories=self._retired,
         )
+
+    def _finish_loads(self, by_id: Mapping[UUID, TopicImage]) -> Mapping[int, tuple[int, int]]:
+        leaders: dict[int, int] = {}
+        replicas: dict[int, int] = {}
+        for topic_id in self._touched:
+            old, new = self._base.topics_by_id.get(topic_id), by_id.get(topic_id)
+            before = () if old is None else tuple([each.replicas for each in old.partitions])
+            after = () if new is None else tuple([each.replicas for each in new.partitions])
+            if before == after:
+                continue
+            for step, placed in ((-1, before), (1, after)):
+                for brokers in placed:
+                    leaders[brokers[0]] = leaders.get(brokers[0], 0) + step
+                    for broker in brokers:
+                        replicas[broker] = replicas.get(broker, 0) + step
+        if not replicas:
+            return self._base.loads
+        loads = dict(self._base.loads)
+        for broker, change in replicas.items():
+            led, kept = loads.get(broker, (0, 0))
+            loads[broker] = led + leaders.get(broker, 0), kept + change
+        return {broker: load for broker, load in loads.items() if load[1]}
 
     def _finish_brokers(self) -> Mapping[int, BrokerImage]:
         if not self._brokers:

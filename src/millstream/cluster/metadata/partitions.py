@@ -8,13 +8,14 @@ from millstream.cluster.metadata.assignment import (
     Placer,
     check_manual,
     creation_records,
+    placement_of,
 )
 from millstream.cluster.metadata.controller import Decision, NewId
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
 from millstream.cluster.metadata.names import is_protected
 from millstream.cluster.metadata.records import MetadataRecord
-from millstream.cluster.placement.candidate import Replicas
+from millstream.cluster.placement import Replicas, Wanted
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
@@ -35,12 +36,15 @@ class CreatePartitions(msgspec.Struct, frozen=True):
     topics: tuple[PartitionIncrease, ...]
     validate_only: bool = False
     defaults: Defaults = msgspec.field(default_factory=Defaults)
+    # How many partitions the same request has created before, when it comes in several commands.
+    earlier_partitions: int = 0
 
     def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[tuple[IncreaseOutcome, ...]]:
         times = Counter(increase.topic for increase in self.topics)
         records: list[MetadataRecord] = []
         outcomes: dict[str, IncreaseOutcome] = {}
-        placer = Placer(image, self.defaults.placement)
+        broker_configs = self.defaults.broker_configs(image)
+        placer = Placer(image, self.defaults.virtual_nodes)
         for increase in self.topics:
             if increase.topic in outcomes:
                 continue
@@ -48,8 +52,10 @@ class CreatePartitions(msgspec.Struct, frozen=True):
                 if times[increase.topic] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 topic = _find_growable(image, increase)
-                self.defaults.check_room(image, len(records), increase.count - len(topic.partitions))
-                assignments = _assign(image, topic, increase, placer)
+                added = increase.count - len(topic.partitions)
+                self.defaults.check_room(image, len(records), added, self.earlier_partitions)
+                placement = placement_of(topic.configs, broker_configs)
+                assignments = _assign(image, topic, increase, placer, placement)
                 records += creation_records(image, topic.topic_id, len(topic.partitions), assignments)
                 outcomes[increase.topic] = IncreaseOutcome(increase.topic)
             except KafkaError as error:
@@ -78,13 +84,14 @@ def _find_growable(image: MetadataImage, increase: PartitionIncrease) -> TopicIm
 
 
 def _assign(
-    image: MetadataImage, topic: TopicImage, increase: PartitionIncrease, placer: Placer
+    image: MetadataImage, topic: TopicImage, increase: PartitionIncrease, placer: Placer, placement: str
 ) -> list[Replicas]:
     added = increase.count - len(topic.partitions)
     first = topic.partitions[0]
     replication_factor = len(first.replicas) - len(first.removing)
     if increase.assignments is None:
-        return placer.place(topic.name, len(topic.partitions), added, replication_factor)
+        wanted = Wanted(topic.name, len(topic.partitions), added, replication_factor)
+        return placer.place(wanted, placement)
     if len(increase.assignments) != added:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -11,7 +11,7 @@ from millstream.cluster.metadata.difference import partition_changed
 from millstream.cluster.metadata.election import next_state, rules_of
 from millstream.cluster.metadata.image import MetadataImage, PartitionImage, TopicImage
 from millstream.cluster.metadata.records import MetadataRecord
-from millstream.cluster.placement.candidate import Replicas
+from millstream.cluster.placement import Replicas
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.sometimes import sometimes
 

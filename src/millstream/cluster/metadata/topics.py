@@ -11,6 +11,7 @@ from millstream.cluster.metadata.assignment import (
     Placer,
     check_manual,
     creation_records,
+    placement_of,
 )
 from millstream.cluster.metadata.configs import check_topic_configs
 from millstream.cluster.metadata.controller import Decision, NewId
@@ -24,7 +25,8 @@ from millstream.cluster.metadata.records import (
     TopicCreated,
     TopicDeleted,
 )
-from millstream.cluster.placement.candidate import Replicas
+from millstream.cluster.metadata.slices import slices_of
+from millstream.cluster.placement import Replicas, Wanted
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
@@ -64,7 +66,7 @@ class CreateTopics(msgspec.Struct, frozen=True):
         outcomes: dict[str, CreatedTopic] = {}
         metric_names: dict[str, str] = {}
         broker_configs = self.defaults.broker_configs(image)
-        placer = Placer(image, self.defaults.placement)
+        placer = Placer(image, self.defaults.virtual_nodes)
         pending = 0
         for topic in self.topics:
             if topic.name in outcomes:
@@ -73,8 +75,9 @@ class CreateTopics(msgspec.Struct, frozen=True):
                 if times[topic.name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 self._check_name(image, topic.name, metric_names)
-                assignments = self._assign(image, topic, placer, pending)
                 configs = _new_topic_configs(topic, broker_configs)
+                placement = placement_of(configs, broker_configs)
+                assignments = self._assign(image, topic, placer, placement, pending)
             except KafkaError as error:
                 outcomes[topic.name] = CreatedTopic(topic.name, error=error)
                 continue
@@ -105,7 +108,9 @@ class CreateTopics(msgspec.Struct, frozen=True):
         if name in image.topics:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
 
-    def _assign(self, image: MetadataImage, topic: NewTopic, placer: Placer, pending: int) -> list[Replicas]:
+    def _assign(
+        self, image: MetadataImage, topic: NewTopic, placer: Placer, placement: str, pending: int
+    ) -> list[Replicas]:
         if topic.assignments:
             assignments = _manual_assignments(image, topic)
             self.defaults.check_room(image, pending, len(assignments), self.earlier_partitions)
@@ -124,27 +129,18 @@ class CreateTopics(msgspec.Struct, frozen=True):
         partitions = self.defaults.partitions if partitions == -1 else partitions
         factor = self.defaults.replication_factor if factor == -1 else factor
         self.defaults.check_room(image, pending, partitions, self.earlier_partitions)
-        return placer.place(topic.name, 0, partitions, factor)
+        return placer.place(Wanted(topic.name, 0, partitions, factor), placement)
 
 
 def in_slices(command: CreateTopics, partitions: int) -> list[CreateTopics]:
-    """The same as several commands of about so many partitions each: one would hold up every node for its length.
+    """The same as several commands of about so many partitions each: topics are created or refused one by one."""
 
-    Topics are created or refused one by one anyway. A request that names one twice is not divided.
-    """
-    if command.validate_only or len({topic.name for topic in command.topics}) < len(command.topics):
-        return [command]
-    slices: list[list[NewTopic]] = []
-    room = 0
-    for topic in command.topics:
+    def cost(topic: NewTopic) -> int:
         count = max(topic.partitions, len(topic.assignments))
-        size = count if count > 0 else command.defaults.partitions
-        if not slices or size > room:
-            slices.append([])
-            room = partitions
-        slices[-1].append(topic)
-        room -= size
-    return [replace(command, topics=tuple(topics)) for topics in slices]
+        return count if count > 0 else command.defaults.partitions
+
+    slices = slices_of(command.topics, partitions, lambda topic: topic.name, cost)
+    return [replace(command, topics=topics) for topics in slices]
 
 
 class TopicRef(msgspec.Struct, frozen=True):

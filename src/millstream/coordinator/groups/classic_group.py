@@ -12,7 +12,7 @@ import msgspec
 
 from millstream.coordinator.groups.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from millstream.coordinator.groups.records import StoredClassicGroup, StoredMember
-from millstream.coordinator.wire import WireError
+from millstream.protocol.wire import MalformedRequest
 
 
 class Phase(enum.Enum):
@@ -155,7 +155,7 @@ class ClassicGroup(msgspec.Struct):
         try:
             for member in self.members.values():
                 topics |= decode_subscription(member.metadata(self.protocol_name)).topics
-        except WireError:
+        except MalformedRequest:
             return None
         return frozenset(topics)
 
@@ -171,7 +171,7 @@ class ClassicGroup(msgspec.Struct):
             stored.client_id,
             stored.client_host,
             stored.session_timeout_ms,
-            stored.rebalance_timeout_ms,
+            stored.rebalance_timeout_ms if stored.rebalance_timeout_ms >= 0 else stored.session_timeout_ms,
             protocols,
             stored.assignment,
         )

@@ -34,8 +34,8 @@ from millstream.coordinator.groups.requests import (
     SyncGroup,
 )
 from millstream.coordinator.groups.turn import Timer, TimerKind, Turn
-from millstream.coordinator.wire import WireError
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.wire import MalformedRequest
 
 
 def join(turn: Turn, group: ConsumerGroup, request: JoinGroup, token: int) -> None:
@@ -120,7 +120,7 @@ def _checked_subscription(turn: Turn, group: ConsumerGroup, request: JoinGroup) 
     if request.protocol_type == PROTOCOL_TYPE and common:
         try:
             return decode_subscription(request.protocols[0][1])
-        except WireError:
+        except MalformedRequest:
             pass
     raise KafkaError(
         ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group's members share no protocol with this one"

@@ -7,13 +7,22 @@ second.
 
 import msgspec
 
-from millstream.coordinator.wire import Reader, Writer
+from millstream.protocol.layout import INT32, STRING, array, mapped, row
+from millstream.protocol.wire import I16, I32, Reader, nullable_string
 
 PROTOCOL_TYPE = "consumer"
 
 TopicPartitions = dict[str, frozenset[int]]
 
 _HIGHEST_VERSION = 3
+
+_NAMES = array(STRING)(0, False)
+_PARTITIONS = mapped(
+    array(row(STRING, array(INT32))),
+    lambda partitions: [(topic, sorted(partitions[topic])) for topic in sorted(partitions)],
+    lambda rows: {topic: frozenset(held) for topic, held in rows},
+)(0, False)
+_NO_USER_DATA = I32.pack(-1)
 
 
 class Subscription(msgspec.Struct, frozen=True):
@@ -25,56 +34,45 @@ class Subscription(msgspec.Struct, frozen=True):
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    reader = Reader(data)
-    version = reader.int16()
-    topics = frozenset(reader.array(reader.string))
-    reader.nullable_data()
+    """MalformedRequest for anything that is none."""
+    reader = Reader(memoryview(data))
+    version = reader.i16()
+    topics = frozenset(_NAMES.read(reader))
+    reader.nullable_bytes()
     owned: TopicPartitions = {}
     generation = -1
     rack_id = None
     # Some clients announce a version but leave out its newer fields.
-    if version >= 1 and not reader.exhausted:
-        owned = dict(reader.array(lambda: (reader.string(), frozenset(reader.array(reader.int32)))))
-    if version >= 2 and not reader.exhausted:
-        generation = reader.int32()
-    if version >= 3 and not reader.exhausted:
+    if version >= 1 and reader.position < len(data):
+        owned = _PARTITIONS.read(reader)
+    if version >= 2 and reader.position < len(data):
+        generation = reader.i32()
+    if version >= 3 and reader.position < len(data):
         rack_id = reader.nullable_string()
     return Subscription(topics, owned, generation, rack_id, min(version, _HIGHEST_VERSION))
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    writer = Writer()
-    writer.int16(subscription.version)
-    writer.array(sorted(subscription.topics), writer.string)
-    writer.data(None)
-    if subscription.version >= 1:
-        _write_partitions(writer, subscription.owned)
-    if subscription.version >= 2:
-        writer.int32(subscription.generation)
-    if subscription.version >= 3:
-        writer.string(subscription.rack_id)
-    return writer.finish()
+    version = subscription.version
+    written = I16.pack(version) + _NAMES.write(sorted(subscription.topics)) + _NO_USER_DATA
+    if version >= 1:
+        written += _PARTITIONS.write(subscription.owned)
+    if version >= 2:
+        written += I32.pack(subscription.generation)
+    if version >= 3:
+        written += nullable_string(subscription.rack_id, flexible=False)
+    return written
 
 
 def decode_assignment(data: bytes) -> TopicPartitions:
+    """MalformedRequest for anything that is none."""
     if not data:
         return {}
-    reader = Reader(data)
-    reader.int16()
-    return dict(reader.array(lambda: (reader.string(), frozenset(reader.array(reader.int32)))))
+    reader = Reader(memoryview(data))
+    reader.i16()
+    partitions: TopicPartitions = _PARTITIONS.read(reader)
+    return partitions
 
 
 def encode_assignment(partitions: TopicPartitions, version: int) -> bytes:
-    writer = Writer()
-    writer.int16(version)
-    _write_partitions(writer, partitions)
-    writer.data(b"")
-    return writer.finish()
-
-
-def _write_partitions(writer: Writer, partitions: TopicPartitions) -> None:
-    def write_topic(topic: str) -> None:
-        writer.string(topic)
-        writer.array(sorted(partitions[topic]), writer.int32)
-
-    writer.array(sorted(partitions), write_topic)
+    return I16.pack(version) + _PARTITIONS.write(partitions) + I32.pack(0)

@@ -34,8 +34,8 @@ from millstream.coordinator.groups.records import (
 )
 from millstream.coordinator.groups.topics import TopicsView, metadata_hash
 from millstream.coordinator.groups.turn import Timer, TimerKind, Turn
-from millstream.coordinator.wire import WireError
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.wire import MalformedRequest
 
 
 def upgrade(turn: Turn, group: ClassicGroup) -> ConsumerGroup:
@@ -114,7 +114,7 @@ def _subscriptions_to_upgrade(turn: Turn, group: ClassicGroup) -> dict[str, Subs
     if group.protocol_type == PROTOCOL_TYPE and fits and allowed:
         try:
             return {m.member_id: decode_subscription(m.protocols[0][1]) for m in group.members.values()}
-        except (WireError, IndexError):
+        except (MalformedRequest, IndexError):
             pass
     raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group.group_id!r} is a classic group in use")
 
@@ -128,7 +128,7 @@ def _held_partitions(
     for member in group.members.values():
         try:
             assigned = decode_assignment(member.assignment)
-        except WireError:
+        except MalformedRequest:
             assigned = {}
         claimed = ids_by_name(view, assigned or subscriptions[member.member_id].owned)
         mine = {t: frozenset(p for p in ps if (t, p) not in taken) for t, ps in claimed.items()}

@@ -1,13 +1,8 @@
-"""Records of `__consumer_offsets` to bytes and back."""
+"""Records of `__consumer_offsets` to bytes and back: Kafka's kinds, fields and versions as tables."""
 
-from collections.abc import Callable
-from typing import Any, Final
-
-from millstream.coordinator.groups import record_values as classic
-from millstream.coordinator.groups import record_values_consumer as consumer
-from millstream.coordinator.groups.record_keys import decode_key, encode_key
 from millstream.coordinator.groups.records import (
     ClassicGroupKey,
+    ClassicProtocols,
     CommittedOffset,
     ConsumerGroupEpoch,
     ConsumerGroupKey,
@@ -15,49 +10,156 @@ from millstream.coordinator.groups.records import (
     CurrentKey,
     GroupRecord,
     MemberKey,
+    MemberState,
     MemberSubscription,
     OffsetKey,
+    PartitionSet,
     RegexKey,
     ResolvedRegex,
     StoredClassicGroup,
+    StoredMember,
     Target,
     TargetEpoch,
     TargetEpochKey,
     TargetKey,
-    Value,
+)
+from millstream.coordinator.record_table import RecordKind, RecordTable
+from millstream.protocol.layout import (
+    BYTES,
+    INT8,
+    INT32,
+    INT64,
+    NULLABLE_STRING,
+    STRING,
+    UUID,
+    Field,
+    Layout,
+    array,
+    mapped,
+    optional,
+    row,
 )
 
-_ENCODE: Final[dict[type, Callable[[Any], bytes]]] = {
-    CommittedOffset: classic.encode_offset,
-    StoredClassicGroup: classic.encode_classic_group,
-    ConsumerGroupEpoch: consumer.encode_group_epoch,
-    MemberSubscription: consumer.encode_member,
-    TargetEpoch: consumer.encode_target_epoch,
-    Target: consumer.encode_target,
-    Current: consumer.encode_current,
-    ResolvedRegex: consumer.encode_regex,
-}
 
-_DECODE: Final[dict[type, Callable[[bytes], Value]]] = {
-    OffsetKey: classic.decode_offset,
-    ClassicGroupKey: classic.decode_classic_group,
-    ConsumerGroupKey: consumer.decode_group_epoch,
-    MemberKey: consumer.decode_member,
-    TargetEpochKey: consumer.decode_target_epoch,
-    TargetKey: consumer.decode_target,
-    CurrentKey: consumer.decode_current,
-    RegexKey: consumer.decode_regex,
-}
+def _known_state(number: int) -> MemberState:
+    return MemberState(number) if number in MemberState.__members__.values() else MemberState.UNKNOWN
+
+
+def _rows(partitions: PartitionSet) -> list[tuple[object, list[int]]]:
+    return [(topic_id, sorted(partitions[topic_id])) for topic_id in sorted(partitions)]
+
+
+_NAMES = mapped(array(STRING), sorted, frozenset)
+_PARTITIONS = mapped(
+    array(row(UUID, array(INT32))), _rows, lambda rows: {topic: frozenset(held) for topic, held in rows}
+)
+_STATE = mapped(INT8, int, _known_state)
+
+_GROUP = Field("group_id", STRING)
+_MEMBER = Field("member_id", STRING)
+
+# Version 1 is the only one that can say when an offset expires, where a client asked for that itself.
+_OFFSET = Layout(
+    CommittedOffset,
+    Field("offset", INT64),
+    Field("leader_epoch", INT32, since=3, default=-1),
+    Field("metadata", STRING),
+    Field("commit_ms", INT64),
+    Field("expire_ms", INT64, since=1, until=1, default=-1),
+    newest=4,
+    written=lambda value: 1 if value.expire_ms >= 0 else 3,
+    flexible_from=4,
+)
+_CLASSIC_MEMBER = Layout(
+    StoredMember,
+    _MEMBER,
+    Field("instance_id", NULLABLE_STRING, since=3),
+    Field("client_id", STRING),
+    Field("client_host", STRING),
+    Field("rebalance_timeout_ms", INT32, since=1, default=-1),
+    Field("session_timeout_ms", INT32),
+    Field("subscription", BYTES),
+    Field("assignment", BYTES),
+)
+_CLASSIC_GROUP = Layout(
+    StoredClassicGroup,
+    Field("protocol_type", STRING),
+    Field("generation", INT32),
+    Field("protocol", NULLABLE_STRING),
+    Field("leader", NULLABLE_STRING),
+    Field("state_ms", INT64, since=2, default=-1),
+    Field("members", mapped(array(_CLASSIC_MEMBER), list, tuple)),
+    newest=4,
+    written=3,
+    flexible_from=4,
+)
+# What follows is of KIP-848: all of version 0, with compact fields and tags.
+_GROUP_EPOCH = Layout(
+    ConsumerGroupEpoch,
+    Field("epoch", INT32),
+    Field("metadata_hash", INT64, tag=0, default=0),
+    flexible_from=0,
+)
+_CLASSIC_PROTOCOLS = Layout(
+    ClassicProtocols,
+    Field("session_timeout_ms", INT32),
+    Field("protocols", mapped(array(row(STRING, BYTES)), list, tuple)),
+)
+_SUBSCRIPTION = Layout(
+    MemberSubscription,
+    Field("instance_id", NULLABLE_STRING),
+    Field("rack_id", NULLABLE_STRING),
+    Field("client_id", STRING),
+    Field("client_host", STRING),
+    Field("topic_names", _NAMES),
+    Field("topic_regex", NULLABLE_STRING),
+    Field("rebalance_timeout_ms", INT32),
+    Field("server_assignor", NULLABLE_STRING),
+    Field("classic", optional(_CLASSIC_PROTOCOLS), tag=0),
+    flexible_from=0,
+)
+_TARGET_EPOCH = Layout(TargetEpoch, Field("epoch", INT32), flexible_from=0)
+_TARGET = Layout(Target, Field("partitions", _PARTITIONS), flexible_from=0)
+_CURRENT = Layout(
+    Current,
+    Field("member_epoch", INT32),
+    Field("previous_epoch", INT32),
+    Field("state", _STATE),
+    Field("assigned", _PARTITIONS),
+    Field("revoking", _PARTITIONS),
+    flexible_from=0,
+)
+_REGEX = Layout(
+    ResolvedRegex,
+    Field("topics", _NAMES),
+    Field("version", INT64),
+    Field("resolved_ms", INT64),
+    flexible_from=0,
+)
+
+_TABLE = RecordTable(
+    RecordKind(
+        1,
+        Layout(OffsetKey, _GROUP, Field("topic", STRING), Field("partition", INT32)),
+        _OFFSET,
+        OffsetKey,
+        also=(0,),
+    ),
+    RecordKind(2, Layout(ClassicGroupKey, _GROUP), _CLASSIC_GROUP, ClassicGroupKey),
+    RecordKind(3, Layout(ConsumerGroupKey, _GROUP), _GROUP_EPOCH, ConsumerGroupKey),
+    RecordKind(5, Layout(MemberKey, _GROUP, _MEMBER), _SUBSCRIPTION, MemberKey),
+    RecordKind(6, Layout(TargetEpochKey, _GROUP), _TARGET_EPOCH, TargetEpochKey),
+    RecordKind(7, Layout(TargetKey, _GROUP, _MEMBER), _TARGET, TargetKey),
+    RecordKind(8, Layout(CurrentKey, _GROUP, _MEMBER), _CURRENT, CurrentKey),
+    RecordKind(16, Layout(RegexKey, _GROUP, Field("regex", STRING)), _REGEX, RegexKey),
+)
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    value = record.value
-    return encode_key(record.key), None if value is None else _ENCODE[type(value)](value)
+    return _TABLE.encode(record.key, record.value)
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
     """None for a kind of record that only a newer version knows."""
-    decoded = decode_key(key)
-    if decoded is None:
-        return None
-    return GroupRecord(decoded, None if value is None else _DECODE[type(decoded)](value))
+    decoded = _TABLE.decode(key, value)
+    return None if decoded is None else GroupRecord(*decoded)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from millstream.protocol.record_batch import CODEC_MASK, DELETE_HORIZON_BIT, BatchHeader
 from millstream.protocol.record_spans import RecordSpan, record_spans, with_timestamp_delta
-from millstream.protocol.records import open_batch, seal_batch
+from millstream.protocol.records import check_record_count, open_batch, seal_batch
 from millstream.storage.compaction.job import CleaningJob
 from millstream.storage.compaction.offset_map import OffsetMap
 from millstream.storage.compaction.transactions import AbortedTransactions, OpenTransactions
@@ -32,6 +32,7 @@ class BatchCleaner:
         self._now_ms = job.now_ms
         self._new_horizon_ms = job.now_ms + job.delete_retention_ms
         self._unpack_limit_bytes = job.unpack_limit_bytes
+        self._unpack_limit_records = job.unpack_limit_records
         self.next_delete_horizon_ms: int | None = None
         self.records_read = 0
         self.records_kept = 0
@@ -46,6 +47,7 @@ class BatchCleaner:
             return self._clean_marker(header, data)
         if header.record_count == 0 or self._aborted.covers(header):
             return self._without_records(header, data)
+        check_record_count(header, self._unpack_limit_records)
         _, payload = open_batch(data, self._unpack_limit_bytes)
         kept, has_tombstones = self._kept_spans(header, payload)
         if not kept:

@@ -7,7 +7,9 @@ import msgspec
 from millstream.config.topic import TopicConfig
 
 DEDUPE_BUFFER_BYTES = 128 << 20
+# What the process opens: more than producers may send to a compacted topic, for topics become compacted later.
 UNPACK_LIMIT_BYTES = 256 << 20
+UNPACK_LIMIT_RECORDS = 2_000_000
 
 
 class SourceSegment(msgspec.Struct, frozen=True):
@@ -45,6 +47,7 @@ class CleaningJob(msgspec.Struct, frozen=True):
     aborted: tuple[AbortedTransaction, ...] = ()
     dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES
     unpack_limit_bytes: int = UNPACK_LIMIT_BYTES
+    unpack_limit_records: int = UNPACK_LIMIT_RECORDS
 
 
 class CleanedGroup(msgspec.Struct, frozen=True):
@@ -104,7 +107,10 @@ def job_for(
     last_batches: dict[int, int] | None = None,
     aborted: tuple[AbortedTransaction, ...] = (),
     dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
+    least_unpacked: tuple[int, int] = (0, 0),
 ) -> CleaningJob:
+    """`least_unpacked`: bytes and records that producers may send in a batch, which must be opened."""
+    largest_bytes, most_records = least_unpacked
     return CleaningJob(
         directory=directory,
         segments=segments,
@@ -118,6 +124,8 @@ def job_for(
         last_batches=last_batches,
         aborted=aborted,
         dedupe_buffer_bytes=dedupe_buffer_bytes,
+        unpack_limit_bytes=max(UNPACK_LIMIT_BYTES, largest_bytes),
+        unpack_limit_records=max(UNPACK_LIMIT_RECORDS, most_records),
     )
 
 

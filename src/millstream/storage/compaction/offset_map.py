@@ -5,7 +5,7 @@ from hashlib import blake2b
 
 from millstream.protocol.record_batch import BatchHeader
 from millstream.protocol.record_spans import record_spans
-from millstream.protocol.records import InvalidRecordsError, open_batch
+from millstream.protocol.records import InvalidRecordsError, check_record_count, record_windows, unpack_batch
 from millstream.runtime.disk import Disk
 from millstream.storage.compaction.job import CleaningJob, SourceSegment
 from millstream.storage.compaction.source import read_segment, uncleanable
@@ -71,9 +71,14 @@ def build_offset_map(disk: Disk, job: CleaningJob, sources: Sequence[SourceSegme
 
 
 def _latest_in_batch(header: BatchHeader, data: memoryview, job: CleaningJob) -> dict[bytes, int]:
-    _, payload = open_batch(data, job.unpack_limit_bytes)
-    return {
-        blake2b(span.key, digest_size=_DIGEST_BYTES).digest(): header.base_offset + span.offset_delta
-        for span in record_spans(header, payload)
-        if span.key is not None
-    }
+    check_record_count(header, job.unpack_limit_records)
+    _, pieces = unpack_batch(data, job.unpack_limit_bytes)
+    latest: dict[bytes, int] = {}
+    previous_delta = -1
+    for count, window in record_windows(header, pieces):
+        for span in record_spans(header._replace(record_count=count), window, previous_delta):
+            previous_delta = span.offset_delta
+            if span.key is not None:
+                digest = blake2b(span.key, digest_size=_DIGEST_BYTES).digest()
+                latest[digest] = header.base_offset + span.offset_delta
+    return latest

@@ -13,7 +13,7 @@ from millstream.testing.faulty_machine import Trouble
 
 NETWORK_FAULTS = ("cut", "one-way-cut", "delay", "loss")
 FAULTS = (
-    "kill", "pause", "restart", *NETWORK_FAULTS,
+    "kill", "kill-all", "pause", "restart", *NETWORK_FAULTS,
     "full-disk", "failing-fsync", "slow-disk", "stuck-disk", "old-disk", "empty-disk", "clock",
 )  # fmt: skip
 
@@ -101,6 +101,21 @@ class ChaosNemesis:
             node.kill()
             self._last()
             _start(node)
+
+    def _kill_all(self, node: ChaosNode) -> None:
+        """One after the other within a moment, and back in any order; the last to go may have what others lack."""
+        others = [each for each in self._cluster.nodes.values() if each is not node]
+        order = [node, *self._random.sample(others, len(others))]
+        start = self._recorder.now()
+        for each in order:
+            each.kill()
+            time.sleep(self._random.uniform(0.0, 0.3))
+        self._last()
+        for each in self._random.sample(order, len(order)):
+            each.launch()
+        for each in order:
+            each.wait_until_ready()
+        self.spans.append(FaultSpan("kill -9 of all", "all nodes", start, self._recorder.now()))
 
     def _restart(self, node: ChaosNode) -> None:
         with self._span("restart", node):

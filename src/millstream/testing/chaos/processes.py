@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from millstream.runtime.ports import ReservedPorts
 from millstream.testing.chaos.wires import Wires
 from millstream.testing.faulty_machine import Trouble
 
@@ -40,6 +40,7 @@ class ChaosNode:
             "KAFKA_CLIENT_ROUTING": routing,
             # Nobody waits three seconds for company, and internal topics are made as in production.
             "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+            "CLUSTER_FOUNDING_WAIT": "0ms",
             # A fault lasts for seconds: a disk that does not answer is to be noticed within one.
             "REPLICATION_REPLICA_LAG_TIME_MAX": "2s",
         }  # fmt: skip
@@ -144,10 +145,9 @@ class ChaosCluster:
     def __init__(self, directory: Path, count: int, wires: Wires | None, routing: str = "direct") -> None:
         self.wires = wires
         numbers = range(1, count + 1)
+        self._reserved = ReservedPorts(count if wires is None else 0)
         if wires is None:
-            addresses = {
-                number: f"127.0.0.1:{port}" for number, port in zip(numbers, _free_ports(count), strict=True)
-            }
+            addresses = dict(zip(numbers, self._reserved.addresses, strict=True))
         else:
             addresses = {number: f"{wires.address(number)}:9092" for number in numbers}
         self.bootstrap = ",".join(addresses.values())
@@ -173,14 +173,4 @@ class ChaosCluster:
         for node in self.nodes.values():
             node.resume()
             node.kill()
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return sorted(each.getsockname()[1] for each in sockets)
-    finally:
-        for each in sockets:
-            each.close()
+        self._reserved.close()

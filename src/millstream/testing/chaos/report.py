@@ -29,6 +29,8 @@ def figures(result: ChaosResult) -> dict[str, object]:
         "time to acknowledge, median, ms": round(_percentile(delays, 0.5) * 1000, 2),
         "time to acknowledge, 99th percentile, ms": round(_percentile(delays, 0.99) * 1000, 2),
         "longest time without an acknowledgement, s": round(result.longest_gap, 2),
+        "changes of topics": result.topic_changes,
+        "partitions that did not come back": len(result.unsettled),
         "anomalies": len(result.anomalies),
     }
 
@@ -44,9 +46,7 @@ def write_report(result: ChaosResult, path: Path) -> str | None:
     verdict = (
         '<p class="good">No anomaly.</p>'
         if result.is_passed
-        else '<p class="bad">'
-        + (f"{len(result.anomalies)} anomalies." if result.anomalies else "Nothing was acknowledged.")
-        + "</p>"
+        else '<p class="bad">' + escape(f"{result.why_failed[:1].upper()}{result.why_failed[1:]}.") + "</p>"
     )
     rows = "".join(
         f"<tr><th>{escape(name)}</th><td>{value}</td></tr>" for name, value in figures(result).items()
@@ -59,6 +59,7 @@ def write_report(result: ChaosResult, path: Path) -> str | None:
         f"<!doctype html><html lang=en><meta charset=utf-8><title>Chaos run, seed {result.plan.seed}</title>"
         f"<style>{_STYLE}</style><h1>Chaos run, seed {result.plan.seed}</h1>{verdict}<table>{rows}</table>"
         f"<h2>Timeline</h2>{picture}{_list('Anomalies', [str(each) for each in result.anomalies])}"
+        f"{_list('Partitions that did not come back', result.unsettled)}"
         f"<h2>Faults</h2><table><tr><th>from</th><th>to</th><th>what</th><th>where</th></tr>{faults}</table>"
         f"{_list('What clients were told', result.notes)}</html>\n",
         encoding="utf-8",

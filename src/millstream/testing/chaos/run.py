@@ -18,12 +18,15 @@ from millstream.testing.chaos.clients import (
 )
 from millstream.testing.chaos.nemesis import FAULTS, ChaosNemesis, FaultSpan
 from millstream.testing.chaos.processes import ChaosCluster
+from millstream.testing.chaos.topic_changes import TopicChanger, unsettled
 from millstream.testing.chaos.wires import NoNamespaces, Wires
 from millstream.testing.history import Anomaly, History, judge
 
 TOPIC = "chaos"
 _FINAL_SECONDS = 90.0
 _JOIN_SECONDS = 60.0
+# Of all partitions, once the last fault is over.
+_SETTLING_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class ChaosPlan:
     faults: tuple[str, ...] = FAULTS
     has_all_faults: bool = False
     """Each of them comes, however long that takes."""
+    changes_topics: bool = True
+    """Other topics are created, grown, moved and deleted meanwhile."""
 
 
 @dataclass(slots=True)
@@ -54,6 +59,9 @@ class ChaosResult:
     anomalies: list[Anomaly]
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    topic_changes: int = 0
+    unsettled: list[str] = field(default_factory=list)
+    """Partitions that did not come back: without a leader, out of sync, or still being moved."""
 
     @property
     def longest_gap(self) -> float:
@@ -63,7 +71,13 @@ class ChaosResult:
 
     @property
     def is_passed(self) -> bool:
-        return not self.anomalies and bool(self.acknowledged)
+        return not self.anomalies and not self.unsettled and bool(self.acknowledged)
+
+    @property
+    def why_failed(self) -> str:
+        if self.anomalies:
+            return f"{len(self.anomalies)} anomalies"
+        return f"not settled: {self.unsettled[0]}" if self.unsettled else "nothing was acknowledged"
 
 
 def run_chaos(plan: ChaosPlan, directory: Path, say: Callable[[str], None]) -> ChaosResult:
@@ -77,7 +91,9 @@ def run_chaos(plan: ChaosPlan, directory: Path, say: Callable[[str], None]) -> C
             random = Random(plan.seed)  # noqa: S311
             nemesis = ChaosNemesis(cluster, random, recorder, plan.fault_seconds, plan.faults)
             say(f"working for {plan.seconds:.0f} s")
-            _work(plan, cluster, nemesis, recorder)
+            changer = TopicChanger(cluster.bootstrap, plan.nodes, Random(f"topics of {plan.seed}"), recorder)  # noqa: S311
+            _work(plan, cluster, nemesis, changer, recorder)
+            left = unsettled(cluster.nodes[1].address, _SETTLING_SECONDS)
             say("reading everything")
             _read_everything(plan, cluster, recorder)
         finally:
@@ -91,6 +107,8 @@ def run_chaos(plan: ChaosPlan, directory: Path, say: Callable[[str], None]) -> C
         judge(recorder.history),
         recorder.notes,
         recorder.now(),
+        changer.count,
+        left,
     )
 
 
@@ -111,7 +129,13 @@ def _wires(plan: ChaosPlan, recorder: Recorder, say: Callable[[str], None]) -> I
             wires.close()
 
 
-def _work(plan: ChaosPlan, cluster: ChaosCluster, nemesis: ChaosNemesis, recorder: Recorder) -> None:
+def _work(
+    plan: ChaosPlan,
+    cluster: ChaosCluster,
+    nemesis: ChaosNemesis,
+    changer: TopicChanger,
+    recorder: Recorder,
+) -> None:
     is_over = threading.Event()
     workers: list[Callable[[threading.Event], None]] = []
     for partition in range(plan.partitions):
@@ -121,6 +145,8 @@ def _work(plan: ChaosPlan, cluster: ChaosCluster, nemesis: ChaosNemesis, recorde
     workers += [
         GroupConsumer(f"member-{number}", cluster.bootstrap, TOPIC, recorder).run for number in (1, 2)
     ]
+    if plan.changes_topics:
+        workers.append(changer.run)
     threads = [threading.Thread(target=work, args=(is_over,), daemon=True) for work in workers]
     for thread in threads:
         thread.start()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from millstream.config.settings import Settings
+from millstream.config.settings import Settings, TopicSettings
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.machine import Machine
 from millstream.testing.simulator.network import Network
@@ -64,6 +64,12 @@ class SimulatedCluster:
     def end(self) -> None:
         for node in self.nodes.values():
             node.machine.end()
+
+    def declare(self, topics: tuple[TopicSettings, ...]) -> None:
+        """Topics in the settings of all nodes that are not started yet."""
+        for node in self.nodes.values():
+            node.settings = replace(node.settings, topics=topics)
+        self._settings = replace(self._settings, topics=topics)
 
     def start(self) -> None:
         for node in self.nodes.values():

@@ -60,7 +60,7 @@ def what_is_missing(cluster: SimulatedCluster) -> str | None:
 
 
 def unexpected_ends(cluster: SimulatedCluster, faults: Collection[str]) -> Iterator[str]:
-    """A node ends by itself when its disk is broken. That a file is gone with its topic, or a full disk, is no reason."""
+    """A node ends by itself when its disk is broken. No reason is a file that went with its topic."""
     for node in cluster.nodes.values():
         for reason in dict.fromkeys(node.ends):
             is_broken = "failing_sync" in faults and _NO_SUCH_FILE not in reason

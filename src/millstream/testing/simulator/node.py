@@ -28,7 +28,7 @@ class SimulatedNode:
         self.ends: list[str] = []
         """Every reason for which a program here ended by itself."""
         self.lives = 0
-        self._settings = replace(
+        self.settings = replace(
             settings, broker=replace(settings.broker, id=node_id, host=machine.name, port=PORT)
         )
         self._ending: Broker | None = None
@@ -64,7 +64,7 @@ class SimulatedNode:
         loop = self.machine.loop
         loop.network.machine_up(self.name)
         machine = self.machine
-        broker = process.context.run(Broker, self._settings, machine.disk, machine.clock, loop, machine, RAFT)
+        broker = process.context.run(Broker, self.settings, machine.disk, machine.clock, loop, machine, RAFT)
         self.broker = broker
         loop.create_task(self._live(broker), name=f"node {self.node_id}", context=process.context)
 

@@ -3,56 +3,149 @@
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
-from millstream.broker.peers.errors import CannotJoin
-from millstream.broker.peers.founding import GRACE_SECONDS, Found, Join, next_step
+from millstream.broker.peers.errors import CannotFound, CannotJoin
+from millstream.broker.peers.founding import (
+    Join,
+    KnownCluster,
+    Propose,
+    Situation,
+    Wait,
+    chosen_voters,
+    next_step,
+    refusal_to_promise,
+)
 from millstream.broker.peers.hello import Welcome
 from millstream.cluster.raft.membership import ReplicaKey
 
 SEEDS = ("a:1", "b:1", "c:1")
-A, B, C = (ReplicaKey(number, UUID(int=number)) for number in (1, 2, 3))
+# Node 3 is the first of the seeds by its address: what counts are ids.
+C, B, A = (ReplicaKey(number, UUID(int=number)) for number in (1, 2, 3))
+ID = "c" * 22
 
 
 def new(replica: ReplicaKey, seeds: tuple[str, ...] = SEEDS) -> Welcome:
     return Welcome("", replica, seeds)
 
 
-def test_the_first_seed_founds_as_soon_as_all_are_there() -> None:
-    answers = {"a:1": new(A), "b:1": new(B), "c:1": new(C)}
-    assert next_step(A, SEEDS, answers, 0.0) == Found((A, B, C))
+EMPTY = {"a:1": new(A), "b:1": new(B), "c:1": new(C)}
 
 
-def test_a_majority_is_enough_after_a_while() -> None:
-    answers = {"a:1": new(A), "c:1": new(C)}
-    assert next_step(A, SEEDS, answers, GRACE_SECONDS / 2) is None
-    assert next_step(A, SEEDS, answers, GRACE_SECONDS) == Found((A, C))
+def seen(me: ReplicaKey, there: dict[str, Welcome]) -> Situation:
+    return Situation(me, SEEDS, there, tuple(there.values()))
 
 
-def test_without_a_majority_nobody_founds_ever() -> None:
-    assert next_step(A, SEEDS, {"a:1": new(A)}, 1e9) is None
+def reason(now: Situation) -> str:
+    step = next_step(now)
+    assert isinstance(step, Wait)
+    return step.reason
 
 
-def test_the_other_seeds_wait_for_the_first_and_then_join() -> None:
-    assert next_step(B, SEEDS, {"b:1": new(B), "c:1": new(C)}, 1e9) is None
-    assert next_step(B, SEEDS, {"a:1": new(A), "b:1": new(B)}, 0.0) == Join()
+def test_the_lowest_seed_proposes_when_all_are_there_whatever_its_address() -> None:
+    assert next_step(seen(C, EMPTY)) == Propose((C, B, A))
+    assert "node 1 founds" in reason(seen(A, EMPTY))
 
 
-def test_a_first_seed_that_lost_its_disk_finds_the_cluster_it_founded() -> None:
-    answers = {"a:1": new(A), "b:1": Welcome("c" * 22, B, SEEDS, (B, C)), "c:1": new(C)}
-    assert next_step(A, SEEDS, answers, 1e9) == Join()
+@pytest.mark.parametrize("me", [A, B, C])
+def test_without_one_of_the_seeds_nobody_founds(me: ReplicaKey) -> None:
+    for absent in SEEDS:
+        there = {seed: each for seed, each in EMPTY.items() if seed != absent}
+        told = reason(seen(me, there))
+        assert absent in told
+        assert "start them" in told
+        is_here = any(each.replica == me for each in there.values())
+        assert ("millstream cluster found --with" in told) == is_here
+
+
+def test_alone_a_node_is_not_told_to_found_with_fewer() -> None:
+    assert "cluster found" not in reason(seen(A, {"a:1": new(A)}))
+
+
+def test_a_seed_that_lost_its_disk_finds_the_cluster_it_founded() -> None:
+    there = {**EMPTY, "b:1": Welcome(ID, B, SEEDS, (B, C))}
+    assert next_step(seen(C, there)) == Join()
+
+
+def test_nobody_founds_once_a_node_called_that_knows_of_a_cluster() -> None:
+    """The caller is no seed: none of the seeds has to know of it."""
+    now = replace(seen(C, EMPTY), known=KnownCluster(ID, 4, "d:1"))
+    assert "node 4 at d:1 knows of cluster" in reason(now)
+    with pytest.raises(CannotFound, match="node 4"):
+        chosen_voters(now, (1, 2))
+    assert refusal_to_promise(now, B, (A, B, C)) is not None
+
+
+def test_what_another_seed_heard_counts_too() -> None:
+    now = seen(C, {**EMPTY, "a:1": replace(new(A), heard=ID)})
+    assert ID in reason(now)
+    assert refusal_to_promise(now, B, (A, B, C)) is not None
+
+
+def test_a_node_that_is_no_seed_founds_nothing() -> None:
+    stranger = ReplicaKey(0, UUID(int=9))
+    assert "without this node" in reason(seen(stranger, EMPTY))
 
 
 def test_seeds_that_differ_are_named() -> None:
-    answers = {"a:1": new(A), "b:1": new(B, ("b:1", "x:1"))}
     with pytest.raises(CannotJoin, match="b:1,x:1"):
-        next_step(A, SEEDS, answers, 0.0)
+        next_step(seen(A, {"a:1": new(A), "b:1": new(B, ("b:1", "x:1"))}))
 
 
 def test_two_seeds_of_one_id_found_nothing() -> None:
-    answers = {"a:1": new(A), "b:1": new(B), "c:1": new(ReplicaKey(2, UUID(int=9)))}
     with pytest.raises(CannotJoin, match="--node-id"):
-        next_step(A, SEEDS, answers, 0.0)
+        next_step(seen(A, {**EMPTY, "c:1": new(ReplicaKey(2, UUID(int=9)))}))
 
 
 def test_one_node_behind_two_seeds_counts_once() -> None:
-    assert next_step(A, SEEDS, {"a:1": new(A), "b:1": new(A)}, 1e9) is None
+    assert "two are one node" in reason(seen(A, {**EMPTY, "b:1": new(A)}))
+
+
+def test_a_promise_is_for_one_founder() -> None:
+    now = seen(A, EMPTY)
+    assert refusal_to_promise(now, C, (A, B, C)) is None
+    promised = replace(now, promised=C)
+    assert refusal_to_promise(promised, C, (A, B, C)) is None
+    refusal = refusal_to_promise(promised, B, (A, B))
+    assert refusal is not None
+    assert "node 1 began to found" in refusal
+    assert next_step(promised) == Join(), "it waits for that founder, and founds nothing itself"
+    with pytest.raises(CannotFound, match="node 1 began"):
+        chosen_voters(promised, (2, 3))
+
+
+def test_a_founder_with_another_disk_has_no_promise() -> None:
+    other = ReplicaKey(1, UUID(int=77))
+    promised = replace(seen(A, {**EMPTY, "c:1": new(other)}), promised=C)
+    assert refusal_to_promise(promised, other, (A, B, other)) is not None
+
+
+def test_a_promise_follows_a_founder_that_promised_another() -> None:
+    """Neither of two that were promised something could found otherwise."""
+    there = {**EMPTY, "b:1": replace(new(B), promised=C)}
+    assert refusal_to_promise(replace(seen(A, there), promised=B), C, (A, B, C)) is None
+
+
+def test_whoever_has_promises_already_goes_on() -> None:
+    there = {**EMPTY, "a:1": replace(new(A), promised=B)}
+    assert next_step(seen(B, there)) == Propose((C, B, A))
+    assert "node 2 founds" in reason(seen(C, there))
+
+
+def test_a_promise_is_not_given_for_another_disk() -> None:
+    assert "another data directory" in str(
+        refusal_to_promise(seen(A, EMPTY), C, (ReplicaKey(3, UUID(int=8)), B, C))
+    )
+
+
+def test_an_operator_founds_with_a_majority() -> None:
+    there = {"a:1": new(A), "b:1": new(B)}
+    assert chosen_voters(seen(B, there), (2, 3)) == (B, A)
+    with pytest.raises(CannotFound, match="at least 2"):
+        chosen_voters(seen(B, there), (2,))
+    with pytest.raises(CannotFound, match="node 1 is not among"):
+        chosen_voters(seen(B, there), (1, 2))
+    with pytest.raises(CannotFound, match="node 2 was asked"):
+        chosen_voters(seen(B, EMPTY), (1, 3))
+    with pytest.raises(CannotFound, match="there is a cluster"):
+        chosen_voters(seen(B, {**there, "c:1": Welcome(ID, C, SEEDS, (C,))}), (2, 3))

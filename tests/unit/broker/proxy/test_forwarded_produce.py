@@ -292,3 +292,22 @@ def test_without_acknowledgement_there_is_no_reply_and_an_error_ends_the_connect
         assert (client.replies, client.refused) == ([], ["INVALID_RECORD"])
 
     tell(story)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR])
+def test_a_refusal_says_nothing_of_the_attempt_before_it(
+    tell: Callable[[Story], None], error: ErrorCode
+) -> None:
+    async def story(client: Client) -> None:
+        client.produce(0)
+        (first,) = await client.next_sent(1)
+        first.answer(error)
+        assert client.replies == [[(0, error)]], "the first and only attempt wrote nothing"
+        client.produce(0, sequence=1)
+        (sent,) = await client.next_sent(1)
+        sent.lose()
+        (again,) = await client.next_sent(1)
+        again.answer(error)
+        assert client.replies[1:] == [[(0, LATE)]]
+
+    tell(story)

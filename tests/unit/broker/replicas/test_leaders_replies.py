@@ -76,7 +76,7 @@ def test_replies_to_what_was_asked_in_an_earlier_epoch_change_nothing(trio: Trio
         await deal_with(fetcher, asked, late)
         assert partition.log.log_end_offset == 1
 
-    asyncio.run_coroutine_threadsafe(come_late(), broker.loop).result(30)
+    asyncio.run_coroutine_threadsafe(come_late(), broker.loop).result(90)
 
 
 @pytest.mark.parametrize("position", [40, -1], ids=["header", "record"])
@@ -95,4 +95,4 @@ def test_what_was_damaged_on_the_way_is_not_written(trio: Trio, position: int) -
         assert (partition.log.log_end_offset, partition.high_watermark) == (0, 0)
         assert broker.metrics.corrupt_batches.value == known + 1, "and it is told"
 
-    asyncio.run_coroutine_threadsafe(come_damaged(), broker.loop).result(30)
+    asyncio.run_coroutine_threadsafe(come_damaged(), broker.loop).result(90)

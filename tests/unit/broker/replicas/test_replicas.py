@@ -23,15 +23,17 @@ CORRUPT_MESSAGE, NOT_ENOUGH_REPLICAS_AFTER_APPEND, KAFKA_STORAGE_ERROR = 2, 20, 
 
 @pytest.fixture
 def trio() -> Iterator[Trio]:
-    trio = Trio(session_ms=2000, lag_ms=1000)
+    trio = Trio(lag_ms=3000)
     try:
         yield trio
     finally:
         trio.close()
 
 
-def image(trio: Trio) -> PartitionImage:
-    return next(iter(trio.nodes.values())).broker.metadata.image.topics["t"].partitions[0]
+def image(trio: Trio, number: int | None = None) -> PartitionImage:
+    """As that node knows it, or the first that was not stopped: it may be behind, or about to end."""
+    known_by = trio.nodes[next(iter(trio.nodes)) if number is None else number]
+    return known_by.broker.metadata.image.topics["t"].partitions[0]
 
 
 def partition(trio: Trio, number: int) -> Partition:
@@ -41,7 +43,8 @@ def partition(trio: Trio, number: int) -> Partition:
 
 
 def in_sync(trio: Trio, *members: int) -> None:
-    until(lambda: set(image(trio).isr) == set(members))
+    for number in trio.nodes:
+        until(lambda n=number: set(image(trio, n).isr) == set(members))
 
 
 def create(trio: Trio, **configs: str) -> int:
@@ -71,7 +74,7 @@ def test_what_all_acknowledged_is_on_every_disk(trio: Trio) -> None:
     assert write(trio, leader, b"a", b"b", b"c") == [0, 0, 0]
     for number in trio.nodes:
         found = partition(trio, number)
-        assert found.log.flushed_offset == 3
+        until(lambda p=found: p.log.flushed_offset == 3)
         assert read_values(found.log) == [b"a", b"b", b"c"]
         until(lambda p=found: p.high_watermark == 3)
 
@@ -82,11 +85,10 @@ def test_a_follower_whose_fsync_fails_acknowledges_nothing_and_leaves(trio: Trio
     broken, sound = followers(trio, leader)
     trio.disks[broken].faults.add(Fault(Operation.SYNC, path="*/topics/t/*", times=None))
     assert write(trio, leader, b"b") == [0], "acknowledged by those who are left"
-    assert set(image(trio).isr) == {leader, sound}
+    assert set(image(trio, leader).isr) == {leader, sound}
     assert partition(trio, broken).log.flushed_offset == 1
-    assert trio.nodes[broken].broker.failure.done(), (
-        "a node that cannot keep a replica goes, lest it is chosen"
-    )
+    # A node that cannot keep a replica goes, or it might be chosen.
+    until(trio.nodes[broken].broker.failure.done)
 
 
 def test_a_leader_whose_fsync_fails_is_succeeded(trio: Trio) -> None:
@@ -109,7 +111,7 @@ def test_a_full_disk_of_a_follower_fills_again_when_there_is_room(trio: Trio) ->
     full = followers(trio, leader)[0]
     trio.disks[full].faults.add(Fault(Operation.WRITE, code=28, path="*/topics/t/*", times=None))
     assert write(trio, leader, b"a", b"b") == [0, 0]
-    assert full not in image(trio).isr
+    assert full not in image(trio, leader).isr
     trio.disks[full].faults.clear()
     in_sync(trio, 1, 2, 3)
     assert read_values(partition(trio, full).log) == [b"a", b"b"]
@@ -150,14 +152,14 @@ def test_a_damaged_batch_is_never_served_and_soon_whole_again(trio: Trio) -> Non
     assert read() == (CORRUPT_MESSAGE, 0)
     until(lambda: read()[0] == 0)
     assert read_values(partition(trio, leader).log) == [b"%d" % number * 40 for number in range(12)]
-    assert trio.nodes[leader].broker.metrics.repaired_segments.value == 1
+    until(lambda: trio.nodes[leader].broker.metrics.repaired_segments.value == 1)
 
 
 def test_too_few_in_sync_refuse_all_and_take_one(trio: Trio) -> None:
     leader = create(trio, min_insync_replicas="3")
     assert write(trio, leader, b"a") == [0]
     trio.stop(followers(trio, leader)[0])
-    until(lambda: len(image(trio).isr) == 2)
+    until(lambda: len(image(trio, leader).isr) == 2)
     with RawClient(trio.nodes[leader].listen) as client:
         assert produce(client, "t", batch_of(b"b")).error_code == 19
     assert write(trio, leader, b"c", acks=1) == [0]
@@ -173,7 +175,7 @@ def test_damage_that_recovery_finds_is_repaired(trio: Trio) -> None:
     until(lambda: partition(trio, other).high_watermark == len(values))
     damaged = partition(trio, other).log.segments[-1].log_path
     broker = trio.nodes[other].broker
-    asyncio.run_coroutine_threadsafe(broker.upkeep.checkpoint(), broker.loop).result(30)
+    asyncio.run_coroutine_threadsafe(broker.upkeep.checkpoint(), broker.loop).result(90)
     stopped = trio.stop(other)
     # As after a crash: the logs are read again.
     trio.disks[other].unlink("/data/clean-shutdown")
@@ -211,8 +213,10 @@ def test_a_follower_says_it_has_a_batch_only_when_it_is_on_its_disk(trio: Trio) 
     progress = state.follower(full)
     assert progress is not None
     assert progress.end_offset <= partition(trio, full).log.flushed_offset
-    sent.join(30)
-    assert full not in image(trio).isr
+    sent.join(90)
+    assert not sent.is_alive()
+    # The leader's own word: another node may be behind, and the one whose disk failed ends.
+    assert full not in image(trio, leader).isr
 
 
 @pytest.mark.parametrize("field", [3, 13])
@@ -227,7 +231,7 @@ def test_damage_in_what_no_checksum_covers_is_found_and_repaired_too(trio: Trio,
         (found,) = fetched_partitions(client.call("fetch", 11, **fetch_fields("t", segment.base_offset)))
     assert (found.error_code, len(found.records or b"")) == (CORRUPT_MESSAGE, 0)
     until(lambda: trio.nodes[leader].broker.metrics.repaired_segments.value == 1)
-    assert read_values(partition(trio, leader).log) == values
+    until(lambda: read_values(partition(trio, leader).log) == values)
 
 
 def test_a_smaller_set_that_comes_with_a_higher_minimum_acknowledges_nothing(trio: Trio) -> None:
@@ -259,9 +263,9 @@ def test_a_smaller_set_that_comes_with_a_higher_minimum_acknowledges_nothing(tri
         )
         machine._publish(machine.image.apply(records), records)
 
-    asyncio.run_coroutine_threadsafe(hear_of_both(), broker.loop).result(30)
+    asyncio.run_coroutine_threadsafe(hear_of_both(), broker.loop).result(90)
     assert led.high_watermark == 1
-    sent.join(30)
+    sent.join(90)
     assert codes == [NOT_ENOUGH_REPLICAS_AFTER_APPEND]
 
 
@@ -291,4 +295,4 @@ def test_a_change_of_the_set_stays_pending_until_its_outcome_is_known(
         assert broker.replication.in_sync._is_decided(asked, there)
         assert state.pending is None
 
-    asyncio.run_coroutine_threadsafe(ask(), broker.loop).result(30)
+    asyncio.run_coroutine_threadsafe(ask(), broker.loop).result(90)

@@ -15,8 +15,6 @@ from millstream.protocol.errors import ErrorCode
 
 _numbers = itertools.count(1)
 
-BALANCED = Defaults(placement="balanced")
-
 
 def new_id() -> uuid.UUID:
     return uuid.UUID(int=next(_numbers))
@@ -58,7 +56,7 @@ def test_a_topic_gets_the_default_partitions_and_replication_factor() -> None:
 
 
 def test_partitions_are_spread_over_the_brokers() -> None:
-    image = applied(cluster(3), CreateTopics((NewTopic("orders", 6, 2),), defaults=BALANCED))
+    image = applied(cluster(3), CreateTopics((NewTopic("orders", 6, 2),)))
     partitions = image.topics["orders"].partitions
     assert sorted(p.leader for p in partitions) == [1, 1, 2, 2, 3, 3]
     assert all(len(set(p.replicas)) == 2 for p in partitions)
@@ -267,3 +265,22 @@ def test_one_command_of_a_thousand_topics_builds_each_map_once() -> None:
     image = applied(cluster(), CreateTopics(tuple(NewTopic(f"t-{n}", 2) for n in range(1000))))
     assert len(image.topics) == 1000
     assert image.partition_count == 2000
+
+
+def test_a_topic_is_placed_as_its_own_setting_says() -> None:
+    by_ring = NewTopic("t", 12, 1, configs=(("placement", "ring"),))
+    image = applied(cluster(3), CreateTopics((by_ring,)))
+    ring = [partition.replicas for partition in image.topics["t"].partitions]
+    in_turn = applied(cluster(3), CreateTopics((NewTopic("t", 12, 1, configs=(("placement", "modulo"),)),)))
+    assert ring != [partition.replicas for partition in in_turn.topics["t"].partitions]
+    grown = applied(image, CreatePartitions((PartitionIncrease("t", 24),)))
+    assert [partition.replicas for partition in grown.topics["t"].partitions][:12] == ring
+
+
+def test_the_image_knows_what_each_broker_has() -> None:
+    image = applied(cluster(3), CreateTopics((NewTopic("a", 6, 2), NewTopic("b", 3, 3))))
+    assert image.loads == {1: (3, 7), 2: (3, 7), 3: (3, 7)}
+    image = applied(image, DeleteTopics((TopicRef("a"),)))
+    assert image.loads == {1: (1, 3), 2: (1, 3), 3: (1, 3)}
+    image = applied(image, DeleteTopics((TopicRef("b"),)))
+    assert image.loads == {}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from millstream.coordinator.groups import records as r
 from millstream.coordinator.groups.record_codec import decode_record, encode_record
-from millstream.coordinator.wire import WireError
+from millstream.protocol.wire import MalformedRequest
 
 names = st.text(max_size=20)
 int32 = st.integers(-(2**31), 2**31 - 1)
@@ -103,7 +103,7 @@ def test_damaged_records_raise_one_kind_of_error(record: r.GroupRecord, data: st
     key, value = encode_record(record)
     assert value is not None
     cut = data.draw(st.integers(0, len(value) - 1))
-    with suppress(WireError):
+    with suppress(MalformedRequest):
         decode_record(key, value[:cut])
 
 
@@ -150,5 +150,5 @@ def test_a_kind_of_record_from_a_newer_version_is_skipped() -> None:
 
 
 def test_a_key_that_is_no_key_is_an_error() -> None:
-    with pytest.raises(WireError):
+    with pytest.raises(MalformedRequest):
         decode_record(b"\xff\xff", b"")

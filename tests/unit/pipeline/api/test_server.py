@@ -36,11 +36,11 @@ def test_a_signal_stops_it_cleanly(tmp_path: Path, how: signal.Signals) -> None:
         assert process.stdout is not None
         port = int(process.stdout.readline())
         # A connection that is kept open does not hold it up.
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
         connection.request("GET", "/api/v1/gpus")
         assert connection.getresponse().status == 200
         process.send_signal(how)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=180)
         connection.close()
     finally:
         process.kill()
@@ -56,7 +56,7 @@ def test_a_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
             capture_output=True,
             check=False,
             text=True,
-            timeout=60,
+            timeout=300,
         )
     assert done.returncode == 1
     assert "Address already in use" in done.stderr

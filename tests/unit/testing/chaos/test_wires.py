@@ -41,10 +41,10 @@ def wires() -> Iterator[Wires]:
 
 
 def connect(wires: Wires) -> socket.socket:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while True:
         try:
-            return socket.create_connection((wires.address(1), 7), timeout=30)
+            return socket.create_connection((wires.address(1), 7), timeout=90)
         except OSError:
             assert time.monotonic() < deadline
             time.sleep(0.05)

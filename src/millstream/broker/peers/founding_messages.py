@@ -1,0 +1,61 @@
+"""What nodes and operators say to each other about founding a cluster (API 30004)."""
+
+import msgspec
+
+from millstream.cluster.raft.membership import ReplicaKey
+from millstream.protocol.wire import MalformedRequest
+
+
+class AskPromise(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """The founder asks to be let found a cluster with these first members; answered with a PromiseAnswer."""
+
+    founder: ReplicaKey
+    voters: tuple[ReplicaKey, ...]
+
+
+class AskState(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Whether the node serves, and what it waits for otherwise; answered with a NodeState."""
+
+
+class FoundWith(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """An operator wants the cluster founded with these nodes; answered with a PromiseAnswer."""
+
+    node_ids: tuple[int, ...]
+
+
+FoundingRequest = AskPromise | AskState | FoundWith
+
+
+class PromiseAnswer(msgspec.Struct, frozen=True, array_like=True):
+    refusal: str | None = None
+
+
+class NodeState(msgspec.Struct, frozen=True, array_like=True):
+    """`waiting_for` is empty where the node serves; `there` are (address, node id) of the seeds that it reaches."""
+
+    node_id: int
+    cluster_id: str
+    waiting_for: str
+    there: tuple[tuple[str, int], ...] = ()
+    promised_to: int = -1
+
+
+_request_decoder: msgspec.msgpack.Decoder[FoundingRequest] = msgspec.msgpack.Decoder(FoundingRequest)
+_answer_decoder = msgspec.msgpack.Decoder(PromiseAnswer)
+_state_decoder = msgspec.msgpack.Decoder(NodeState)
+encode = msgspec.msgpack.Encoder().encode
+
+
+def decode_request(data: bytes | memoryview) -> FoundingRequest:
+    try:
+        return _request_decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise MalformedRequest(f"a word about founding that cannot be read: {error}") from error
+
+
+def decode_answer(data: bytes | memoryview) -> PromiseAnswer:
+    return _answer_decoder.decode(data)
+
+
+def decode_state(data: bytes | memoryview) -> NodeState:
+    return _state_decoder.decode(data)

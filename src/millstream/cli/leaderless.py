@@ -1,0 +1,108 @@
+"""Why a partition has no leader, and what to do: from what the controller knows of its replicas."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.cli.cluster_calls import ClusterCalls
+
+_PAGE = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Leaderless:
+    """`had_all` ended uncleanly, and may have kept less; the others of `replicas` may lack something anyway."""
+
+    topic: str
+    index: int
+    replicas: tuple[int, ...]
+    away: tuple[int, ...]
+    has_all: tuple[int, ...]
+    had_all: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    @property
+    def reason(self) -> str:
+        if set(self.away) >= set(self.replicas):
+            return f"no replica is alive: {_nodes(self.replicas)}"
+        if self.has_all:
+            return f"waits for {_nodes(self.has_all)}, which {_has(self.has_all)} everything that was acknowledged"
+        waited_for = [each for each in self.had_all if each in self.away]
+        if waited_for:
+            return (
+                f"{_nodes(self.had_all)} had everything and ended uncleanly; waits for {_nodes(waited_for)}, so that"
+                " what they kept can be compared"
+            )
+        if self.had_all:
+            return (
+                f"{_nodes(self.had_all)} had everything, ended uncleanly, and {_has(self.had_all)} not told yet what"
+                " they kept"
+            )
+        return "none of the replicas is known to have everything that was acknowledged"
+
+    @property
+    def advice(self) -> str:
+        lost = f"`millstream cluster elect --unclean {self.topic}:{self.index}` takes what is left"
+        awaited = [each for each in (self.has_all or self.had_all or self.replicas) if each in self.away]
+        if awaited:
+            gone = " ".join(f"`millstream cluster remove {each} --force`" for each in awaited)
+            return f"start {_nodes(awaited)}; if the disk is lost: {gone}, then {lost}"
+        if self.had_all:
+            return f"if it stays so, the log of {_nodes(self.had_all)} says which replica cannot be opened; {lost}"
+        return lost
+
+    def as_document(self) -> dict[str, object]:
+        return {
+            "topic": self.topic,
+            "partition": self.index,
+            "replicas": list(self.replicas),
+            "reason": self.reason,
+            "advice": self.advice,
+        }
+
+
+def leaderless_of(calls: ClusterCalls, topics: Collection[str]) -> tuple[Leaderless, ...]:
+    """Of these topics, the partitions that nobody leads."""
+    return tuple(
+        Leaderless(
+            topic.name,
+            p.partition_index,
+            tuple(p.replica_nodes),
+            tuple(p.offline_replicas),
+            (*p.isr_nodes, *(p.eligible_leader_replicas or ())),
+            tuple(p.last_known_elr or ()),
+        )
+        for topic in _described(calls, topics)
+        for p in topic.partitions
+        if p.leader_id < 0
+    )
+
+
+def _described(calls: ClusterCalls, topics: Collection[str]) -> Iterable[Any]:
+    if not topics:
+        return
+    cursor = None
+    while True:
+        wanted = [{"name": name} for name in sorted(topics)]
+        reply = calls.call(
+            "describe_topic_partitions", topics=wanted, response_partition_limit=_PAGE, cursor=cursor
+        )
+        yield from reply.topics
+        if reply.next_cursor is None:
+            return
+        cursor = {
+            "topic_name": reply.next_cursor.topic_name,
+            "partition_index": reply.next_cursor.partition_index,
+        }
+
+
+def _nodes(numbers: Collection[int]) -> str:
+    names = ", ".join(map(str, numbers))
+    return f"node {names}" if len(numbers) == 1 else f"nodes {names}"
+
+
+def _has(numbers: Collection[int]) -> str:
+    return "has" if len(numbers) == 1 else "have"

@@ -1,0 +1,269 @@
+"""Values as bytes by a table of their fields: for the records of internal topics, which kio has no description of.
+
+A `Layout` names the class of a value, its fields in order, and the versions that have them. It writes a value behind
+the number of its version and reads it back, whichever version wrote it: fields that an older version lacks get their
+defaults, and a newer version may only have added tagged fields (KIP-915).
+
+    POINT = Layout(Point, Field("x", INT32), Field("label", STRING, since=1, default=""), newest=1)
+    POINT.decode(POINT.encode(Point(1, "a"))) == Point(1, "a")
+"""
+
+import struct
+import uuid
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from millstream.protocol.wire import (
+    I16,
+    I32,
+    MalformedRequest,
+    Reader,
+    array_length,
+    nullable_string,
+    uvarint,
+)
+
+T = TypeVar("T")
+
+_LONGEST_STRING = 0x7FFF
+
+
+class Codec(NamedTuple):
+    """Both directions of one field at one version. `number` is the struct format of what can be packed together."""
+
+    write: Callable[[Any], bytes]
+    read: Callable[[Reader], Any]
+    number: str = ""
+
+
+Kind = Callable[[int, bool], Codec]
+"""What a field consists of: its codec, given the version of the value and whether that is a flexible one."""
+
+
+class Field(NamedTuple):
+    """`since` and `until` are the first and last versions with the field; others read `default`.
+
+    A field with a `tag` stands behind the others of a flexible version, and only where it is not the default.
+    """
+
+    name: str
+    kind: Kind
+    since: int = 0
+    until: int = 0x7FFF
+    tag: int | None = None
+    default: Any = None
+
+
+def _number(form: str) -> Kind:
+    layout = struct.Struct(">" + form)
+    codec = Codec(layout.pack, lambda reader: reader.unpack(layout)[0], form)
+    return lambda _version, _flexible: codec
+
+
+INT8, INT16, INT32, INT64 = map(_number, "bhiq")
+
+
+def UUID(_version: int, _flexible: bool) -> Codec:  # noqa: N802 - named as the other kinds are
+    return Codec(attrgetter("bytes"), lambda reader: uuid.UUID(bytes=reader.uuid()))
+
+
+def STRING(_version: int, flexible: bool) -> Codec:  # noqa: N802
+    return Codec(_compact_string if flexible else _short_string, Reader.string)
+
+
+def NULLABLE_STRING(_version: int, flexible: bool) -> Codec:  # noqa: N802
+    write = _compact_string if flexible else _short_string
+    null = nullable_string(None, flexible=flexible)
+    return Codec(lambda value: null if value is None else write(value), Reader.nullable_string)
+
+
+def BYTES(_version: int, flexible: bool) -> Codec:  # noqa: N802
+    """Null is read as no bytes."""
+    return Codec(
+        lambda value: (uvarint(len(value) + 1) if flexible else I32.pack(len(value))) + value,
+        lambda reader: bytes(reader.nullable_bytes() or b""),
+    )
+
+
+def array(of: Kind) -> Kind:
+    """Any sequence; read as a list."""
+
+    def kind(version: int, flexible: bool) -> Codec:
+        write, read, _ = of(version, flexible)
+
+        def write_all(values: Sequence[Any]) -> bytes:
+            return b"".join((array_length(len(values), flexible=flexible), *map(write, values)))
+
+        def read_all(reader: Reader) -> list[Any]:
+            return [read(reader) for _ in range(reader.array_length())]
+
+        return Codec(write_all, read_all)
+
+    return kind
+
+
+def row(*of: Kind) -> Kind:
+    """A structure without a name: a tuple of its fields."""
+
+    def kind(version: int, flexible: bool) -> Codec:
+        codecs = [each(version, flexible) for each in of]
+        end = b"\0" if flexible else b""
+
+        def write(values: Sequence[Any]) -> bytes:
+            parts = [codec.write(value) for codec, value in zip(codecs, values, strict=True)]
+            return b"".join(parts) + end
+
+        def read(reader: Reader) -> tuple[Any, ...]:
+            values = tuple([codec.read(reader) for codec in codecs])
+            reader.skip_tags()
+            return values
+
+        return Codec(write, read)
+
+    return kind
+
+
+def mapped(of: Kind, to_wire: Callable[[Any], Any], from_wire: Callable[[Any], Any]) -> Kind:
+    """Another shape in the program than in the bytes."""
+
+    def kind(version: int, flexible: bool) -> Codec:
+        codec = of(version, flexible)
+        return Codec(lambda value: codec.write(to_wire(value)), lambda reader: from_wire(codec.read(reader)))
+
+    return kind
+
+
+def optional(of: Kind) -> Kind:
+    """A structure that may be null: a byte before it says whether it is there."""
+
+    def kind(version: int, flexible: bool) -> Codec:
+        codec = of(version, flexible)
+        return Codec(
+            lambda value: b"\xff" if value is None else b"\1" + codec.write(value),
+            lambda reader: None if reader.i8() < 0 else codec.read(reader),
+        )
+
+    return kind
+
+
+class Layout(Generic[T]):
+    """The fields of `made`, which is called with their values in this order."""
+
+    def __init__(
+        self,
+        made: Callable[..., T],
+        *fields: Field,
+        newest: int = 0,
+        written: Callable[[T], int] | int = 0,
+        flexible_from: int = 0x7FFF,
+    ) -> None:
+        """`written` is the version that values are written in; `flexible_from` the first one with compact fields."""
+        self._made = made
+        self._fields = fields
+        self._newest = newest
+        self._written = written
+        self._flexible_from = flexible_from
+        self._at = cache(self._codec)
+
+    def encode(self, value: T) -> bytes:
+        """Its version, and its fields."""
+        written = self._written
+        version = written(value) if callable(written) else written
+        return I16.pack(version) + self._at(version, version >= self._flexible_from).write(value)
+
+    def decode(self, data: bytes) -> T:
+        """MalformedRequest for anything that `encode` did not make."""
+        reader = Reader(memoryview(data))
+        version = reader.i16()
+        if version < 0:
+            raise MalformedRequest(f"a value of version {version}")
+        reader.flexible = version >= self._flexible_from
+        value: T = self._at(min(version, self._newest), reader.flexible).read(reader)
+        return value
+
+    def __call__(self, version: int, flexible: bool) -> Codec:
+        """As the kind of a field: a structure within a structure, without a version of its own."""
+        return self._at(version, flexible)
+
+    def _codec(self, version: int, flexible: bool) -> Codec:
+        places = {field.name: place for place, field in enumerate(self._fields)}
+        present = [field for field in self._fields if field.since <= version <= field.until]
+        steps = _steps([field for field in present if field.tag is None], places, version, flexible)
+        writes = [(attrgetter(*step.names), step.write) for step in steps]
+        reads = [(step.slot, step.read) for step in steps]
+        tagged = {field.tag: field for field in present if field.tag is not None}
+        codecs = {tag: field.kind(version, flexible) for tag, field in tagged.items()}
+        defaults = [field.default for field in self._fields]
+        made = self._made
+
+        def write(value: T) -> bytes:
+            body = b"".join([write(get(value)) for get, write in writes])
+            return body + _tags(value, tagged, codecs) if flexible else body
+
+        def read(reader: Reader) -> T:
+            values = defaults.copy()
+            for slot, read in reads:
+                values[slot] = read(reader)
+            if flexible:
+                for tag, content in reader.tags().items():
+                    if tag in tagged:
+                        values[places[tagged[tag].name]] = codecs[tag].read(Reader(content, flexible=True))
+            return made(*values)
+
+        return Codec(write, read)
+
+
+class _Step(NamedTuple):
+    """One field, or several numbers that stand next to each other, which are packed in one go."""
+
+    names: tuple[str, ...]
+    slot: Any
+    write: Callable[[Any], bytes]
+    read: Callable[[Reader], Any]
+
+
+def _steps(fields: list[Field], places: dict[str, int], version: int, flexible: bool) -> list[_Step]:
+    steps = []
+    codecs = [(field.name, field.kind(version, flexible)) for field in fields]
+    # Neighbours in the table keep their distance to their position here; a field left out between two moves it.
+    numbered = ((name, codec, places[name] - position) for position, (name, codec) in enumerate(codecs))
+    for (is_number, _), group in groupby(numbered, lambda each: (bool(each[1].number), each[2])):
+        some = list(group)
+        if is_number and len(some) > 1:
+            layout = struct.Struct(">" + "".join(codec.number for _, codec, _ in some))
+            steps.append(_packed([name for name, _, _ in some], places, layout))
+        else:
+            steps += [_Step((name,), places[name], codec.write, codec.read) for name, codec, _ in some]
+    return steps
+
+
+def _packed(names: list[str], places: dict[str, int], layout: struct.Struct) -> _Step:
+    slot = slice(places[names[0]], places[names[-1]] + 1)
+    return _Step(
+        tuple(names), slot, lambda numbers: layout.pack(*numbers), lambda reader: reader.unpack(layout)
+    )
+
+
+def _tags(value: Any, tagged: dict[int, Field], codecs: dict[int, Codec]) -> bytes:
+    parts = []
+    for tag, field in sorted(tagged.items()):
+        content = getattr(value, field.name)
+        if content != field.default:
+            written = codecs[tag].write(content)
+            parts += [uvarint(tag), uvarint(len(written)), written]
+    return uvarint(len(parts) // 3) + b"".join(parts)
+
+
+def _short_string(value: str) -> bytes:
+    data = value.encode()
+    if len(data) > _LONGEST_STRING:
+        raise MalformedRequest(f"a string of {len(data)} bytes does not fit; {_LONGEST_STRING} is the most")
+    return I16.pack(len(data)) + data
+
+
+def _compact_string(value: str) -> bytes:
+    data = value.encode()
+    return uvarint(len(data) + 1) + data

@@ -1,0 +1,52 @@
+"""Ports that are kept for processes which do not listen on them yet, or for a while do not run."""
+
+import socket
+import weakref
+from typing import Self
+
+LOOPBACK = "127.0.0.1"
+
+
+class ReservedPorts:
+    """Free ports of this machine, in ascending order, that the system gives to no one else until `close`
+    or until this object is gone.
+
+    A port that was merely found free may be another program's, or a client's end of a connection, before the process
+    that it was meant for listens. Each of these is bound to a socket that does not listen and allows others to bind
+    the address too: who asks for exactly this port, with SO_REUSEADDR as every server does, gets it; who asks for any
+    port, or connects, is never given it. A client that connects meanwhile is refused, as by any port without a server.
+    """
+
+    def __init__(self, count: int = 1, host: str = LOOPBACK) -> None:
+        self._host = host
+        sockets: list[socket.socket] = []
+        self.close = weakref.finalize(self, _close_all, sockets)
+        # One by one, so that those of a row that ends early are closed too.
+        sockets.extend(_bound(host) for _ in range(count))
+        self.ports = sorted(each.getsockname()[1] for each in sockets)
+
+    @property
+    def addresses(self) -> list[str]:
+        return [f"{self._host}:{port}" for port in self.ports]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _close_all(sockets: list[socket.socket]) -> None:
+    for each in sockets:
+        each.close()
+
+
+def _bound(host: str) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, 0))
+    except OSError:
+        made.close()
+        raise
+    return made

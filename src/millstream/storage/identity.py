@@ -1,0 +1,82 @@
+"""Whose directory it is: the file partition.metadata.
+
+version: 0
+topic_id: <uuid>
+incarnation: <uuid>
+rewrites: <number>
+rewritten: <base offset> <number>
+...
+checksum: <CRC-32C of the lines above, in hexadecimal>
+
+Kafka reads the first two lines and no more. A topic made again under an old name has another id. A partition that was
+moved away and came back has the same id, and is another incarnation: a checkpoint stands only for the one that it
+described. In the same way a segment whose file was replaced (compaction, repair) has a higher number than the
+checkpoint knows, until one is written that describes the new file. The number is on disk before the file is in place.
+
+Directories of earlier versions end after the topic's id.
+"""
+
+import uuid
+from collections.abc import Mapping
+
+import msgspec
+from crc32c import crc32c
+
+from millstream.runtime.disk import Disk
+from millstream.storage.layout import IDENTITY_FILE
+
+NO_INCARNATION = b""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    topic_id: bytes
+    incarnation: bytes = NO_INCARNATION
+    rewrites: int = 0
+    """The highest number that was given to a segment."""
+    rewritten: Mapping[int, int] = msgspec.field(default_factory=dict[int, int])
+    """Numbers of segments, by base offset, that a checkpoint may not know."""
+
+    def encode(self) -> bytes:
+        lines = ["version: 0", f"topic_id: {uuid.UUID(bytes=self.topic_id)}"]
+        if self.incarnation:
+            lines.append(f"incarnation: {uuid.UUID(bytes=self.incarnation)}")
+            lines.append(f"rewrites: {self.rewrites}")
+            lines += [f"rewritten: {base} {number}" for base, number in sorted(self.rewritten.items())]
+            lines.append(f"checksum: {_checksum(lines)}")
+        return ("\n".join(lines) + "\n").encode()
+
+
+def decode_identity(data: bytes) -> Identity | None:
+    """None when the file does not say whose directory it is."""
+    try:
+        lines = data.decode().splitlines()
+        fields = [line.split(": ", 1) for line in lines]
+        values = {key: value for key, value in fields if key != "rewritten"}
+        topic_id = uuid.UUID(values["topic_id"]).bytes
+        if "incarnation" not in values:
+            return Identity(topic_id)
+        if values["checksum"] != _checksum(lines[:-1]):
+            return None
+        rewritten: list[tuple[int, int]] = []
+        for key, value in fields:
+            if key == "rewritten":
+                base, number = value.split()
+                rewritten.append((int(base), int(number)))
+        return Identity(
+            topic_id,
+            uuid.UUID(values["incarnation"]).bytes,
+            int(values["rewrites"]),
+            dict(rewritten),
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def read_identity(disk: Disk, directory: str) -> Identity | None:
+    """None when it is missing or damaged."""
+    path = f"{directory}/{IDENTITY_FILE}"
+    return decode_identity(disk.read(path)) if disk.exists(path) else None
+
+
+def _checksum(lines: list[str]) -> str:
+    return f"{crc32c(chr(10).join(lines).encode()):08x}"
