@@ -18,9 +18,14 @@ class Mutex:
     def __init__(self) -> None:
         self._lock = Lock()
 
-    def __enter__(self) -> None:
+    def acquire(self) -> None:
         if not self._lock.acquire(blocking=False):
             Mutex.wait(self._lock)
+
+    def release(self) -> None:
+        self._lock.release()
+
+    __enter__ = acquire
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
