@@ -1,9 +1,9 @@
 """What a seed draws before anything happens: the cluster's settings, the kinds of faults, what clients do.
 
 Two profiles. `swarm`: each seed has a few kinds of faults and extreme settings, so that what is rare in most clusters
-is common in one of them (Groce and others, "Swarm Testing", 2012). `plain`: three nodes with the same settings each time,
-one topic that is used, and faults from the first eighteen kinds. Every subject has a generator of its own: one choice
-more does not change the others.
+is common in one of them (Groce and others, "Swarm Testing", 2012). `plain`: three nodes with the same settings each
+time, one topic that is used, and faults from the first eighteen kinds. Every subject has a generator of its own: one
+choice more does not change the others.
 """
 
 from collections.abc import Sequence
