@@ -217,7 +217,8 @@ class DelayedFetch:
     def wait(self, found_bytes: int) -> None:
         self._missing_bytes = max(self._request.min_bytes - found_bytes, 1)
         for topic, wanted in self._wanted:
-            partition = self._find(topic, wanted.partition)
+            # Found a moment ago for `read`; whether it may be answered is asked again when it is.
+            partition = self._broker.partitions.find_replica(topic, wanted.partition)
             partition.await_data(self)
             self._watched.append(partition)
         self._begin_waiting(self._request.max_wait_ms)
