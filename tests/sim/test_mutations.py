@@ -18,6 +18,9 @@ HOW: dict[str, tuple[tuple[str, ...], int]] = {
     "doubt_forgotten": (("bit_rot", "bit_rot", "kill", "storm"), 30),
     "changes_of_voters_overlap": (("slow_disk", "slow_link"), 30),
     "half_is_a_majority": (("isolate", "cut_pair", "slow_disk"), 30),
+    "served_without_a_lease": (("pause", "isolate"), 30),
+    "lease_longer_than_the_session": (("pause", "isolate"), 30),
+    "full_node_serves_on": (("full_disk",), 30),
 }
 # Of nodes that come and go: in runs where they do.
 OF_MEMBERSHIP = ("changes_of_voters_overlap", "half_is_a_majority", "removed_node_is_greeted")
@@ -29,6 +32,7 @@ LONG = (
     "moved_before_it_is_copied",
     "commits_answered_early",
     "doubt_forgotten",
+    "lease_longer_than_the_session",
 )
 
 

@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from millstream.broker import lease
 from millstream.broker.coordinator_log import PartitionCoordinatorLog
+from millstream.broker.heartbeats import Heartbeats
+from millstream.broker.lease import Lease
 from millstream.broker.partition import Partition
 from millstream.broker.peers import founder, founding, hello, network, promise
 from millstream.broker.replicas import following, serving
@@ -151,6 +154,21 @@ def removed_node_is_greeted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(network, "answer", lambda me, members, caller, _retired: hello.answer(me, members, caller))
 
 
+def served_without_a_lease(patch: pytest.MonkeyPatch) -> None:
+    """A leader answers for as long as it takes itself for one, however long others have heard nothing of it."""
+    patch.setattr(Lease, "is_valid", property(lambda _: True))
+
+
+def lease_longer_than_the_session(patch: pytest.MonkeyPatch) -> None:
+    """Somebody else may lead before a leader's lease has ended."""
+    patch.setattr(lease, "LEASE_SHARE", 2.0)
+
+
+def full_node_serves_on(patch: pytest.MonkeyPatch) -> None:
+    """A node says that it cannot write, so that others lead, and goes on with the lease that it has."""
+    patch.setattr(Heartbeats, "_make_way", lambda _: None)
+
+
 BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     each.__name__: each
     for each in (
@@ -169,6 +187,9 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         changes_of_voters_overlap,
         half_is_a_majority,
         removed_node_is_greeted,
+        served_without_a_lease,
+        lease_longer_than_the_session,
+        full_node_serves_on,
     )
 }
 

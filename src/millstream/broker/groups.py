@@ -80,6 +80,7 @@ class Groups:
     async def submit(self, group_id: str, request: GroupRequest, wanted: type[Wanted]) -> Wanted:
         """The coordinator's answer, or the KafkaError with which it refuses."""
         answer = await self.decide(group_id, request)
+        self._require_newest(group_id)
         if not isinstance(answer, wanted):
             raise TypeError(f"{type(request).__name__} was answered with {type(answer).__name__}")
         return answer
@@ -91,6 +92,14 @@ class Groups:
                 ErrorCode.NOT_COORDINATOR, "no group has used this node yet: find the coordinator"
             )
         return self._runtime.decide(self._partition_of(group_id), request)
+
+    def _require_newest(self, group_id: str) -> None:
+        """When it is answered: what was known when it was asked may have been overtaken while it waited."""
+        partitions = self._broker.partitions
+        try:
+            partitions.require_newest(partitions.find(OFFSETS_TOPIC, self._partition_of(group_id)))
+        except KafkaError as error:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, error.message) from None
 
     @property
     def most_offsets_in_a_commit(self) -> int:

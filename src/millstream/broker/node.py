@@ -15,7 +15,7 @@ from millstream.broker.file_limits import raise_and_share
 from millstream.broker.flusher import Flusher
 from millstream.broker.long_work import LongWork
 from millstream.broker.opened_batches import OpeningLimits
-from millstream.broker.partitions import Partitions
+from millstream.broker.partitions import CutOff, Partitions
 from millstream.broker.recovery_progress import RecoveryProgress
 from millstream.broker.replicas.roles import Replication
 from millstream.broker.server import Server
@@ -185,16 +185,18 @@ class Broker:
             return False
         return self.metadata.is_gone(other) or self.membership.network.has_just_lost(other.broker_id)
 
-    def cut_off(self) -> None:
+    def cut_off(self, why: CutOff) -> None:
         """Others may have gone on without this node: it does not lead any more for clients, and says so."""
-        self.partitions.cut_off()
+        if self.partitions.is_cut_off_by(why):
+            return
+        self.partitions.cut_off(why)
         if "relays" in self.__dict__:
             self.relays.cut_off()
         self._coordinate_what_is_led()
 
-    def rejoin(self) -> None:
+    def rejoin(self, why: CutOff) -> None:
         """The metadata is the newest there is: what this node leads by it, it leads."""
-        self.partitions.is_cut_off = False
+        self.partitions.rejoin(why)
         self._coordinate_what_is_led()
 
     def _coordinate_what_is_led(self) -> None:

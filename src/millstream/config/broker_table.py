@@ -68,11 +68,11 @@ _OWN = (
         "Topics can always be deleted.", choices=("true",),
     ),
     _own(
-        "broker.session.timeout.ms", ConfigType.INT, "500",
+        "broker.session.timeout.ms", ConfigType.INT, "1500",
         "A broker of several that is silent for this long is fenced.", minimum=50,
     ),
     _own(
-        "broker.heartbeat.interval.ms", ConfigType.INT, "100",
+        "broker.heartbeat.interval.ms", ConfigType.INT, "200",
         "How often a broker of several tells the controller that it is alive.", minimum=10,
     ),
     _own(

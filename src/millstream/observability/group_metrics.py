@@ -19,13 +19,13 @@ class GroupSample(NamedTuple):
 
 
 class OffsetSample(NamedTuple):
-    """A committed offset, and the next offset readable in its partition."""
+    """A committed offset, and the next offset readable in its partition; None where other nodes keep that."""
 
     group: str
     topic: str
     partition: int
     offset: int
-    high_watermark: int
+    high_watermark: int | None
 
 
 class GroupSamples(NamedTuple):
@@ -68,6 +68,18 @@ def _families(samples: GroupSamples) -> Iterable[FamilySnapshot]:
         [
             Sample(place, max(each.high_watermark - each.offset, 0))
             for place, each in zip(places, samples.offsets, strict=True)
+            if each.high_watermark is not None
+        ],
+    )
+    yield FamilySnapshot(
+        Kind.GAUGE,
+        "millstream_group_lag_unknown",
+        "1 where the group's coordinator keeps no replica of the partition, and cannot tell the lag.",
+        _PLACE_LABELS,
+        [
+            Sample(place, 1)
+            for place, each in zip(places, samples.offsets, strict=True)
+            if each.high_watermark is None
         ],
     )
     yield FamilySnapshot(

@@ -96,7 +96,7 @@ class InSyncSets:
             # One that is silent would have to go again at once, and so on for as long as nothing is committed.
             and not state.is_lagging(each, end, now, self._max_lag_seconds)
         ]
-        if not leaving and not joining:
+        if not leaving and not joining and not state.is_replaced:
             return []
         change = state.propose(joining=joining, leaving=leaving)
         return [(partition, state, change)]

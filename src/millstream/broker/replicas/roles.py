@@ -88,7 +88,14 @@ class Replication:
         now = self._broker.clock.monotonic()
         if partition.is_leader and partition.leader_epoch == image.leader_epoch and state is not None:
             state.min_isr = config.needed_in_sync(len(image.replicas))
-            state.metadata_changed(image.replicas, image.isr, image.partition_epoch, now)
+            state.metadata_changed(
+                image.replicas,
+                image.isr,
+                image.partition_epoch,
+                now,
+                is_leaving=self._broker.node_id in image.removing,
+                is_replaced=self._is_replaced(image),
+            )
             partition.in_sync_set_changed()
             self.in_sync.consider(partition)
             return
@@ -106,6 +113,8 @@ class Replication:
             isr=image.isr,
             partition_epoch=image.partition_epoch,
             min_isr=config.needed_in_sync(len(image.replicas)),
+            is_leaving=self._broker.node_id in image.removing,
+            is_replaced=self._is_replaced(image),
         )
         log.debug(
             "leading",
@@ -117,6 +126,13 @@ class Replication:
             isr=list(image.isr),
         )
         partition.lead(image.leader_epoch, state)
+        if state.is_replaced:
+            self.in_sync.consider(partition)
+
+    def _is_replaced(self, image: PartitionImage) -> bool:
+        """A reassignment takes the partition away from here, and waits only for this node to ask for its end."""
+        staying = set(image.isr) - set(image.removing)
+        return self._broker.node_id in image.removing and bool(staying) and staying >= set(image.adding)
 
     def config_changed(self, partition: Partition) -> None:
         state = partition.replication

@@ -101,16 +101,20 @@ def next_state(
     losses: Losses = NO_LOSSES,
     recovered: Recovered | None = None,
     seek: Seek = Seek.IF_NEEDED,
+    by_leader: bool = False,
 ) -> PartitionImage:
     """The partition as it must be among these brokers, `p` itself where nothing changes.
 
     `isr` is what the leader reports or a reassignment leaves; without it, it is what `p` has, less those that are gone.
+    `by_leader` when the leader asks: one that leaves is replaced at its own word only, after which it answers nobody.
     """
     # A partition with one replica has nobody else to ask: what its broker still has is what there is.
     unclean = losses.unclean if len(p.replicas) > 1 else _NOBODY
     wanted = p.isr if isr is None else isr
     in_sync = tuple(b for b in wanted if b not in unclean and is_usable(brokers, b))
-    replicas, in_sync, is_done = _finish_reassignment(p, in_sync)
+    replicas, is_done = p.replicas, False
+    if by_leader or p.leader not in in_sync or p.leader not in p.removing:
+        replicas, in_sync, is_done = _finish_reassignment(p, in_sync)
     had_all = {*p.isr, *p.elr, *wanted}
     known = _last_known_elr(p.last_known_elr, had_all, unclean, losses.wiped, recovered)
     eligible = tuple(b for b in replicas if b in had_all and b not in in_sync and b not in unclean)

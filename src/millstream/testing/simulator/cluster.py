@@ -79,7 +79,7 @@ def simulated_settings(seeds: tuple[str, ...], snapshot_size: int, lag_ms: int) 
             bootstrap_servers=seeds,
             tick=TICK_MS,
             snapshot_size=snapshot_size,
-            heartbeat_interval=1500,
+            heartbeat_interval=1000,
             session_timeout=3000,
         ),
         storage=replace(settings.storage, checkpoint_interval=5_000, cleaner_interval=5_000),

@@ -19,6 +19,7 @@ from millstream.testing.history import judge
 from millstream.testing.history.groups import judge_group
 from millstream.testing.history.registers import judge_positions
 from millstream.testing.history.topics import judge_topics
+from millstream.testing.simulator.answer_watch import AnswerWatch
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.comparison import differences, newest_image, what_is_missing
 from millstream.testing.simulator.election_watch import ElectionWatch
@@ -126,6 +127,7 @@ def _run(
         run = _Run(loop, seed, seconds, outcome, quorum, faults, plan, routing)
         remains += (loop, run)
         stack.enter_context(run.partitions.installed())
+        stack.enter_context(AnswerWatch(loop.violated, run.partitions).installed())
         try:
             loop.run(run.main())
         except Exception as error:  # noqa: BLE001 - whatever it is, the seed has found it
