@@ -123,6 +123,8 @@ def next_state(
     last_known = p.last_known_leader if p.leader == NO_LEADER else p.leader
     if last_known in losses.wiped and len(replicas) > 1:
         last_known = NO_LEADER
+    if not in_sync and not eligible and not known and last_known == NO_LEADER:
+        known = _what_is_left(replicas, losses.wiped)
     best = _best_of(known, len(eligible), replicas, brokers)
     leader = _elect(p.leader, replicas, in_sync, eligible, known, best, last_known, brokers, rules, seek)
     if leader != NO_LEADER and leader not in in_sync:
@@ -133,7 +135,11 @@ def next_state(
         eligible = tuple(b for b in eligible if b != leader)
     if leader != NO_LEADER:
         # What they have changes with what they fetch: when nobody leads any more they tell it again.
-        known = tuple(LastKnownReplica(each.broker_id) for each in known if each.broker_id != leader)
+        known = tuple(
+            LastKnownReplica(each.broker_id)
+            for each in known
+            if each.broker_id != leader and not each.is_left
+        )
     if len(in_sync) >= min(rules.min_insync, len(replicas)):
         # Only below the minimum, when nothing is acknowledged any more, do those outside keep all there is (KIP-966).
         eligible, known = (), ()
@@ -178,15 +184,28 @@ def _last_known_elr(
     for broker in unclean:
         if broker in had_all or broker in known:
             # Whatever it told before, it has to tell again.
-            known[broker] = LastKnownReplica(broker)
+            is_left = broker in known and known[broker].is_left and broker not in had_all
+            known[broker] = LastKnownReplica(broker, is_left=is_left)
         if broker in wiped:
             known.pop(broker, None)
     if recovered is not None and recovered.has.broker_id in known:
-        known[recovered.has.broker_id] = recovered.has
-        if recovered.is_whole:
-            del known[recovered.has.broker_id]
-            had_all.add(recovered.has.broker_id)
+        broker = recovered.has.broker_id
+        if recovered.is_whole and not known[broker].is_left:
+            del known[broker]
+            had_all.add(broker)
+        else:
+            known[broker] = replace(recovered.has, is_left=known[broker].is_left)
     return tuple(known[broker] for broker in sorted(known))
+
+
+def _what_is_left(replicas: tuple[int, ...], wiped: Collection[int]) -> tuple[LastKnownReplica, ...]:
+    """All that had everything were given up for good, disks included: to wait for them has no end.
+
+    What the others have is told and compared, and the one with most leads. Where none is left the partition begins
+    with nothing when a broker of that id is there again.
+    """
+    left = [each for each in replicas if each not in wiped] or replicas
+    return tuple(LastKnownReplica(each, is_left=True) for each in sorted(left))
 
 
 def _best_of(
