@@ -12,6 +12,9 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 # More than there are cores: many tests wait most of the time.
 WORKERS ?= 4
+# What make long simulates: so many seeds of 60 s, and so many of 180 s.
+LONG_SEEDS ?= 5000
+LONGEST_SEEDS ?= 500
 # Further arguments for pytest, such as ARGS="-k retention"
 ARGS ?=
 
@@ -31,8 +34,9 @@ test: .stamps/dev .stamps/console ## Everything that proves the project: checks,
 	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not long" $(ARGS); tested=$$?; \
 	wait $$checks; checked=$$?; cat .stamps/check.log; [ $$checked -eq 0 ] || exit $$checked; exit $$tested
 
-long: .stamps/dev .stamps/console ## What takes minutes more: seeds, failovers, the whole demo
+long: .stamps/dev .stamps/console ## What takes hours more: seeds that nobody has run, failovers, the whole demo
 	$(PYTEST) -m long $(ARGS)
+	$(BIN)/millstream sim --fresh --seeds $(LONG_SEEDS) --long-seeds $(LONGEST_SEEDS) --every-mark
 
 unit: .stamps/dev ## The unit tests alone
 	$(PYTEST) -n $(WORKERS) tests/unit $(ARGS)

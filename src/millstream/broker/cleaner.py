@@ -9,6 +9,7 @@ from millstream.broker.partition import Partition
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.runtime.host import Running
+from millstream.runtime.sometimes import sometimes
 from millstream.storage.compaction.job import (
     CleanedGroup,
     CleaningFailure,
@@ -156,6 +157,7 @@ class Cleaner:
             target.cleaned_offset = outcome.result.first_dirty_offset
             self._note_horizon(partition, outcome.result.next_delete_horizon_ms)
             stats = outcome.result.stats
+            sometimes("a log was compacted")
             log.info(
                 "log cleaned",
                 topic=partition.topic,

@@ -13,6 +13,7 @@ from millstream.config.topic import MAX_LONG
 from millstream.observability.metrics import Histogram
 from millstream.protocol.errors import KafkaError
 from millstream.runtime.clock import Clock
+from millstream.runtime.sometimes import sometimes
 from millstream.runtime.workers import Workers
 from millstream.storage.flush import FlushTicket
 
@@ -121,6 +122,7 @@ class Flusher:
             elif log.has_unsynced:
                 self.appended(partition)
         else:
+            sometimes("a flush failed")
             cause = error if isinstance(error, OSError) else OSError(None, repr(error))
             failure = log.fail_flush(ticket, cause)
             self._fail(partition, failure)

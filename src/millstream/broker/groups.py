@@ -25,6 +25,7 @@ from millstream.observability.group_metrics import GroupSamples, watch_groups
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.internal_topics import OFFSETS_TOPIC
 from millstream.protocol.record_batch import CorruptBatch
+from millstream.runtime.sometimes import sometimes
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
@@ -146,6 +147,8 @@ class Groups:
         led = self._led()
         for index in self._runtime.partitions:
             if index not in led:
+                if not self._broker.writability.can_write:
+                    sometimes("a coordinator was deposed while its disk was full")
                 self._runtime.resign(index)
         self._elect()
 

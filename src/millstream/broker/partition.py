@@ -8,6 +8,7 @@ from millstream.cluster.replication.leader import LeaderState
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import BatchHeader
+from millstream.runtime.sometimes import sometimes
 from millstream.storage.log import Appended, PartitionLog
 
 NOBODY = -1
@@ -128,6 +129,8 @@ class Partition:
                 self._appended()
             elif not log.config.durable:
                 self._advance(log.log_end_offset, log.appended_bytes)
+        else:
+            sometimes("a batch that was sent again was found in the log")
         # A duplicate may be the retry of a batch whose flush found no room.
         if not appended.duplicate or log.has_unsynced:
             self._flushes.appended(self)
@@ -145,6 +148,7 @@ class Partition:
         """Before an append that is to be acknowledged by all: NOT_ENOUGH_REPLICAS when too few are in sync."""
         replication = self.replication
         if replication is not None and replication.is_under_minimum and self.log.config.replicates_in_sync:
+            sometimes("a write was refused for too few in sync")
             self.refuse(
                 header,
                 KafkaError(

@@ -19,6 +19,7 @@ from millstream.cluster.metadata.records import (
 from millstream.config.definitions import resolve_topic_config
 from millstream.config.topic import TopicConfig
 from millstream.observability.logs import get_logger
+from millstream.runtime.sometimes import sometimes
 from millstream.storage.store import STRAY, PartitionSpec
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class TopicChanges:
             self._is_kept_elsewhere(spec, image)
             and self._broker.store.logs[spec.topic, spec.partition].offline is not None
         ):
+            sometimes("a replica that cannot be opened was made from the others")
             log.error(
                 "the replica here cannot be opened and is made anew from the others",
                 topic=spec.topic,
@@ -150,6 +152,7 @@ class TopicChanges:
 
     def _leave(self, partition: Partition, image: PartitionImage) -> None:
         """Others keep the partition now; what is here goes."""
+        sometimes("a replica moved away")
         self._broker.replication.update(partition, image)
         self._broker.replication.remove(partition)
         self._broker.partitions.remove(partition)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from millstream.broker.partition import Partition
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
+from millstream.runtime.sometimes import sometimes
 from millstream.storage.checkpoint import LogCheckpoint, write_checkpoint
 from millstream.storage.high_watermarks import write_high_watermarks
 from millstream.storage.layout import SEGMENT_SUFFIXES
@@ -146,6 +147,7 @@ class Upkeep:
                 if self._broker.disk.exists(path + suffix):
                     self._broker.disk.rename(path + suffix, path + suffix + _DELETED)
                     self.remove_later(path + suffix + _DELETED, target.config.file_delete_delay_ms)
+        sometimes("segments below the log's start were deleted")
         log.info(
             "segments deleted",
             topic=partition.topic,

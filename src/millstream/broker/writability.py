@@ -4,6 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from millstream.observability.logs import get_logger
+from millstream.runtime.sometimes import sometimes
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
@@ -28,6 +29,7 @@ class Writability:
         if not self._has_room:
             return
         self._has_room = False
+        sometimes("a disk was full")
         self._broker.spawn(self._wait_for_room(), "waiting for room")
         membership = self._broker.membership
         if membership is None:

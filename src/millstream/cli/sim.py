@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from random import SystemRandom
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -29,6 +30,15 @@ class SimProfile(StrEnum):
 def command(
     seeds: Annotated[int, typer.Option("--seeds", "-n", min=1, help="How many seeds to run.")] = 100,
     first: Annotated[int, typer.Option("--first", min=0, help="The first of them.")] = 1,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin at a seed that nobody has run, and say which.")
+    ] = False,
+    long_seeds: Annotated[
+        int, typer.Option("--long-seeds", min=0, help="So many seeds more, of three times as many seconds.")
+    ] = 0,
+    every_mark: Annotated[
+        bool, typer.Option("--every-mark", help="Exit with 1 when a marked situation never occurred.")
+    ] = False,
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="Run this one seed and show what happened in it.")
     ] = None,
@@ -70,16 +80,22 @@ def command(
     Examples:
       millstream sim --seeds 1000
       millstream sim --seed 4711 --log-level info
+      millstream sim --fresh --seeds 5000 --long-seeds 500 --every-mark
     """
     routing = None if client_routing is None else client_routing.value
     try:
         if seed is not None:
             _show_one(_Choice(seconds, routing, profile), seed, log_level, as_json=as_json)
         else:
-            processes = jobs or os.cpu_count() or 1
-            _run_many(
-                _Choice(seconds, routing, profile), range(first, first + seeds), processes, as_json=as_json
-            )
+            if fresh:
+                first = SystemRandom().randrange(10**6, 10**9)
+            parts = [
+                (_Choice(seconds, routing, profile), range(first, first + seeds)),
+                (_Choice(3 * seconds, routing, profile), range(first + seeds, first + seeds + long_seeds)),
+            ]
+            campaign = _Campaign(jobs or os.cpu_count() or 1, as_json=as_json)
+            campaign.run(parts)
+            campaign.tell(first, every_mark=every_mark)
     except KeyboardInterrupt:
         # Simulated programs that are taken apart half-way complain, and nobody wants to hear it.
         sys.unraisablehook = lambda _: None
@@ -126,46 +142,71 @@ def _show_one(choice: _Choice, seed: int, log_level: LogLevel, *, as_json: bool)
         raise CommandError(f"seed {seed}: " + "; ".join(outcome.problems[:5]))
 
 
-def _run_many(choice: _Choice, seeds: Sequence[int], jobs: int, *, as_json: bool) -> None:
-    from millstream.testing.simulator.campaign import replay_command, run_seeds
+class _Campaign:
+    """Many seeds, some of them longer than others, and what they came to together."""
 
-    started = time.monotonic()
-    failed: list[Outcome] = []
-    marks: dict[str, int] = {}
-    done = acknowledged = faults = 0
-    simulated = 0.0
-    bar = _Bar(len(seeds))
-    for outcome in run_seeds(seeds, processes=jobs, **choice.options()):
-        done += 1
-        acknowledged += outcome.acknowledged
-        faults += outcome.faults
-        simulated += outcome.simulated_seconds
+    def __init__(self, jobs: int, *, as_json: bool) -> None:
+        self._jobs = jobs
+        self._as_json = as_json
+        self._started = time.monotonic()
+        self._failed: list[tuple[_Choice, Outcome]] = []
+        self._marks: dict[str, int] = {}
+        self._done = self._acknowledged = self._faults = 0
+        self._simulated = 0.0
+
+    def run(self, parts: Sequence[tuple[_Choice, range]]) -> None:
+        from millstream.testing.simulator.campaign import run_seeds
+
+        bar = _Bar(sum(len(seeds) for _, seeds in parts))
+        for choice, seeds in parts:
+            for outcome in run_seeds(seeds, processes=self._jobs, **choice.options()):
+                if outcome.problems:
+                    bar.clear()
+                self._count(choice, outcome)
+                bar.update(self._done, len(self._failed))
+        bar.clear()
+
+    def _count(self, choice: _Choice, outcome: "Outcome") -> None:
+        self._done += 1
+        self._acknowledged += outcome.acknowledged
+        self._faults += outcome.faults
+        self._simulated += outcome.simulated_seconds
         for mark, count in outcome.marks.items():
-            marks[mark] = marks.get(mark, 0) + count
+            self._marks[mark] = self._marks.get(mark, 0) + count
         if outcome.problems:
-            failed.append(outcome)
-            bar.clear()
-            if not as_json:
+            self._failed.append((choice, outcome))
+            if not self._as_json:
                 _tell(outcome)
-        bar.update(done, len(failed))
-    bar.clear()
-    facts = {
-        "seeds": done,
-        "failed": len(failed),
-        "simulated seconds": round(simulated),
-        "faults": faults,
-        "messages acknowledged": acknowledged,
-        "seconds": round(time.monotonic() - started, 1),
-    }
-    if as_json:
-        problems = {str(each.seed): each.problems for each in failed}
-        output.json_document({**facts, "marks": _all_marks(marks), "problems": problems})
-    else:
-        output.facts(facts)
-        _tell_marks(_all_marks(marks))
-    if failed:
-        command = replay_command(min(each.seed for each in failed), **choice.options())
-        raise CommandError(f"{len(failed)} of {done} seeds found something; see one again with `{command}`")
+
+    def tell(self, first: int, *, every_mark: bool) -> None:
+        """The result; CommandError when something was found, or with `every_mark` something never occurred."""
+        from millstream.testing.simulator.campaign import replay_command
+
+        facts = {
+            "first seed": first,
+            "seeds": self._done,
+            "failed": len(self._failed),
+            "simulated seconds": round(self._simulated),
+            "faults": self._faults,
+            "messages acknowledged": self._acknowledged,
+            "seconds": round(time.monotonic() - self._started, 1),
+        }
+        marks = _all_marks(self._marks)
+        if self._as_json:
+            problems = {str(outcome.seed): outcome.problems for _, outcome in self._failed}
+            output.json_document({**facts, "marks": marks, "problems": problems})
+        else:
+            output.facts(facts)
+            _tell_marks(marks)
+        if self._failed:
+            choice, outcome = min(self._failed, key=lambda each: each[1].seed)
+            raise CommandError(
+                f"{len(self._failed)} of {self._done} seeds found something; see one again with"
+                f" `{replay_command(outcome.seed, **choice.options())}`"
+            )
+        never = [mark for mark, count in marks.items() if not count]
+        if every_mark and never:
+            raise CommandError(f"these situations never occurred: {'; '.join(never)}")
 
 
 def _all_marks(met: Mapping[str, int]) -> dict[str, int]:

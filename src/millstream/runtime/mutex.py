@@ -1,5 +1,31 @@
 """Mutual exclusion between the event loop and the workers' threads, for the few values both touch."""
 
-from threading import Lock as Mutex
+from collections.abc import Callable
+from threading import Lock
 
-__all__ = ["Mutex"]
+
+def _acquire(lock: Lock) -> None:
+    lock.acquire()
+
+
+class Mutex:
+    """A lock for `with`. Whoever finds it taken calls `wait`, which a simulation replaces: there one thread runs."""
+
+    __slots__ = ("_lock",)
+
+    wait: Callable[[Lock], None] = staticmethod(_acquire)
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+
+    def acquire(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            Mutex.wait(self._lock)
+
+    def release(self) -> None:
+        self._lock.release()
+
+    __enter__ = acquire
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()

@@ -8,7 +8,38 @@ names those that never occurred.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-MARKS: tuple[str, ...] = ()
+MARKS: tuple[str, ...] = (
+    "a batch that was sent again was found in the log",
+    "a broker was fenced",
+    "a coordinator was deposed while its disk was full",
+    "a damaged file beside a log was made from it",
+    "a damaged segment was repaired",
+    "a disk was full",
+    "a flush failed",
+    "a follower cut its log",
+    "a founder was refused",
+    "a hole was found in a log",
+    "a leader was elected from the eligible set",
+    "a log was compacted",
+    "a log was cut at recovery",
+    "a log was removed while it was flushed",
+    "a move of replicas came to its end",
+    "a move was taken back half-way",
+    "a node was cut off from the others",
+    "a node was refused by another",
+    "a partition lost its last leader",
+    "a repair ran during a move",
+    "a replica moved away",
+    "a replica that cannot be opened was made from the others",
+    "a segment was rewritten after the checkpoint that describes it",
+    "a snapshot of the quorum was sent to one that lags",
+    "a stale checkpoint entry was met",
+    "a write of the quorum log was refused",
+    "a write was refused for too few in sync",
+    "entries of the quorum that were not committed were replaced",
+    "logs in doubt were compared and the best one leads",
+    "segments below the log's start were deleted",
+)
 """Every mark there is. A test compares them with the calls in the code."""
 
 _recorder: Callable[[str], None] | None = None

@@ -15,6 +15,7 @@ from crc32c import crc32c
 
 from millstream.config.topic import TopicConfig
 from millstream.runtime.disk import Disk
+from millstream.runtime.sometimes import sometimes
 from millstream.storage.identity import NO_INCARNATION, Identity, read_identity
 from millstream.storage.layout import LOG_SUFFIX, partition_directory
 from millstream.storage.leader_epochs import LeaderEpochs
@@ -87,6 +88,7 @@ def described(entry: LogCheckpoint, identity: Identity | None, config: TopicConf
     if identity is not None and entry.incarnation == identity.incarnation != NO_INCARNATION:
         return entry
     if identity is not None and NO_INCARNATION not in (entry.incarnation, identity.incarnation):
+        sometimes("a stale checkpoint entry was met")
         # Made since then, and only what a checkpoint covers is compacted.
         return later_log(entry.topic, entry.partition, entry.topic_id)
     return undescribed(entry, config)

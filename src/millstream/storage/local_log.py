@@ -16,6 +16,7 @@ from millstream.protocol.record_batch import (
 )
 from millstream.runtime.disk import NO_ROOM, Buffer
 from millstream.runtime.invariant import invariant
+from millstream.runtime.sometimes import sometimes
 from millstream.storage.flush import FlushTicket, OwnDirectory, Unsynced
 from millstream.storage.identity import NO_INCARNATION, Identity
 from millstream.storage.layout import (
@@ -539,6 +540,8 @@ class LocalLog:
         """The log is being deleted: late requests get an error, files are closed."""
         self.offline = self._gone = LogGone()
         self._own_directory.give_up()
+        if self._flushing is not None:
+            sometimes("a log was removed while it was flushed")
         unsynced, self._unsynced = self._unsynced, Unsynced()
         self._release(unsynced.segments)
         for segment in self.segments:

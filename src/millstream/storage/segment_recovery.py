@@ -15,6 +15,7 @@ import msgspec
 from millstream.config.topic import TopicConfig
 from millstream.protocol.record_batch import HEADER_SIZE, BatchHeader, CorruptBatch, encode_epoch
 from millstream.runtime.disk import NO_ROOM, Disk, File
+from millstream.runtime.sometimes import sometimes
 from millstream.storage.checkpoint import LogCheckpoint
 from millstream.storage.epoch_check import EpochCheck
 from millstream.storage.layout import CUT_FILE, GAPS_SUFFIX, LOG_SUFFIX, offset_in
@@ -108,7 +109,10 @@ class SegmentRecovery:
 
     def _is_described(self, summary: SegmentSummary) -> bool:
         """Whether the file is the one that the checkpoint describes, and not one that took its place since."""
-        return self.numbers.get(summary.base_offset, summary.number) == summary.number
+        is_same = self.numbers.get(summary.base_offset, summary.number) == summary.number
+        if not is_same:
+            sometimes("a segment was rewritten after the checkpoint that describes it")
+        return is_same
 
     def recover(self, base: int) -> tuple[Segment, Outcome]:
         size = self.files.disk.size(f"{self.directory}/{base:020d}{LOG_SUFFIX}")
@@ -179,6 +183,7 @@ class SegmentRecovery:
 
     def mark_hole(self, start: int, end: int) -> Segment:
         """A segment without a sound batch in the place of what is missing: reads are refused until it is repaired."""
+        sometimes("a hole was found in a log")
         summary = SegmentSummary(start, end_offset=end, created_ms=self.rebuilt.now_ms)
         segment = Segment(self.files, self.directory, summary, stored=False)
         segment.create()

@@ -13,6 +13,7 @@ from millstream.broker.partitions import CutOff
 from millstream.cluster.metadata.sessions import BrokerSessions
 from millstream.cluster.raft.quorum import majority
 from millstream.observability.logs import get_logger
+from millstream.runtime.sometimes import sometimes
 
 if TYPE_CHECKING:
     from millstream.broker.lease import Lease
@@ -86,6 +87,7 @@ class ContactWatch:
             is_lost = contact.is_lost(voters, leader, network.ended, loop.time())
             is_cut_off = broker.partitions.is_cut_off_by(CutOff.SILENCE)
             if is_lost and not is_cut_off:
+                sometimes("a node was cut off from the others")
                 log.warning(
                     "cut off from the other nodes: clients are sent to them", silent_seconds=self._seconds
                 )

@@ -19,6 +19,7 @@ from millstream.broker.peers.network import PeerNetwork
 from millstream.broker.peers.promise import Promise
 from millstream.cluster.raft.membership import ReplicaKey
 from millstream.observability.logs import get_logger
+from millstream.runtime.sometimes import sometimes
 from millstream.runtime.workers import Workers
 
 log = get_logger("millstream.cluster")
@@ -115,6 +116,8 @@ class Founder:
                 promise.to = asked.founder
                 await self._workers.run(lambda: promise.keep(asked.founder))
                 log.info("promised to let another node found the cluster", node=asked.founder.node_id)
+            if refusal is not None:
+                sometimes("a founder was refused")
             return PromiseAnswer(refusal)
 
     def why_not_founded(self) -> str:

@@ -26,6 +26,7 @@ from millstream.protocol.api import PEER_COMMAND, PEER_FOUNDING
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.wire import MalformedRequest
 from millstream.runtime.clock import CautiousTime
+from millstream.runtime.sometimes import sometimes
 
 if TYPE_CHECKING:
     from millstream.broker.connection import Connection
@@ -170,6 +171,7 @@ class PeerNetwork:
         retired = self._metadata.image.retired_directories if self._metadata is not None else ()
         welcome = answer(self._hello(), self.members, caller, retired)
         if welcome.refusal is not None:
+            sometimes("a node was refused by another")
             log.warning("node refused", node=caller.replica.node_id, reason=welcome.refusal)
         elif caller.cluster_id and not self.cluster_id:
             self._heard_of(caller.cluster_id, caller.replica, caller.address)

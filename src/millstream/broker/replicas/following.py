@@ -11,6 +11,7 @@ from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchedPartition, FetchPartition
 from millstream.protocol.record_batch import iter_batches
+from millstream.runtime.sometimes import sometimes
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
@@ -167,6 +168,7 @@ class Following(msgspec.Struct, eq=False):
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE, "the leader's history is another, and ends here too"
             )
+        sometimes("a follower cut its log")
         is_committed = offset < partition.high_watermark
         (log.error if is_committed else log.info)(
             "truncating",

@@ -14,6 +14,7 @@ from millstream.cluster.metadata.image import PartitionImage
 from millstream.cluster.metadata.recovered_replicas import RecoveredReplica, ReportRecovered
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.runtime.sometimes import sometimes
 from millstream.storage.log import PartitionLog
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ def _describe(topic_id: UUID, p: PartitionImage, found: PartitionLog, is_whole: 
     end = found.flushed_offset if found.config.durable else found.log_end_offset
     last_epoch = found.epochs.epoch_of(end - 1)
     if found.is_doubtful:
+        sometimes("a log was cut at recovery")
         log.warning(
             "this replica may have lost what it had confirmed; the controller is told what it has",
             directory=found.directory,

@@ -15,6 +15,7 @@ from millstream.protocol.fetch import FetchPartition
 from millstream.protocol.peer_client import for_itself
 from millstream.protocol.record_batch import CorruptBatch
 from millstream.protocol.replica_fetch import ReplicaFetchRequest, decode_reply, encode_request
+from millstream.runtime.sometimes import sometimes
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.log import PartitionLog
 from millstream.storage.repaired_segment import RepairedSegment
@@ -122,6 +123,10 @@ class Repairs:
         finally:
             target.cleaning = False
         self._broker.metrics.repaired_segments.value += 1
+        sometimes("a damaged segment was repaired")
+        image = self._broker.metadata.image.partition(partition.topic, partition.index)
+        if image is not None and (image.adding or image.removing):
+            sometimes("a repair ran during a move")
         log.warning(
             "damaged segment repaired from another replica",
             topic=partition.topic,

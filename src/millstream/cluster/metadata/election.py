@@ -14,6 +14,7 @@ from millstream.cluster.metadata.image import (
     TopicImage,
 )
 from millstream.cluster.metadata.records import LastKnownReplica
+from millstream.runtime.sometimes import sometimes
 
 # So many that ended uncleanly and may have lost something are compared: one disk rots, not two at once.
 _ENOUGH_TOLD = 2
@@ -128,6 +129,10 @@ def next_state(
     best = _best_of(known, len(eligible), replicas, brokers)
     leader = _elect(p.leader, replicas, in_sync, eligible, known, best, last_known, brokers, rules, seek)
     if leader != NO_LEADER and leader not in in_sync:
+        if leader in eligible:
+            sometimes("a leader was elected from the eligible set")
+        elif leader == best:
+            sometimes("logs in doubt were compared and the best one leads")
         in_sync = (leader,)
         if leader not in eligible and leader != best:
             # After an unclean election the others may have what the leader lost, and nobody is sure of anything more.
@@ -140,10 +145,14 @@ def next_state(
             for each in known
             if each.broker_id != leader and not each.is_left
         )
+    if leader == NO_LEADER and p.leader != NO_LEADER:
+        sometimes("a partition lost its last leader")
     if len(in_sync) >= min(rules.min_insync, len(replicas)):
         # Only below the minimum, when nothing is acknowledged any more, do those outside keep all there is (KIP-966).
         eligible, known = (), ()
     is_shrunk = is_done and len(replicas) < len(p.replicas)
+    if is_done:
+        sometimes("a move of replicas came to its end")
     changed = replace(
         p,
         replicas=replicas,

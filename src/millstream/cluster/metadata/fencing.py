@@ -9,6 +9,7 @@ from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.sessions import BrokerSessions
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
+from millstream.runtime.sometimes import sometimes
 
 _CHECKS_PER_SESSION = 10
 
@@ -69,6 +70,7 @@ class Fencing:
         """Whether it is settled: the broker is fenced, or has another epoch."""
         try:
             if await self._fence(FenceBroker(broker_id, epoch)):
+                sometimes("a broker was fenced")
                 _log.warning(news, broker=broker_id, session_seconds=self._seconds)
         except KafkaError as error:
             _log.warning("broker not fenced yet", broker=broker_id, error=error.message)

@@ -13,6 +13,7 @@ from millstream.cluster.metadata.image import MetadataImage, PartitionImage, Top
 from millstream.cluster.metadata.records import MetadataRecord
 from millstream.cluster.placement import Replicas
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.runtime.sometimes import sometimes
 
 
 class Reassignment(msgspec.Struct, frozen=True):
@@ -64,6 +65,7 @@ class AlterReassignments(msgspec.Struct, frozen=True):
                 raise KafkaError(
                     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "Nothing is under way to be cancelled."
                 )
+            sometimes("a move was taken back half-way")
             target = before
         else:
             check_replicas(image, wanted.replicas)

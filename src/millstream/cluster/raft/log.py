@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from millstream.cluster.raft.entries import Entry, EntryKind, Snapshot
 from millstream.cluster.raft.membership import Membership, decode_membership
 from millstream.runtime.invariant import invariant
+from millstream.runtime.sometimes import sometimes
 
 
 class RaftLog:
@@ -118,6 +119,7 @@ class RaftLog:
             return None
         for place, entry in enumerate(entries):
             if self.term_at(entry.index) != entry.term:
+                sometimes("entries of the quorum that were not committed were replaced")
                 self._truncate_from(entry.index)
                 self._append(entries[place:])
                 break

@@ -20,6 +20,7 @@ from millstream.cluster.raft.status import Status
 from millstream.cluster.raft.waiting import Done, WaitingProposals, WaitingReads
 from millstream.cluster.raft.wal import Wal, WriteRefused
 from millstream.observability.logs import get_logger
+from millstream.runtime.sometimes import sometimes
 
 _log = get_logger("millstream.cluster.raft")
 
@@ -250,6 +251,7 @@ class Replica:
             self._to_persist = None
             self._proposals.taken_back(self._raft.state.log.last_index, error)
             return
+        sometimes("a write of the quorum log was refused")
         _log.warning("quorum log write refused; trying again", error=str(error))
         # Someone with room on its disk should lead.
         self._raft.resign()

@@ -18,6 +18,7 @@ from millstream.cluster.raft.progress import Pace, Progress
 from millstream.cluster.raft.quorum import reached_by_majority
 from millstream.cluster.raft.reading import finish_round, start_round
 from millstream.cluster.raft.state import Leadership, RaftState
+from millstream.runtime.sometimes import sometimes
 
 
 def begin_term(raft: RaftState) -> None:
@@ -79,6 +80,7 @@ def _send_snapshot(raft: RaftState, to: ReplicaKey, progress: Progress) -> bool:
     if not progress.is_active:
         return False
     raft.send(InstallSnapshot(raft.key, to, raft.term, raft.log.snapshot))
+    sometimes("a snapshot of the quorum was sent to one that lags")
     progress.wait_for_snapshot(raft.log.snapshot.index)
     return True
 

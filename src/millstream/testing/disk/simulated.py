@@ -1,7 +1,7 @@
 """The disk itself: `runtime.disk.Disk` over the simulated tree."""
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from random import Random
@@ -45,6 +45,7 @@ class SimulatedFile:
             return data[: len(data) // 2] if fault is not None else data
 
     def pwrite(self, buffers: Sequence[Buffer], offset: int) -> int:
+        self._disk.pause()
         content = self._opened(to_write=True)
         data = b"".join(bytes(buffer) for buffer in buffers)
         with self._disk.guard:
@@ -65,6 +66,7 @@ class SimulatedFile:
                 raise failure(errno.ENOSPC, self.path)
 
     def sync(self) -> None:
+        self._disk.pause()
         content = self._opened()
         with self._disk.guard:
             self._disk.sync(self.path, content)
@@ -105,6 +107,8 @@ class SimulatedDisk:
         self._locks: set[str] = set()
         self._crash_at: int | None = None
         self._crashed = False
+        self.before_change: Callable[[], None] | None = None
+        """Called before a change is made, by whoever makes it: others may come first."""
 
     # -- the test's side
 
@@ -150,6 +154,14 @@ class SimulatedDisk:
 
     # -- what handles ask of the disk
 
+    def _is_busy(self) -> bool:
+        """Whether this thread is in the middle of a change."""
+        return self.guard._is_owned()  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001
+
+    def pause(self) -> None:
+        if self.before_change is not None and not self._is_busy():
+            self.before_change()
+
     def require_alive(self) -> None:
         if self._crashed:
             raise Crashed
@@ -192,6 +204,7 @@ class SimulatedDisk:
     # -- runtime.disk.Disk
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> SimulatedFile:
+        self.pause()
         with self.guard:
             self.require_alive()
             self.faults.check(Operation.OPEN, path)
@@ -226,6 +239,7 @@ class SimulatedDisk:
             self._tree.directory(path)
 
     def rename(self, source: str, target: str) -> None:
+        self.pause()
         with self.guard:
             self.step(Operation.RENAME, source)
             node = self._tree.find(source)
@@ -237,6 +251,7 @@ class SimulatedDisk:
             )
 
     def unlink(self, path: str) -> None:
+        self.pause()
         with self.guard:
             self.require_alive()
             if self._tree.find(path) is not None:
@@ -244,15 +259,17 @@ class SimulatedDisk:
                 self._tree.change(Edit(*self._tree.place(path), None))
 
     def remove_tree(self, path: str) -> None:
+        """One name after the other: others may see a part of it."""
         with self.guard:
             node = self._tree.find(path)
-            for name in list(node.entries) if isinstance(node, Directory) else ():
-                self.remove_tree(f"{path}/{name}")
-            if isinstance(node, Directory):
-                self.remove_empty_dir(path)
-            else:
-                with suppress(OSError):
-                    self.unlink(path)
+            names = list(node.entries) if isinstance(node, Directory) else []
+        for name in names:
+            self.remove_tree(f"{path}/{name}")
+        if isinstance(node, Directory):
+            self.remove_empty_dir(path)
+        else:
+            with suppress(OSError):
+                self.unlink(path)
 
     def remove_empty_dir(self, path: str) -> None:
         with self.guard, suppress(OSError):
@@ -263,6 +280,7 @@ class SimulatedDisk:
                 self._tree.change(Edit(*self._tree.place(path), None))
 
     def sync_dir(self, path: str) -> None:
+        self.pause()
         with self.guard:
             directory = self._tree.directory(path)
             self.step(Operation.SYNC_DIRECTORY, path)

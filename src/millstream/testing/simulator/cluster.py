@@ -10,6 +10,8 @@ from millstream.testing.simulator.machine import Machine
 from millstream.testing.simulator.network import Network
 from millstream.testing.simulator.node import PORT, SimulatedNode
 from millstream.testing.simulator.pace import TICK_MS
+from millstream.testing.simulator.process import CURRENT
+from millstream.testing.simulator.split_jobs import SplitJob
 
 
 class SimulatedCluster:
@@ -41,10 +43,27 @@ class SimulatedCluster:
             )
             for number, name in enumerate(names, 1)
         }
+        self.splits_jobs = False
         self.removed: dict[int, None] = {}
         """Nodes that were taken out of the cluster, and are not started any more."""
         self.spoken_for: dict[str, None] = {}
         """Machines whose disk or membership somebody changes: nobody else may at the same time."""
+
+    def split_jobs(self) -> None:
+        """From now on, before anything was started: what threads do is done in pieces."""
+        self.splits_jobs = True
+        for node in self.nodes.values():
+            node.machine.splits_jobs = True
+
+    def jobs_of_current(self) -> list[SplitJob]:
+        """Under way on the machine whose program runs now."""
+        process = CURRENT.get()
+        nodes = [node for node in self.nodes.values() if process is not None and node.name == process.machine]
+        return [job for node in nodes for job in node.machine.split_jobs]
+
+    def end(self) -> None:
+        for node in self.nodes.values():
+            node.machine.end()
 
     def declare(self, topics: tuple[TopicSettings, ...]) -> None:
         """Topics in the settings of all nodes that are not started yet."""
@@ -59,7 +78,9 @@ class SimulatedCluster:
     def add(self, random: Random) -> SimulatedNode:
         """One node more, which has an empty disk and knows the first nodes' addresses; it is not started."""
         number = len(self.nodes) + 1
-        node = SimulatedNode(Machine(f"n{number}", self.loop, random), number, self._settings)
+        machine = Machine(f"n{number}", self.loop, random)
+        machine.splits_jobs = self.splits_jobs
+        node = SimulatedNode(machine, number, self._settings)
         self.nodes[number] = node
         return node
 

@@ -3,7 +3,9 @@
 Byte for byte; those of a compacted topic, which each node compacts for itself, in what they say of each key.
 """
 
-from collections.abc import Iterator
+import errno
+import os
+from collections.abc import Collection, Iterator
 
 from millstream.broker.node import Broker
 from millstream.broker.partition import Partition
@@ -13,6 +15,7 @@ from millstream.protocol.records import decode_records
 from millstream.testing.simulator.cluster import SimulatedCluster
 
 _MAX_BYTES = 1 << 24
+_NO_SUCH_FILE = os.strerror(errno.ENOENT)
 
 
 def newest_image(cluster: SimulatedCluster) -> MetadataImage:
@@ -54,6 +57,15 @@ def what_is_missing(cluster: SimulatedCluster) -> str | None:
             ):
                 return f"the leader of {name} wants {state.min_isr} in sync, the topic {wanted}"
     return None
+
+
+def unexpected_ends(cluster: SimulatedCluster, faults: Collection[str]) -> Iterator[str]:
+    """A node ends by itself when its disk is broken. No reason is a file that went with its topic."""
+    for node in cluster.nodes.values():
+        for reason in dict.fromkeys(node.ends):
+            is_broken = "failing_sync" in faults and _NO_SUCH_FILE not in reason
+            if "cannot be written" in reason and not is_broken:
+                yield f"{node.name} ended, and its disk is sound: {reason}"
 
 
 def differences(cluster: SimulatedCluster) -> Iterator[str]:

@@ -12,6 +12,7 @@ from millstream.storage.compaction.worker import work
 from millstream.testing.disk import SimulatedDisk
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.process import Process
+from millstream.testing.simulator.split_jobs import SplitJob, before_change
 from millstream.testing.simulator.threads import SimulatedWorkers
 
 _EPOCH_MS = 1_700_000_000_000
@@ -43,7 +44,19 @@ class Machine:
         self.process = Process(name)
         self.disk_seconds = 0.0005
         """What a job at the disk takes, about."""
+        self.splits_jobs = False
+        """Whether the threads' jobs are done in pieces."""
         self._threads: list[SimulatedWorkers] = []
+
+    @property
+    def split_jobs(self) -> list[SplitJob]:
+        """Those that are done in part."""
+        return [job for threads in self._threads for job in threads.split]
+
+    def end(self) -> None:
+        """The run is over: no thread is left behind."""
+        for threads in self._threads:
+            threads.give_up(self.disk, self.random)
 
     def start(self) -> Process:
         self.process = Process(self.name)
@@ -65,7 +78,9 @@ class Machine:
 
     def workers(self, loop: asyncio.AbstractEventLoop, count: int, name: str) -> Workers:
         del name
-        threads = SimulatedWorkers(loop, count, self._job_seconds)
+        if self.splits_jobs:
+            self.disk.before_change = before_change
+        threads = SimulatedWorkers(loop, count, self._job_seconds, splits=self.splits_jobs)
         self._threads.append(threads)
         return threads
 

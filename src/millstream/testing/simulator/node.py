@@ -25,6 +25,8 @@ class SimulatedNode:
         self.broker: Broker | None = None
         self.ended: str | None = None
         """Why the program ended by itself."""
+        self.ends: list[str] = []
+        """Every reason for which a program here ended by itself."""
         self.lives = 0
         self.settings = replace(
             settings, broker=replace(settings.broker, id=node_id, host=machine.name, port=PORT)
@@ -92,6 +94,7 @@ class SimulatedNode:
         else:
             await asyncio.wait([broker.failure])
             self.ended = str(broker.failure.exception())
+        self.ends.append(self.ended)
         await self._end(broker)
 
     async def _end(self, broker: Broker) -> None:

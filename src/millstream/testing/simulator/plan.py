@@ -17,6 +17,7 @@ from millstream.testing.simulator.nemesis import ALL_KINDS
 _NODES = (3, 3, 3, 3, 3, 3, 3, 3, 5)
 # Of the runs in which bits may rot, because their draw of faults has it: elsewhere replicas could not be moved.
 _ROT_SHARE = 0.4
+_SPLIT_SHARE = 0.25
 _DAY_MS = "86400000"
 
 
@@ -82,6 +83,8 @@ class Plan:
     settings: dict[str, int]
     """Those of the cluster that differ from run to run, by the names that `apply` knows."""
     ledger: LedgerPlan
+    splits_jobs: bool
+    """Whether what threads do is done in pieces, between which others come."""
     sides: tuple[SidePlan, ...] = field(default=())
 
     @property
@@ -128,6 +131,7 @@ class Plan:
         return {
             "routing": self.routing,
             "nodes": str(self.nodes),
+            "jobs of threads": "in pieces" if self.splits_jobs else "in one piece",
             "faults drawn": ", ".join(dict.fromkeys(self.faults)),
             "settings drawn": ", ".join(f"{name} {value}" for name, value in self.settings.items()),
             "ledger": f"{ledger.partitions} partitions {ledger.configs or ''}, group {ledger.group},"
@@ -157,6 +161,7 @@ def draw_plan(
         troubles.choice((1, 1, 2, 3)),
         _draw_settings(Random(f"{seed}:settings")),
         _draw_ledger(seed, rots=rots, changes_nodes=changes_nodes),
+        Random(f"{seed}:threads").random() < _SPLIT_SHARE,
         tuple(_draw_sides(seed, rots=rots, changes_nodes=changes_nodes)),
     )
 
@@ -194,10 +199,11 @@ def _draw_settings(random: Random) -> dict[str, int]:
 def _draw_ledger(seed: int, *, rots: bool, changes_nodes: bool) -> LedgerPlan:
     random = Random(f"{seed}:ledger")
     works = ("moves", "round_trips", "settings", "growth")
-    # Where bits rot a sound copy must be left; where nodes go, one mind moves replicas.
-    forbidden = (
-        ("moves", "round_trips", "settings") if rots else ("moves", "round_trips") if changes_nodes else ()
-    )
+    # Where bits rot a sound copy must be left: two replicas at least, and both in sync. Where nodes go, one mind moves.
+    forbidden = {
+        *(("round_trips", "settings") if rots else ()),
+        *(("moves", "round_trips") if changes_nodes else ()),
+    }
     operator = Random(f"{seed}:operator")
     return LedgerPlan(
         random.choice((1, 2, 2, 3)),
@@ -233,8 +239,9 @@ def _draw_side(random: Random, number: int, rots: bool, changes_nodes: bool) -> 
     if not rots:
         configs |= minimum
     works = ["growth"] if random.random() < 0.5 else []
-    if not rots and not changes_nodes:
-        works += [each for each in ("moves", "round_trips") if random.random() < 0.5]
+    moves = [each for each in ("moves", "round_trips") if random.random() < 0.5]
+    if not changes_nodes:
+        works += [each for each in moves if each == "moves" or not rots]
     if kind is SideKind.TRIMMED:
         works.append("trims")
     return SidePlan(

@@ -21,7 +21,12 @@ from millstream.testing.history.registers import judge_positions
 from millstream.testing.history.topics import judge_topics
 from millstream.testing.simulator.answer_watch import AnswerWatch
 from millstream.testing.simulator.cluster import SimulatedCluster
-from millstream.testing.simulator.comparison import differences, newest_image, what_is_missing
+from millstream.testing.simulator.comparison import (
+    differences,
+    newest_image,
+    unexpected_ends,
+    what_is_missing,
+)
 from millstream.testing.simulator.election_watch import ElectionWatch
 from millstream.testing.simulator.in_sync_watch import InSyncWatch
 from millstream.testing.simulator.loop import SimulatedLoop
@@ -31,6 +36,7 @@ from millstream.testing.simulator.partition_watch import PartitionWatch
 from millstream.testing.simulator.plan import Plan, Profile, draw_plan
 from millstream.testing.simulator.process import CURRENT
 from millstream.testing.simulator.quorum_watch import QuorumWatch
+from millstream.testing.simulator.split_jobs import taking_turns
 from millstream.testing.simulator.violation import Violation
 from millstream.testing.simulator.workload import TOPIC, Workload
 
@@ -126,6 +132,8 @@ def _run(
         stack.enter_context(recorded(outcome.marks))
         run = _Run(loop, seed, seconds, outcome, quorum, faults, plan, routing)
         remains += (loop, run)
+        stack.callback(run.end)
+        stack.enter_context(taking_turns(run.cluster.jobs_of_current))
         stack.enter_context(run.partitions.installed())
         stack.enter_context(AnswerWatch(loop.violated, run.partitions).installed())
         try:
@@ -168,8 +176,17 @@ class _Run:
             self._cluster = SimulatedCluster(
                 loop, plan.random("machines"), plan.nodes, plan.routing, plan.apply
             )
+            if plan.splits_jobs:
+                self._cluster.split_jobs()
             self._watch()
             self._play(plan)
+
+    @property
+    def cluster(self) -> SimulatedCluster:
+        return self._cluster
+
+    def end(self) -> None:
+        self._cluster.end()
 
     def _watch(self) -> None:
         violated = self._loop.violated
@@ -224,6 +241,7 @@ class _Run:
         await asyncio.sleep(max(0.0, self._seconds - loop.time()))
         nemesis.end()
         outcome.problems += differences(self._cluster)
+        outcome.problems += unexpected_ends(self._cluster, self._nemesis.kinds)
         outcome.acknowledged = sum(producer.acknowledged for producer in workload.producers)
         outcome.read = sum(len(poll.records) for poll in workload.history.polls)
         outcome.problems += map(str, judge(workload.history))

@@ -4,19 +4,33 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
 from random import Random
 
 from millstream.runtime.workers import Done, Job, Workers
 from millstream.testing.disk import Crashed, SimulatedDisk
+from millstream.testing.simulator.split_jobs import SplitJob
 
 # A crash in the middle of a job comes within so many changes of the disk.
 _MOST_CHANGES_OF_A_JOB = 6
 
 
 class SimulatedWorkers(Workers):
-    """A job does its work in one moment, after the time that it takes; then its result is reported."""
+    """A job does its work in one moment, after the time that it takes; then its result is reported.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, count: int, seconds: Callable[[], float]) -> None:
+    With `splits` it stops before each change of the disk, and goes on a little later.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        count: int,
+        seconds: Callable[[], float],
+        *,
+        splits: bool = False,
+    ) -> None:
+        self._splits = splits
+        self._split: dict[int, SplitJob] = {}
         self._loop = loop
         self._free = count
         self._seconds = seconds
@@ -32,6 +46,9 @@ class SimulatedWorkers(Workers):
 
     def close(self) -> None:
         """As threads that are joined: what was asked for is done, and reported, before this returns."""
+        for number, begun in list(self._split.items()):
+            begun.hurry()
+            self._end(number, begun)
         left = [*self._running.values(), *self._queued]
         self._running.clear()
         self._queued.clear()
@@ -40,6 +57,7 @@ class SimulatedWorkers(Workers):
 
     def crash(self, disk: SimulatedDisk, random: Random) -> None:
         """The program ends now: jobs under way get as far as chance has it."""
+        self.give_up(disk, random)
         jobs = [job for job, _ in self._running.values()]
         self._running.clear()
         self._queued.clear()
@@ -49,6 +67,19 @@ class SimulatedWorkers(Workers):
             with suppress(Exception, Crashed):
                 job()
 
+    @property
+    def split(self) -> list[SplitJob]:
+        """Those that have begun and are not over."""
+        return list(self._split.values())
+
+    def give_up(self, disk: SimulatedDisk, random: Random) -> None:
+        """What was done in part gets a little further, and is forgotten."""
+        for number, begun in list(self._split.items()):
+            del self._split[number]
+            self._running.pop(number, None)
+            disk.crash_after(random.randrange(_MOST_CHANGES_OF_A_JOB))
+            begun.hurry()
+
     def _begin(self, job: Job, done: Done) -> None:
         self._free -= 1
         self._number += 1
@@ -56,13 +87,37 @@ class SimulatedWorkers(Workers):
         self._loop.call_later(self._seconds(), self._finish, self._number)
 
     def _finish(self, number: int) -> None:
+        if self._splits and number in self._running:
+            self._split[number] = SplitJob(self._running[number][0], copy_context())
+            self._go_on(number)
+            return
         work = self._running.pop(number, None)
         if work is None:
             return
+        self._start_next()
+        _carry_out(*work)
+
+    def _start_next(self) -> None:
         self._free += 1
         if self._queued:
             self._begin(*self._queued.popleft())
-        _carry_out(*work)
+
+    def _go_on(self, number: int) -> None:
+        begun = self._split.get(number)
+        if begun is None:
+            return
+        if not begun.is_over and not begun.go_on():
+            self._loop.call_later(self._seconds(), self._go_on, number)
+            return
+        self._start_next()
+        self._end(number, begun)
+
+    def _end(self, number: int, begun: SplitJob) -> None:
+        del self._split[number]
+        _, done = self._running.pop(number)
+        if begun.error is not None and not isinstance(begun.error, Exception):
+            raise begun.error
+        done(begun.result, begun.error)
 
 
 def _carry_out(job: Job, done: Done) -> None:
