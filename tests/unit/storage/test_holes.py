@@ -4,11 +4,13 @@ import pytest
 
 from millstream.config.topic import TopicConfig
 from millstream.protocol.record_batch import CorruptBatch
+from millstream.storage.checkpoint import CHECKPOINT_FILE
 from millstream.storage.layout import SEGMENT_SUFFIXES
 from millstream.storage.log import PartitionLog
 from millstream.storage.repaired_segment import RepairedSegment
 from millstream.storage.segment import Segment, find_segment
 from support.logs import (
+    DATA_DIR,
     NOW_MS,
     Store,
     append,
@@ -83,6 +85,48 @@ def test_reads_in_a_missing_segment_are_refused_and_all_else_is_served(which: in
     assert read_values(store.log(), end) == VALUES[end:]
     assert store.log().read(0, 1 << 20, COUNT).next_offset <= start
     assert_refused(store.kill().log(), start, end)
+
+
+@pytest.mark.parametrize("which", [1, 3])
+def test_a_recovery_that_was_interrupted_before_its_checkpoint_leaves_the_hole_as_it_is(which: int) -> None:
+    store = filled()
+    old = store.disk.read(f"{DATA_DIR}/{CHECKPOINT_FILE}")
+    gone = store.log().segments[which]
+    remove(store, gone)
+    for _ in range(2):
+        store.kill()
+        assert_refused(store.log(), gone.base_offset, gone.summary.end_offset)
+        assert read_values(store.log(), gone.summary.end_offset) == VALUES[gone.summary.end_offset :]
+        store.disk.write_atomically(f"{DATA_DIR}/{CHECKPOINT_FILE}", old)
+
+
+def test_a_hole_that_an_earlier_version_left_is_found_after_its_clean_stop() -> None:
+    store = filled()
+    gone = store.log().segments[2]
+    del store.log().segments[2]
+    remove(store, gone)
+    store.stop_and_start()
+    assert store.store.was_clean
+    assert_refused(store.log(), gone.base_offset, gone.summary.end_offset)
+    old = store.log().segments[2]
+    assert (old.base_offset, old.summary.end_offset) == (gone.base_offset, gone.summary.end_offset)
+    entry = store.store.checkpoint()
+    store.kill()
+    assert_refused(store.log(), gone.base_offset, gone.summary.end_offset)
+    assert store.store.checkpoint()[0].damaged == entry[0].damaged == [gone.base_offset]
+
+
+def test_a_marked_hole_that_no_checkpoint_knows_of_is_refused_too() -> None:
+    store = filled()
+    gone = store.log().segments[2]
+    del store.log().segments[2]
+    store.checkpoint()
+    old = store.disk.read(f"{DATA_DIR}/{CHECKPOINT_FILE}")
+    remove(store, gone)
+    for _ in range(3):
+        store.kill()
+        assert_refused(store.log(), gone.base_offset, gone.summary.end_offset)
+        store.disk.write_atomically(f"{DATA_DIR}/{CHECKPOINT_FILE}", old)
 
 
 def test_several_missing_segments_are_one_hole() -> None:

@@ -200,6 +200,26 @@ def test_a_segment_that_is_missing_is_fetched_again(trio: Trio) -> None:
     assert partition(trio, other).log.damaged == set()
 
 
+def test_damage_in_what_all_others_have_deleted_is_deleted_here_too(trio: Trio) -> None:
+    """Nobody can repair it any more, and nobody else has it to lose."""
+    leader = create(trio, segment_bytes="400")
+    values = [b"%d" % number * 40 for number in range(12)]
+    assert set(write(trio, leader, *values)) == {0}
+    segment = partition(trio, leader).log.segments[0]
+    end = segment.summary.end_offset
+    for number in followers(trio, leader):
+        until(lambda n=number: partition(trio, n).high_watermark == len(values))
+        broker = trio.nodes[number].broker
+        work = broker.upkeep.delete_records_before(partition(trio, number), end)
+        asyncio.run_coroutine_threadsafe(work, broker.loop).result(30)
+    trio.disks[leader].flip_bit(segment.log_path, 90)
+    with RawClient(trio.nodes[leader].listen) as client:
+        (found,) = fetched_partitions(client.call("fetch", 11, **fetch_fields("t", 0)))
+    assert found.error_code == CORRUPT_MESSAGE
+    until(lambda: partition(trio, leader).log.log_start_offset == end)
+    assert read_values(partition(trio, leader).log) == values[end:]
+
+
 def test_a_flush_of_a_partition_that_is_gone_is_no_fault_of_the_disk(trio: Trio) -> None:
     leader = create(trio)
     assert write(trio, leader, b"a") == [0]
