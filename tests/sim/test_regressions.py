@@ -24,6 +24,11 @@ FOUND: list[tuple[int, tuple[str, ...], str]] = [
     (777, (), "a node that was removed while it started registered again"),
     (1401, (), "a controller, paused and deposed, did not know who was a member, and said that nobody was"),
     (502561, (), "two seeds with empty disks founded a second cluster, though a member called them"),
+    (
+        500734,
+        (),
+        "moved away and back, a partition was recovered by what a checkpoint said of the copy before",
+    ),
     (1063, ROT, "behind damage a rotten offset was believed, and the log ended a quadrillion records later"),
 ]
 
