@@ -56,6 +56,10 @@ class Server:
         shortest, longest = _IDLE_CHECK_SECONDS
         self._idle_check_seconds = max(shortest, min(longest, settings.idle_timeout / 2000))
 
+    @property
+    def addresses(self) -> int:
+        return len(self._addresses)
+
     def _in_flight_bytes(self) -> int:
         return self.memory.used_bytes + self.reply_memory.used_bytes
 
