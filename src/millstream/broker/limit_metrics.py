@@ -1,4 +1,4 @@
-"""Metrics of what clients can multiply and the node bounds; requests, connections and groups have theirs elsewhere."""
+"""Metrics of what clients can multiply and the node bounds; connections and groups have theirs elsewhere."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -19,6 +19,16 @@ def watch_limits(broker: "Broker") -> None:
         ),
         ("millstream_fetch_sessions", "Fetch sessions of clients.", lambda: len(sessions)),
         ("millstream_fetch_session_partitions", "Partitions in fetch sessions.", lambda: sessions.partitions),
+        (
+            "millstream_in_flight_bytes",
+            "Memory of requests and replies under way.",
+            lambda: broker.server.in_flight_bytes,
+        ),
+        (
+            "millstream_requests_waiting_for_memory",
+            "Requests that are not read further before others have given memory back.",
+            lambda: broker.server.frames.waiting,
+        ),
         ("millstream_addresses", "Addresses that connections come from.", lambda: broker.server.addresses),
         (
             "millstream_long_work_waiting",
