@@ -104,6 +104,14 @@ _OWN = (
         "Connections open at once from one address.", minimum=1,
     ),
     _own(
+        "producer.id.expiration.ms", ConfigType.INT, "86400000",
+        "How long an idempotent producer that writes nothing is remembered.", minimum=1,
+    ),
+    _own(
+        "max.incremental.fetch.session.cache.slots", ConfigType.INT, "1000",
+        "Fetch sessions of clients; a client that finds none free names all its partitions in each fetch.", minimum=0,
+    ),
+    _own(
         "socket.request.max.bytes", ConfigType.INT, "104857600",
         "The largest request; a connection that announces a larger one is closed.", minimum=1,
     ),

@@ -40,6 +40,46 @@ class GroupsState(Protocol):
         ...
 
 
+class BoundsState(Protocol):
+    @property
+    def groups(self) -> int: ...
+
+    @property
+    def members(self) -> int: ...
+
+    @property
+    def offsets(self) -> int: ...
+
+    bytes: int
+    refusals: dict[str, int]
+
+
+def watch_bounds(registry: Registry, state: BoundsState) -> None:
+    """What groups take of this node, and what was refused because it was too much."""
+    for name, documentation, compute in (
+        ("millstream_groups", "Groups that this node coordinates.", lambda: state.groups),
+        ("millstream_groups_members", "Members of all groups.", lambda: state.members),
+        ("millstream_groups_offsets", "Committed offsets of all groups.", lambda: state.offsets),
+        (
+            "millstream_groups_bytes",
+            "What members of groups say and are assigned, about.",
+            lambda: state.bytes,
+        ),
+    ):
+        registry.computed_gauge(name, documentation, compute)
+    registry.collector(
+        lambda: [
+            FamilySnapshot(
+                Kind.COUNTER,
+                "millstream_group_refusals_total",
+                "Requests of groups that were refused because of a limit.",
+                ("limit",),
+                [Sample((limit,), count) for limit, count in state.refusals.items()],
+            )
+        ]
+    )
+
+
 def watch_groups(registry: Registry, state: GroupsState) -> None:
     registry.collector(lambda: _families(state.samples(MAX_GROUPS, MAX_OFFSETS)))
 
