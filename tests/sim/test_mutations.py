@@ -17,9 +17,12 @@ HOW: dict[str, tuple[tuple[str, ...], int]] = {
     "doubt_forgotten": (("bit_rot", "bit_rot", "kill", "storm"), 30),
     "changes_of_voters_overlap": (("slow_disk", "slow_link"), 30),
     "half_is_a_majority": (("isolate", "cut_pair", "slow_disk"), 30),
+    "batches_forwarded_twice": (("slow_disk", "reset", "reset", "reset", "reset"), 30),
 }
 # Of nodes that come and go: in runs where they do.
 OF_MEMBERSHIP = ("changes_of_voters_overlap", "half_is_a_majority", "removed_node_is_greeted")
+# Of nodes that forward for their clients.
+OF_FORWARDING = ("batches_forwarded_twice",)
 
 # The others are enough for every day.
 LONG = (
@@ -38,4 +41,5 @@ def test_a_broken_rule_is_found(rule: str, monkeypatch: pytest.MonkeyPatch) -> N
     BROKEN[rule](monkeypatch)
     faults, count = HOW.get(rule, ((), 30))
     seeds = (seed for seed in range(1, 1000) if rule not in OF_MEMBERSHIP or changes_nodes(seed))
-    assert any(run_seed(seed, faults=faults).problems for seed in islice(seeds, count))
+    routing = "proxy" if rule in OF_FORWARDING else "direct"
+    assert any(run_seed(seed, faults=faults, routing=routing).problems for seed in islice(seeds, count))

@@ -8,6 +8,7 @@ import pytest
 from millstream.broker.coordinator_log import PartitionCoordinatorLog
 from millstream.broker.partition import Partition
 from millstream.broker.peers import hello, network
+from millstream.broker.proxy import produce
 from millstream.broker.replicas import following, serving
 from millstream.cluster.metadata import election
 from millstream.cluster.metadata.image import NO_LEADER
@@ -150,6 +151,11 @@ def removed_node_is_greeted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(network, "answer", lambda me, members, caller, _retired: hello.answer(me, members, caller))
 
 
+def batches_forwarded_twice(patch: pytest.MonkeyPatch) -> None:
+    """A proxying node sends a batch again that no leader can know again, when its answer is lost."""
+    patch.setattr(produce, "_is_known_again", lambda _: True)
+
+
 BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     each.__name__: each
     for each in (
@@ -168,5 +174,6 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         changes_of_voters_overlap,
         half_is_a_majority,
         removed_node_is_greeted,
+        batches_forwarded_twice,
     )
 }

@@ -24,6 +24,7 @@ class SimulatedCluster:
         )
         settings = replace(settings, broker=replace(settings.broker, client_routing=routing))
         self._settings = settings
+        self.routing = routing
         self.nodes = {
             number: SimulatedNode(
                 Machine(name, loop, Random(random.getrandbits(64))),
