@@ -66,7 +66,7 @@ def acknowledged_before_fsync(patch: pytest.MonkeyPatch) -> None:
 def in_sync_too_early(patch: pytest.MonkeyPatch) -> None:
     """Whoever fetches is in sync, however far behind it is."""
 
-    def anybody(self: LeaderState, broker_id: int) -> bool:
+    def anybody(self: LeaderState, broker_id: int, *_: Any) -> bool:
         return self.follower(broker_id) is not None and broker_id not in self.isr
 
     patch.setattr(LeaderState, "may_join", anybody)
