@@ -36,3 +36,9 @@ FOUND: list[tuple[int, tuple[str, ...], str]] = [
 @pytest.mark.parametrize(("seed", "faults", "what"), FOUND, ids=[str(seed) for seed, _, _ in FOUND])
 def test_a_seed_that_found_a_bug(seed: int, faults: tuple[str, ...], what: str) -> None:
     assert not run_seed(seed, faults=faults, profile=Profile.PLAIN).problems, what
+
+
+@pytest.mark.parametrize("seed", [900009, 900089])
+def test_a_seed_that_found_a_bug_where_any_node_forwards(seed: int) -> None:
+    what = "a node was removed while Metadata waited, and could not say where its clients find it"
+    assert not run_seed(seed, routing="proxy", profile=Profile.PLAIN).problems, what

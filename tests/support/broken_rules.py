@@ -12,6 +12,7 @@ from millstream.broker.heartbeats import Heartbeats
 from millstream.broker.lease import Lease
 from millstream.broker.partition import Partition
 from millstream.broker.peers import founder, founding, hello, network, promise
+from millstream.broker.proxy import produce
 from millstream.broker.replicas import following, serving
 from millstream.cluster.metadata import election
 from millstream.cluster.metadata.image import NO_LEADER
@@ -69,7 +70,7 @@ def acknowledged_before_fsync(patch: pytest.MonkeyPatch) -> None:
 def in_sync_too_early(patch: pytest.MonkeyPatch) -> None:
     """Whoever fetches is in sync, however far behind it is."""
 
-    def anybody(self: LeaderState, broker_id: int) -> bool:
+    def anybody(self: LeaderState, broker_id: int, *_: Any) -> bool:
         return self.follower(broker_id) is not None and broker_id not in self.isr
 
     patch.setattr(LeaderState, "may_join", anybody)
@@ -169,6 +170,11 @@ def full_node_serves_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Heartbeats, "_make_way", lambda _: None)
 
 
+def batches_forwarded_twice(patch: pytest.MonkeyPatch) -> None:
+    """A proxying node sends a batch again that no leader can know again, when its answer is lost."""
+    patch.setattr(produce, "_is_known_again", lambda _: True)
+
+
 BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     each.__name__: each
     for each in (
@@ -190,6 +196,7 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         served_without_a_lease,
         lease_longer_than_the_session,
         full_node_serves_on,
+        batches_forwarded_twice,
     )
 }
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.broker.partition import NOBODY, Partition
 from millstream.broker.replicas.fetcher import ReplicaFetcher
-from millstream.broker.replicas.in_sync import InSyncSets
+from millstream.broker.replicas.in_sync import InSyncSets, start_of_members
 from millstream.broker.replicas.recovered import RecoveredReplicas
 from millstream.broker.replicas.repair import Repairs
 from millstream.broker.replicas.sessions import ReplicaSessions
@@ -147,7 +147,7 @@ class Replication:
             fetcher.leader_changed()
         for partition in self._broker.partitions:
             state = partition.replication
-            if state is not None and state.may_join(broker_id):
+            if state is not None and state.may_join(broker_id, start_of_members(partition)):
                 self.in_sync.consider(partition)
 
     def follower_fetched(
@@ -168,7 +168,7 @@ class Replication:
                 f"broker {broker_id} is not known to keep {partition.topic}-{partition.index}",
             )
         partition.count_replicas()
-        if broker_id not in state.isr and state.pending is None and state.may_join(broker_id):
+        if state.pending is None and state.may_join(broker_id, start_of_members(partition)):
             self.in_sync.consider(partition)
 
     async def low_watermark(self, partition: Partition, wanted: int, timeout_s: float) -> int:

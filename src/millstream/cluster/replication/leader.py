@@ -163,13 +163,16 @@ class LeaderState:
         follower = self._followers.get(broker_id)
         return follower is None or not follower.is_caught_up(leader_end_offset, now, max_lag_seconds)
 
-    def may_join(self, broker_id: int) -> bool:
-        """Whether a follower that is not in sync has what a member must have."""
+    def may_join(self, broker_id: int, log_start_offset: int = UNKNOWN) -> bool:
+        """Whether a follower that is not in sync has what a member must have, and nothing that was deleted below
+        `log_start_offset`.
+        """
         follower = self._followers.get(broker_id)
         return (
             follower is not None
             and broker_id not in self.isr
             and follower.end_offset >= max(self.high_watermark, self.epoch_start_offset)
+            and follower.log_start_offset >= log_start_offset
         )
 
     def follower(self, broker_id: int) -> FollowerProgress | None:

@@ -35,6 +35,7 @@ class SimulatedCluster:
         )
         settings = change(replace(settings, broker=replace(settings.broker, client_routing=routing)))
         self._settings = settings
+        self.routing = routing
         self.nodes = {
             number: SimulatedNode(
                 Machine(name, loop, Random(random.getrandbits(64))),
