@@ -1,6 +1,7 @@
 """A full disk: writes are refused with a storage error, reads go on, and everything recovers when there is room."""
 
 import json
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -81,8 +82,12 @@ def test_writes_are_refused_while_reads_go_on_and_recover_when_there_is_room(
         assert client.call("list_offsets", 7, topics=listed).topics[0].partitions[0].offset == len(
             acknowledged
         )
-        with urllib.request.urlopen(f"http://{node.http}/health", timeout=60) as reply:
-            assert json.load(reply)["partitions"] == 1
+        with pytest.raises(urllib.error.HTTPError) as ill:
+            urllib.request.urlopen(f"http://{node.http}/health", timeout=60)
+        assert ill.value.code == 503
+        told = json.load(ill.value)
+        assert (told["status"], told["partitions"]) == ("degraded", 1)
+        assert told["reasons"] == ["the disk is full or does not answer: writes are refused"]
         disk.make_room()
         outcome = produce(client, topic, batch)
         assert (outcome.error_code, outcome.base_offset) == (0, len(acknowledged))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from millstream.cli.main import ALLOCATOR_SETTINGS
 from support.environment import ignoring
 from support.node import NodeProcess
 from support.raw_client import (
@@ -168,7 +169,8 @@ def test_a_background_job_of_a_shell_stops_by_both_signals_too(
     tmp_path: Path, with_signal: signal.Signals
 ) -> None:
     node = NodeProcess(tmp_path)
-    node.prefix = ignoring(signal.SIGINT)
+    # As a user starts it, without what the allocator wants, so that it starts itself again.
+    node.prefix = [*ignoring(signal.SIGINT), "env", *(f"--unset={name}" for name in ALLOCATOR_SETTINGS)]
     try:
         node.start()
         os.kill(node.pid, with_signal)

@@ -18,9 +18,15 @@ HOW: dict[str, tuple[tuple[str, ...], int]] = {
     "doubt_forgotten": (("bit_rot", "bit_rot", "kill", "storm"), 30),
     "changes_of_voters_overlap": (("slow_disk", "slow_link"), 30),
     "half_is_a_majority": (("isolate", "cut_pair", "slow_disk"), 30),
+    "served_without_a_lease": (("pause", "isolate"), 30),
+    "lease_longer_than_the_session": (("pause", "isolate"), 30),
+    "full_node_serves_on": (("full_disk",), 30),
+    "batches_forwarded_twice": (("slow_disk", "reset", "reset", "reset", "reset"), 30),
 }
 # Of nodes that come and go: in runs where they do.
 OF_MEMBERSHIP = ("changes_of_voters_overlap", "half_is_a_majority", "removed_node_is_greeted")
+# Of nodes that forward for their clients.
+OF_FORWARDING = ("batches_forwarded_twice",)
 
 # The others are enough for every day.
 LONG = (
@@ -29,6 +35,7 @@ LONG = (
     "moved_before_it_is_copied",
     "commits_answered_early",
     "doubt_forgotten",
+    "lease_longer_than_the_session",
 )
 
 
@@ -39,4 +46,6 @@ def test_a_broken_rule_is_found(rule: str, monkeypatch: pytest.MonkeyPatch) -> N
     BROKEN[rule](monkeypatch)
     faults, count = HOW.get(rule, ((), 30))
     seeds = (seed for seed in range(1, 1000) if rule not in OF_MEMBERSHIP or changes_nodes(seed))
-    assert any(run_seed(seed, faults=faults, profile=Profile.PLAIN).problems for seed in islice(seeds, count))
+    routing = "proxy" if rule in OF_FORWARDING else "direct"
+    found = (run_seed(seed, faults=faults, profile=Profile.PLAIN, routing=routing).problems for seed in seeds)
+    assert any(islice(found, count))

@@ -23,6 +23,12 @@ FOUND: list[tuple[int, tuple[str, ...], str]] = [
     (208, (), "a newcomer was not let in: the controller was none of its seeds"),
     (777, (), "a node that was removed while it started registered again"),
     (1401, (), "a controller, paused and deposed, did not know who was a member, and said that nobody was"),
+    (502561, (), "two seeds with empty disks founded a second cluster, though a member called them"),
+    (
+        500734,
+        (),
+        "moved away and back, a partition was recovered by what a checkpoint said of the copy before",
+    ),
     (1063, ROT, "behind damage a rotten offset was believed, and the log ended a quadrillion records later"),
 ]
 
@@ -30,3 +36,9 @@ FOUND: list[tuple[int, tuple[str, ...], str]] = [
 @pytest.mark.parametrize(("seed", "faults", "what"), FOUND, ids=[str(seed) for seed, _, _ in FOUND])
 def test_a_seed_that_found_a_bug(seed: int, faults: tuple[str, ...], what: str) -> None:
     assert not run_seed(seed, faults=faults, profile=Profile.PLAIN).problems, what
+
+
+@pytest.mark.parametrize("seed", [900009, 900089])
+def test_a_seed_that_found_a_bug_where_any_node_forwards(seed: int) -> None:
+    what = "a node was removed while Metadata waited, and could not say where its clients find it"
+    assert not run_seed(seed, routing="proxy", profile=Profile.PLAIN).problems, what

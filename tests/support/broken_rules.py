@@ -6,9 +6,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from millstream.broker import lease
 from millstream.broker.coordinator_log import PartitionCoordinatorLog
+from millstream.broker.heartbeats import Heartbeats
+from millstream.broker.lease import Lease
 from millstream.broker.partition import Partition
 from millstream.broker.peers import founder, founding, hello, network, promise
+from millstream.broker.proxy import produce
 from millstream.broker.replicas import following, serving
 from millstream.cluster.metadata import election
 from millstream.cluster.metadata.image import NO_LEADER
@@ -66,7 +70,7 @@ def acknowledged_before_fsync(patch: pytest.MonkeyPatch) -> None:
 def in_sync_too_early(patch: pytest.MonkeyPatch) -> None:
     """Whoever fetches is in sync, however far behind it is."""
 
-    def anybody(self: LeaderState, broker_id: int) -> bool:
+    def anybody(self: LeaderState, broker_id: int, *_: Any) -> bool:
         return self.follower(broker_id) is not None and broker_id not in self.isr
 
     patch.setattr(LeaderState, "may_join", anybody)
@@ -151,6 +155,26 @@ def removed_node_is_greeted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(network, "answer", lambda me, members, caller, _retired: hello.answer(me, members, caller))
 
 
+def served_without_a_lease(patch: pytest.MonkeyPatch) -> None:
+    """A leader answers for as long as it takes itself for one, however long others have heard nothing of it."""
+    patch.setattr(Lease, "is_valid", property(lambda _: True))
+
+
+def lease_longer_than_the_session(patch: pytest.MonkeyPatch) -> None:
+    """Somebody else may lead before a leader's lease has ended."""
+    patch.setattr(lease, "LEASE_SHARE", 2.0)
+
+
+def full_node_serves_on(patch: pytest.MonkeyPatch) -> None:
+    """A node says that it cannot write, so that others lead, and goes on with the lease that it has."""
+    patch.setattr(Heartbeats, "_make_way", lambda _: None)
+
+
+def batches_forwarded_twice(patch: pytest.MonkeyPatch) -> None:
+    """A proxying node sends a batch again that no leader can know again, when its answer is lost."""
+    patch.setattr(produce, "_is_known_again", lambda _: True)
+
+
 BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     each.__name__: each
     for each in (
@@ -169,6 +193,10 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         changes_of_voters_overlap,
         half_is_a_majority,
         removed_node_is_greeted,
+        served_without_a_lease,
+        lease_longer_than_the_session,
+        full_node_serves_on,
+        batches_forwarded_twice,
     )
 }
 

@@ -13,7 +13,7 @@ import sys
 
 _NO_TEST_S = re.compile(
     r"""
-    MILLSTREAM_(?!TEST_).* | DEMO_.*             # settings of other nodes
+    MILLSTREAM_(?!TEST_|CRASH_EXAMPLES|REWRITE).* | DEMO_.*  # settings of other nodes
   | (http|https|ftp|all|no)_proxy                # every server that a test asks is on this machine
   | PYTHON(?!PATH|HOME|USERBASE|PYCACHEPREFIX|PLATLIBDIR).*
   | COLUMNS | LINES | NO_COLOR | FORCE_COLOR | CLICOLOR.* | PY_COLORS | TTY_.* | TERM | COLORTERM | _?TYPER_.*

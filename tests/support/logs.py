@@ -155,6 +155,8 @@ class Store:
         self.topic_ids = {name: bytes([number]) * 16 for number, name in enumerate(self.topics, 1)}
         self.max_open_files = max_open_files
         self.reports: dict[str, RecoveryReport] = {}
+        self.committed: int | None = None
+        """As of a log that other nodes keep too, up to where they have it."""
         self.open()
 
     def open(self) -> "Store":
@@ -165,7 +167,10 @@ class Store:
         return self
 
     def specs(self) -> list[PartitionSpec]:
-        return [PartitionSpec(name, 0, self.topic_ids[name], config) for name, config in self.topics.items()]
+        return [
+            PartitionSpec(name, 0, self.topic_ids[name], config, committed=self.committed)
+            for name, config in self.topics.items()
+        ]
 
     def log(self, topic: str = "t") -> PartitionLog:
         return self.store.logs[topic, 0]
@@ -177,6 +182,12 @@ class Store:
         entries = self.store.checkpoint()
         write_checkpoint(self.disk, DATA_DIR, entries)
         self.store.checkpoint_written(entries)
+
+    def move_away_and_back(self, topic: str = "t") -> None:
+        """The partition goes to other nodes and comes back empty; what was here is removed."""
+        (spec,) = (each for each in self.specs() if each.topic == topic)
+        self.store.remove(topic, 0)
+        self.store.create(spec)
 
     def kill(self) -> "Store":
         self.disk.restart()

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from millstream.cli.main import ALLOCATOR_SETTINGS
 from millstream.runtime.ports import ReservedPorts
 
 START_TIMEOUT_S = 120.0
@@ -86,7 +87,8 @@ class NodeProcess:
         # Settings of whoever runs the tests, and of the tests themselves, are not this node's.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("MILLSTREAM_")}
         with self.log_file.open("ab") as log:
-            self.process = self._spawn(log, {**inherited, **self.environment})
+            # With what it would start itself again for, which is a tenth of what a start costs.
+            self.process = self._spawn(log, {**ALLOCATOR_SETTINGS, **inherited, **self.environment})
 
     def _spawn(self, log: IO[bytes], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
         command = [*self.prefix, sys.executable, "-m", "millstream", "serve", "--data", str(self.data_dir)]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_ATTEMPTS = 3
+_ATTEMPTS = 10
 _BUSY_MACHINE = "failed to connect back"
 """Spark gives a Python process ten seconds to start. On a busy machine that is too short, and it cannot be set."""
 

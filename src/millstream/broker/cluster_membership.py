@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from millstream.broker.addresses import WILDCARDS
+from millstream.broker.heartbeats import Heartbeats
+from millstream.broker.lease import Lease
 from millstream.broker.peers.contact import ContactWatch
 from millstream.broker.peers.errors import CannotJoin
 from millstream.broker.peers.founder import Founder
@@ -18,11 +20,11 @@ from millstream.broker.peers.founding_messages import (
     NodeState,
     PromiseAnswer,
 )
+from millstream.broker.peers.link import LONGEST_PAUSE
 from millstream.broker.peers.network import PeerNetwork
 from millstream.broker.peers.promise import Promise
 from millstream.broker.peers.waiting import WaitLog, away_of
-from millstream.broker.silence import Silence
-from millstream.cluster.metadata.brokers import Heartbeat, RegisterBroker
+from millstream.cluster.metadata.brokers import RegisterBroker
 from millstream.cluster.metadata.directory import StoredReplica, create_replica, open_replica
 from millstream.cluster.metadata.ids import id_text, readable_ids
 from millstream.cluster.metadata.rebalancing import RebalanceSettings
@@ -44,7 +46,6 @@ log = get_logger("millstream.cluster")
 _LOOK_SECONDS = 0.05
 _TELL_SECONDS = 5.0
 _LEAVE_SECONDS = 2.0
-_OUSTED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
 class ClusterMembership:
@@ -58,12 +59,27 @@ class ClusterMembership:
         self._broker = broker
         self._endpoints = endpoints
         cluster = broker.settings.cluster
-        self._session_seconds = cluster.session_timeout / 1000
+        session_seconds = self._session_seconds = cluster.session_timeout / 1000
         self._heartbeat_seconds = cluster.heartbeat_interval / 1000
         seeds = tuple(sorted(set(cluster.bootstrap_servers)))
         self._stored = self._open()
         address = f"{endpoints[0].host}:{endpoints[0].port}"
-        self.network = PeerNetwork(self._stored.key, self._stored.members, seeds, broker.expiry, address)
+        self.lease = Lease(
+            session_seconds,
+            broker.clock.elapsed,
+            lambda: broker.metadata.quorum.applied_index,
+            lambda: broker.metadata.quorum.is_only_voter,
+        )
+        self.network = PeerNetwork(
+            self._stored.key,
+            self._stored.members,
+            seeds,
+            broker.expiry,
+            address,
+            elapsed=broker.clock.elapsed,
+            # The last one alive must find the others dead again before its lease ends.
+            longest_pause=min(LONGEST_PAUSE, self.lease.seconds / 3),
+        )
         self._founder = Founder(
             self.network,
             Promise(broker.disk, broker.store.data_dir),
@@ -71,7 +87,8 @@ class ClusterMembership:
             cluster.founding_wait / 1000,
         )
         self._waiting: Callable[[], str] | None = lambda: "the node is starting"
-        self._heartbeats: asyncio.Task[None] | None = None
+        self.heartbeats = Heartbeats(broker, self.lease)
+        self._beating: asyncio.Task[None] | None = None
         self._contact: asyncio.Task[None] | None = None
 
     def _open(self) -> StoredReplica:
@@ -96,7 +113,7 @@ class ClusterMembership:
             transport=self.network,
             forward=self.network.forward,
             session_seconds=self._session_seconds,
-            heard_at=self.network.heard_at,
+            write_refused=broker.writability.found_no_room,
             rebalance=self._rebalance_settings(),
             failed=lambda error: broker.fail(str(error)),
             host=broker.host,
@@ -133,30 +150,30 @@ class ClusterMembership:
 
     async def serve(self) -> None:
         """Return when the controller knows that clients may come; it is told so for as long as the node runs."""
+        self._broker.partitions.has_lease = lambda: self.lease.is_valid
         accepted = asyncio.Event()
-        self._heartbeats = asyncio.create_task(self._keep_alive(accepted), name="heartbeats")
+        self._beating = asyncio.create_task(self.heartbeats.run(accepted), name="heartbeats")
         await self._unless_refused(
             accepted.wait(), "waiting for a controller to be let in by", self._why_no_majority
         )
         self._waiting = None
         # Nobody else speaks to a removed node any more, not even to say that its registration is gone.
         self.network.removed = self._broker.fail
-        watch = ContactWatch(self._broker, self.network)
+        watch = ContactWatch(self._broker, self.network, self.lease)
         self._contact = asyncio.create_task(watch.run(), name="contact")
 
     async def leave(self) -> None:
         """Hand over what this node leads before it stops; given up when nobody answers in time."""
         if self._contact is not None:
             self._contact.cancel()
-        if self._heartbeats is not None:
-            self._heartbeats.cancel()
+        if self._beating is not None:
+            self._beating.cancel()
             # A last sign of life that is under way must not come after the word that this node leaves.
-            await asyncio.gather(self._heartbeats, return_exceptions=True)
+            await asyncio.gather(self._beating, return_exceptions=True)
             metadata = self._broker.metadata
-            last = Heartbeat(self._broker.node_id, metadata.broker_epoch, wants_to_stop=True)
             with suppress(KafkaError, TimeoutError):
                 async with asyncio.timeout(_LEAVE_SECONDS):
-                    await metadata.submit(last)
+                    await metadata.submit(self.heartbeats.last())
             await self._hand_over(metadata)
 
     async def close(self) -> None:
@@ -225,28 +242,6 @@ class ClusterMembership:
                     raise CannotJoin(error.message) from error
                 log.warning("not registered yet", error=error.message)
                 await asyncio.sleep(self._heartbeat_seconds)
-
-    async def _keep_alive(self, accepted: asyncio.Event) -> None:
-        broker = self._broker
-        silence = Silence(broker.loop.time)
-        while True:
-            beat = Heartbeat(
-                broker.node_id, broker.metadata.broker_epoch, can_write=broker.writability.can_write
-            )
-            try:
-                # Not wait_for: in Python 3.11 it may swallow that the task is cancelled, and beat on for ever.
-                async with asyncio.timeout(self._session_seconds):
-                    await broker.metadata.submit(beat)
-                accepted.set()
-                silence.ended()
-            except KafkaError as error:
-                if error.code in _OUSTED:
-                    broker.fail(error.message)
-                    return
-                silence.lasts(error.message)
-            except TimeoutError:
-                silence.lasts("the controller does not answer")
-            await asyncio.sleep(self._heartbeat_seconds)
 
     async def _hand_over(self, metadata: MetadataService) -> None:
         """An orderly change of leader takes milliseconds, an election by silence most of a second."""

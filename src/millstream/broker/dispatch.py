@@ -233,7 +233,7 @@ class Dispatcher:
         try:
             answer = module.handle(broker or self._broker, request, context)
         except KafkaError as error:
-            answer = self._failure(context.api, error)
+            answer = self._failure(context, error)
         if inspect.iscoroutine(answer):
             self._await(context, answer)
         elif is_large(context.api, context.version, answer):
@@ -290,7 +290,7 @@ class Dispatcher:
             except MalformedRequest:
                 raise
             except KafkaError as error:
-                response = self._failure(context.api, error)
+                response = self._failure(context, error)
             reply.complete(await self._encode_apart(context, response))
         except KafkaError as error:
             connection.refuse(f"{context.api.name}: {error.message}")
@@ -339,17 +339,17 @@ class Dispatcher:
             if not (hasattr(module, "refuse") and module.refuse(context, error.code)):
                 raise KafkaError(error.code, f"{context.api.name}: {error.message}")
             return
-        self._reply(context, self._failure(context.api, error))
+        self._reply(context, self._failure(context, error))
 
     def count_error(self, api: Api, code: ErrorCode) -> None:
         self._broker.metrics.request_errors.labels(api.name, code.name).value += 1
 
     @staticmethod
-    def _failure(api: Api, error: KafkaError) -> Any:
+    def _failure(context: RequestContext, error: KafkaError) -> Any:
         """A reply that only says what went wrong, for the messages that have a place for it."""
         from millstream.protocol.codec import error_response
 
-        response = error_response(api, error.code, error.message)
+        response = error_response(context.api, context.version, error.code, error.message)
         if response is None:
             raise error
         return response

@@ -87,17 +87,30 @@ class FetchSession(msgspec.Struct):
 
 
 class FetchSessions:
-    """All sessions of the node; when the slots are full, one unused for two minutes makes room or none is opened."""
+    """All sessions of the node; when the slots are full, one unused for two minutes makes room or none is opened.
+
+    The same when all of them together have too many partitions.
+    """
 
     EVICTABLE_AFTER_SECONDS = 120.0
 
-    def __init__(self, slots: int = 1000, random_below: Callable[[int], int] = secrets.randbelow) -> None:
+    def __init__(
+        self,
+        slots: int = 1000,
+        random_below: Callable[[int], int] = secrets.randbelow,
+        most_partitions: int = 250_000,
+    ) -> None:
         self._slots = slots
+        self._most_partitions = most_partitions
         self._random_below = random_below
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def partitions(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
 
     def open(self, request: FetchRequest, *, by_topic_id: bool, now: float) -> FetchSession | None:
         """The session of this request, if it has one; KafkaError when it names one that does not fit."""
@@ -121,22 +134,47 @@ class FetchSessions:
         session.next_epoch = 1 if session.next_epoch == _MAX_EPOCH else session.next_epoch + 1
         session.used_at = now
         self._sessions.move_to_end(session.session_id)
+        added = _named(request)
+        if added and not self._has_room(added, now, session):
+            # It goes on without a session, which the client is told by not being told of one.
+            del self._sessions[session.session_id]
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "there is no room for more partitions")
         session.update(request)
         return session
 
     def _create(self, request: FetchRequest, by_topic_id: bool, now: float) -> FetchSession | None:
-        if len(self._sessions) >= self._slots:
-            oldest = next(iter(self._sessions.values()))
-            if now - oldest.used_at < self.EVICTABLE_AFTER_SECONDS:
-                return None
-            del self._sessions[oldest.session_id]
+        if not self._slots or not self._has_room(_named(request), now, None):
+            return None
+        if len(self._sessions) >= self._slots and not self._evict(now, None):
+            return None
         session = FetchSession(self._new_id(), by_topic_id, used_at=now)
         session.update(request)
         self._sessions[session.session_id] = session
         return session
+
+    def _has_room(self, added: int, now: float, session: FetchSession | None) -> bool:
+        """For so many partitions more, if need be in the place of sessions that are not used any more."""
+        if added + (len(session.partitions) if session else 0) <= self._most_partitions // self._slots:
+            # Nearly always: as many of each session fit in any case.
+            return True
+        while self.partitions + added > self._most_partitions:
+            if not self._evict(now, session):
+                return False
+        return True
+
+    def _evict(self, now: float, but: FetchSession | None) -> bool:
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or oldest is but or now - oldest.used_at < self.EVICTABLE_AFTER_SECONDS:
+            return False
+        del self._sessions[oldest.session_id]
+        return True
 
     def _new_id(self) -> int:
         """By chance, not by counting: a client that missed a restart must not meet the session of another."""
         while (session_id := self._random_below(_MAX_ID) + 1) in self._sessions:
             pass
         return session_id
+
+
+def _named(request: FetchRequest) -> int:
+    return sum(len(partitions) for _, partitions in request.topics)

@@ -23,6 +23,8 @@ def samples_of(
         partition = partitions.get(topic, index)
         if partition is not None:
             offsets.append(OffsetSample(group_id, topic, index, value.offset, partition.high_watermark))
+        elif partitions.is_elsewhere(topic, index):
+            offsets.append(OffsetSample(group_id, topic, index, value.offset, None))
     too_many = (
         sum(len(state.groups) for state in states) - max_groups,
         sum(len(state.offsets) for state in states) - max_offsets,

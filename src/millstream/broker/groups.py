@@ -4,24 +4,30 @@ Imported with the first request about groups, or at start when there are groups 
 """
 
 import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from millstream.broker.admin import defaults_of
 from millstream.broker.coordinator_log import PartitionCoordinatorLog
+from millstream.broker.group_bounds import GroupBounds
 from millstream.broker.group_samples import samples_of
 from millstream.broker.partition import Partition
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import MetadataRecord, PartitionCreated, TopicDeleted
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic
+from millstream.coordinator.groups.consumer_group import ConsumerGroup
 from millstream.coordinator.groups.coordinator import GroupCoordinator
 from millstream.coordinator.groups.offset_commits import most_offsets
 from millstream.coordinator.groups.records import GroupRecord
+from millstream.coordinator.groups.regex import find_topics, is_matched, remember
 from millstream.coordinator.groups.replies import GroupReply
 from millstream.coordinator.groups.requests import ChangeTopics, GroupRequest
 from millstream.coordinator.groups.settings import group_settings
+from millstream.coordinator.groups.state import GroupState
 from millstream.coordinator.placement import partition_for
 from millstream.coordinator.runtime import CoordinatorRuntime
-from millstream.observability.group_metrics import GroupSamples, watch_groups
+from millstream.observability.group_metrics import GroupSamples, watch_bounds, watch_groups
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.internal_topics import OFFSETS_TOPIC
 from millstream.protocol.record_batch import CorruptBatch
@@ -48,6 +54,13 @@ _TOPIC_CONFIGS = (
 )
 
 
+# How often it is counted what groups take, and how many in one go.
+_COUNT_SECONDS = 30.0
+_COUNTED_AT_ONCE = 500
+# Topics that are matched with regular expressions on the loop; with complicated ones each takes long.
+_MATCHED_AT_ONCE = 200
+
+
 class Groups:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
@@ -63,8 +76,11 @@ class Groups:
             self._open_log,
             broker.clock,
         )
+        self._bounds = GroupBounds(self._settings, self._states)
+        self._counting = broker.loop.call_later(_COUNT_SECONDS, self._count)
         broker.metadata.subscribe(self._metadata_changed)
         watch_groups(broker.metrics.registry, self)
+        watch_bounds(broker.metrics.registry, self._bounds)
         self._elect()
 
     async def find_partition(self, group_id: str) -> int:
@@ -81,6 +97,7 @@ class Groups:
     async def submit(self, group_id: str, request: GroupRequest, wanted: type[Wanted]) -> Wanted:
         """The coordinator's answer, or the KafkaError with which it refuses."""
         answer = await self.decide(group_id, request)
+        self._require_newest(group_id)
         if not isinstance(answer, wanted):
             raise TypeError(f"{type(request).__name__} was answered with {type(answer).__name__}")
         return answer
@@ -91,7 +108,55 @@ class Groups:
             raise KafkaError(
                 ErrorCode.NOT_COORDINATOR, "no group has used this node yet: find the coordinator"
             )
-        return self._runtime.decide(self._partition_of(group_id), request)
+        partition = self._partition_of(group_id)
+        self._bounds.check(self._state(partition), request)
+        return self._runtime.decide(partition, request)
+
+    async def match_topics(self, group_id: str, pattern: str | None) -> None:
+        """Before a heartbeat of a KIP-848 group: find what its regular expressions match, in a thread if it is much."""
+        if OFFSETS_TOPIC not in self._broker.metadata.image.topics:
+            return
+        state = self._state(self._partition_of(group_id))
+        if state is None:
+            return
+        group = state.groups.get(group_id)
+        patterns = {*(group.regexes if isinstance(group, ConsumerGroup) else ()), pattern or ""} - {""}
+        if not patterns:
+            return
+        names = state.topics.topics
+        missing = [
+            each
+            for each in patterns
+            if len(each) <= self._settings.group_consumer_regex_max_length and not is_matched(each, names)
+        ]
+        if len(names) * len(missing) > _MATCHED_AT_ONCE:
+            for each, found in (await self._broker.long_work.apart(lambda: _match(missing, names))).items():
+                remember(each, names, found)
+
+    def _states(self) -> list[GroupState]:
+        machines = self._runtime.machines()
+        return [machine.state for machine in machines if isinstance(machine, GroupCoordinator)]
+
+    def _state(self, partition: int) -> GroupState | None:
+        machine = self._runtime.machine(partition)
+        return machine.state if isinstance(machine, GroupCoordinator) else None
+
+    def _count(self) -> None:
+        self._broker.spawn(self._recount(), "counting groups")
+
+    async def _recount(self) -> None:
+        for number, _ in enumerate(self._bounds.recount(), 1):
+            if number % _COUNTED_AT_ONCE == 0:
+                await self._broker.long_work.pause()
+        self._counting = self._broker.loop.call_later(_COUNT_SECONDS, self._count)
+
+    def _require_newest(self, group_id: str) -> None:
+        """When it is answered: what was known when it was asked may have been overtaken while it waited."""
+        partitions = self._broker.partitions
+        try:
+            partitions.require_newest(partitions.find(OFFSETS_TOPIC, self._partition_of(group_id)))
+        except KafkaError as error:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, error.message) from None
 
     @property
     def most_offsets_in_a_commit(self) -> int:
@@ -101,13 +166,12 @@ class Groups:
         return await self._runtime.submit_to_all(request)
 
     def samples(self, max_groups: int, max_offsets: int) -> GroupSamples:
-        machines = self._runtime.machines()
-        states = [machine.state for machine in machines if isinstance(machine, GroupCoordinator)]
-        return samples_of(states, self._broker.partitions, max_groups, max_offsets)
+        return samples_of(self._states(), self._broker.partitions, max_groups, max_offsets)
 
     def close(self) -> None:
         if self._telling is not None:
             self._telling.cancel()
+        self._counting.cancel()
         self._runtime.close()
 
     def _partition_of(self, group_id: str) -> int:
@@ -184,3 +248,12 @@ class Groups:
 
     async def _change_topics(self, deleted: frozenset[str]) -> None:
         await self.submit_to_all(ChangeTopics(self._broker.metadata.image, deleted))
+
+
+def _match(patterns: list[str], names: Mapping[str, object]) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for pattern in patterns:
+        # One that is no expression is refused when the request is decided.
+        with suppress(KafkaError):
+            found[pattern] = find_topics(pattern, names)
+    return found

@@ -18,7 +18,10 @@ def node_http(broker: "Broker") -> HttpServer:
     def health() -> Health:
         offline = sum(partition.log.offline is not None for partition in broker.partitions)
         waiting_for = _waiting_for(broker)
-        status = HealthStatus.DEGRADED if offline else HealthStatus.OK
+        reasons = [] if waiting_for else reasons_not_to_come(broker)
+        if offline:
+            reasons.append(f"{offline} of its partitions are offline: their files cannot be written or read")
+        status = HealthStatus.DEGRADED if reasons else HealthStatus.OK
         return Health(
             status=HealthStatus.STARTING if waiting_for else status,
             node_id=broker.node_id,
@@ -26,6 +29,7 @@ def node_http(broker: "Broker") -> HttpServer:
             uptime_seconds=round(broker.clock.monotonic() - started, 1),
             partitions=len(broker.partitions),
             offline_partitions=offline,
+            reasons=reasons,
             details={
                 "connections": int(broker.metrics.connections.value),
                 "disk_free_bytes": broker.disk_free_bytes(),
@@ -41,3 +45,17 @@ def _waiting_for(broker: "Broker") -> str:
     if broker.membership is not None:
         return broker.membership.waiting_for
     return "" if broker.is_serving else "the node is starting"
+
+
+def reasons_not_to_come(broker: "Broker") -> list[str]:
+    """Why clients should go to another node; nothing where this one serves."""
+    partitions = broker.partitions
+    reasons = [f"the node is cut off: {why.value}" for why in partitions.cut_off_by]
+    if not broker.writability.can_write and not reasons:
+        reasons.append("the disk is full or does not answer: writes are refused")
+    me = broker.metadata.image.brokers.get(broker.node_id)
+    if me is None or me.is_fenced:
+        reasons.append("the controller has fenced the node: others lead what it led")
+    elif not partitions.has_lease():
+        reasons.append("no controller has answered the node lately: others may lead what it leads")
+    return reasons

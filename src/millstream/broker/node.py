@@ -13,9 +13,11 @@ from millstream.broker.dispatch import Dispatcher, load_handler
 from millstream.broker.fetch_sessions import FetchSessions
 from millstream.broker.file_limits import raise_and_share
 from millstream.broker.flusher import Flusher
+from millstream.broker.limit_metrics import watch_limits
 from millstream.broker.long_work import LongWork
 from millstream.broker.opened_batches import OpeningLimits
-from millstream.broker.partitions import Partitions
+from millstream.broker.partitions import CutOff, Partitions
+from millstream.broker.producer_bounds import ProducerBounds
 from millstream.broker.recovery_progress import RecoveryProgress
 from millstream.broker.replicas.roles import Replication
 from millstream.broker.server import Server
@@ -87,7 +89,12 @@ class Broker:
         self.store = LogStore(disk, clock, data_dir, files.log_files, self.host.new_id)
         self.partitions = Partitions()
         self.flusher = Flusher(loop, self.workers, clock, self.metrics.log_flush_duration, self.storage_error)
-        self.fetch_sessions = FetchSessions(random_below=self.host.random_below)
+        self.fetch_sessions = FetchSessions(
+            settings.performance.max_fetch_sessions,
+            self.host.random_below,
+            settings.performance.max_fetch_session_partitions,
+        )
+        self.producer_bounds = ProducerBounds(settings.performance)
         self.replication = Replication(self)
         self.dispatcher = Dispatcher(self)
         performance = replace(settings.performance, max_connections=files.connections)
@@ -144,6 +151,7 @@ class Broker:
         self.partitions.is_elsewhere = changes.is_elsewhere
         await self._load(changes)
         self.metrics.watch(self)
+        watch_limits(self)
         self._warn_of_few_files()
         self.upkeep.start()
         if self.membership is not None:
@@ -185,16 +193,18 @@ class Broker:
             return False
         return self.metadata.is_gone(other) or self.membership.network.has_just_lost(other.broker_id)
 
-    def cut_off(self) -> None:
+    def cut_off(self, why: CutOff) -> None:
         """Others may have gone on without this node: it does not lead any more for clients, and says so."""
-        self.partitions.cut_off()
+        if self.partitions.is_cut_off_by(why):
+            return
+        self.partitions.cut_off(why)
         if "relays" in self.__dict__:
             self.relays.cut_off()
         self._coordinate_what_is_led()
 
-    def rejoin(self) -> None:
+    def rejoin(self, why: CutOff) -> None:
         """The metadata is the newest there is: what this node leads by it, it leads."""
-        self.partitions.is_cut_off = False
+        self.partitions.rejoin(why)
         self._coordinate_what_is_led()
 
     def _coordinate_what_is_led(self) -> None:

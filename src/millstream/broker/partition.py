@@ -288,6 +288,11 @@ class Partition:
         )
 
     @property
+    def is_being_handed_over(self) -> bool:
+        """The controller was asked for something with which another leads from then on, and has not answered yet."""
+        return self.replication is not None and self.replication.is_being_handed_over
+
+    @property
     def has_other_replicas(self) -> bool:
         return self.replication is not None or not self.is_leader
 

@@ -1,9 +1,17 @@
 """The partitions this node keeps, by topic, and which of them clients may use here."""
 
 from collections.abc import Callable, Iterator
+from enum import Enum
 
 from millstream.broker.partition import Partition
 from millstream.protocol.errors import ErrorCode, KafkaError
+
+
+class CutOff(Enum):
+    """Why others may have gone on without this node."""
+
+    SILENCE = "it hears nothing of the other nodes"
+    DISK = "its disk is full or does not answer, and others lead"
 
 
 class Partitions:
@@ -14,8 +22,9 @@ class Partitions:
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self.is_elsewhere: Callable[[str | bytes, int], bool] = lambda _topic, _index: False
         """Whether another node keeps a partition that is not here."""
-        self.is_cut_off = False
-        """Others may have gone on without this node: it serves clients nothing that another may lead by now."""
+        self.has_lease: Callable[[], bool] = lambda: True
+        """Whether no other node can have acknowledged something newer than what this one knows."""
+        self._cut_off_by: set[CutOff] = set()
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._by_name.values():
@@ -24,9 +33,27 @@ class Partitions:
     def __len__(self) -> int:
         return sum(map(len, self._by_name.values()))
 
-    def cut_off(self) -> None:
+    @property
+    def is_cut_off(self) -> bool:
+        """Others may have gone on without this node: it serves clients nothing that another may lead by now."""
+        return bool(self._cut_off_by)
+
+    @property
+    def cut_off_by(self) -> list[CutOff]:
+        return sorted(self._cut_off_by, key=lambda why: why.name)
+
+    def is_cut_off_by(self, why: CutOff) -> bool:
+        return why in self._cut_off_by
+
+    def rejoin(self, why: CutOff) -> None:
+        self._cut_off_by.discard(why)
+
+    def cut_off(self, why: CutOff) -> None:
         """Who waits for an acknowledgement that may never come hears so, and may ask elsewhere."""
-        self.is_cut_off = True
+        if self._cut_off_by:
+            self._cut_off_by.add(why)
+            return
+        self._cut_off_by.add(why)
         for partition in self:
             if partition.has_other_replicas:
                 partition.fail(partition.cut_off())
@@ -34,6 +61,16 @@ class Partitions:
     def is_withheld(self, partition: Partition) -> bool:
         """From clients: another node may lead it by now."""
         return self.is_cut_off and partition.has_other_replicas
+
+    def require_newest(self, partition: Partition) -> None:
+        """Raise KafkaError unless what this node knows of the partition is the newest that anybody acknowledged.
+
+        Writes need not ask: they are acknowledged by those who are in sync.
+        """
+        if partition.has_other_replicas and (
+            self.is_cut_off or partition.is_being_handed_over or not self.has_lease()
+        ):
+            raise partition.cut_off()
 
     def add(self, partition: Partition) -> None:
         partitions = self._by_name.setdefault(partition.topic, {})
@@ -80,8 +117,7 @@ class Partitions:
     def find_for_client(self, topic: str | bytes, index: int, *, followed: bool = False) -> Partition:
         """As `find`, or `find_replica` where `followed`; KafkaError while others may have gone on without this node."""
         partition = self.find_replica(topic, index) if followed else self.find(topic, index)
-        if self.is_withheld(partition):
-            raise partition.cut_off()
+        self.require_newest(partition)
         return partition
 
     def find_replica(self, topic: str | bytes, index: int) -> Partition:

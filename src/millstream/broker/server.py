@@ -34,15 +34,7 @@ class Server:
         self.max_request_bytes = settings.max_request_size
         self.memory = MemoryBudget(settings.max_in_flight_bytes // 2)
         self.reply_memory = MemoryBudget(settings.max_in_flight_bytes // 2)
-        metrics.registry.computed_gauge(
-            "millstream_in_flight_bytes", "Memory of requests and replies under way.", self._in_flight_bytes
-        )
         self.frames = FrameMemory(loop, self.memory, FrameBuffers())
-        metrics.registry.computed_gauge(
-            "millstream_requests_waiting_for_memory",
-            "Requests that are not read further before others have given memory back.",
-            lambda: self.frames.waiting,
-        )
         self.clock = dispatcher.clock
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._settings = settings
@@ -56,7 +48,12 @@ class Server:
         shortest, longest = _IDLE_CHECK_SECONDS
         self._idle_check_seconds = max(shortest, min(longest, settings.idle_timeout / 2000))
 
-    def _in_flight_bytes(self) -> int:
+    @property
+    def addresses(self) -> int:
+        return len(self._addresses)
+
+    @property
+    def in_flight_bytes(self) -> int:
         return self.memory.used_bytes + self.reply_memory.used_bytes
 
     async def bind(

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 log = get_logger("millstream.upkeep")
 
-# Kafka's producer.id.expiration.ms: how long an idempotent producer that writes nothing is remembered.
-PRODUCER_EXPIRATION_MS = 24 * 3600 * 1000
 _DELETED = ".deleted"
 _HIGH_WATERMARKS_MS = 5000
 # How long a removed log may stay in the checkpoint: many partitions of a topic go in one moment.
@@ -112,10 +110,11 @@ class Upkeep:
                 await self._retain(partition, now_ms)
             if number % 256 == 255:
                 await asyncio.sleep(0)
+        self._broker.producer_bounds.count = sum(len(each.log.producers) for each in self._broker.partitions)
 
     async def _retain(self, partition: Partition, now_ms: int) -> None:
         target = partition.log
-        target.producers.expire(now_ms - PRODUCER_EXPIRATION_MS)
+        target.producers.expire(now_ms, self._broker.settings.performance.producer_expiration)
         if target.cleaning or target.truncating or not (count := _count_expired(partition, now_ms)):
             return
         # Where the log begins afterwards is on disk before what is before it goes. Without room for that, segments

@@ -26,11 +26,17 @@ class Writability:
 
     def found_no_room(self) -> None:
         """A write was refused for want of room."""
-        if self._has_room and self._broker.membership is not None:
-            self._has_room = False
-            sometimes("a disk was full")
+        if not self._has_room:
+            return
+        self._has_room = False
+        sometimes("a disk was full")
+        self._broker.spawn(self._wait_for_room(), "waiting for room")
+        membership = self._broker.membership
+        if membership is None:
+            log.error("the disk is full; writes are refused until there is room", data=self._path)
+        else:
             log.error("the disk is full; others take over until there is room", data=self._path)
-            self._broker.spawn(self._wait_for_room(), "waiting for room")
+            membership.heartbeats.hurry()
 
     @property
     def can_write(self) -> bool:

@@ -19,17 +19,30 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
     """List the groups of a cluster with state, type, protocol, members and lag.
 
-    The lag is the sum over all partitions with a committed offset.
+    The lag is the sum over all partitions with a committed offset. Where a partition's leader does not answer, the lag
+    is shown as unknown for that many partitions.
     """
     from millstream.cli.group_view import group_names, view_groups
     from millstream.cli.kafka import admin_client
 
     client = admin_client(bootstrap)
     views = view_groups(client, group_names(client, bootstrap), bootstrap)
-    rows = [(view.group, view.state, view.type, view.protocol, len(view.members), view.lag) for view in views]
     columns = ("group", "state", "type", "protocol", "members", "lag")
+    rows = [
+        (view.group, view.state, view.type, view.protocol, len(view.members), view.shown_lag)
+        for view in views
+    ]
     if as_json:
-        output.json_document([dict(zip(columns, row, strict=True)) for row in rows])
+        output.json_document(
+            [
+                {
+                    **dict(zip(columns, row, strict=True)),
+                    "lag": view.lag,
+                    "partitions_with_unknown_lag": view.unknown_lags,
+                }
+                for row, view in zip(rows, views, strict=True)
+            ]
+        )
     elif not rows and sys.stdout.isatty():
         output.note(f"no groups at {bootstrap}; a consumer with a group id makes one")
     else:
@@ -55,7 +68,7 @@ def describe(group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: As
             "type": view.type,
             "protocol": view.protocol,
             "members": len(view.members),
-            "lag": view.lag,
+            "lag": view.shown_lag,
         }
     )
     if view.members:
@@ -71,7 +84,7 @@ def describe(group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: As
                 position.partition,
                 position.committed_offset,
                 position.end_offset,
-                position.lag,
+                position.shown_lag,
                 position.member.client_id if position.member else None,
             )
             for position in view.positions

@@ -45,6 +45,15 @@ class PositionView:
             return None
         return max(self.end_offset - self.committed_offset, 0)
 
+    @property
+    def is_lag_unknown(self) -> bool:
+        """Something is committed, and the partition's leader did not say where it ends."""
+        return self.committed_offset is not None and self.end_offset is None
+
+    @property
+    def shown_lag(self) -> int | str | None:
+        return "unknown" if self.is_lag_unknown else self.lag
+
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
@@ -57,7 +66,18 @@ class GroupView:
 
     @property
     def lag(self) -> int:
+        """Of the partitions of which it is known."""
         return sum(position.lag or 0 for position in self.positions)
+
+    @property
+    def unknown_lags(self) -> int:
+        """How many partitions `lag` leaves out."""
+        return sum(position.is_lag_unknown for position in self.positions)
+
+    @property
+    def shown_lag(self) -> int | str:
+        unknown = self.unknown_lags
+        return f"{self.lag} and unknown for {unknown} partition(s)" if unknown else self.lag
 
     def as_document(self) -> dict[str, object]:
         return {
@@ -66,6 +86,7 @@ class GroupView:
             "type": self.type,
             "protocol": self.protocol,
             "lag": self.lag,
+            "partitions_with_unknown_lag": self.unknown_lags,
             "members": [
                 {
                     "member_id": member.member_id,

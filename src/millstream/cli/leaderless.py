@@ -11,14 +11,14 @@ _PAGE = 2000
 
 @dataclass(frozen=True, slots=True)
 class Leaderless:
-    """`had_all` ended uncleanly, and may have kept less; the others of `replicas` may lack something anyway."""
+    """Of `compared` none surely has everything: they ended uncleanly, or are what is left of the partition."""
 
     topic: str
     index: int
     replicas: tuple[int, ...]
     away: tuple[int, ...]
     has_all: tuple[int, ...]
-    had_all: tuple[int, ...]
+    compared: tuple[int, ...]
 
     @property
     def name(self) -> str:
@@ -30,28 +30,28 @@ class Leaderless:
             return f"no replica is alive: {_nodes(self.replicas)}"
         if self.has_all:
             return f"waits for {_nodes(self.has_all)}, which {_has(self.has_all)} everything that was acknowledged"
-        waited_for = [each for each in self.had_all if each in self.away]
+        waited_for = [each for each in self.compared if each in self.away]
         if waited_for:
             return (
-                f"{_nodes(self.had_all)} had everything and ended uncleanly; waits for {_nodes(waited_for)}, so that"
-                " what they kept can be compared"
+                f"{_nodes(self.compared)} {_is(self.compared)} in doubt after an unclean stop; waits for"
+                f" {_nodes(waited_for)}, so that what they kept can be compared"
             )
-        if self.had_all:
+        if self.compared:
             return (
-                f"{_nodes(self.had_all)} had everything, ended uncleanly, and {_has(self.had_all)} not told yet what"
-                " they kept"
+                f"{_nodes(self.compared)} {_is(self.compared)} in doubt after an unclean stop, and"
+                f" {_has(self.compared)} not told yet what is kept"
             )
         return "none of the replicas is known to have everything that was acknowledged"
 
     @property
     def advice(self) -> str:
         lost = f"`millstream cluster elect --unclean {self.topic}:{self.index}` takes what is left"
-        awaited = [each for each in (self.has_all or self.had_all or self.replicas) if each in self.away]
+        awaited = [each for each in (self.has_all or self.compared or self.replicas) if each in self.away]
         if awaited:
             gone = " ".join(f"`millstream cluster remove {each} --force`" for each in awaited)
-            return f"start {_nodes(awaited)}; if the disk is lost: {gone}, then {lost}"
-        if self.had_all:
-            return f"if it stays so, the log of {_nodes(self.had_all)} says which replica cannot be opened; {lost}"
+            return f"start {_nodes(awaited)}; if the disk is lost: {gone}, and what is left leads"
+        if self.compared:
+            return f"if it stays so, the log of {_nodes(self.compared)} says which replica cannot be opened; {lost}"
         return lost
 
     def as_document(self) -> dict[str, object]:
@@ -106,3 +106,7 @@ def _nodes(numbers: Collection[int]) -> str:
 
 def _has(numbers: Collection[int]) -> str:
     return "has" if len(numbers) == 1 else "have"
+
+
+def _is(numbers: Collection[int]) -> str:
+    return "is" if len(numbers) == 1 else "are"

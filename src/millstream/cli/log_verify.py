@@ -12,6 +12,7 @@ from millstream.cli.options import AsJson
 from millstream.cli.progress import ByteBar
 from millstream.runtime.disk import SystemDisk
 from millstream.storage.checkpoint import LogCheckpoint, read_checkpoint
+from millstream.storage.identity import read_identity
 from millstream.storage.layout import LOG_SUFFIX, TOPICS
 from millstream.storage.store import LOCK_FILE
 from millstream.storage.verify import Verified, verify_partition
@@ -83,14 +84,16 @@ def verify_files(path: Path, as_json: bool) -> None:
             f"{data_dir} is in use by a running node; stop it, or compare replicas with --bootstrap"
         )
     found = read_checkpoint(disk, str(data_dir)) if data_dir is not None else None
-    known: dict[tuple[str, int], LogCheckpoint] = {
-        (entry.topic, entry.partition): entry for entry in (found[0] if found is not None else ())
+    known: dict[tuple[str, int, bytes], LogCheckpoint] = {
+        (entry.topic, entry.partition, entry.topic_id): entry
+        for entry in (found[0] if found is not None else ())
     }
     verified = []
     with ByteBar("verifying") as bar:
         bar.expect(sum(each.stat().st_size for part in partitions for each in part.glob(f"*{LOG_SUFFIX}")))
         for partition in partitions:
-            entry = known.get(identity(partition)) if data_dir is not None else None
+            owner = read_identity(disk, str(partition))
+            entry = known.get((*identity(partition), owner.topic_id)) if owner is not None else None
             verified.append(verify_partition(disk, str(partition), known=entry, read=bar.advance))
     show_verified(verified, as_json)
 

@@ -68,11 +68,11 @@ _OWN = (
         "Topics can always be deleted.", choices=("true",),
     ),
     _own(
-        "broker.session.timeout.ms", ConfigType.INT, "500",
+        "broker.session.timeout.ms", ConfigType.INT, "1500",
         "A broker of several that is silent for this long is fenced.", minimum=50,
     ),
     _own(
-        "broker.heartbeat.interval.ms", ConfigType.INT, "100",
+        "broker.heartbeat.interval.ms", ConfigType.INT, "200",
         "How often a broker of several tells the controller that it is alive.", minimum=10,
     ),
     _own(
@@ -102,6 +102,14 @@ _OWN = (
     _own(
         "max.connections.per.ip", ConfigType.INT, "2147483647",
         "Connections open at once from one address.", minimum=1,
+    ),
+    _own(
+        "producer.id.expiration.ms", ConfigType.INT, "86400000",
+        "How long an idempotent producer that writes nothing is remembered.", minimum=1,
+    ),
+    _own(
+        "max.incremental.fetch.session.cache.slots", ConfigType.INT, "1000",
+        "Fetch sessions of clients; a client that finds none free names all its partitions in each fetch.", minimum=0,
     ),
     _own(
         "socket.request.max.bytes", ConfigType.INT, "104857600",

@@ -1,4 +1,4 @@
-"""Kafka's broker settings about consumer groups."""
+"""Broker settings about consumer groups: Kafka's, and bounds that Kafka lacks."""
 
 from millstream.config.kinds import ConfigDefinition, ConfigType
 
@@ -31,7 +31,36 @@ GROUP_CONFIGS = (
         "The longest session timeout a member of a classic group may ask for.", minimum=1,
     ),
     _group(
-        "group.max.size", ConfigType.INT, "2147483647", "The most members of a classic group.", minimum=1,
+        "group.max.size", ConfigType.INT, "10000",
+        "The most members of a classic group; one more is refused with GROUP_MAX_SIZE_REACHED.", minimum=1,
+    ),
+    _group(
+        "group.max.count", ConfigType.INT, "50000",
+        "The most groups that this node coordinates, empty ones with offsets too; a further one is refused with"
+        " COORDINATOR_NOT_AVAILABLE, which clients retry.", minimum=1,
+    ),
+    _group(
+        "group.max.bytes", ConfigType.LONG, "268435456",
+        "What members of all groups of this node may say about themselves and be assigned, together; more is refused"
+        " with COORDINATOR_NOT_AVAILABLE.", minimum=1,
+    ),
+    _group(
+        "group.member.max.bytes", ConfigType.INT, "1048576",
+        "What one member may say about itself, and be assigned; more is refused with INVALID_REQUEST.", minimum=1024,
+    ),
+    _group(
+        "group.consumer.regex.max.length", ConfigType.INT, "1000",
+        "The longest regular expression a member may subscribe by; a longer one is refused with"
+        " INVALID_REGULAR_EXPRESSION.", minimum=1,
+    ),
+    _group(
+        "group.consumer.regex.max.count", ConfigType.INT, "100",
+        "Different regular expressions in one group; one more is refused with GROUP_MAX_SIZE_REACHED.", minimum=1,
+    ),
+    _group(
+        "offsets.max.count", ConfigType.INT, "2000000",
+        "The most committed offsets that this node keeps for groups; a commit of a further partition is refused with"
+        " COORDINATOR_NOT_AVAILABLE.", minimum=1,
     ),
     _group(
         "group.consumer.session.timeout.ms", ConfigType.INT, "45000",
@@ -42,8 +71,8 @@ GROUP_CONFIGS = (
         "How often members of a consumer group (KIP-848) are told to send a heartbeat.", minimum=1,
     ),
     _group(
-        "group.consumer.max.size", ConfigType.INT, "2147483647",
-        "The most members of a consumer group (KIP-848).", minimum=1,
+        "group.consumer.max.size", ConfigType.INT, "10000",
+        "The most members of a consumer group (KIP-848); one more is refused with GROUP_MAX_SIZE_REACHED.", minimum=1,
     ),
     _group(
         "group.consumer.assignors", ConfigType.LIST, "uniform,range",

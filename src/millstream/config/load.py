@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from millstream.config.addresses import check_addresses
+from millstream.config.cluster_timing import check_timing
 from millstream.config.definitions import broker_definition, inherited_text
 from millstream.config.errors import ConfigError, nearest
 from millstream.config.replication_limits import REFUSED_SETTINGS, check_replication
@@ -118,6 +119,7 @@ def _build(given: Mapping[str, _Given], topics: list[Entry]) -> Settings:
     places.update((name, each.entry.where) for name, each in given.items())
     check_addresses(settings, places.get)
     check_replication(settings, places.get)
+    check_timing(settings, places.get)
     return settings
 
 

@@ -148,6 +148,28 @@ class PerformanceSettings:
         kind=_INT,
         minimum=1000,
     )
+    max_producers: int = own_setting(
+        500_000,
+        "Idempotent producers that the node remembers, some 300 bytes each, counted once in each partition. For one"
+        " more, the longest idle is forgotten; where all were busy within ten minutes, it is refused with"
+        " THROTTLING_QUOTA_EXCEEDED.",
+        kind=_INT,
+        minimum=1,
+    )
+    max_producers_per_partition: int = own_setting(
+        100_000,
+        "As max_producers, of one partition.",
+        kind=_INT,
+        minimum=1,
+    )
+    producer_expiration: int = kafka_setting("producer.id.expiration.ms", _DURATION)
+    max_fetch_sessions: int = kafka_setting("max.incremental.fetch.session.cache.slots")
+    max_fetch_session_partitions: int = own_setting(
+        250_000,
+        "Partitions in all fetch sessions together, some 500 bytes each; a fetch that finds no room has no session.",
+        kind=_INT,
+        minimum=1,
+    )
     idle_timeout: int = kafka_setting("connections.max.idle.ms", _DURATION)
     socket_send_buffer: int = kafka_setting("socket.send.buffer.bytes", _SIZE)
     socket_receive_buffer: int = kafka_setting("socket.receive.buffer.bytes", _SIZE)

@@ -49,6 +49,11 @@ class CoordinatorRuntime(Generic[Q, R, A]):
         """Those that are loaded, to look at."""
         return [shard.machine for shard in self._shards.values() if shard.state is ShardState.ACTIVE]
 
+    def machine(self, partition: int) -> StateMachine[Q, R, A] | None:
+        """As above, of one partition."""
+        shard = self._shards.get(partition)
+        return shard.machine if shard is not None and shard.state is ShardState.ACTIVE else None
+
     def elect(self, partition: int) -> "asyncio.Task[None] | None":
         """This node leads the partition now: load it. None when it already coordinates it."""
         if partition in self._shards:

@@ -19,13 +19,13 @@ class GroupSample(NamedTuple):
 
 
 class OffsetSample(NamedTuple):
-    """A committed offset, and the next offset readable in its partition."""
+    """A committed offset, and the next offset readable in its partition; None where other nodes keep that."""
 
     group: str
     topic: str
     partition: int
     offset: int
-    high_watermark: int
+    high_watermark: int | None
 
 
 class GroupSamples(NamedTuple):
@@ -38,6 +38,46 @@ class GroupsState(Protocol):
     def samples(self, max_groups: int, max_offsets: int) -> GroupSamples:
         """What there is, up to these numbers, and how much was left out."""
         ...
+
+
+class BoundsState(Protocol):
+    @property
+    def groups(self) -> int: ...
+
+    @property
+    def members(self) -> int: ...
+
+    @property
+    def offsets(self) -> int: ...
+
+    bytes: int
+    refusals: dict[str, int]
+
+
+def watch_bounds(registry: Registry, state: BoundsState) -> None:
+    """What groups take of this node, and what was refused because it was too much."""
+    for name, documentation, compute in (
+        ("millstream_groups", "Groups that this node coordinates.", lambda: state.groups),
+        ("millstream_groups_members", "Members of all groups.", lambda: state.members),
+        ("millstream_groups_offsets", "Committed offsets of all groups.", lambda: state.offsets),
+        (
+            "millstream_groups_bytes",
+            "What members of groups say and are assigned, about.",
+            lambda: state.bytes,
+        ),
+    ):
+        registry.computed_gauge(name, documentation, compute)
+    registry.collector(
+        lambda: [
+            FamilySnapshot(
+                Kind.COUNTER,
+                "millstream_group_refusals_total",
+                "Requests of groups that were refused because of a limit.",
+                ("limit",),
+                [Sample((limit,), count) for limit, count in state.refusals.items()],
+            )
+        ]
+    )
 
 
 def watch_groups(registry: Registry, state: GroupsState) -> None:
@@ -68,6 +108,18 @@ def _families(samples: GroupSamples) -> Iterable[FamilySnapshot]:
         [
             Sample(place, max(each.high_watermark - each.offset, 0))
             for place, each in zip(places, samples.offsets, strict=True)
+            if each.high_watermark is not None
+        ],
+    )
+    yield FamilySnapshot(
+        Kind.GAUGE,
+        "millstream_group_lag_unknown",
+        "1 where the group's coordinator keeps no replica of the partition, and cannot tell the lag.",
+        _PLACE_LABELS,
+        [
+            Sample(place, 1)
+            for place, each in zip(places, samples.offsets, strict=True)
+            if each.high_watermark is None
         ],
     )
     yield FamilySnapshot(

@@ -1,7 +1,7 @@
 """The routes every node has: /metrics and /health."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 
 import msgspec
@@ -17,7 +17,9 @@ class HealthStatus(Enum):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """How a node is; `details` are further fields of the answer, such as `{"disk_free_bytes": 5}`."""
+    """How a node is; `reasons` say in words why it is not well, and `details` are further fields of the answer, such as
+    `{"disk_free_bytes": 5}`.
+    """
 
     status: HealthStatus
     node_id: int
@@ -25,6 +27,7 @@ class Health(msgspec.Struct, frozen=True):
     uptime_seconds: float
     partitions: int
     offline_partitions: int
+    reasons: Sequence[str] = ()
     details: Mapping[str, object] = msgspec.field(default_factory=dict)
 
 
@@ -55,6 +58,7 @@ def health_route(health: Callable[[], Health]) -> Handler:
             "uptime_seconds": round(now.uptime_seconds, 3),
             "partitions": now.partitions,
             "offline_partitions": now.offline_partitions,
+            "reasons": list(now.reasons),
             **now.details,
         }
         return json_response(answer, 200 if now.status is HealthStatus.OK else 503)

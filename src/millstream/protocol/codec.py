@@ -66,9 +66,9 @@ def decode_response(api: Api, version: int, payload: memoryview) -> Any:
     return presented_class(message, message)(**values_reader(message, message)(reader))
 
 
-def error_response(api: Api, code: int, message: str) -> Any:
-    """A reply of the newest version that carries nothing but an error; None when it has no field for one."""
-    target = message_class(api.name, api.max_version, "response")
+def error_response(api: Api, version: int, code: int, message: str) -> Any:
+    """A reply that carries nothing but an error; None when that version has no field for one."""
+    target = message_class(api.name, version, "response")
     arguments = {field.name: field.default for field in shape_of(target)}
     if "error_code" not in arguments:
         return None

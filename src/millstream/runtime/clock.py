@@ -3,6 +3,9 @@
 import time
 from typing import Protocol
 
+# Elsewhere than on Linux the other one may stand still while the machine is suspended.
+_ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 
 class Clock(Protocol):
     def now_ms(self) -> int:
@@ -11,6 +14,10 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds that never go back; for durations and deadlines."""
+        ...
+
+    def elapsed(self) -> float:
+        """As `monotonic`, and it counts while the machine is suspended: for what others do meanwhile."""
         ...
 
 
@@ -63,3 +70,6 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def elapsed(self) -> float:
+        return time.clock_gettime(_ELAPSED)

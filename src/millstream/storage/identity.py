@@ -49,10 +49,12 @@ class Identity(msgspec.Struct, frozen=True):
 def decode_identity(data: bytes) -> Identity | None:
     """None when the file does not say whose directory it is."""
     try:
-        lines = data.decode().splitlines()
+        *lines, rest = data.decode().split("\n")
         fields = [line.split(": ", 1) for line in lines]
         values = {key: value for key, value in fields if key != "rewritten"}
         topic_id = uuid.UUID(values["topic_id"]).bytes
+        if rest:
+            return None
         if "incarnation" not in values:
             return Identity(topic_id)
         if values["checksum"] != _checksum(lines[:-1]):

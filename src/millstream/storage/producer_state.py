@@ -3,10 +3,14 @@
 A producer numbers its records per partition. A batch must follow the last one without a gap; one that was written
 before is answered with its first outcome instead of being written twice. The last five batches of each producer are
 remembered, as many as a client may have in flight. Snapshots use Kafka's .snapshot format, which keeps the last batch.
+
+There may be a million of them, so each is one short string of bytes: its entry in a snapshot, the time of its last
+batch, and the batches before that, the newest first. They stand in the order of their last writes, the longest idle
+first.
 """
 
 import struct
-from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -18,6 +22,11 @@ REMEMBERED_BATCHES = 5
 SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEAD = struct.Struct(">hIi")
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+_TIMESTAMP = struct.Struct(">q")
+_STATE_HEAD = struct.Struct(">qhiqiqiqq")
+_OLDER_BATCH = struct.Struct(">iiqq")
+_OLDER_AT = _SNAPSHOT_ENTRY.size + _TIMESTAMP.size
+_MOST_OLDER_BYTES = (REMEMBERED_BATCHES - 1) * _OLDER_BATCH.size
 _SEQUENCE_SPAN = 2**31
 _MOST_REFUSED = 10_000
 
@@ -33,13 +42,33 @@ class WrittenBatch(NamedTuple):
         return self.last_offset - (self.last_sequence - self.first_sequence) % _SEQUENCE_SPAN
 
 
-class ProducerEntry:
-    __slots__ = ("batches", "epoch", "seen_ms")
+class _Entry(NamedTuple):
+    """What the first bytes of a producer say. `last_sequence` is -1 when no batch of it is known."""
 
-    def __init__(self, epoch: int, seen_ms: int) -> None:
-        self.epoch = epoch
-        self.batches: deque[WrittenBatch] = deque(maxlen=REMEMBERED_BATCHES)
-        self.seen_ms = seen_ms
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_offset: int
+    sequence_delta: int
+    seen_ms: int
+    coordinator_epoch: int = -1
+    transaction_first_offset: int = -1
+
+
+def _entry_of(state: bytes) -> _Entry:
+    return _Entry(*_SNAPSHOT_ENTRY.unpack_from(state))
+
+
+def _batches_of(state: bytes) -> Iterator[WrittenBatch]:
+    """The newest first."""
+    entry = _entry_of(state)
+    if entry.last_sequence < 0:
+        return
+    first = (entry.last_sequence - entry.sequence_delta) % _SEQUENCE_SPAN
+    (timestamp,) = _TIMESTAMP.unpack_from(state, _SNAPSHOT_ENTRY.size)
+    yield WrittenBatch(first, entry.last_sequence, entry.last_offset, timestamp)
+    for older in _OLDER_BATCH.iter_unpack(state[_OLDER_AT:]):
+        yield WrittenBatch(*older)
 
 
 class _Refused(NamedTuple):
@@ -59,11 +88,14 @@ class ProducerStates:
     __slots__ = ("_producers", "_refused")
 
     def __init__(self) -> None:
-        self._producers: dict[int, ProducerEntry] = {}
+        self._producers: dict[int, bytes] = {}
         self._refused: dict[int, _Refused] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
+
+    def __contains__(self, producer_id: int) -> bool:
+        return producer_id in self._producers
 
     def check(self, header: BatchHeader) -> WrittenBatch | None:
         """None when the batch may be appended, its earlier outcome when it is a duplicate, else KafkaError."""
@@ -71,10 +103,11 @@ class ProducerStates:
             refused = self._refused.get(header.producer_id)
             if refused is not None and refused.comes_before(header):
                 raise KafkaError(refused.code, refused.message)
-        entry = self._producers.get(header.producer_id)
-        if entry is None:
+        state = self._producers.get(header.producer_id)
+        if state is None:
             # Nothing is known of this producer: it is new here, or its records have been deleted.
             return None
+        entry = _entry_of(state)
         if header.producer_epoch < entry.epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -85,14 +118,14 @@ class ProducerStates:
                 raise self._out_of_order(header, 0)
             return None
         first, last = header.base_sequence, header.last_sequence
-        for written in entry.batches:
-            if written.first_sequence == first and written.last_sequence == last:
-                return written
-        if not entry.batches:
+        if entry.last_sequence < 0:
             return None
-        expected = (entry.batches[-1].last_sequence + 1) % _SEQUENCE_SPAN
+        expected = (entry.last_sequence + 1) % _SEQUENCE_SPAN
         if first == expected:
             return None
+        for written in _batches_of(state):
+            if written.first_sequence == first and written.last_sequence == last:
+                return written
         behind = (expected - first) % _SEQUENCE_SPAN
         if 0 < behind < _SEQUENCE_SPAN // 2 and (expected - last - 1) % _SEQUENCE_SPAN < _SEQUENCE_SPAN // 2:
             raise KafkaError(
@@ -120,50 +153,78 @@ class ProducerStates:
             )
 
     def _has(self, header: BatchHeader) -> bool:
-        entry = self._producers.get(header.producer_id)
-        if entry is None or entry.epoch != header.producer_epoch or not entry.batches:
+        state = self._producers.get(header.producer_id)
+        if state is None:
             return False
-        behind = (entry.batches[-1].last_sequence + 1 - header.base_sequence) % _SEQUENCE_SPAN
+        entry = _entry_of(state)
+        if entry.epoch != header.producer_epoch or entry.last_sequence < 0:
+            return False
+        behind = (entry.last_sequence + 1 - header.base_sequence) % _SEQUENCE_SPAN
         return 0 < behind < _SEQUENCE_SPAN // 2
 
     def update(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
         if self._refused:
             self._refused.pop(header.producer_id, None)
-        entry = self._producers.get(header.producer_id)
-        if entry is None or entry.epoch != header.producer_epoch:
-            entry = self._producers[header.producer_id] = ProducerEntry(header.producer_epoch, now_ms)
-        entry.seen_ms = now_ms
-        entry.batches.append(
-            WrittenBatch(
-                header.base_sequence,
-                header.last_sequence,
-                base_offset + header.last_offset_delta,
-                header.max_timestamp,
-            )
+        last = header.last_sequence
+        entry = _SNAPSHOT_ENTRY.pack(
+            header.producer_id,
+            header.producer_epoch,
+            last,
+            base_offset + header.last_offset_delta,
+            (last - header.base_sequence) % _SEQUENCE_SPAN,
+            now_ms,
+            -1,
+            -1,
+        )
+        # Taken out first: who wrote last stands last.
+        before = self._producers.pop(header.producer_id, None)
+        older = b""
+        if before is not None:
+            _, epoch, sequence, offset, delta, _, _, _, timestamp = _STATE_HEAD.unpack_from(before)
+            if epoch == header.producer_epoch and sequence >= 0:
+                first = (sequence - delta) % _SEQUENCE_SPAN
+                older = _OLDER_BATCH.pack(first, sequence, offset, timestamp) + before[_OLDER_AT:]
+        self._producers[header.producer_id] = (
+            entry + _TIMESTAMP.pack(header.max_timestamp) + older[:_MOST_OLDER_BYTES]
         )
 
     def last_offsets(self) -> dict[int, int]:
         """The last offset each producer wrote: compaction keeps that batch, for its sequence number."""
-        return {pid: entry.batches[-1].last_offset for pid, entry in self._producers.items() if entry.batches}
+        entries = map(_entry_of, self._producers.values())
+        return {each.producer_id: each.last_offset for each in entries if each.last_sequence >= 0}
 
-    def expire(self, before_ms: int) -> None:
-        """Forget producers that have written nothing since `before_ms`."""
-        for producer_id in [pid for pid, entry in self._producers.items() if entry.seen_ms < before_ms]:
-            del self._producers[producer_id]
+    def expire(self, now_ms: int, idle_ms: int) -> int:
+        """Forget producers that have written nothing for so long; how many."""
+        count = 0
+        while self.forget_longest_idle(now_ms, idle_ms):
+            count += 1
+        return count
+
+    def forget_longest_idle(self, now_ms: int, idle_ms: int) -> bool:
+        """Whether one was forgotten that has written nothing for so long."""
+        producers = self._producers
+        while producers:
+            producer_id = next(iter(producers))
+            entry = _entry_of(producers[producer_id])
+            if entry.seen_ms <= now_ms:
+                if entry.seen_ms >= now_ms - idle_ms:
+                    return False
+                del producers[producer_id]
+                return True
+            # The clock was set back since: its time counts from now.
+            state = producers.pop(producer_id)
+            now = _SNAPSHOT_ENTRY.pack(*entry._replace(seen_ms=now_ms))
+            producers[producer_id] = now + state[_SNAPSHOT_ENTRY.size :]
+        return False
 
     def clear(self) -> None:
         self._producers.clear()
         self._refused.clear()
 
     def encode(self) -> bytes:
-        body = bytearray(struct.pack(">i", len(self._producers)))
-        for producer_id, entry in self._producers.items():
-            last = entry.batches[-1] if entry.batches else WrittenBatch(-1, -1, -1, -1)
-            delta = (last.last_sequence - last.first_sequence) % _SEQUENCE_SPAN
-            body += _SNAPSHOT_ENTRY.pack(
-                producer_id, entry.epoch, last.last_sequence, last.last_offset, delta, entry.seen_ms, -1, -1
-            )
-        return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + bytes(body)
+        entries = (state[: _SNAPSHOT_ENTRY.size] for state in self._producers.values())
+        body = b"".join((struct.pack(">i", len(self._producers)), *entries))
+        return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
 
     @classmethod
     def decode(cls, data: bytes) -> "ProducerStates | None":
@@ -176,11 +237,9 @@ class ProducerStates:
         states = cls()
         for number in range(count):
             at = _SNAPSHOT_HEAD.size + number * _SNAPSHOT_ENTRY.size
-            producer_id, epoch, sequence, offset, delta, seen_ms, _, _ = _SNAPSHOT_ENTRY.unpack_from(data, at)
-            entry = states._producers[producer_id] = ProducerEntry(epoch, seen_ms)
-            if sequence >= 0:
-                first = (sequence - delta) % _SEQUENCE_SPAN
-                entry.batches.append(WrittenBatch(first, sequence, offset, seen_ms))
+            entry = bytes(data[at : at + _SNAPSHOT_ENTRY.size])
+            known = _entry_of(entry)
+            states._producers[known.producer_id] = entry + _TIMESTAMP.pack(known.seen_ms)
         return states
 
     @staticmethod

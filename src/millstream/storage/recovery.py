@@ -260,6 +260,8 @@ def _recover_segments(
             # A segment that was begun for a write that then failed, while the one before it went on.
             _set_aside(disk, directory, [base], recovery.report)
             continue
+        if segments and segments[-1].base_offset in recovery.report.damaged_segments:
+            recovery.extend_damage(segments[-1], base)
         hole = recovery.hole_before(base, segments, log_start)
         is_lost = hole is None and bool(segments) and recovery.is_scanned(base)
         if (hole is not None and recovery.may_be_uncommitted(hole)) or (

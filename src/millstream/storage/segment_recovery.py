@@ -194,6 +194,14 @@ class SegmentRecovery:
         self.report.damaged_segments.add(start)
         return segment
 
+    def extend_damage(self, damaged: Segment, next_base: int) -> None:
+        """What lies between damage and the next segment is part of the damage, if it was synced.
+
+        So it is with a hole that an earlier recovery marked, when it was ended before it could write a checkpoint.
+        """
+        if not self.is_scanned(next_base):
+            damaged.summary.end_offset = max(damaged.summary.end_offset, next_base)
+
     def may_be_uncommitted(self, offset: int) -> bool:
         """Whether other replicas need not have what begins at `offset`, so that it cannot be repaired from them.
 

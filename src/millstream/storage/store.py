@@ -103,9 +103,10 @@ class LogStore:
         for spec in partitions:
             self.logs[spec.topic, spec.partition] = self._open(spec, progress)
         self._entries.clear()
-        if not self.was_clean:
+        if not self.was_clean or self._unsynced:
             self._make_durable()
             self._write_first_checkpoint()
+        if not self.was_clean:
             self._set_strays_aside()
 
     def _set_strays_aside(self) -> None:

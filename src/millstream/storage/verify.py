@@ -12,17 +12,21 @@ import msgspec
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.record_batch import BatchHeader, CorruptBatch
 from millstream.runtime.disk import Disk, File
-from millstream.storage.checkpoint import LogCheckpoint
+from millstream.storage.checkpoint import LogCheckpoint, later_log
+from millstream.storage.identity import Identity, read_identity
 from millstream.storage.index import OffsetIndex, SparseIndex, TimeIndex
 from millstream.storage.layout import (
     EPOCHS_FILE,
+    IDENTITY_FILE,
     LOG_SUFFIX,
     START_OFFSET_FILE,
     TRUNCATION_FILE,
     decode_start_offset,
+    offset_in,
 )
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.scan import find_batch, scan_batches
+from millstream.storage.segment import SegmentSummary
 
 
 class Damage(msgspec.Struct, frozen=True):
@@ -68,21 +72,27 @@ def verify_partition(
     """
     verified = Verified(directory)
     names = disk.list_dir(directory)
-    bases = sorted(
-        int(name.removesuffix(LOG_SUFFIX))
-        for name in names
-        if name.endswith(LOG_SUFFIX) and name[:20].isdigit()
-    )
-    # The entries end with whether the segment was compacted.
-    dense = {entry[0] for entry in known.segments if not entry[-1]} if known is not None else set()
+    bases = sorted(base for name in names if (base := offset_in(name, LOG_SUFFIX)) is not None)
+    identity = read_identity(disk, directory)
+    known = _known_of(identity, known)
+    rewritten = identity.rewritten if identity is not None else {}
+    summaries = known.summaries().values() if known is not None else ()
+    # Of files that took the place of those that the checkpoint describes nothing is known.
+    own = [each for each in summaries if rewritten.get(each.base_offset, each.number) == each.number]
+    dense = {each.base_offset for each in own if not each.compacted}
     # Where a follower's end was cut since, the checkpoint says too much.
     synced_until = known if TRUNCATION_FILE not in names else None
     _verify_last_file(directory, bases, synced_until, verified)
+    missing = _missing(own, bases, synced_until)
+    for each in missing:
+        path = f"{directory}/{each.base_offset:020d}{LOG_SUFFIX}"
+        verified.damages.append(Damage(path, None, each.base_offset, "is missing"))
     next_offset, was_dense = 0, False
     for number, base in enumerate(bases):
         is_dense = base in dense
         segment = _Segment(disk, f"{directory}/{base:020d}", base, verified, is_dense=is_dense)
-        if number and (base < next_offset or (base > next_offset and was_dense)):
+        is_gap = was_dense and not any(next_offset <= each.base_offset < base for each in missing)
+        if number and (base < next_offset or (base > next_offset and is_gap)):
             segment.damaged(None, base, f"begins at offset {base}, the one before ends at {next_offset}")
         is_last = number + 1 == len(bases)
         next_offset = segment.verify(_synced_in(base, known), is_last=is_last, read=read)
@@ -94,11 +104,29 @@ def verify_partition(
     return verified
 
 
+def _known_of(identity: Identity | None, entry: LogCheckpoint | None) -> LogCheckpoint | None:
+    """An entry stands only for the directory that it described. One that does not is older: nothing had been synced."""
+    if entry is None or identity is None or identity.topic_id != entry.topic_id:
+        return None
+    is_described = identity.incarnation == entry.incarnation
+    return entry if is_described else later_log(entry.topic, entry.partition, entry.topic_id)
+
+
 def _synced_in(base: int, known: LogCheckpoint | None) -> int | None:
     """How many bytes of the segment must be whole; None for all."""
     if known is None or base < known.flushed_position[0]:
         return None
     return known.flushed_position[1] if base == known.flushed_position[0] else 0
+
+
+def _missing(
+    own: list[SegmentSummary], bases: list[int], known: LogCheckpoint | None
+) -> list[SegmentSummary]:
+    """Sealed segments between others that nothing has taken the place of."""
+    if known is None or not bases:
+        return []
+    inner = [each for each in own if bases[0] < each.base_offset < known.flushed_position[0]]
+    return [each for each in inner if each.base_offset not in bases]
 
 
 def _verify_last_file(
@@ -113,6 +141,9 @@ def _verify_last_file(
 
 
 def _verify_small_files(disk: Disk, directory: str, names: list[str], verified: Verified) -> None:
+    if names and read_identity(disk, directory) is None:
+        message = "is missing" if IDENTITY_FILE not in names else "does not say whose directory it is"
+        verified.damages.append(Damage(f"{directory}/{IDENTITY_FILE}", None, None, message))
     for name, decode in ((EPOCHS_FILE, LeaderEpochs.decode), (START_OFFSET_FILE, decode_start_offset)):
         if name not in names:
             continue

@@ -15,5 +15,8 @@ class ManualClock:
     def monotonic(self) -> float:
         return (self._now_ms - self._started_ms) / 1000
 
+    def elapsed(self) -> float:
+        return self.monotonic()
+
     def advance(self, milliseconds: int) -> None:
         self._now_ms += milliseconds

@@ -20,6 +20,7 @@ class Member(Protocol):
 
 def each_partition_had_one_owner_at_a_time(members: Sequence[Member]) -> None:
     spans: dict[int, list[tuple[int, int, str]]] = {}
+    lost: set[tuple[str, int]] = set()
     for member in members:
         since: dict[int, int] = {}
         for told in [*member.told, Told(2**63, "closing", {})]:
@@ -27,6 +28,8 @@ def each_partition_had_one_owner_at_a_time(members: Sequence[Member]) -> None:
                 since.update(dict.fromkeys(told.partitions - since.keys(), told.at))
             elif told.event in ("revoked", "closing"):
                 for partition in told.partitions if told.event == "revoked" else set(since):
+                    if told.fields.get("lost"):
+                        lost.add((member.name, told.at))
                     if partition in since:
                         spans.setdefault(partition, []).append((since.pop(partition), told.at, member.name))
     for partition, found in spans.items():
@@ -34,6 +37,7 @@ def each_partition_had_one_owner_at_a_time(members: Sequence[Member]) -> None:
         for (_, end, former), (start, _, latter) in pairwise(found):
             assert end <= start, (
                 f"partition {partition}: {latter} had it {(end - start) / 1e6:.1f} ms before {former} gave it up"
+                + (", or rather lost it" if (former, end) in lost else "")
             )
 
 

@@ -165,7 +165,11 @@ class Team:
     def describe(self) -> str:
         owned = {member.name: sorted(member.owned) for member in self.present}
         errors = {m.name: m._error.decode(errors="replace") for m in self.members if m._error}
-        return f"owned {owned}, read {self.read_to()}, {errors}"
+        last = {
+            m.name: [(told.event, (time.monotonic_ns() - told.at) // 1_000_000) for told in m.told[-3:]]
+            for m in self.present
+        }
+        return f"owned {owned}, read {self.read_to()}, {errors}; last words and how many ms ago: {last}"
 
 
 def wait(condition: Callable[[], bool], state: Callable[[], str], seconds: float = PATIENCE_S) -> None:

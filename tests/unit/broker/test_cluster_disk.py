@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from millstream.broker.http import reasons_not_to_come
+from millstream.broker.partitions import CutOff
 from millstream.testing.disk import Fault, Operation
 from support.trio import Trio, until
 
@@ -41,6 +43,12 @@ def test_a_full_disk_costs_a_controller_its_office_but_not_its_place(trio: Trio)
     until(lambda: trio.nodes[second].broker.metadata.controller_id in (first, second))
     until(lambda: trio.create(second, "meanwhile") in (0, 36))
     assert not trio.knows(full, "meanwhile")
+    assert not trio.nodes[full].broker.failure.done()
+    broker = trio.nodes[full].broker
+    until(lambda: broker.partitions.is_cut_off_by(CutOff.DISK))
+    assert any("disk is full" in reason for reason in reasons_not_to_come(broker))
+    until(lambda: not trio.nodes[second].broker.metadata.image.is_live(full))
     trio.disks[full].faults.clear()
     until(lambda: trio.knows(full, "meanwhile"))
-    assert not trio.nodes[full].broker.failure.done()
+    until(lambda: not reasons_not_to_come(broker))
+    assert trio.nodes[second].broker.metadata.image.is_live(full)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from millstream.broker.partition import Partition
-from millstream.broker.partitions import Partitions
+from millstream.broker.partitions import CutOff, Partitions
 from millstream.cluster.replication.leader import LeaderState
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import check_produced
@@ -59,19 +59,19 @@ def test_who_waits_is_told_to_look_elsewhere_and_who_comes_too() -> None:
     partition.await_acknowledged(last, by_all)
     partition.await_acknowledged(last, by_leader, by_all=False)
     partition.await_data(reader)
-    partitions.cut_off()
+    partitions.cut_off(CutOff.SILENCE)
     assert by_all.outcomes == by_leader.outcomes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert reader.woken == 1
     assert refused(lambda: partitions.find_for_client("t", 0)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert partitions.find("t", 0) is partition, "followers go on"
-    partitions.is_cut_off = False
+    partitions.rejoin(CutOff.SILENCE)
     assert partitions.find_for_client("t", 0) is partition
 
 
 def test_what_it_follows_is_withheld_too() -> None:
     partitions, partition = node_with(0, leads=False)
     assert partitions.find_for_client("t", 0, followed=True) is partition
-    partitions.cut_off()
+    partitions.cut_off(CutOff.SILENCE)
     assert (
         refused(lambda: partitions.find_for_client("t", 0, followed=True)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     )
@@ -81,7 +81,7 @@ def test_what_nobody_else_has_is_served_on() -> None:
     partitions, partition = node_with(0, replicas=1)
     waiter = Waiter()
     partition.await_acknowledged(append(partition, 0), waiter)
-    partitions.cut_off()
+    partitions.cut_off(CutOff.SILENCE)
     assert waiter.outcomes == []
     assert partitions.find_for_client("t", 0) is partition
 

@@ -29,3 +29,12 @@ def test_offsets_of_partitions_that_are_gone_have_no_lag() -> None:
     harness = Harness()
     harness.call(CommitOffsets("g", "", -1, (OffsetToCommit("gone", 0, 1),)))
     assert samples_of([harness.machine.state], Partitions(), max_groups=9, max_offsets=9).offsets == []
+
+
+def test_the_lag_of_partitions_that_other_nodes_keep_is_unknown_and_said_to_be() -> None:
+    harness = Harness()
+    harness.call(CommitOffsets("g", "", -1, (OffsetToCommit("t", 0, 7), OffsetToCommit("gone", 0, 1))))
+    partitions = Partitions()
+    partitions.is_elsewhere = lambda topic, _index: topic == "t"
+    samples = samples_of([harness.machine.state], partitions, max_groups=9, max_offsets=9)
+    assert samples.offsets == [("g", "t", 0, 7, None)]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from millstream.broker.partition import Partition
 from millstream.storage.checkpoint import read_checkpoint
 from millstream.testing.disk import Fault, Operation, SimulatedDisk
+from support.held_disk import HeldDisk
 from support.inprocess import InProcessNode, node_on
 from support.raw_client import RawClient, batch_of, create_topic, produce, produce_fields
+from support.trio import until
 
 OLD_MS = 1_000_000
 
@@ -59,6 +62,40 @@ def after_power_loss(disk: SimulatedDisk, topic: str) -> tuple[int, int]:
         log = partition_of(other, topic).log
         assert log.offline is None
         return log.log_start_offset, log.log_end_offset
+
+
+def entries_on(disk: SimulatedDisk) -> list[str]:
+    found = read_checkpoint(disk, "/data")
+    return [entry.topic for entry in found[0]] if found is not None else []
+
+
+def test_a_removed_log_does_not_stay_in_the_checkpoint(
+    node: InProcessNode, client: RawClient, disk: SimulatedDisk
+) -> None:
+    for topic in ("kept", "gone"):
+        assert produce(client, create_topic(client, topic), batch_of(b"a")).error_code == 0
+    on_loop(node, node.broker.upkeep.checkpoint())
+    assert entries_on(disk) == ["kept", "gone"]
+    client.call("delete_topics", 5, topic_names=["gone"], timeout=timedelta(seconds=5))
+    until(lambda: entries_on(disk) == ["kept"])
+
+
+def test_a_log_that_goes_while_the_checkpoint_is_written_does_not_stay_in_it(
+    node: InProcessNode, client: RawClient, disk: SimulatedDisk
+) -> None:
+    for topic in ("kept", "gone"):
+        assert produce(client, create_topic(client, topic), batch_of(b"a")).error_code == 0
+    held = HeldDisk(node)
+    written = asyncio.run_coroutine_threadsafe(node.broker.upkeep.checkpoint(), node.loop)
+    until(node.broker.upkeep._checkpointing.locked)
+    on_loop(node, remove_log(node, "gone"))
+    held.let_go()
+    written.result(30)
+    assert entries_on(disk) == ["kept"]
+
+
+async def remove_log(node: InProcessNode, topic: str) -> None:
+    node.broker.store.remove(topic, 0)
 
 
 def test_old_segments_go_and_the_log_keeps_its_offsets(

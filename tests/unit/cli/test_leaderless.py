@@ -6,9 +6,9 @@ from millstream.cli.leaderless import Leaderless
 
 
 def partition(
-    away: tuple[int, ...] = (), has_all: tuple[int, ...] = (), had_all: tuple[int, ...] = ()
+    away: tuple[int, ...] = (), has_all: tuple[int, ...] = (), compared: tuple[int, ...] = ()
 ) -> Leaderless:
-    return Leaderless("t", 0, (1, 2, 3), away, has_all, had_all)
+    return Leaderless("t", 0, (1, 2, 3), away, has_all, compared)
 
 
 @pytest.mark.parametrize(
@@ -22,10 +22,10 @@ def partition(
         ),
         (
             partition((3,), (), (1, 3)),
-            "nodes 1, 3 had everything and ended uncleanly; waits for node 3",
+            "nodes 1, 3 are in doubt after an unclean stop; waits for node 3",
             "start node 3",
         ),
-        (partition((), (), (1, 3)), "have not told yet what they kept", "the log of nodes 1, 3"),
+        (partition((), (), (1, 3)), "have not told yet what is kept", "the log of nodes 1, 3"),
         (partition((1,)), "none of the replicas is known to have everything", "start node 1"),
         (partition(), "none of the replicas is known", "`millstream cluster elect --unclean t:0`"),
     ],

@@ -43,7 +43,7 @@ def serving(server: HttpServer, talk: Callable[[tuple[str, int]], Any]) -> Any:
 
 
 def health(status: HealthStatus = HealthStatus.OK) -> Health:
-    return Health(status, 3, "1.2.3", 61.23456, 12, 1, {"disk_free_bytes": 5})
+    return Health(status, 3, "1.2.3", 61.23456, 12, 1, ("tired",), {"disk_free_bytes": 5})
 
 
 def node(status: HealthStatus = HealthStatus.OK) -> HttpServer:
@@ -65,6 +65,7 @@ def test_health_tells_the_node_and_its_status(status: HealthStatus, code: int) -
         "uptime_seconds": 61.235,
         "partitions": 12,
         "offline_partitions": 1,
+        "reasons": ["tired"],
         "disk_free_bytes": 5,
     }
 

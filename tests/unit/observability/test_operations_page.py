@@ -2,15 +2,22 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
+from millstream.broker.fetch_sessions import FetchSessions
+from millstream.broker.limit_metrics import watch_limits
 from millstream.broker.proxy.relays import ProxyMetrics
 from millstream.observability.broker_metrics import BrokerMetrics
-from millstream.observability.group_metrics import GroupSamples, watch_groups
+from millstream.observability.group_metrics import GroupSamples, watch_bounds, watch_groups
 
 PAGE = Path(__file__).parents[3] / "docs" / "OPERATIONS.md"
 
 
 class Nothing:
+    groups = members = offsets = bytes = 0
+    refusals: ClassVar[dict[str, int]] = {}
+
     def partition_samples(self) -> list[object]:
         return []
 
@@ -24,10 +31,24 @@ class Nothing:
         return GroupSamples([], [], 0)
 
 
+def broker_with(metrics: BrokerMetrics) -> Any:
+    """Of a node only what these metrics are read from."""
+    return SimpleNamespace(
+        metrics=metrics,
+        producer_bounds=SimpleNamespace(evicted=0, refused=0),
+        fetch_sessions=FetchSessions(),
+        partitions=(),
+        server=SimpleNamespace(addresses=0, in_flight_bytes=0, frames=SimpleNamespace(waiting=0)),
+        long_work=SimpleNamespace(waiting=0, turns=0),
+    )
+
+
 def test_the_page_names_all_metrics() -> None:
     metrics = BrokerMetrics.create()
     metrics.watch(Nothing())  # type: ignore[arg-type]
     watch_groups(metrics.registry, Nothing())
+    watch_bounds(metrics.registry, Nothing())
+    watch_limits(broker_with(metrics))
     ProxyMetrics(metrics.registry, int)
     known = {family.name for families in metrics.registry.snapshot() for family in families}
     table = PAGE.read_text().split("## Metrics")[1]

@@ -129,7 +129,7 @@ def test_sequences_go_on_at_zero_after_the_largest(start: int, counts: list[int]
 def test_producers_that_write_no_more_are_forgotten_in_time() -> None:
     states = written(header(0))
     states.update(header(0, producer=8), 1, NOW_MS + 10)
-    states.expire(NOW_MS + 5)
+    states.expire(NOW_MS + 5, 0)
     assert states.last_offsets() == {8: 1}
     assert len(states) == 1
 

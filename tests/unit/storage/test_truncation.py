@@ -2,9 +2,11 @@
 
 import pytest
 
+from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.record_batch import CorruptBatch
 from millstream.storage.checkpoint import write_checkpoint
+from millstream.storage.layout import TRUNCATION_FILE
 from millstream.storage.log import PartitionLog
 from millstream.storage.truncation import read_marker
 from millstream.testing.disk import Crashed, Fault, Operation, SimulatedDisk
@@ -161,7 +163,9 @@ def test_a_checkpoint_that_was_under_way_does_not_hide_the_cut() -> None:
     log.truncate_to(4, NOW_MS)
     write_checkpoint(store.disk, store.store.data_dir, entries)
     store.store.checkpoint_written(entries)
-    assert read_marker(store.disk, log.directory).end_offset == 4
+    marker = read_marker(store.disk, log.directory)
+    assert marker is not None
+    assert marker.end_offset == 4
     assert store.kill().log().log_end_offset == 4
     assert not store.report().damages
 
@@ -217,3 +221,55 @@ def test_a_disk_that_fails_takes_the_log_offline() -> None:
     with pytest.raises(KafkaError, match="cannot use"):
         log.truncate_to(2, NOW_MS)
     assert log.offline is not None
+
+
+def test_a_second_cut_does_not_let_the_checkpoint_vouch_for_what_the_first_one_took() -> None:
+    """The log grew again in between: its files are not those that the checkpoint describes."""
+    store = Store(topics={"t": TopicConfig(segment_bytes=300)})
+    for number in range(20):
+        append_values(store.log(), b"old-%d" % number)
+    flush(store.log())
+    store.checkpoint()
+    store.log().truncate_to(6, NOW_MS)
+    for number in range(20):
+        append_values(store.log(), b"%d" % number)
+    flush(store.log())
+    store.log().truncate_to(24, NOW_MS)
+    kept = read_values(store.log())
+    for _ in range(2):
+        store.kill()
+        assert read_values(store.log()) == kept
+        assert store.report().damages == []
+        assert store.log().log_end_offset == 24
+
+
+def test_a_marker_outlives_a_flush_that_removes_an_older_one() -> None:
+    """A checkpoint made it needless; it is removed with the next flush, which may be the one of the next cut."""
+    store = Store(topics={"t": TopicConfig(segment_bytes=300)})
+    for number in range(20):
+        append_values(store.log(), b"%d" % number)
+    flush(store.log())
+    store.log().truncate_to(15, NOW_MS)
+    store.checkpoint()
+    store.log().truncate_to(6, NOW_MS)
+    assert store.disk.exists(f"{store.log().directory}/{TRUNCATION_FILE}")
+    store.kill()
+    assert store.log().log_end_offset == 6
+    assert store.report().damages == []
+
+
+def test_a_cut_that_is_given_up_leaves_the_marker_of_the_one_before() -> None:
+    store = Store(topics={"t": TopicConfig(segment_bytes=300)})
+    for number in range(20):
+        append_values(store.log(), b"%d" % number)
+    flush(store.log())
+    store.checkpoint()
+    store.log().truncate_to(6, NOW_MS)
+    planned = store.log().begin_truncation(2, NOW_MS)
+    planned.prepare(store.disk)
+    store.log().note_epochs()
+    flush(store.log())
+    planned.abandon(store.disk)
+    store.kill()
+    assert store.log().log_end_offset == 6
+    assert store.report().damages == []

@@ -42,7 +42,7 @@ def test_a_run_that_outlives_its_terminal_does_so_with_what_it_starts() -> None:
 
 def test_variables_for_other_programs_are_gone_and_the_rest_is_there() -> None:
     names = ["HTTP_PROXY", "https_proxy", "NO_COLOR", "COLUMNS", "MILLSTREAM_BROKER_ID", "PYTHONWARNINGS"]
-    kept = ["MILLSTREAM_TEST_DCGM_CSV", "TZ", "TMPDIR", "PYTHONPATH"]
+    kept = ["MILLSTREAM_TEST_DCGM_CSV", "MILLSTREAM_REWRITE", "TZ", "TMPDIR", "PYTHONPATH"]
     look = f"import os; print(*[name for name in {[*names, *kept]!r} if name in os.environ])"
     given = dict.fromkeys([*names, *kept], "1")
     assert started_by_a_run(look, [], **given) == " ".join(kept)

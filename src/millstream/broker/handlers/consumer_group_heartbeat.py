@@ -45,6 +45,7 @@ async def handle(broker: "Broker", request: Any, context: RequestContext) -> Con
     try:
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "GroupId must not be empty")
+        await broker.groups.match_topics(request.group_id, beat.topic_regex)
         alive = await broker.groups.submit(request.group_id, beat, ConsumerAlive)
     except KafkaError as error:
         return ConsumerGroupHeartbeatResponse(

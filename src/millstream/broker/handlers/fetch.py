@@ -327,7 +327,8 @@ class DelayedFetch:
 
     def _watch(self, some: Wanted) -> None:
         for topic, wanted in some:
-            partition = self._find(topic, wanted.partition)
+            # Found a moment ago for `read`; whether it may be answered is asked again when it is.
+            partition = self._broker.partitions.find_replica(topic, wanted.partition)
             partition.await_data(self)
             self._watched.append(partition)
 

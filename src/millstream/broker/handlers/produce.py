@@ -240,6 +240,8 @@ def _append(
                 partition.refuse(header, partition.cut_off())
             if acks == ALL_ACKS and partition.replication is not None:
                 partition.require_enough_replicas(header)
+            if header.producer_id >= 0:
+                _admit(broker, partition, header, now_ms)
             appended = partition.append(records, header, now_ms)
         except KafkaError as error:
             _fail(broker, context, outcome, error)
@@ -260,6 +262,14 @@ def _append(
             waiting = DelayedProduce(broker, context.reply_later(), outcomes)
         waiting.wait_for(partition, appended.last_offset, outcome, by_all=by_all)
     return waiting
+
+
+def _admit(broker: "Broker", partition: Partition, header: BatchHeader, now_ms: int) -> None:
+    try:
+        broker.producer_bounds.admit(partition.log.producers, header.producer_id, now_ms)
+    except KafkaError as error:
+        # What it has already sent behind this batch is refused too.
+        partition.refuse(header, error)
 
 
 def _answer(

@@ -5,16 +5,18 @@ come, and send them back to itself with what it knows of leaders.
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from millstream.broker.partitions import CutOff
 from millstream.cluster.metadata.sessions import BrokerSessions
 from millstream.cluster.raft.quorum import majority
 from millstream.observability.logs import get_logger
 from millstream.runtime.sometimes import sometimes
 
 if TYPE_CHECKING:
+    from millstream.broker.lease import Lease
     from millstream.broker.node import Broker
     from millstream.broker.peers.network import PeerNetwork
 
@@ -32,9 +34,6 @@ class Contact:
 
     def heard(self, node_id: int, now: float) -> None:
         self._sessions.heard(node_id, now)
-
-    def heard_at(self, node_id: int) -> float | None:
-        return self._sessions.heard_at(node_id)
 
     def is_lost(
         self, voters: Collection[int], leader: int | None, ended: Collection[int], now: float
@@ -54,12 +53,23 @@ class Contact:
         return len(set(voters) - silent) < needed <= len(others - set(ended))
 
 
+def nobody_could_be_elected_at(voters: Collection[int], ended_at: Mapping[int, float]) -> float | None:
+    """Since the earliest of these times each of so many voters was found dead that the rest is no majority; else None.
+
+    With this node's own vote too: a controller that was elected with it might fence it all the same.
+    """
+    dead = sorted((ended_at[voter] for voter in voters if voter in ended_at), reverse=True)
+    needed = len(voters) - majority(len(voters)) + 1
+    return dead[needed - 1] if len(dead) >= needed else None
+
+
 class ContactWatch:
     """Keeps clients away from what another node may lead by now, until the metadata is known to be the newest."""
 
-    def __init__(self, broker: "Broker", network: "PeerNetwork") -> None:
+    def __init__(self, broker: "Broker", network: "PeerNetwork", lease: "Lease") -> None:
         self._broker = broker
         self._network = network
+        self._lease = lease
         cluster, raft = broker.settings.cluster, broker.raft
         # After a controller's death nobody is heard until somebody stands for election.
         election_ticks = 2 * (raft.election_ticks + raft.heartbeat_ticks)
@@ -73,15 +83,23 @@ class ContactWatch:
             status = broker.metadata.quorum.status()
             leader = None if status.leader is None else status.leader.node_id
             voters = [voter.node_id for voter in status.membership.voters]
+            self._prolong(voters)
             is_lost = contact.is_lost(voters, leader, network.ended, loop.time())
-            if is_lost and not broker.partitions.is_cut_off:
+            is_cut_off = broker.partitions.is_cut_off_by(CutOff.SILENCE)
+            if is_lost and not is_cut_off:
                 sometimes("a node was cut off from the others")
                 log.warning(
                     "cut off from the other nodes: clients are sent to them", silent_seconds=self._seconds
                 )
-                broker.cut_off()
-            elif broker.partitions.is_cut_off and not is_lost:
+                broker.cut_off(CutOff.SILENCE)
+            elif is_cut_off and not is_lost:
                 await self._return()
+
+    def _prolong(self, voters: Collection[int]) -> None:
+        """Of the last one alive: it need not ask a controller whether there is one."""
+        at = nobody_could_be_elected_at(voters, self._network.ended_at)
+        if at is not None:
+            self._lease.prolong(at)
 
     async def _return(self) -> None:
         """By the controller's word: until it has come, this node would act on what was true before."""
@@ -89,4 +107,4 @@ class ContactWatch:
             async with asyncio.timeout(self._seconds):
                 await self._broker.metadata.quorum.read_barrier()
             log.info("in contact with the other nodes again")
-            self._broker.rejoin()
+            self._broker.rejoin(CutOff.SILENCE)

@@ -63,8 +63,8 @@ class Founder:
             if not refusals and self._may_found():
                 return voters
             self._wish = since = None
+            # Told by whoever waits for the outcome, once a minute.
             self.waiting_for = "; ".join(refusals) or self.waiting_for
-            log.info("cluster not founded yet", reason=self.waiting_for)
             await asyncio.sleep(_AGAIN_SECONDS)
 
     def _due(

@@ -28,7 +28,8 @@ _GREETING_SECONDS = 1.0
 _SILENCE_SECONDS = 2.0
 _RETRY_SECONDS = 0.001
 _UNCERTAIN_SECONDS = 0.1
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 1.0
 
 Greeted = Callable[["PeerLink", Welcome], None]
 LongMessageLost = Callable[[ReplicaKey], None]
@@ -45,8 +46,13 @@ class PeerLink:
         greeted: Greeted,
         long_message_lost: LongMessageLost,
         gone: Gone,
+        *,
+        elapsed: Callable[[], float],
+        longest_pause: float = LONGEST_PAUSE,
     ) -> None:
         """`gone` is told of a replica that could be spoken to, and at whose address nothing listens any more."""
+        self._elapsed = elapsed
+        self._longest_pause = longest_pause
         self.address = address
         self.peer: ReplicaKey | None = None
         self._hello = hello
@@ -56,6 +62,8 @@ class PeerLink:
         self._last_peer: ReplicaKey | None = None
         self.ended: ReplicaKey | None = None
         """The replica that was there, as long as nothing listens at its address."""
+        self.ended_at = float("-inf")
+        """When the attempt began that found so last."""
         self._greetings = 0
         self._reader: asyncio.StreamReader | None = None
         self._lost_at = float("-inf")
@@ -70,17 +78,19 @@ class PeerLink:
         pause = _FIRST_PAUSE
         while True:
             greetings = self._greetings
+            tried_at = self._elapsed()
             try:
                 await self._connect()
                 pause = _FIRST_PAUSE
                 await self._keep_greeting()
             except ConnectionRefusedError:
+                self.ended_at = tried_at
                 self._tell_gone()
             except (OSError, EOFError, TimeoutError, UnicodeError, KafkaError, msgspec.MsgspecError):
                 self.ended = None
             # Whether the process ended, or only the connection, is worth knowing at once.
             await asyncio.sleep(_RETRY_SECONDS if self._greetings > greetings else pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, self._longest_pause)
 
     def _tell_gone(self) -> None:
         """Once: a node that nobody can connect to may still be alive, and says so by other ways."""

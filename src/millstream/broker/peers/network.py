@@ -13,7 +13,7 @@ from millstream.broker.peers.contact import Contact
 from millstream.broker.peers.founding import KnownCluster
 from millstream.broker.peers.founding_messages import AskPromise, PromiseAnswer, decode_answer, encode
 from millstream.broker.peers.hello import Hello, Welcome, answer
-from millstream.broker.peers.link import PeerLink
+from millstream.broker.peers.link import LONGEST_PAUSE, PeerLink
 from millstream.cluster.metadata.image import BrokerImage, MetadataImage
 from millstream.cluster.metadata.machine import Records
 from millstream.cluster.metadata.service import MetadataService
@@ -47,8 +47,14 @@ class PeerNetwork:
         seeds: tuple[str, ...],
         time: CautiousTime,
         address: str = "",
+        *,
+        elapsed: Callable[[], float],
+        longest_pause: float = LONGEST_PAUSE,
     ) -> None:
+        """`elapsed` is the clock that leases go by; `longest_pause` is between two looks for a node that is away."""
         self.me = me
+        self._elapsed = elapsed
+        self._longest_pause = longest_pause
         self.seeds = seeds
         self._time = time
         self._address = address
@@ -139,8 +145,17 @@ class PeerNetwork:
             ErrorCode.BROKER_NOT_AVAILABLE, f"there is no connection to node {node_id}; try again"
         )
 
-    def heard_at(self, node_id: int) -> float | None:
-        return None if self.contact is None else self.contact.heard_at(node_id)
+    @property
+    def ended_at(self) -> dict[int, float]:
+        """When a process that has ended was last looked for in vain, by the clock that leases go by.
+
+        At a seed's address, which outlives restarts: elsewhere the node may be another one by now, and alive.
+        """
+        return {
+            link.ended.node_id: link.ended_at
+            for link in self._links.values()
+            if link.ended is not None and link.address in self.seeds
+        }
 
     @property
     def ended(self) -> set[int]:
@@ -211,7 +226,13 @@ class PeerNetwork:
     def _link(self, address: str) -> None:
         if address not in self._links:
             link = self._links[address] = PeerLink(
-                address, self._hello, self._greeted, self._snapshot_lost, self._gone
+                address,
+                self._hello,
+                self._greeted,
+                self._snapshot_lost,
+                self._gone,
+                elapsed=self._elapsed,
+                longest_pause=self._longest_pause,
             )
             self._tasks[address] = asyncio.create_task(link.run(), name=f"link to {address}")
 

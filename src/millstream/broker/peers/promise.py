@@ -2,6 +2,7 @@
 
 import msgspec
 
+from millstream.broker.peers.errors import CannotJoin
 from millstream.cluster.raft.membership import ReplicaKey
 from millstream.runtime.disk import Disk
 
@@ -19,7 +20,13 @@ class Promise:
         self.to: ReplicaKey | None = None
         self.is_claimed = False
         if disk.exists(self._path):
-            self.to = _decoder.decode(disk.read(self._path))
+            try:
+                self.to = _decoder.decode(disk.read(self._path))
+            except msgspec.MsgspecError as error:
+                raise CannotJoin(
+                    f"{self._path} cannot be read ({error}); it matters only until the cluster is founded: remove it if"
+                    " that has happened, or empty --data"
+                ) from error
 
     def claim(self, me: ReplicaKey) -> bool:
         """Whether this node may found now; then it promises nobody else from this moment on."""

@@ -74,8 +74,7 @@ class SplitRequest:
             for place, (node, part) in enumerate(parts):
                 self._ask(place, node, part)
         except TooManyElements as error:
-            # Which of the APIs that are cut have a place for it in their newest reply is the codec's knowledge.
-            refused = error_response(context.api, error.code, error.message)
+            refused = error_response(context.api, context.version, error.code, error.message)
             if refused is None or self._reply is None:
                 context.connection.refuse(f"{context.api.name}: {error.message}")
             else:
@@ -96,7 +95,10 @@ class SplitRequest:
             if not isinstance(reply, LaneLost):
                 self._heard(place, relay.body(self._context, reply))
             elif self._plan.lost is not None:
-                self._keep(place, error_response(self._context.api, self._plan.lost, str(reply)))
+                self._keep(
+                    place,
+                    error_response(self._context.api, self._context.version, self._plan.lost, str(reply)),
+                )
             elif node != relay.node_id:
                 # This node's own answer to what another should have answered is the right refusal.
                 self._ask(place, relay.node_id, body, relay.lane_after_loss(self._context))

@@ -11,6 +11,7 @@ from uuid import UUID
 from millstream.broker.partition import Partition
 from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncChange, InSyncResult
 from millstream.cluster.replication.leader import LeaderState, PendingChange
+from millstream.cluster.replication.progress import UNKNOWN
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 
@@ -32,6 +33,14 @@ _TO_BE_SEEN = frozenset(
 )
 
 _Asked = tuple[Partition, LeaderState, PendingChange]
+
+
+def start_of_members(partition: Partition) -> int:
+    """Where the log of a new member begins at least: as the next leader it would bring back what was deleted before.
+
+    Where the topic is not durable, a start is followed with the next flush, which may be far off.
+    """
+    return partition.log.log_start_offset if partition.log.config.durable else UNKNOWN
 
 
 class InSyncSets:
@@ -91,12 +100,12 @@ class InSyncSets:
         joining = [
             each
             for each in state.replicas
-            if state.may_join(each)
+            if state.may_join(each, start_of_members(partition))
             and self._is_eligible(state, each)
             # One that is silent would have to go again at once, and so on for as long as nothing is committed.
             and not state.is_lagging(each, end, now, self._max_lag_seconds)
         ]
-        if not leaving and not joining:
+        if not leaving and not joining and not state.is_replaced:
             return []
         change = state.propose(joining=joining, leaving=leaving)
         return [(partition, state, change)]

@@ -79,7 +79,7 @@ class RecoveredReplicas:
                 if found is None or found.offline is not None or found.topic_id != topic.topic_id.bytes:
                     # What cannot be opened may hold what others lack: it is waited for.
                     continue
-                is_counted = any(each.broker_id == me for each in p.last_known_elr)
+                is_counted = any(each.broker_id == me and not each.is_left for each in p.last_known_elr)
                 is_whole = found.config.durable and not found.is_doubtful
                 if self._is_asked(p) or (is_counted and is_whole):
                     yield None if found.truncating else _describe(topic.topic_id, p, found, is_whole)
@@ -92,6 +92,13 @@ def _describe(topic_id: UUID, p: PartitionImage, found: PartitionLog, is_whole: 
         sometimes("a log was cut at recovery")
         log.warning(
             "this replica may have lost what it had confirmed; the controller is told what it has",
+            directory=found.directory,
+            last_epoch=last_epoch,
+            end=end,
+        )
+    if any(each.is_left for each in p.last_known_elr):
+        log.warning(
+            "all that had everything were removed; what is left is compared, and what only they had is lost",
             directory=found.directory,
             last_epoch=last_epoch,
             end=end,

@@ -35,6 +35,10 @@ _NO_SESSION = -1
 _RACK = "repair"
 
 
+class _DeletedElsewhere(Exception):
+    """The other replica's log begins behind the damage: it was sound there until its time was over."""
+
+
 def _require_unchanged(target: PartitionLog, damaged: Segment) -> None:
     if target.offline is not None:
         raise target.offline
@@ -114,7 +118,12 @@ class Repairs:
         if partition.high_watermark < end_offset:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "the damaged segment is not committed yet")
         repaired = RepairedSegment(target, damaged.summary, end_offset)
-        await self._fetch(partition, repaired)
+        try:
+            await self._fetch(partition, repaired, end_offset)
+        except _DeletedElsewhere:
+            _require_unchanged(target, damaged)
+            await self._broker.upkeep.delete_records_before(partition, end_offset)
+            return
         _require_unchanged(target, damaged)
         # Nobody else changes the segments until it is done.
         target.cleaning = True
@@ -170,16 +179,22 @@ class Repairs:
 
         return await self._broker.workers.run(scan)
 
-    async def _fetch(self, partition: Partition, repaired: RepairedSegment) -> None:
+    async def _fetch(self, partition: Partition, repaired: RepairedSegment, end_offset: int) -> None:
         failure: Exception = KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "no other replica is in sync")
+        has_deleted = []
         for broker_id in self._healthy(partition):
             repaired.clear()
             try:
-                await self._fetch_from(broker_id, partition, repaired)
+                await self._fetch_from(broker_id, partition, repaired, end_offset)
+            except _DeletedElsewhere:
+                has_deleted.append(broker_id)
             except (OSError, TimeoutError, KafkaError) as error:
                 failure = error
             else:
                 return
+        known = self._broker.metadata.image.partition(partition.topic, partition.index)
+        if known is not None and {*has_deleted, self._broker.node_id} >= set(known.replicas):
+            raise _DeletedElsewhere
         raise failure
 
     def _healthy(self, partition: Partition) -> list[int]:
@@ -193,7 +208,9 @@ class Repairs:
             each for each in (*known.isr, *others) if each != self._broker.node_id and image.is_live(each)
         ]
 
-    async def _fetch_from(self, broker_id: int, partition: Partition, repaired: RepairedSegment) -> None:
+    async def _fetch_from(
+        self, broker_id: int, partition: Partition, repaired: RepairedSegment, end_offset: int
+    ) -> None:
         broker = self._broker.metadata.image.brokers.get(broker_id)
         if broker is None:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"broker {broker_id} was removed")
@@ -212,6 +229,8 @@ class Repairs:
                     body = await link.send(encode_request(link.next_correlation(), request))
                 reply = decode_reply(body)
                 for found in reply.partitions:
+                    if found.error == ErrorCode.OFFSET_OUT_OF_RANGE and found.log_start_offset >= end_offset:
+                        raise _DeletedElsewhere
                     if found.error:
                         raise KafkaError(found.error, f"broker {broker_id} answered {found.error.name}")
                     repaired.add(memoryview(found.records))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.broker.partition import NOBODY, Partition
 from millstream.broker.replicas.fetcher import ReplicaFetcher
-from millstream.broker.replicas.in_sync import InSyncSets
+from millstream.broker.replicas.in_sync import InSyncSets, start_of_members
 from millstream.broker.replicas.recovered import RecoveredReplicas
 from millstream.broker.replicas.repair import Repairs
 from millstream.broker.replicas.sessions import ReplicaSessions
@@ -88,7 +88,14 @@ class Replication:
         now = self._broker.clock.monotonic()
         if partition.is_leader and partition.leader_epoch == image.leader_epoch and state is not None:
             state.min_isr = config.needed_in_sync(len(image.replicas))
-            state.metadata_changed(image.replicas, image.isr, image.partition_epoch, now)
+            state.metadata_changed(
+                image.replicas,
+                image.isr,
+                image.partition_epoch,
+                now,
+                is_leaving=self._broker.node_id in image.removing,
+                is_replaced=self._is_replaced(image),
+            )
             partition.in_sync_set_changed()
             self.in_sync.consider(partition)
             return
@@ -106,6 +113,8 @@ class Replication:
             isr=image.isr,
             partition_epoch=image.partition_epoch,
             min_isr=config.needed_in_sync(len(image.replicas)),
+            is_leaving=self._broker.node_id in image.removing,
+            is_replaced=self._is_replaced(image),
         )
         log.debug(
             "leading",
@@ -117,6 +126,13 @@ class Replication:
             isr=list(image.isr),
         )
         partition.lead(image.leader_epoch, state)
+        if state.is_replaced:
+            self.in_sync.consider(partition)
+
+    def _is_replaced(self, image: PartitionImage) -> bool:
+        """A reassignment takes the partition away from here, and waits only for this node to ask for its end."""
+        staying = set(image.isr) - set(image.removing)
+        return self._broker.node_id in image.removing and bool(staying) and staying >= set(image.adding)
 
     def config_changed(self, partition: Partition) -> None:
         state = partition.replication
@@ -131,7 +147,7 @@ class Replication:
             fetcher.leader_changed()
         for partition in self._broker.partitions:
             state = partition.replication
-            if state is not None and state.may_join(broker_id):
+            if state is not None and state.may_join(broker_id, start_of_members(partition)):
                 self.in_sync.consider(partition)
 
     def follower_fetched(
@@ -152,7 +168,7 @@ class Replication:
                 f"broker {broker_id} is not known to keep {partition.topic}-{partition.index}",
             )
         partition.count_replicas()
-        if broker_id not in state.isr and state.pending is None and state.may_join(broker_id):
+        if state.pending is None and state.may_join(broker_id, start_of_members(partition)):
             self.in_sync.consider(partition)
 
     async def low_watermark(self, partition: Partition, wanted: int, timeout_s: float) -> int:

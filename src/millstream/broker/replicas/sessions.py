@@ -17,6 +17,7 @@ Key = tuple[bytes, int]
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 _MAX_EPOCH = 2**31 - 1
+_NEVER_TOLD = -2
 
 
 def is_urgent(found: FetchedPartition) -> bool:
@@ -29,13 +30,13 @@ class WantedPartition(msgspec.Struct):
 
     request: FetchPartition
     partition: Partition | None = None
-    high_watermark: int = -2
-    log_start_offset: int = -2
+    high_watermark: int = _NEVER_TOLD
+    log_start_offset: int = _NEVER_TOLD
     is_answered: bool = False
     """It was sent something that it has to act on: until it says where it is then, there is nothing to tell it."""
 
     def differs(self, found: FetchedPartition) -> bool:
-        return self.high_watermark != found.high_watermark or self.log_start_offset != found.log_start_offset
+        return self.high_watermark != found.high_watermark or self.log_start_offset < found.log_start_offset
 
     def told(self, found: FetchedPartition) -> None:
         self.is_answered = is_urgent(found)
@@ -59,7 +60,12 @@ class ReplicaSession(msgspec.Struct, eq=False):
         if wanted is None:
             wanted = self.wanted[key] = WantedPartition(request)
         else:
+            if request.current_leader_epoch != wanted.request.current_leader_epoch:
+                # What it was told in the epoch before it may have thrown away.
+                wanted.high_watermark = _NEVER_TOLD
             wanted.request, wanted.is_answered = request, False
+        # By its own word, not by what it was told: it may have heard it and not been able to follow yet.
+        wanted.log_start_offset = request.log_start_offset
         self.news[key] = None
         return wanted
 

@@ -85,19 +85,25 @@ class BrokerStanding(msgspec.Struct, frozen=True):
 
     is_fenced: bool
     may_stop: bool
+    # What was committed when the controller made sure, after the sign of life came, that it still is the controller.
+    index: int = -1
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
     """A broker's sign of life; it is let in when it wants to serve, and hands everything over when it wants to stop.
 
     Once it wants to stop there is no way back for this epoch: a sign of life that was under way changes nothing.
-    One that cannot write is fenced until it can, as if it were silent: nobody is to wait for it.
+    One that cannot write is fenced until it can, as if it were silent: nobody is to wait for it. As long as it serves
+    it is only told that it would be: another must not lead before it has stopped.
     """
 
     broker_id: int
     epoch: int
     wants_to_stop: bool = False
     can_write: bool = True
+    is_serving: bool = False
+    # Signs of life may overtake each other on their way; an older one must not undo what a newer one said.
+    sequence: int = 0
 
     def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[BrokerStanding]:
         broker = registered(image, self.broker_id, self.epoch)
@@ -117,7 +123,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
     def _take_out(self, image: MetadataImage, broker: BrokerImage) -> Decision[BrokerStanding]:
         is_last = [each.broker_id for each in image.live_brokers] == [self.broker_id]
         standing = BrokerStanding(is_fenced=not is_last, may_stop=False)
-        if broker.is_fenced or is_last:
+        if broker.is_fenced or is_last or self.is_serving:
             # The last one stays: with it what is there can still be read.
             return Decision((), standing)
         fenced = BrokerChanged(self.broker_id, self.epoch, is_fenced=True)

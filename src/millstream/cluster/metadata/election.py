@@ -102,16 +102,20 @@ def next_state(
     losses: Losses = NO_LOSSES,
     recovered: Recovered | None = None,
     seek: Seek = Seek.IF_NEEDED,
+    by_leader: bool = False,
 ) -> PartitionImage:
     """The partition as it must be among these brokers, `p` itself where nothing changes.
 
     `isr` is what the leader reports or a reassignment leaves; without it, it is what `p` has, less those that are gone.
+    `by_leader` when the leader asks: one that leaves is replaced at its own word only, after which it answers nobody.
     """
     # A partition with one replica has nobody else to ask: what its broker still has is what there is.
     unclean = losses.unclean if len(p.replicas) > 1 else _NOBODY
     wanted = p.isr if isr is None else isr
     in_sync = tuple(b for b in wanted if b not in unclean and is_usable(brokers, b))
-    replicas, in_sync, is_done = _finish_reassignment(p, in_sync)
+    replicas, is_done = p.replicas, False
+    if by_leader or p.leader not in in_sync or p.leader not in p.removing:
+        replicas, in_sync, is_done = _finish_reassignment(p, in_sync)
     had_all = {*p.isr, *p.elr, *wanted}
     known = _last_known_elr(p.last_known_elr, had_all, unclean, losses.wiped, recovered)
     eligible = tuple(b for b in replicas if b in had_all and b not in in_sync and b not in unclean)
@@ -120,6 +124,8 @@ def next_state(
     last_known = p.last_known_leader if p.leader == NO_LEADER else p.leader
     if last_known in losses.wiped and len(replicas) > 1:
         last_known = NO_LEADER
+    if not in_sync and not eligible and not known and last_known == NO_LEADER:
+        known = _what_is_left(replicas, losses.wiped)
     best = _best_of(known, len(eligible), replicas, brokers)
     leader = _elect(p.leader, replicas, in_sync, eligible, known, best, last_known, brokers, rules, seek)
     if leader != NO_LEADER and leader not in in_sync:
@@ -134,7 +140,11 @@ def next_state(
         eligible = tuple(b for b in eligible if b != leader)
     if leader != NO_LEADER:
         # What they have changes with what they fetch: when nobody leads any more they tell it again.
-        known = tuple(LastKnownReplica(each.broker_id) for each in known if each.broker_id != leader)
+        known = tuple(
+            LastKnownReplica(each.broker_id)
+            for each in known
+            if each.broker_id != leader and not each.is_left
+        )
     if leader == NO_LEADER and p.leader != NO_LEADER:
         sometimes("a partition lost its last leader")
     if len(in_sync) >= min(rules.min_insync, len(replicas)):
@@ -183,15 +193,28 @@ def _last_known_elr(
     for broker in unclean:
         if broker in had_all or broker in known:
             # Whatever it told before, it has to tell again.
-            known[broker] = LastKnownReplica(broker)
+            is_left = broker in known and known[broker].is_left and broker not in had_all
+            known[broker] = LastKnownReplica(broker, is_left=is_left)
         if broker in wiped:
             known.pop(broker, None)
     if recovered is not None and recovered.has.broker_id in known:
-        known[recovered.has.broker_id] = recovered.has
-        if recovered.is_whole:
-            del known[recovered.has.broker_id]
-            had_all.add(recovered.has.broker_id)
+        broker = recovered.has.broker_id
+        if recovered.is_whole and not known[broker].is_left:
+            del known[broker]
+            had_all.add(broker)
+        else:
+            known[broker] = replace(recovered.has, is_left=known[broker].is_left)
     return tuple(known[broker] for broker in sorted(known))
+
+
+def _what_is_left(replicas: tuple[int, ...], wiped: Collection[int]) -> tuple[LastKnownReplica, ...]:
+    """All that had everything were given up for good, disks included: to wait for them has no end.
+
+    What the others have is told and compared, and the one with most leads. Where none is left the partition begins
+    with nothing when a broker of that id is there again.
+    """
+    left = [each for each in replicas if each not in wiped] or replicas
+    return tuple(LastKnownReplica(each, is_left=True) for each in sorted(left))
 
 
 def _best_of(

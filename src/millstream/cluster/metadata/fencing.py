@@ -19,8 +19,8 @@ _log = get_logger("millstream.cluster.metadata")
 class Fencing:
     """Made anew for each time that this node leads: a new controller gives every broker a whole session.
 
-    One whose process is known to have ended is not waited for, and the session of the controller before began when it
-    was last heard.
+    Also the controller before it: what leases brokers have from others is not known here. One whose process is known
+    to have ended is not waited for.
     """
 
     def __init__(
@@ -43,13 +43,6 @@ class Fencing:
         if isinstance(command, Heartbeat):
             self._sessions.heard(command.broker_id, self._loop.time())
             self._gone.pop(command.broker_id, None)
-
-    def heard_before(self, broker_id: int, at: float) -> None:
-        """When this node heard from that broker before it became the controller.
-
-        Half a session is left to it in any case: it may be another who did not hear it.
-        """
-        self._sessions.heard(broker_id, max(at, self._loop.time() - self._seconds / 2))
 
     def gone(self, broker_id: int, epoch: int) -> None:
         """The broker's process of that epoch has ended; a sign of life that comes after all counts more."""

@@ -70,9 +70,9 @@ class ChangeInSyncSets(msgspec.Struct, frozen=True):
         if error is not ErrorCode.NONE:
             return InSyncResult(error)
         isr = tuple(broker for broker, _ in change.isr)
-        if set(isr) == set(p.isr):
+        if set(isr) == set(p.isr) and p.leader not in p.removing:
             return _state(p)
-        after = next_state(p, image.brokers, rules_of(image, topic), isr=isr)
+        after = next_state(p, image.brokers, rules_of(image, topic), isr=isr, by_leader=True)
         if after is not p:
             records.append(partition_changed(topic.topic_id, after))
         if after.leader != self.broker_id or after.leader_epoch != p.leader_epoch:

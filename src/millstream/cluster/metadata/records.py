@@ -51,11 +51,13 @@ class LastKnownReplica(msgspec.Struct, frozen=True, array_like=True):
     """Had all that was acknowledged, and ended uncleanly since.
 
     While nobody leads it tells the epoch of its last record and where its log ends; `end_offset` is -1 until then.
+    One that `is_left` never had all: those that did were given up for good, and what is left is compared.
     """
 
     broker_id: int
     last_epoch: int = -1
     end_offset: int = -1
+    is_left: bool = False
 
 
 class PartitionCreated(msgspec.Struct, frozen=True, array_like=True, tag=4):

@@ -5,7 +5,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar, cast
 
-from millstream.cluster.metadata.brokers import Heartbeat, RegisterBroker
+from msgspec.structs import replace
+
+from millstream.cluster.metadata.brokers import BrokerStanding, Heartbeat, RegisterBroker
 from millstream.cluster.metadata.command_codec import decode_result, encode_command
 from millstream.cluster.metadata.controller import Command, Decision
 from millstream.cluster.metadata.directory import (
@@ -40,8 +42,6 @@ from millstream.runtime.host import Host, SystemHost
 Result = TypeVar("Result")
 # Asks the node with that id to decide on a command, as bytes.
 Forward = Callable[[int, bytes], Awaitable[bytes]]
-# When a message of the quorum last came from that node, in the loop's time.
-HeardAt = Callable[[int], float | None]
 
 _CLOSE_SECONDS = 5.0
 _START_SECONDS = 10.0
@@ -71,7 +71,7 @@ class MetadataService:
         transport: Transport | None = None,
         forward: Forward | None = None,
         session_seconds: float | None = None,
-        heard_at: HeardAt | None = None,
+        write_refused: Callable[[], None] | None = None,
         rebalance: RebalanceSettings | None = None,
         failed: Callable[[BaseException], None] | None = None,
         host: Host | None = None,
@@ -83,7 +83,7 @@ class MetadataService:
         self._new_id = readable_ids(host.new_id)
         self._forward = forward
         self._session_seconds = session_seconds
-        self._heard_at = heard_at or (lambda _: None)
+        self._write_refused = write_refused
         self._rebalance = rebalance
         self._failed = failed
         self._machine = MetadataMachine()
@@ -103,7 +103,10 @@ class MetadataService:
             snapshot_after_bytes=snapshot_after,
         )
         self._leader: ReplicaKey | None = None
-        self._controller_before = -1
+        self.controller_found = asyncio.Event()
+        """Set whenever there is another controller than before; whoever waits for it clears it."""
+        self._beats: dict[int, tuple[int, int]] = {}
+        """By broker: the epoch and number of the newest sign of life that was taken here."""
         self._is_settled = asyncio.Event()
         self._is_leading = False
         self._fencing: Fencing | None = None
@@ -229,6 +232,8 @@ class MetadataService:
             return cast("Result", view_of(self.quorum.status()))
         if isinstance(asked, QuorumChange):
             await self._change_quorum(asked)
+        if isinstance(asked, Heartbeat):
+            self._require_newest(asked)
         decision = await self._decision(command)
         if self._fencing is not None:
             self._fencing.note(command)
@@ -238,7 +243,20 @@ class MetadataService:
         if self._last_change is not None and not self._last_change.done():
             # Others wait for the same change, and it goes on when this caller does not.
             await asyncio.shield(self._last_change)
+        if isinstance(asked, Heartbeat) and not asked.wants_to_stop:
+            return cast("Result", await self._vouched_for(cast("BrokerStanding", decision.result)))
         return decision.result
+
+    def _require_newest(self, beat: Heartbeat) -> None:
+        epoch, sequence = self._beats.get(beat.broker_id, (-1, 0))
+        if beat.epoch == epoch and beat.sequence < sequence:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a newer sign of life of this broker came before")
+        if beat.epoch >= epoch:
+            self._beats[beat.broker_id] = beat.epoch, beat.sequence
+
+    async def _vouched_for(self, standing: BrokerStanding) -> BrokerStanding:
+        """The broker relies on it for as long as its lease lasts: a deposed controller must not answer."""
+        return replace(standing, index=await self._make_sure_to_lead())
 
     async def _decision(self, command: Command[Result]) -> Decision[Result]:
         must_be_new = self._forward is not None and type(command) not in _NOT_LOOKED_FOR
@@ -266,17 +284,21 @@ class MetadataService:
         except RaftError as error:
             raise as_kafka_error(error) from error
 
-    async def _make_sure_to_lead(self) -> None:
-        """One that was deposed and does not know it yet would answer from what is not the newest any more."""
+    async def _make_sure_to_lead(self) -> int:
+        """One that was deposed and does not know it yet would answer from what is not the newest any more.
+
+        Returns the index up to which what was committed by now is known here.
+        """
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
-                await self.quorum.read_barrier()
+                index = await self.quorum.read_barrier()
         except TimeoutError:
             raise KafkaError(
                 ErrorCode.NOT_CONTROLLER, "a majority of the nodes does not answer; try again"
             ) from None
         if self._closed or not self._is_leading:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the controller any more; try again")
+        return index
 
     def peer_gone(self, peer: ReplicaKey) -> None:
         """Nothing listens any more where that node did: its leadership and its session need not run out in silence."""
@@ -319,20 +341,20 @@ class MetadataService:
         self._stop_watching()
         self._leader = leader
         self._is_leading = is_mine
-        if leader is not None and not is_mine:
-            self._controller_before = leader.node_id
+        if leader is not None:
+            self.controller_found.set()
         if is_mine:
             self._is_settled.set()
             if self._session_seconds is not None:
                 self._fencing = Fencing(self._session_seconds, lambda: self.image, self.decide)
                 for broker_id, epoch in self._gone.items():
                     self._fencing.gone(broker_id, epoch)
-                # Its silence began before the election that it led to; of others nothing was to be heard here.
-                at = self._heard_at(self._controller_before)
-                if at is not None:
-                    self._fencing.heard_before(self._controller_before, at)
             if self._rebalance is not None:
                 self._rebalancing = Rebalancing(self._rebalance, self.decide)
+
+    def on_write_refused(self) -> None:
+        if self._write_refused is not None:
+            self._write_refused()
 
     def on_failure(self, error: BaseException) -> None:
         self._failure = error

@@ -83,6 +83,15 @@ class Driver:
         """The newest in the log, committed or not."""
         return self._replica.membership
 
+    @property
+    def applied_index(self) -> int:
+        """Up to there the state machine knows the log."""
+        return self._replica.applied_index
+
+    @property
+    def is_only_voter(self) -> bool:
+        return self._replica.is_only_voter
+
     async def propose(self, data: bytes) -> Any:
         """What the state machine made of it, once it is committed and applied here.
 

@@ -62,6 +62,10 @@ class Listener(Protocol):
         """`is_mine` when this replica leads and has applied everything that earlier leaders committed."""
         ...
 
+    def on_write_refused(self) -> None:
+        """The log could not be written, for example because the disk is full; that is tried again."""
+        ...
+
     def on_failure(self, error: BaseException) -> None:
         """The replica has fallen silent: its disk or its state machine cannot be trusted any more."""
         ...

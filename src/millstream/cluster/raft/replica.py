@@ -135,6 +135,16 @@ class Replica:
     def membership(self) -> Membership:
         return self._raft.state.log.membership
 
+    @property
+    def applied_index(self) -> int:
+        return self._raft.state.log.applied_index
+
+    @property
+    def is_only_voter(self) -> bool:
+        """It leads, and nobody else can be elected."""
+        state = self._raft.state
+        return state.leadership is not None and state.log.membership.voters == (state.key,)
+
     def status(self) -> Status:
         return self._raft.status()
 
@@ -236,6 +246,7 @@ class Replica:
             self._persisted(ready)
 
     def _refused(self, error: WriteRefused) -> None:
+        self._listener.on_write_refused()
         if self._raft.take_back_unwritten():
             self._to_persist = None
             self._proposals.taken_back(self._raft.state.log.last_index, error)
@@ -259,6 +270,7 @@ class Replica:
     def _snapshot_written(self, snapshot: Snapshot, error: BaseException | None) -> None:
         if isinstance(error, WriteRefused):
             _log.warning("quorum snapshot failed; the log goes on", error=str(error))
+            self._listener.on_write_refused()
         elif error is not None:
             self._fail(error)
         else:

@@ -26,6 +26,8 @@ class LeaderState:
         "_followers",
         "epoch_start_offset",
         "high_watermark",
+        "is_leaving",
+        "is_replaced",
         "isr",
         "leader_epoch",
         "me",
@@ -47,8 +49,12 @@ class LeaderState:
         isr: tuple[int, ...],
         partition_epoch: int,
         min_isr: int = 1,
+        is_leaving: bool = False,
+        is_replaced: bool = False,
     ) -> None:
+        """`is_leaving` when a reassignment takes the partition away from here, `is_replaced` when others are ready."""
         self.me = me
+        self.is_leaving, self.is_replaced = is_leaving, is_replaced
         self.leader_epoch = leader_epoch
         self.epoch_start_offset = epoch_start_offset
         self.high_watermark = high_watermark
@@ -72,7 +78,14 @@ class LeaderState:
     # What comes in
 
     def metadata_changed(
-        self, replicas: tuple[int, ...], isr: tuple[int, ...], partition_epoch: int, now: float
+        self,
+        replicas: tuple[int, ...],
+        isr: tuple[int, ...],
+        partition_epoch: int,
+        now: float,
+        *,
+        is_leaving: bool = False,
+        is_replaced: bool = False,
     ) -> None:
         """The controller's word on the same leader epoch; what was asked for on an older state is decided."""
         if partition_epoch < self.partition_epoch:
@@ -80,6 +93,7 @@ class LeaderState:
         if partition_epoch > self.partition_epoch:
             self.pending = None
         self.isr, self.partition_epoch = isr, partition_epoch
+        self.is_leaving, self.is_replaced = is_leaving, is_replaced
         if replicas != self.replicas:
             self._set_replicas(replicas, now)
 
@@ -128,6 +142,11 @@ class LeaderState:
         return {*self.isr, *self.pending.isr}
 
     @property
+    def is_being_handed_over(self) -> bool:
+        """What is pending may make another lead, who needs this node no more to commit something."""
+        return self.is_leaving and self.pending is not None
+
+    @property
     def is_under_minimum(self) -> bool:
         """Fewer committed members than are needed; a pending one does not count yet."""
         return len(self.isr) < min(self.min_isr, len(self.replicas))
@@ -144,13 +163,16 @@ class LeaderState:
         follower = self._followers.get(broker_id)
         return follower is None or not follower.is_caught_up(leader_end_offset, now, max_lag_seconds)
 
-    def may_join(self, broker_id: int) -> bool:
-        """Whether a follower that is not in sync has what a member must have."""
+    def may_join(self, broker_id: int, log_start_offset: int = UNKNOWN) -> bool:
+        """Whether a follower that is not in sync has what a member must have, and nothing that was deleted below
+        `log_start_offset`.
+        """
         follower = self._followers.get(broker_id)
         return (
             follower is not None
             and broker_id not in self.isr
             and follower.end_offset >= max(self.high_watermark, self.epoch_start_offset)
+            and follower.log_start_offset >= log_start_offset
         )
 
     def follower(self, broker_id: int) -> FollowerProgress | None:

@@ -57,6 +57,11 @@ def _join_new(turn: Turn, group: ClassicGroup, request: JoinGroup, token: int) -
     if not request.requires_known_member_id:
         _add(turn, group, request, member_id, token)
         return
+    if len(group.pending_members) + len(group.members) >= turn.settings.group_max_size:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"group {group.group_id} has no room for those who asked to join",
+        )
     group.pending_members.add(member_id)
     turn.schedule(Timer(TimerKind.SESSION, group.group_id, member_id), request.session_timeout_ms)
     turn.reply(token, Joined(member_id, ErrorCode.MEMBER_ID_REQUIRED))

@@ -86,6 +86,7 @@ def _check_membership(turn: Turn, group: ConsumerGroup, request: ConsumerHeartbe
     """Refuse before anything is written."""
     joins = request.member_epoch == JOIN_EPOCH
     subscription = group.subscriptions.get(request.member_id)
+    _check_regexes(turn, group, request)
     owner = group.instances.get(request.instance_id) if request.instance_id else None
     if owner is not None and owner != request.member_id:
         if not joins:
@@ -108,6 +109,16 @@ def _check_membership(turn: Turn, group: ConsumerGroup, request: ConsumerHeartbe
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "the member speaks the classic protocol")
     if not joins:
         _check_epoch(group.current(request.member_id), request)
+
+
+def _check_regexes(turn: Turn, group: ConsumerGroup, request: ConsumerHeartbeat) -> None:
+    """Each has a list of topics of its own, however few members use it."""
+    most = turn.settings.group_consumer_regex_max_count
+    if request.topic_regex and request.topic_regex not in group.regexes and len(group.regexes) >= most:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"group {group.group_id} has {most} regular expressions (group.consumer.regex.max.count)",
+        )
 
 
 def _check_epoch(current: Current, request: ConsumerHeartbeat) -> None:
@@ -204,6 +215,12 @@ def _check(request: ConsumerHeartbeat, settings: GroupSettings) -> None:
             f"{request.server_assignor!r} is not one of {', '.join(settings.group_consumer_assignors)}",
         )
     if request.topic_regex:
+        if len(request.topic_regex) > settings.group_consumer_regex_max_length:
+            raise KafkaError(
+                ErrorCode.INVALID_REGULAR_EXPRESSION,
+                f"the expression has {len(request.topic_regex)} characters; at most"
+                f" {settings.group_consumer_regex_max_length} are taken (group.consumer.regex.max.length)",
+            )
         check_regex(request.topic_regex)
 
 

@@ -1,4 +1,7 @@
-"""What an operator may choose about groups; every field is Kafka's setting of that name with its default."""
+"""What an operator may choose about groups; most fields are Kafka's setting of that name.
+
+Kafka's defaults, but for the most members of a group, which there is unlimited. Bounds that Kafka lacks are our own.
+"""
 
 import enum
 from collections.abc import Mapping
@@ -27,12 +30,18 @@ class GroupSettings:
     group_initial_rebalance_delay_ms: int = 3_000
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
-    group_max_size: int = 2**31 - 1
+    group_max_size: int = 10_000
     group_consumer_session_timeout_ms: int = 45_000
     group_consumer_heartbeat_interval_ms: int = 5_000
-    group_consumer_max_size: int = 2**31 - 1
+    group_consumer_max_size: int = 10_000
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
     group_consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    group_max_count: int = 50_000
+    group_max_bytes: int = 256 * 1024 * 1024
+    group_member_max_bytes: int = 1024 * 1024
+    group_consumer_regex_max_length: int = 1_000
+    group_consumer_regex_max_count: int = 100
+    offsets_max_count: int = 2_000_000
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_minutes: int = 7 * 24 * 60
     offsets_retention_check_interval_ms: int = 600_000

@@ -1,6 +1,7 @@
 """A Kafka client in the simulation: connections to the nodes it hears of, requests and their replies."""
 
 import asyncio
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -104,6 +105,30 @@ class SimulatedClient:
         except (TimeoutError, OSError) as error:
             self.hang_up(address)
             raise NoAnswer(f"{address[0]}: {error!r}") from error
+
+    async def ask_at_once(
+        self, address: Address, api: int, version: int, bodies: Sequence[bytes], seconds: float
+    ) -> list[memoryview | None]:
+        """As `ask`, for requests that are sent behind each other on one connection; None where no answer came."""
+        connection = self._connections.get(address)
+        if connection is None or connection.transport is None:
+            try:
+                async with asyncio.timeout(seconds):
+                    connection = await self._connect(address)
+            except (TimeoutError, OSError):
+                return [None] * len(bodies)
+        assert connection.transport is not None
+        replies: list[asyncio.Future[memoryview]] = []
+        for body in bodies:
+            self._correlation += 1
+            reply: asyncio.Future[memoryview] = self.loop.create_future()
+            connection.replies[self._correlation] = reply
+            replies.append(reply)
+            head = reading.header(api, version, self._correlation, self.name)
+            connection.transport.write(I32.pack(len(head) + len(body)) + head + body)
+            self.loop.call_later(seconds, _give_up, reply)
+        answers = await asyncio.gather(*replies, return_exceptions=True)
+        return [None if isinstance(each, BaseException) else each for each in answers]
 
     async def _connect(self, address: Address) -> _Connection:
         _, connection = await self.loop.create_connection(_Connection, *address)

@@ -35,6 +35,7 @@ class SimulatedCluster:
         )
         settings = change(replace(settings, broker=replace(settings.broker, client_routing=routing)))
         self._settings = settings
+        self.routing = routing
         self.nodes = {
             number: SimulatedNode(
                 Machine(name, loop, Random(random.getrandbits(64))),
@@ -100,7 +101,7 @@ def simulated_settings(seeds: tuple[str, ...], snapshot_size: int, lag_ms: int) 
             bootstrap_servers=seeds,
             tick=TICK_MS,
             snapshot_size=snapshot_size,
-            heartbeat_interval=1500,
+            heartbeat_interval=1000,
             session_timeout=3000,
         ),
         storage=replace(settings.storage, checkpoint_interval=5_000, cleaner_interval=5_000),

@@ -63,8 +63,11 @@ class ElectionWatch:
 def _may_lead(before: State, after: State) -> bool:
     if after.leader in before.isr or after.leader in before.elr or after.leader == before.last_known_leader:
         return True
-    # Where replicas that ended uncleanly are written down, the one that has most of all that told may lead (KIP-966).
-    if any(each.broker_id == after.leader for each in getattr(before, "last_known_elr", ())):
+    # Where replicas that ended uncleanly are written down, the one that has most of all that told may lead (KIP-966);
+    # what is left of a partition leads only where brokers that had all were given up, which is not simulated.
+    if any(
+        each.broker_id == after.leader and not each.is_left for each in getattr(before, "last_known_elr", ())
+    ):
         return True
     # With its last change of the in-sync set the leader of before has ended a reassignment, and gone.
     was_moving = bool(before.adding or before.removing)

@@ -21,11 +21,11 @@ _EPOCH_MS = 1_700_000_000_000
 class SimulatedClock:
     """`offset_ms` makes the wall clock jump; time that is measured with `monotonic` does not."""
 
-    __slots__ = ("_loop", "monotonic", "offset_ms")
+    __slots__ = ("_loop", "elapsed", "monotonic", "offset_ms")
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop
-        self.monotonic = loop.time
+        self.monotonic = self.elapsed = loop.time
         self.offset_ms = 0
 
     def now_ms(self) -> int:

@@ -123,6 +123,11 @@ class PartitionWatch:
                 f" {partition.high_watermark}"
             )
 
+    def committed_after(self, partition: Partition) -> int | None:
+        """Up to where leaders of later epochs than this one's have committed; None where there are none."""
+        epochs = self._committed_in.get((partition.topic_id, partition.index), {})
+        return max((upper for epoch, upper in epochs.items() if epoch > partition.leader_epoch), default=None)
+
     def _minimum(self, partition: Partition) -> int:
         """What the metadata that this node has say: eligible leaders are chosen by it."""
         for node in self._cluster.nodes.values():

@@ -19,6 +19,7 @@ from millstream.testing.history import judge
 from millstream.testing.history.groups import judge_group
 from millstream.testing.history.registers import judge_positions
 from millstream.testing.history.topics import judge_topics
+from millstream.testing.simulator.answer_watch import AnswerWatch
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.comparison import (
     differences,
@@ -36,6 +37,7 @@ from millstream.testing.simulator.plan import Plan, Profile, draw_plan
 from millstream.testing.simulator.process import CURRENT
 from millstream.testing.simulator.quorum_watch import QuorumWatch
 from millstream.testing.simulator.split_jobs import taking_turns
+from millstream.testing.simulator.stream import Streams
 from millstream.testing.simulator.violation import Violation
 from millstream.testing.simulator.workload import TOPIC, Workload
 
@@ -134,6 +136,7 @@ def _run(
         stack.callback(run.end)
         stack.enter_context(taking_turns(run.cluster.jobs_of_current))
         stack.enter_context(run.partitions.installed())
+        stack.enter_context(AnswerWatch(loop.violated, run.partitions).installed())
         try:
             loop.run(run.main())
         except Exception as error:  # noqa: BLE001 - whatever it is, the seed has found it
@@ -178,6 +181,10 @@ class _Run:
                 self._cluster.split_jobs()
             self._watch()
             self._play(plan)
+        # Where any node forwards: a draw of their own, so that the others are as they would be without them.
+        self._streams: Streams | None = None
+        if self._cluster.routing == "proxy":
+            self._streams = Streams(self._cluster, Random(f"streams of {seed}"))
 
     @property
     def cluster(self) -> SimulatedCluster:
@@ -221,6 +228,8 @@ class _Run:
         await self._within(_FORMING_SECONDS, self._form(), "the cluster did not form")
         workload.start()
         nemesis.start()
+        if self._streams is not None:
+            self._streams.start()
         if self._changes is not None:
             self._changes.start()
         await asyncio.sleep(max(0.0, self._seconds * _TROUBLED_SHARE - loop.time()))
@@ -236,6 +245,8 @@ class _Run:
         await asyncio.sleep(max(0.0, self._seconds * _BUSY_SHARE - loop.time()))
         await self._within(_HEALING_SECONDS, workload.stop(), "the clients did not come to an end")
         await self._within(_HEALING_SECONDS, workload.read_everything(), "not everything could be read")
+        if self._streams is not None:
+            await self._within(_HEALING_SECONDS, self._streams.finish(), "the streams did not come to an end")
         await asyncio.sleep(max(0.0, self._seconds - loop.time()))
         nemesis.end()
         outcome.problems += differences(self._cluster)
@@ -248,6 +259,8 @@ class _Run:
             outcome.problems += map(str, judge_group(workload.group, workload.history))
             outcome.problems += map(str, judge_positions(workload.group))
         outcome.problems += map(str, workload.judge_sides())
+        if self._streams is not None:
+            outcome.problems += map(str, self._streams.judge())
         settings = workload.operator.judge_settings(newest_image(self._cluster).topics[TOPIC])
         outcome.problems += map(str, settings)
 

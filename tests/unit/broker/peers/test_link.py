@@ -97,6 +97,7 @@ async def linked(other: OtherNode) -> AsyncIterator[tuple[PeerLink, Ears]]:
         lambda _link, welcome: ears.welcomes.put_nowait(welcome),
         ears.lost.put_nowait,
         ears.gone.put_nowait,
+        elapsed=asyncio.get_running_loop().time,
     )
     task = asyncio.create_task(link.run())
     try:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from millstream.broker.node import Broker
+from millstream.broker.partitions import CutOff
 from millstream.broker.proxy import held
 from millstream.broker.proxy.route import Route
 from millstream.coordinator.placement import partition_for
@@ -107,7 +108,7 @@ def test_a_node_that_is_cut_off_has_nothing_to_say_to_those_who_know_it_alone(tr
     node.loop.call_soon_threadsafe(node.broker.membership._contact.cancel)
     with RawClient(node.listen) as client:
         client.call("metadata", 12, topics=[])
-        node.loop.call_soon_threadsafe(node.broker.cut_off)
+        node.loop.call_soon_threadsafe(node.broker.cut_off, CutOff.SILENCE)
         until(lambda: node.broker.partitions.is_cut_off)
         with pytest.raises(ConnectionEnded):
             client.call("metadata", 12, topics=[])
@@ -116,7 +117,7 @@ def test_a_node_that_is_cut_off_has_nothing_to_say_to_those_who_know_it_alone(tr
     with pytest.raises(KafkaError, match="cut off from the others") as unanswered:
         on(trio, 1, ask_over_a_route(node.broker))
     assert unanswered.value.code is ErrorCode.NETWORK_EXCEPTION
-    node.loop.call_soon_threadsafe(node.broker.rejoin)
+    node.loop.call_soon_threadsafe(node.broker.rejoin, CutOff.SILENCE)
     until(lambda: not node.broker.partitions.is_cut_off)
     with RawClient(node.listen) as client:
         assert client.call("metadata", 12, topics=[]).brokers

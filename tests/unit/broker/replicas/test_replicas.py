@@ -1,6 +1,7 @@
 """Three nodes in one process: what a disk of one of them may do to records that all three keep."""
 
 import asyncio
+import errno
 import threading
 from collections.abc import Iterator
 
@@ -14,6 +15,7 @@ from millstream.cluster.metadata.in_sync_sets import InSyncResult
 from millstream.cluster.metadata.records import ConfigChanged, ConfigResource
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.testing.disk import Fault, Operation
+from support.held_disk import HeldDisk
 from support.logs import read_values
 from support.raw_client import RawClient, batch_of, fetch_fields, fetched_partitions, produce, produce_fields
 from support.trio import Trio, until
@@ -183,6 +185,70 @@ def test_damage_that_recovery_finds_is_repaired(trio: Trio) -> None:
     trio.start_again(other, stopped)
     until(lambda: trio.nodes[other].broker.metrics.repaired_segments.value == 1)
     until(lambda: read_values(partition(trio, other).log) == values)
+
+
+def test_a_segment_that_is_missing_is_fetched_again(trio: Trio) -> None:
+    leader = create(trio, segment_bytes="400")
+    values = [b"%d" % number * 40 for number in range(12)]
+    assert set(write(trio, leader, *values)) == {0}
+    other = followers(trio, leader)[0]
+    until(lambda: partition(trio, other).high_watermark == len(values))
+    missing = partition(trio, other).log.segments[1].log_path
+    stopped = trio.stop(other)
+    trio.disks[other].unlink(missing)
+    trio.start_again(other, stopped)
+    until(lambda: trio.nodes[other].broker.metrics.repaired_segments.value == 1)
+    until(lambda: read_values(partition(trio, other).log) == values)
+    assert partition(trio, other).log.damaged == set()
+
+
+def test_damage_in_what_all_others_have_deleted_is_deleted_here_too(trio: Trio) -> None:
+    """Nobody can repair it any more, and nobody else has it to lose."""
+    leader = create(trio, segment_bytes="400")
+    values = [b"%d" % number * 40 for number in range(12)]
+    assert set(write(trio, leader, *values)) == {0}
+    segment = partition(trio, leader).log.segments[0]
+    end = segment.summary.end_offset
+    for number in followers(trio, leader):
+        until(lambda n=number: partition(trio, n).high_watermark == len(values))
+        broker = trio.nodes[number].broker
+        work = broker.upkeep.delete_records_before(partition(trio, number), end)
+        asyncio.run_coroutine_threadsafe(work, broker.loop).result(30)
+    trio.disks[leader].flip_bit(segment.log_path, 90)
+    with RawClient(trio.nodes[leader].listen) as client:
+        (found,) = fetched_partitions(client.call("fetch", 11, **fetch_fields("t", 0)))
+    assert found.error_code == CORRUPT_MESSAGE
+    until(lambda: partition(trio, leader).log.log_start_offset == end)
+    assert read_values(partition(trio, leader).log) == values[end:]
+
+
+def test_a_flush_of_a_partition_that_is_gone_is_no_fault_of_the_disk(trio: Trio) -> None:
+    leader = create(trio)
+    assert write(trio, leader, b"a") == [0]
+    other = followers(trio, leader)[0]
+    broker, log = trio.nodes[other].broker, partition(trio, other).log
+    until(lambda: not log.has_unsynced)
+    held = HeldDisk(trio.nodes[other])
+    try:
+        assert write(trio, leader, b"b", acks=1) == [0]
+        until(lambda: log.is_flushing)
+        asyncio.run_coroutine_threadsafe(remove_topic(trio, other), broker.loop).result(30)
+        trio.disks[other].faults.add(
+            Fault(Operation.SYNC, code=errno.ENOENT, path="*partition-0*", times=None)
+        )
+    finally:
+        held.let_go()
+    until(lambda: not log.is_flushing)
+    assert not broker.failure.done()
+    assert broker.metrics.storage_errors.labels("fsync").value == 0
+
+
+async def remove_topic(trio: Trio, number: int) -> None:
+    """As when its deletion is heard of: the node's threads, and with them its quorum log, stand still."""
+    broker = trio.nodes[number].broker
+    for found in broker.partitions.remove_topic("t"):
+        broker.replication.remove(found)
+        broker.store.remove("t", found.index)
 
 
 def test_a_new_leader_does_not_tell_an_end_that_may_go_back(trio: Trio) -> None:

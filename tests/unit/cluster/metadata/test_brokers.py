@@ -123,3 +123,13 @@ def test_a_broker_that_cannot_write_is_fenced_until_it_can() -> None:
     last = Heartbeat(1, epochs[1], can_write=False).decide(image, uuid.uuid4)
     assert (last.records, last.result.is_fenced) == ((), False)
     assert live(after(image, Heartbeat(2, epochs[2]))) == [1, 2]
+
+
+def test_a_broker_that_cannot_write_is_not_fenced_while_it_serves() -> None:
+    """It was the last one before; another must not lead until it knows."""
+    image = registered(1, 2)
+    epochs = {number: broker.epoch for number, broker in image.brokers.items()}
+    image = after(image, Heartbeat(1, epochs[1]), Heartbeat(2, epochs[2]))
+    serving = Heartbeat(2, epochs[2], can_write=False, is_serving=True).decide(image, uuid.uuid4)
+    assert (serving.records, serving.result.is_fenced) == ((), True)
+    assert live(after(image, Heartbeat(2, epochs[2], can_write=False))) == [1]

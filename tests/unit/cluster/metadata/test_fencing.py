@@ -9,25 +9,30 @@ from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import Endpoint
 
 
-def test_the_silence_of_the_controller_before_began_when_it_was_last_heard() -> None:
+def test_one_whose_process_has_ended_is_not_waited_for_and_everybody_else_for_a_session() -> None:
     image = MetadataImage()
     for number in (1, 2, 3):
         command = RegisterBroker(number, (Endpoint("PLAINTEXT", "localhost", 9092),))
         image = image.apply(command.decide(image, uuid.uuid4).records)
-    fenced: list[int] = []
+    fenced: dict[int, float] = {}
 
     async def story() -> None:
+        loop = asyncio.get_running_loop()
+
         async def fence(command: FenceBroker) -> bool:
-            if command.broker_id not in fenced:
-                fenced.append(command.broker_id)
+            fenced.setdefault(command.broker_id, loop.time() - began_at)
             return True
 
+        began_at = loop.time()
         fencing = Fencing(0.5, lambda: image, fence)
-        fencing.heard_before(2, asyncio.get_running_loop().time() - 60.0)
+        fencing.gone(2, image.brokers[2].epoch)
         async with asyncio.timeout(30):
             while len(fenced) < 3:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         fencing.stop()
 
     asyncio.run(story())
-    assert fenced == [2, 1, 3]
+    assert list(fenced) == [2, 1, 3]
+    # Leases that others have from the controller before last nearly as long.
+    assert fenced[1] > 0.5
+    assert fenced[3] > 0.5

@@ -298,3 +298,41 @@ def test_a_controller_that_was_deposed_does_not_say_who_has_a_vote(
             assert caught.value.code is ErrorCode.NOT_CONTROLLER
 
     run(story)
+
+
+def test_a_controller_that_was_deposed_takes_no_signs_of_life(tmp_path: Path) -> None:
+    """A broker would rely on it for as long as a lease lasts, while the next controller fences it."""
+
+    async def story() -> None:
+        async with three(tmp_path) as board:
+            old = await board.leader()
+            await register_all(board)
+            epoch = board.services[old].image.brokers[old].epoch
+            board.cut.add(old)
+            beat = asyncio.ensure_future(board.services[old].decide(Heartbeat(old, epoch, sequence=1)))
+            await board.leader(old)
+            assert not beat.done()
+            board.cut.clear()
+            with pytest.raises(KafkaError) as refused:
+                await beat
+            assert refused.value.code is ErrorCode.NOT_CONTROLLER
+
+    run(story)
+
+
+def test_a_sign_of_life_tells_what_must_be_known_and_an_older_one_undoes_nothing(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with three(tmp_path) as board:
+            await register_all(board)
+            leader = board.services[await board.leader()]
+            epochs = {number: broker.epoch for number, broker in leader.image.brokers.items()}
+            for number, epoch in epochs.items():
+                standing = await leader.decide(Heartbeat(number, epoch, sequence=2))
+                assert standing.index == leader.quorum.applied_index
+            with pytest.raises(KafkaError, match="newer sign of life"):
+                await leader.decide(Heartbeat(1, epochs[1], can_write=False, sequence=1))
+            assert leader.image.is_live(1)
+            await leader.decide(Heartbeat(1, epochs[1], can_write=False, sequence=3))
+            assert not leader.image.is_live(1)
+
+    run(story)

@@ -53,7 +53,18 @@ def test_a_leader_that_stays_leads_on_with_a_new_epoch_that_shuts_the_old_ones_o
 
 def test_fewer_replicas_at_once() -> None:
     cluster = three()
+    assert reassign(cluster, 1) is ErrorCode.NONE
+    assert cluster.partition().replicas == (1,)
+    assert cluster.led() == (1, (1,), ())
+
+
+def test_a_leader_that_leaves_is_replaced_at_its_own_word() -> None:
+    """Before it knows, it would answer with what is not the newest any more."""
+    cluster = three()
     assert reassign(cluster, 2) is ErrorCode.NONE
+    p = cluster.partition()
+    assert (p.leader, p.replicas, p.removing) == (1, (2, 1, 3), (1, 3))
+    assert cluster.set_isr((1, 2, 3)).error == ErrorCode.NEW_LEADER_ELECTED
     assert cluster.partition().replicas == (2,)
     assert cluster.led() == (2, (2,), ())
 

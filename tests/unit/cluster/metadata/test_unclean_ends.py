@@ -3,6 +3,7 @@
 import uuid
 
 from millstream.cluster.metadata.brokers import UnregisterBroker
+from millstream.cluster.metadata.configs import AlterConfigs, ConfigAlteration, ConfigChange
 from millstream.cluster.metadata.difference import difference
 from millstream.cluster.metadata.image import NO_LEADER, MetadataImage
 from millstream.cluster.metadata.leader_elections import ElectLeaders
@@ -226,3 +227,65 @@ def test_a_minimum_of_the_brokers_files_makes_replicas_eligible() -> None:
     # A broker that goes by less might acknowledge alone.
     cluster.register(3, min_insync=1)
     assert cluster.led() == (1, (1,), ())
+
+
+def given_up(*replicas: int) -> Cluster:
+    """Broker 1 alone has all, and is given up with its disk."""
+    cluster = killed(*replicas, min_insync_replicas=1)
+    cluster.set_isr((1,))
+    cluster.do(UnregisterBroker(1))
+    return cluster
+
+
+def test_when_all_that_had_everything_are_given_up_the_one_with_most_leads() -> None:
+    """Nobody would lead for ever otherwise: a data directory that was given up cannot come back."""
+    cluster = given_up(1, 2, 3)
+    assert cluster.led() == (NO_LEADER, (), ())
+    assert last_known(cluster) == (2, 3)
+    cluster.tell(2, 0, 5, is_whole=True)
+    assert cluster.led() == (NO_LEADER, (), ()), "its log is whole, but another may have more"
+    cluster.tell(3, 0, 9, is_whole=True)
+    assert cluster.led() == (3, (3,), ())
+    assert last_known(cluster) == ()
+
+
+def test_what_is_left_is_not_taken_for_one_that_has_all_when_another_leads() -> None:
+    cluster = killed(1, 2, 3, min_insync_replicas=1)
+    cluster.set_isr((1,))
+    raised = ConfigAlteration(2, "t", (ConfigChange("min.insync.replicas", "2"),))
+    assert cluster.do(AlterConfigs((raised,)))[0].error is None
+    cluster.do(UnregisterBroker(1))
+    for broker, end in ((2, 5), (3, 9)):
+        cluster.tell(broker, 0, end, is_whole=True)
+    assert cluster.led() == (3, (3,), ()), "broker 2 is not eligible, though too few are in sync"
+    assert last_known(cluster) == ()
+
+
+def test_what_is_left_waits_for_nobody_that_was_given_up() -> None:
+    cluster = given_up(1, 2)
+    cluster.tell(2, 0, 5, is_whole=False)
+    assert cluster.led() == (2, (2,), ())
+
+
+def test_one_that_is_left_and_restarts_tells_again_and_is_still_not_sure() -> None:
+    cluster = given_up(1, 2, 3)
+    cluster.tell(2, 0, 9, is_whole=True)
+    cluster.register(2)
+    assert [each.end_offset for each in cluster.partition().last_known_elr] == [-1, -1]
+    cluster.tell(3, 0, 5, is_whole=True)
+    cluster.tell(2, 0, 9, is_whole=True)
+    cluster.beat(2)
+    assert cluster.led() == (2, (2,), ())
+
+
+def test_a_partition_of_which_nothing_is_left_begins_again_with_its_broker() -> None:
+    cluster = given_up(1, 2)
+    cluster.do(UnregisterBroker(2))
+    cluster.register(1)
+    cluster.beat(1)
+    assert cluster.led() == (NO_LEADER, (), ())
+    cluster.register(2)
+    cluster.beat(2)
+    for broker in (1, 2):
+        cluster.tell(broker, -1, 0, is_whole=True)
+    assert cluster.led()[0] in (1, 2)

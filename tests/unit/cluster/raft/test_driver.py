@@ -68,6 +68,7 @@ class Ears:
     def __init__(self) -> None:
         self.leads, self.follows = asyncio.Event(), asyncio.Event()
         self.failures: list[BaseException] = []
+        self.refused_writes = 0
 
     def on_leadership(self, term: int, leader: ReplicaKey | None, *, is_mine: bool) -> None:
         for event, is_so in ((self.leads, is_mine), (self.follows, not is_mine)):
@@ -75,6 +76,9 @@ class Ears:
                 event.set()
             else:
                 event.clear()
+
+    def on_write_refused(self) -> None:
+        self.refused_writes += 1
 
     def on_failure(self, error: BaseException) -> None:
         self.failures.append(error)

@@ -149,6 +149,13 @@ def test_who_may_join_has_the_high_watermark_and_the_start_of_the_epoch() -> Non
     assert not leader().may_join(2), "already a member"
 
 
+def test_who_may_join_has_nothing_that_was_deleted() -> None:
+    state = leader(isr=(1,), high_watermark=5, epoch_start=5)
+    for start, may in ((0, False), (2, False), (3, True), (4, True)):
+        state.follower_fetched(2, 5, 5, 1.0, log_start_offset=start)
+        assert state.may_join(2, 3) is may
+
+
 def test_who_may_join_by_its_offset_may_still_be_lagging() -> None:
     state = leader(isr=(1,), high_watermark=5, epoch_start=5)
     state.follower_fetched(2, 5, 5, 0.0)

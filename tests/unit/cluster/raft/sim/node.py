@@ -121,6 +121,9 @@ class Node:
     def on_leadership(self, term: int, leader: ReplicaKey | None, *, is_mine: bool) -> None:
         self._world.note(f"{self.name} term={term} leader={leader and leader.node_id} mine={is_mine}")
 
+    def on_write_refused(self) -> None:
+        self._world.note(f"{self.name} cannot write")
+
     def on_failure(self, error: BaseException) -> None:
         self._world.note(f"{self.name} fails: {error}")
         if not isinstance(error, WalBroken):

@@ -1,0 +1,78 @@
+"""Until when no other node can have acknowledged something newer than what this one knows.
+
+A node that others went on without would answer from memory: a group's old positions, an old end of a log. So whoever
+leads answers such questions only with a lease. It counts from when the node SENT the sign of life that a controller
+took, and is shorter than the session after which a controller fences it. docs/decisions/replication.md has the proof.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from millstream.config.cluster_timing import LEASE_SHARE
+
+
+class _Term(msgspec.Struct, frozen=True):
+    """Up to `until`, for a node whose metadata are those of `index` or newer."""
+
+    until: float
+    index: int
+
+
+_NONE = _Term(float("-inf"), 0)
+
+
+class Lease:
+    """Times are seconds of `now`, which counts while the machine is suspended as well."""
+
+    __slots__ = ("_applied_index", "_current", "_is_only_voter", "_next", "_now", "_seconds")
+
+    def __init__(
+        self,
+        session_seconds: float,
+        now: Callable[[], float],
+        applied_index: Callable[[], int],
+        is_only_voter: Callable[[], bool],
+    ) -> None:
+        self._seconds = session_seconds * LEASE_SHARE
+        self._now = now
+        self._applied_index = applied_index
+        self._is_only_voter = is_only_voter
+        self._current = self._next = _NONE
+
+    @property
+    def seconds(self) -> float:
+        return self._seconds
+
+    @property
+    def is_valid(self) -> bool:
+        """To be asked for every answer: after a pause nothing else says that time went by."""
+        current = self._settle()
+        if self._now() < current.until and self._applied_index() >= current.index:
+            return True
+        # Nobody else can be elected, and this node knows of all that it decides itself.
+        return self._is_only_voter()
+
+    def renew(self, sent_at: float, index: int) -> None:
+        """A controller that still was one took the sign of life sent then, when `index` was committed.
+
+        The one before counts until the metadata are that new here.
+        """
+        self._settle()
+        self._next = _Term(sent_at + self._seconds, index)
+
+    def prolong(self, at: float) -> None:
+        """Then nobody could have fenced this node. That says nothing of before: a lease that has ended stays so."""
+        current = self._settle()
+        if self.is_valid and at + self._seconds > current.until:
+            self._current = _Term(at + self._seconds, current.index)
+
+    def give_up(self) -> None:
+        """Before this node says something by which another may lead from then on."""
+        self._current = self._next = _NONE
+
+    def _settle(self) -> _Term:
+        following = self._next
+        if following is not _NONE and self._applied_index() >= following.index:
+            self._current, self._next = following, _NONE
+        return self._current

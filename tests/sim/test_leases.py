@@ -1,0 +1,189 @@
+"""When a node of three may answer from what it knows: one fault at a time, on virtual time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+
+from millstream.broker.partitions import CutOff
+from millstream.testing.simulator.cluster import SimulatedCluster
+from millstream.testing.simulator.loop import SimulatedLoop
+from millstream.testing.simulator.node import SimulatedNode
+from millstream.testing.simulator.run import _clear_away
+
+LOOK_SECONDS = 0.01
+LONGEST_SECONDS = 60.0
+
+
+class Story:
+    def __init__(self) -> None:
+        self.loop = SimulatedLoop()
+        self.cluster = SimulatedCluster(self.loop, Random(1))
+        self.nodes = list(self.cluster.nodes.values())
+
+    def run(self, told: Callable[["Story"], Awaitable[None]]) -> None:
+        async def main() -> None:
+            self.cluster.start()
+            await self.until(lambda: all(may_answer(node) for node in self.nodes))
+            await told(self)
+
+        try:
+            self.loop.run(main())
+            assert not self.loop.failures
+        finally:
+            self.loop.close()
+            self.nodes.clear()
+            del self.cluster, self.loop
+            _clear_away([])
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        async with asyncio.timeout(LONGEST_SECONDS):
+            while not is_so():  # noqa: ASYNC110
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def always(self, is_so: Callable[[], bool], seconds: float) -> None:
+        end = self.loop.time() + seconds
+        while self.loop.time() < end:
+            assert is_so(), f"not at {self.loop.time():.2f}"
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def controller(self) -> SimulatedNode:
+        return next(node for node in self.nodes if node.broker and node.broker.metadata.is_controller)
+
+    def others(self, *without: SimulatedNode) -> list[SimulatedNode]:
+        return [node for node in self.nodes if node not in without]
+
+    def is_fenced(self, node: SimulatedNode, *, by: SimulatedNode) -> bool:
+        return by.broker is not None and not by.broker.metadata.image.is_live(node.node_id)
+
+    def cut(self, node: SimulatedNode) -> None:
+        for other in self.others(node):
+            self.cluster.network.cut(node.name, other.name)
+            self.cluster.network.cut(other.name, node.name)
+
+
+def may_answer(node: SimulatedNode) -> bool:
+    broker = node.serving
+    if broker is None or broker.membership is None:
+        return False
+    return broker.membership.lease.is_valid and not broker.partitions.is_cut_off
+
+
+def test_a_node_that_is_cut_off_has_stopped_when_it_is_fenced() -> None:
+    async def told(story: Story) -> None:
+        old = story.others(story.controller())[0]
+        other = story.others(old)[0]
+        story.cut(old)
+        await story.until(lambda: story.is_fenced(old, by=other))
+        assert not may_answer(old)
+        assert all(may_answer(node) for node in story.others(old))
+        story.cluster.network.heal_all()
+        await story.until(lambda: may_answer(old))
+        assert not story.is_fenced(old, by=other)
+
+    Story().run(told)
+
+
+def test_so_has_a_controller_when_its_successor_fences_it() -> None:
+    async def told(story: Story) -> None:
+        old = story.controller()
+        other = story.others(old)[0]
+        story.cut(old)
+        await story.until(lambda: not may_answer(old))
+        assert not story.is_fenced(old, by=other)
+        await story.until(lambda: story.is_fenced(old, by=other))
+        assert not may_answer(old)
+
+    Story().run(told)
+
+
+def test_after_a_pause_the_first_answer_is_none() -> None:
+    async def told(story: Story) -> None:
+        for node in (story.controller(), story.others(story.controller())[0]):
+            await story.until(lambda: all(map(may_answer, story.nodes)))
+            node.process.is_paused = True
+            await asyncio.sleep(10.0)
+            # Nothing of the program has run since, so nothing has told it that time went by.
+            assert not may_answer(node)
+            story.loop.resume(node.process)
+            await story.until(lambda paused=node: may_answer(paused))  # type: ignore[misc]
+
+    Story().run(told)
+
+
+def test_the_death_of_a_controller_costs_nobody_else_a_lease() -> None:
+    async def told(story: Story) -> None:
+        old = story.controller()
+        old.crash(power_loss=False)
+        await story.always(lambda: all(map(may_answer, story.others(old))), 20.0)
+
+    Story().run(told)
+
+
+def test_the_last_one_alive_serves_on_and_not_after_a_pause() -> None:
+    async def told(story: Story) -> None:
+        last = story.controller()
+        for node in story.others(last):
+            node.crash(power_loss=False)
+        await story.always(lambda: may_answer(last), 30.0)
+        last.process.is_paused = True
+        await asyncio.sleep(10.0)
+        story.loop.resume(last.process)
+        await story.always(lambda: not may_answer(last), 10.0)
+        for node in story.others(last):
+            node.start()
+        await story.until(lambda: may_answer(last))
+
+    Story().run(told)
+
+
+def test_one_of_two_that_fell_silent_leaves_nobody_who_may_answer() -> None:
+    """Without a majority and without a sign that the others ended, they may have gone on."""
+
+    async def told(story: Story) -> None:
+        left = story.controller()
+        for node in story.others(left):
+            node.crash(power_loss=True)
+        await story.until(lambda: not may_answer(left))
+
+    Story().run(told)
+
+
+def test_a_full_node_stops_before_others_lead_and_comes_back() -> None:
+    async def told(story: Story) -> None:
+        full = story.controller()
+        other = story.others(full)[0]
+        disk = full.machine.disk
+        broker = full.serving
+        assert broker is not None
+        disk.capacity_bytes = disk.used_bytes()
+        full.process.context.run(broker.writability.found_no_room)
+        await story.until(lambda: story.is_fenced(full, by=other))
+        assert broker.partitions.is_cut_off_by(CutOff.DISK)
+        assert not may_answer(full)
+        disk.capacity_bytes = None
+        await story.until(lambda: may_answer(full))
+        assert not story.is_fenced(full, by=other)
+
+    Story().run(told)
+
+
+def test_the_last_one_serves_on_though_it_is_full() -> None:
+    async def told(story: Story) -> None:
+        full = story.controller()
+        broker = full.serving
+        assert broker is not None
+        disks = [node.machine.disk for node in story.nodes]
+        for node, disk in zip(story.nodes, disks, strict=True):
+            # Room for the quorum's log, and not for what shows that there is room.
+            disk.capacity_bytes = disk.used_bytes() + 500_000
+            assert node.serving is not None
+            node.process.context.run(node.serving.writability.found_no_room)
+        await story.until(lambda: sum(map(may_answer, story.nodes)) == 1)
+        await story.until(lambda: len(broker.metadata.image.live_brokers) == 1)
+        (last,) = (node for node in story.nodes if may_answer(node))
+        await story.always(lambda: may_answer(last), 10.0)
+        for disk in disks:
+            disk.capacity_bytes = None
+        await story.until(lambda: all(map(may_answer, story.nodes)))
+
+    Story().run(told)

@@ -1,0 +1,281 @@
+"""A segment that is missing: its offsets are refused, not passed over, and another replica's batches fill the place."""
+
+import pytest
+
+from millstream.config.topic import TopicConfig
+from millstream.protocol.record_batch import CorruptBatch
+from millstream.storage.checkpoint import CHECKPOINT_FILE
+from millstream.storage.layout import SEGMENT_SUFFIXES
+from millstream.storage.log import PartitionLog
+from millstream.storage.repaired_segment import RepairedSegment
+from millstream.storage.segment import Segment, find_segment
+from support.logs import (
+    DATA_DIR,
+    NOW_MS,
+    Store,
+    append,
+    batch_of,
+    compact,
+    flush,
+    read_batches,
+    read_records,
+    read_values,
+)
+
+SMALL = TopicConfig(segment_bytes=300, index_interval_bytes=100)
+COMPACTED = TopicConfig(segment_bytes=300, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+COUNT = 40
+VALUES = [b"%02d" % number for number in range(COUNT)]
+
+
+def filled(config: TopicConfig = SMALL, *, keys: int = 100) -> Store:
+    store = Store(topics={"t": config})
+    for number, value in enumerate(VALUES):
+        append(store.log(), batch_of([value], key=b"k%d" % (number % keys)))
+    flush(store.log())
+    store.checkpoint()
+    assert len(store.log().segments) > 5
+    return store
+
+
+def remove(store: Store, segment: Segment) -> None:
+    for suffix in SEGMENT_SUFFIXES:
+        store.disk.unlink(segment.path + suffix)
+    store.disk.sync_dir(store.log().directory)
+
+
+def assert_refused(log: PartitionLog, start: int, end: int) -> None:
+    for offset in range(start, end):
+        with pytest.raises(CorruptBatch):
+            log.read(offset, 1 << 20, log.log_end_offset)
+
+
+def repair(store: Store, offset: int, other: PartitionLog) -> None:
+    """What the node does, with another replica's batches."""
+    log = store.log()
+    at = find_segment(log.segments, offset)
+    damaged = log.segments[at]
+    repaired = RepairedSegment(log, damaged.summary, log.segments[at + 1].base_offset)
+    while not repaired.is_whole:
+        repaired.add(memoryview(other.read(repaired.next_offset, 150, other.log_end_offset).data))
+    repaired.write(store.disk)
+    number = log.begin_rewrite([damaged.base_offset])
+    flush(log)
+    repaired.put_in_place(damaged, number)
+    flush(log)
+
+
+@pytest.mark.parametrize("stop", ["kill", "lose_power", "stop_and_start"])
+@pytest.mark.parametrize("which", [1, 3])
+def test_reads_in_a_missing_segment_are_refused_and_all_else_is_served(which: int, stop: str) -> None:
+    store = filled()
+    gone = store.log().segments[which]
+    if stop == "stop_and_start":
+        store.store.close()
+    remove(store, gone)
+    if stop == "stop_and_start":
+        store.disk.restart()
+        store.open()
+    else:
+        getattr(store, stop)()
+    start, end = gone.base_offset, gone.summary.end_offset
+    assert store.log().log_end_offset == COUNT
+    assert store.report().damaged_segments == {start}
+    assert_refused(store.log(), start, end)
+    assert read_values(store.log(), end) == VALUES[end:]
+    assert store.log().read(0, 1 << 20, COUNT).next_offset <= start
+    assert_refused(store.kill().log(), start, end)
+
+
+@pytest.mark.parametrize("which", [1, 3])
+def test_a_recovery_that_was_interrupted_before_its_checkpoint_leaves_the_hole_as_it_is(which: int) -> None:
+    store = filled()
+    old = store.disk.read(f"{DATA_DIR}/{CHECKPOINT_FILE}")
+    gone = store.log().segments[which]
+    remove(store, gone)
+    for _ in range(2):
+        store.kill()
+        assert_refused(store.log(), gone.base_offset, gone.summary.end_offset)
+        assert read_values(store.log(), gone.summary.end_offset) == VALUES[gone.summary.end_offset :]
+        store.disk.write_atomically(f"{DATA_DIR}/{CHECKPOINT_FILE}", old)
+
+
+def test_a_hole_that_an_earlier_version_left_is_found_after_its_clean_stop() -> None:
+    store = filled()
+    gone = store.log().segments[2]
+    del store.log().segments[2]
+    remove(store, gone)
+    store.stop_and_start()
+    assert store.store.was_clean
+    assert_refused(store.log(), gone.base_offset, gone.summary.end_offset)
+    old = store.log().segments[2]
+    assert (old.base_offset, old.summary.end_offset) == (gone.base_offset, gone.summary.end_offset)
+    entry = store.store.checkpoint()
+    store.kill()
+    assert_refused(store.log(), gone.base_offset, gone.summary.end_offset)
+    assert store.store.checkpoint()[0].damaged == entry[0].damaged == [gone.base_offset]
+
+
+def test_a_marked_hole_that_no_checkpoint_knows_of_is_refused_too() -> None:
+    store = filled()
+    gone = store.log().segments[2]
+    del store.log().segments[2]
+    store.checkpoint()
+    old = store.disk.read(f"{DATA_DIR}/{CHECKPOINT_FILE}")
+    remove(store, gone)
+    for _ in range(3):
+        store.kill()
+        assert_refused(store.log(), gone.base_offset, gone.summary.end_offset)
+        store.disk.write_atomically(f"{DATA_DIR}/{CHECKPOINT_FILE}", old)
+
+
+def test_several_missing_segments_are_one_hole() -> None:
+    store = filled()
+    gone = store.log().segments[1:4]
+    for segment in gone:
+        remove(store, segment)
+    store.kill()
+    assert_refused(store.log(), gone[0].base_offset, gone[-1].summary.end_offset)
+    assert read_values(store.log(), gone[-1].summary.end_offset) == VALUES[gone[-1].summary.end_offset :]
+
+
+def test_the_segment_that_was_being_written_at_the_checkpoint_may_be_the_missing_one() -> None:
+    store = filled()
+    gone = store.log().segments[-1]
+    for value in VALUES:
+        append(store.log(), batch_of([value]))
+    flush(store.log())
+    end = store.log().segments[find_segment(store.log().segments, gone.base_offset) + 1].base_offset
+    remove(store, gone)
+    store.kill()
+    assert_refused(store.log(), gone.base_offset, end)
+    assert store.log().log_end_offset == 2 * COUNT
+
+
+def test_a_missing_segment_is_told_from_what_compaction_dropped() -> None:
+    store = filled(COMPACTED, keys=7)
+    compact(store.log())
+    store.topics["t"] = TopicConfig(segment_bytes=300, cleanup_policy=("compact",))
+    for value in VALUES:
+        append(store.log(), batch_of([value], key=value))
+    flush(store.log())
+    store.checkpoint()
+    gone = store.log().segments[2]
+    remove(store, gone)
+    store.kill()
+    assert_refused(store.log(), gone.base_offset, gone.summary.end_offset)
+    assert store.log().damaged == {gone.base_offset}
+
+
+def test_segments_that_compaction_merged_since_the_checkpoint_are_not_missed() -> None:
+    store = filled(COMPACTED, keys=7)
+    store.log().update_config(TopicConfig(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0))
+    before = len(store.log().segments)
+    compact(store.log())
+    assert len(store.log().segments) < before
+    records = read_records(store.log())
+    store.kill()
+    assert store.log().damaged == set()
+    assert read_records(store.log()) == records
+
+
+def test_deleted_segments_are_not_missed() -> None:
+    store = filled()
+    start = store.log().segments[3].base_offset
+    store.log().advance_start(start)
+    flush(store.log())
+    for path in store.log().drop_segments(3):
+        store.disk.unlink(path + ".log")
+    store.committed = COUNT
+    store.kill()
+    assert store.log().damaged == set()
+    assert store.log().log_start_offset == start
+
+
+def test_the_first_segment_of_a_replica_is_missed_too() -> None:
+    """Its log must not begin later for that: as a leader it would make the others delete what they have."""
+    store = filled()
+    gone = store.log().segments[0]
+    remove(store, gone)
+    store.committed = COUNT
+    store.kill()
+    assert store.log().log_start_offset == 0
+    assert_refused(store.log(), 0, gone.summary.end_offset)
+
+
+def test_what_need_not_be_committed_is_cut_and_the_log_is_in_doubt() -> None:
+    """Nobody may have it: as a leader's it would keep all others from following."""
+    store = filled()
+    gone = store.log().segments[3]
+    remove(store, gone)
+    store.committed = gone.base_offset
+    store.kill()
+    assert store.log().log_end_offset == gone.base_offset
+    assert store.log().is_doubtful
+    assert store.log().damaged == set()
+
+
+def test_a_hole_is_repaired_from_another_replica() -> None:
+    store, other = filled(), filled()
+    gone = store.log().segments[2]
+    remove(store, gone)
+    store.kill()
+    repair(store, gone.base_offset, other.log())
+    assert store.log().damaged == set()
+    assert read_values(store.log()) == VALUES
+    store.kill()
+    assert store.report().damages == []
+    assert read_values(store.log()) == VALUES
+    assert store.stop_and_start().store.was_clean
+    assert read_values(store.log()) == VALUES
+
+
+def test_damage_is_not_forgotten_by_a_clean_stop() -> None:
+    store = filled()
+    gone = store.log().segments[2]
+    remove(store, gone)
+    store.kill().stop_and_start()
+    assert store.store.was_clean
+    assert store.log().damaged == store.report().damaged_segments == {gone.base_offset}
+
+
+# A repair takes nothing away
+
+
+def test_a_repair_keeps_sound_batches_that_the_other_side_has_compacted_away() -> None:
+    store = filled(COMPACTED, keys=7)
+    other = filled(COMPACTED, keys=7)
+    compact(other.log())
+    segment = store.log().segments[1]
+    headers = [header for header, _ in read_batches(store.log(), segment.base_offset)]
+    store.disk.flip_bit(segment.log_path, headers[0].size_bytes - 1, 0)
+    before = {record.offset for record in read_records(store.log(), headers[1].base_offset)}
+    repair(store, segment.base_offset, other.log())
+    after = {record.offset for record in read_records(store.log(), segment.base_offset)}
+    assert before <= after
+
+
+def test_a_repair_keeps_batches_that_the_summary_does_not_know_of() -> None:
+    """A summary that says too little made a repair cut a good file down to it."""
+    store, other = filled(), filled()
+    log = store.log()
+    segment = log.segments[1]
+    segment.summary.end_offset -= 1
+    repair(store, segment.base_offset, other.log())
+    assert read_values(log) == VALUES
+
+
+def test_a_batch_whose_offset_rotted_does_not_come_in_a_second_time() -> None:
+    store = filled(COMPACTED, keys=7)
+    other = filled(COMPACTED, keys=7)
+    segment = store.log().segments[1]
+    first = segment.base_offset
+    # The last batch of the segment claims a later offset.
+    batches = [
+        each for each in read_batches(store.log(), first) if each[0].base_offset < segment.summary.end_offset
+    ]
+    position = sum(len(data) for _, data in batches[:-1])
+    store.disk.flip_bit(segment.log_path, position + 6, 0)
+    repair(store, first, other.log())
+    assert [record.offset for record in read_records(store.log())] == list(range(COUNT))
+    assert store.log().segments[1].summary.created_ms == NOW_MS

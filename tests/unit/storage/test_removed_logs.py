@@ -1,0 +1,107 @@
+"""A log that was removed: nothing of it touches the files of the log that has its name now, and no disk is blamed."""
+
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from millstream.config.topic import TopicConfig
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.runtime.disk import Disk
+from millstream.storage.compaction.swap import commit_swap, finish_swap
+from millstream.storage.local_log import LogGone
+from millstream.storage.log import PartitionLog
+from millstream.testing.disk import SimulatedDisk
+from support.logs import NOW_MS, Store, append_values, flush, read_values
+
+SMALL = TopicConfig(segment_bytes=300)
+GONE = OSError(errno.ENOENT, "No such file or directory")
+OLD = [b"old-%d" % number for number in range(20)]
+NEW = [b"new-%d" % number for number in range(20)]
+
+
+def filled(values: list[bytes]) -> Store:
+    store = Store(topics={"t": SMALL})
+    write(store, values)
+    return store
+
+
+def write(store: Store, values: list[bytes]) -> None:
+    for value in values:
+        append_values(store.log(), value)
+    flush(store.log())
+
+
+def tree(disk: SimulatedDisk, directory: str) -> dict[str, bytes]:
+    return {path: disk.read(path) for path in disk.paths() if path.startswith(f"{directory}/")}
+
+
+@pytest.mark.parametrize("fail", [PartitionLog.write_failed, PartitionLog.storage_failed])
+def test_a_failure_of_a_removed_log_is_no_fault_of_the_disk(
+    fail: Callable[[PartitionLog, OSError], KafkaError],
+) -> None:
+    store = filled(OLD)
+    log = store.log()
+    store.store.remove("t", 0)
+    error = fail(log, GONE)
+    assert isinstance(error, LogGone)
+    assert error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert log.offline is error
+
+
+def test_a_flush_of_a_removed_log_is_no_fault_of_the_disk() -> None:
+    store = filled(OLD)
+    log = store.log()
+    append_values(log, b"more")
+    ticket = log.begin_flush()
+    assert ticket is not None
+    store.store.remove("t", 0)
+    ticket.run(store.disk)
+    assert isinstance(log.fail_flush(ticket, GONE), LogGone)
+    assert store.disk.open_handles == 0
+
+
+def _roll(log: PartitionLog, _: Disk) -> None:
+    log.roll(NOW_MS)
+
+
+def _advance(log: PartitionLog, _: Disk) -> None:
+    log.advance_start(15)
+
+
+def _commit_swap(log: PartitionLog, disk: Disk) -> None:
+    log.write_by_name(lambda: commit_swap(disk, log.directory, [0, 4]))
+
+
+def _finish_swap(log: PartitionLog, disk: Disk) -> None:
+    log.write_by_name(lambda: finish_swap(disk, log.directory, [0, 4]))
+
+
+@pytest.mark.parametrize("work", [_roll, _advance, _commit_swap, _finish_swap])
+def test_late_work_of_a_removed_log_leaves_the_new_one_alone(
+    work: Callable[[PartitionLog, Disk], None],
+) -> None:
+    store = filled(OLD)
+    old = store.log()
+    store.move_away_and_back()
+    write(store, NEW)
+    before = tree(store.disk, old.directory)
+    with pytest.raises(LogGone):
+        work(old, store.disk)
+    assert tree(store.disk, old.directory) == before
+    store.kill()
+    assert read_values(store.log()) == NEW
+
+
+def test_a_cut_that_was_planned_before_the_removal_leaves_the_new_log_alone() -> None:
+    store = filled(OLD)
+    old = store.log()
+    planned = old.begin_truncation(3, NOW_MS)
+    store.move_away_and_back()
+    write(store, NEW)
+    before = tree(store.disk, old.directory)
+    planned.prepare(store.disk)
+    planned.abandon(store.disk)
+    assert tree(store.disk, old.directory) == before
+    store.kill()
+    assert read_values(store.log()) == NEW

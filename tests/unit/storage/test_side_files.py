@@ -1,0 +1,197 @@
+"""Files beside the records: whatever happens to one of them, the records are there, and the file is made again."""
+
+from collections.abc import Callable
+
+import pytest
+
+from millstream.config.topic import TopicConfig
+from millstream.storage.identity import read_identity
+from millstream.storage.layout import (
+    EPOCHS_FILE,
+    IDENTITY_FILE,
+    START_OFFSET_FILE,
+    TRUNCATION_FILE,
+    decode_start_offset,
+)
+from millstream.storage.leader_epochs import LeaderEpochs
+from support.logs import Store, append, batch_of, flush, read_values
+
+SMALL = TopicConfig(segment_bytes=300, index_interval_bytes=100)
+COUNT = 30
+START = 7
+VALUES = [b"%02d" % number for number in range(COUNT)]
+
+Harm = Callable[[Store, str], None]
+
+
+def missing(store: Store, path: str) -> None:
+    store.disk.unlink(path)
+
+
+def empty(store: Store, path: str) -> None:
+    store.disk.write_atomically(path, b"")
+
+
+def garbage(store: Store, path: str) -> None:
+    store.disk.write_atomically(path, bytes(range(256)))
+
+
+def truncated(store: Store, path: str) -> None:
+    data = store.disk.read(path)
+    store.disk.write_atomically(path, data[: len(data) // 2])
+
+
+HARMS = (missing, empty, garbage, truncated)
+
+
+def filled(*, is_checkpointed: bool) -> Store:
+    """A log with three epochs, an idempotent producer, and a start that was moved."""
+    store = Store(topics={"t": SMALL})
+    for number, value in enumerate(VALUES):
+        batch = batch_of([value], producer=(9, 0, number))
+        append(store.log(), batch, leader_epoch=number // 10)
+    store.log().advance_start(START)
+    flush(store.log())
+    if is_checkpointed:
+        store.checkpoint()
+    return store
+
+
+@pytest.mark.parametrize("is_checkpointed", [True, False])
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("name", [EPOCHS_FILE, START_OFFSET_FILE, IDENTITY_FILE])
+@pytest.mark.parametrize("committed", [None, COUNT])
+def test_a_damaged_file_is_made_again(
+    name: str, harm: Harm, is_checkpointed: bool, committed: int | None
+) -> None:
+    store = filled(is_checkpointed=is_checkpointed)
+    epochs, producers = store.log().epochs.entries, store.log().producers.last_offsets()
+    harm(store, f"{store.log().directory}/{name}")
+    store.committed = committed
+    store.kill()
+    log = store.log()
+    assert log.offline is None
+    assert read_values(log)[-(COUNT - START) :] == VALUES[START:]
+    assert log.log_end_offset == COUNT
+    assert (log.epochs.latest, log.epochs.epoch_of(15)) == (2, 1)
+    assert log.producers.last_offsets() == producers
+    assert store.report().cut_bytes == 0
+    assert store.report().damages == []
+    if log.log_start_offset == START:
+        assert log.epochs.entries == epochs
+    assert_sound(store, name)
+    store.kill()
+    assert store.report().remade == []
+    assert read_values(store.log())[-(COUNT - START) :] == VALUES[START:]
+
+
+def assert_sound(store: Store, name: str) -> None:
+    log = store.log()
+    path = f"{log.directory}/{name}"
+    if name == IDENTITY_FILE:
+        found = read_identity(store.disk, log.directory)
+        assert found is not None
+        assert found == log.identity
+    elif name == EPOCHS_FILE:
+        assert LeaderEpochs.decode(store.disk.read(path), path).entries == log.epochs.entries
+    elif store.disk.exists(path):
+        assert decode_start_offset(store.disk.read(path), path) == log.log_start_offset
+
+
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("name", [EPOCHS_FILE, START_OFFSET_FILE, IDENTITY_FILE])
+def test_it_is_said(name: str, harm: Harm) -> None:
+    store = filled(is_checkpointed=True)
+    if name == START_OFFSET_FILE:
+        # One that is not there is needed where segments are gone.
+        store.log().advance_start(store.log().segments[2].base_offset)
+        flush(store.log())
+        for path in store.log().drop_segments(2):
+            store.disk.unlink(path + ".log")
+    start = store.log().log_start_offset
+    harm(store, f"{store.log().directory}/{name}")
+    store.kill()
+    assert store.report().remade == [name]
+    assert store.log().log_start_offset == start
+
+
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", ".gaps"])
+def test_files_of_segments_are_made_again_or_not_needed(suffix: str, harm: Harm) -> None:
+    store = filled(is_checkpointed=True)
+    producers = store.log().producers.last_offsets()
+    paths = [path for path in store.disk.paths() if path.endswith(suffix)]
+    assert paths or suffix == ".gaps"
+    for path in paths:
+        harm(store, path)
+    store.kill()
+    assert read_values(store.log()) == VALUES[START:]
+    assert store.report().damages == []
+    if harm is not missing:
+        assert store.log().producers.last_offsets() == producers
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_log_that_was_cut_is_all_scanned_when_nobody_knows_where(harm: Harm) -> None:
+    store = filled(is_checkpointed=True)
+    log = store.log()
+    log.truncate_to(20, 0)
+    append(log, batch_of([b"after"]), leader_epoch=5)
+    flush(log)
+    path = f"{log.directory}/{TRUNCATION_FILE}"
+    if harm is missing:
+        # Nothing tells of the cut then: what the checkpoint says was synced is missed.
+        return
+    harm(store, path)
+    store.kill()
+    assert read_values(store.log()) == [*VALUES[START:20], b"after"]
+    assert store.log().log_end_offset == 21
+    assert store.report().damages == []
+    store.checkpoint()
+    append(store.log(), batch_of([b"more"]), leader_epoch=5)
+    flush(store.log())
+    assert not store.disk.exists(path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "notes.txt",
+        "00000000000000000000.log.bak",
+        "000000000000000000xx.log",
+        "00000000000000000000x.log",
+        "0.log",
+        "00000000000000000005foo.snapshot",
+        "00000000000000000005foo.gaps",
+        ".hidden",
+        "00000000000000000000.log.tmp",
+        "\u0661" * 20 + ".log",
+    ],
+)
+def test_an_unknown_file_does_no_harm(name: str) -> None:
+    store = filled(is_checkpointed=True)
+    store.disk.write_atomically(f"{store.log().directory}/{name}", b"somebody's")
+    store.kill()
+    assert store.log().offline is None
+    assert read_values(store.log()) == VALUES[START:]
+    assert store.report().damages == []
+
+
+def test_a_directory_that_was_never_flushed_and_does_not_say_whose_it_is_is_nobodys() -> None:
+    store = Store(topics={"t": SMALL})
+    append(store.log(), batch_of([b"a"]))
+    store.disk.unlink(f"{store.log().directory}/{IDENTITY_FILE}")
+    store.kill()
+    assert read_values(store.log()) == []
+    assert len(store.store.strays()) == 1
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_epochs_that_are_lost_make_a_replica_ask_the_others(harm: Harm) -> None:
+    """Only what batches claim is left, and no checksum covers that."""
+    store = filled(is_checkpointed=False)
+    harm(store, f"{store.log().directory}/{EPOCHS_FILE}")
+    store.committed = COUNT
+    store.kill()
+    assert store.log().is_doubtful or harm is missing
+    assert read_values(store.log()) == VALUES[START:]
