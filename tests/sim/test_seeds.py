@@ -9,7 +9,7 @@ from millstream.testing.simulator.plan import Profile
 from millstream.testing.simulator.run import run_seed
 
 AT_A_TIME = 10
-FIXED = {Profile.SWARM: 150, Profile.PLAIN: 100}
+FIXED = {Profile.SWARM: 100, Profile.PLAIN: 60}
 FRESH = 30
 
 
