@@ -50,7 +50,7 @@ class Lease:
         current = self._settle()
         if self._now() < current.until and self._applied_index() >= current.index:
             return True
-        # Nobody else can be elected, and this node knows of all that it decides itself.
+        # No other can be elected, and this node knows of all that it decides itself.
         return self._is_only_voter()
 
     def renew(self, sent_at: float, index: int) -> None:
@@ -62,7 +62,7 @@ class Lease:
         self._next = _Term(sent_at + self._seconds, index)
 
     def prolong(self, at: float) -> None:
-        """Then nobody could have fenced this node. That says nothing of before: a lease that has ended stays so."""
+        """No controller could have fenced this node then. A lease that has ended does not come back."""
         current = self._settle()
         if self.is_valid and at + self._seconds > current.until:
             self._current = _Term(at + self._seconds, current.index)

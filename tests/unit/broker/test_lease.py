@@ -122,7 +122,7 @@ def test_what_no_other_node_keeps_is_read_without() -> None:
     assert partitions.find_for_client("t", 0).index == 0
 
 
-def test_a_leader_that_asks_to_be_replaced_answers_nobody_meanwhile() -> None:
+def test_a_leader_that_asks_to_be_replaced_answers_no_reads_meanwhile() -> None:
     state = leader(is_leaving=True)
     partitions = partitions_with(state)
     partitions.find_for_client("t", 0)
