@@ -5,6 +5,7 @@ leads answers such questions only with a lease. It counts from when the node SEN
 took, and is shorter than the session after which a controller fences it. docs/decisions/replication.md has the proof.
 """
 
+from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -25,7 +26,7 @@ _NONE = _Term(float("-inf"), 0)
 class Lease:
     """Times are seconds of `now`, which counts while the machine is suspended as well."""
 
-    __slots__ = ("_applied_index", "_current", "_is_only_voter", "_next", "_now", "_seconds")
+    __slots__ = ("_applied_index", "_current", "_is_only_voter", "_now", "_pending", "_seconds")
 
     def __init__(
         self,
@@ -38,7 +39,9 @@ class Lease:
         self._now = now
         self._applied_index = applied_index
         self._is_only_voter = is_only_voter
-        self._current = self._next = _NONE
+        self._current = _NONE
+        self._pending: deque[_Term] = deque()
+        """Of newer metadata than there are here yet. Several: where much changes, a node may be behind all the time."""
 
     @property
     def seconds(self) -> float:
@@ -59,7 +62,7 @@ class Lease:
         The one before counts until the metadata are that new here.
         """
         self._settle()
-        self._next = _Term(sent_at + self._seconds, index)
+        self._pending.append(_Term(sent_at + self._seconds, index))
 
     def prolong(self, at: float) -> None:
         """No controller could have fenced this node then. A lease that has ended does not come back."""
@@ -69,10 +72,13 @@ class Lease:
 
     def give_up(self) -> None:
         """Before this node says something by which another may lead from then on."""
-        self._current = self._next = _NONE
+        self._current = _NONE
+        self._pending.clear()
 
     def _settle(self) -> _Term:
-        following = self._next
-        if following is not _NONE and self._applied_index() >= following.index:
-            self._current, self._next = following, _NONE
+        pending = self._pending
+        while pending and (self._applied_index() >= pending[0].index or self._now() >= pending[0].until):
+            following = pending.popleft()
+            if following.until > self._current.until:
+                self._current = following
         return self._current

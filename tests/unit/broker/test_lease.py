@@ -63,6 +63,15 @@ def test_until_then_the_one_before_counts_for_its_own_time(node: Node) -> None:
     assert node.lease.is_valid
 
 
+def test_a_node_that_is_always_a_little_behind_has_one() -> None:
+    node = Node()
+    for beat in range(10):
+        node.lease.renew(node.now, node.applied + 2)
+        assert node.lease.is_valid or beat < 2
+        node.applied += 1
+        node.now += 1.0
+
+
 def test_it_is_given_up_at_once_with_what_was_on_its_way(node: Node) -> None:
     node.lease.renew(node.now, 5)
     node.lease.renew(node.now, 9)
