@@ -186,7 +186,7 @@ class Connection(asyncio.BufferedProtocol):
         """Handle every whole request in `data`; keep or make room for the rest."""
         at, end = 0, len(data)
         largest = self._server.max_request_bytes
-        clock = self._server.clock
+        clock = self._server.dispatcher.clock
         began = clock()
         while end - at >= 4:
             size: int = I32.unpack_from(data, at)[0]
@@ -247,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server.dispatcher.dispatch(self, request)
 
     def _handle_queued(self) -> None:
-        clock = self._server.clock
+        clock = self._server.dispatcher.clock
         began = clock()
         while self._queued and not self.closed and not self._must_wait():
             self._server.dispatcher.dispatch(self, memoryview(bytearray(self._queued.popleft())))
