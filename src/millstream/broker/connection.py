@@ -82,6 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._partial = b""
         self._frame: IncomingFrame | None = None
+        self._has_sent_whole = False
         self._threshold = ReadThreshold(None)
         self.address = NOWHERE
         self._held_bytes = 0
@@ -171,6 +172,7 @@ class Connection(asyncio.BufferedProtocol):
         if frame.filled == frame.size:
             self._threshold.expect(0)
             self._frame = None
+            self._has_sent_whole = True
             view = memoryview(frame.buffer)[: frame.size]
             self._handle(view)
             view.release()
@@ -221,7 +223,14 @@ class Connection(asyncio.BufferedProtocol):
         if api is not None and size > LIMITS[api.name].size_bytes:
             self.refuse(explain_size(api.name, size))
             return
-        frame = IncomingFrame(size, head, self.address, self._frame_granted, self._frame_stalled)
+        frame = IncomingFrame(
+            size,
+            head,
+            self.address,
+            self._frame_granted,
+            self._frame_stalled,
+            is_proven=self._has_sent_whole,
+        )
         if server.frames.begin(frame):
             self._frame = frame
             self._threshold.expect(frame.missing)

@@ -102,6 +102,13 @@ def test_what_has_come_already_is_worth_more_room_at_once(node: Node) -> None:
     assert frame.filled == 40_000
 
 
+def test_who_has_sent_a_whole_request_before_begins_with_more_room(node: Node) -> None:
+    frame = node.frame(10 * MB, Address())
+    frame.is_proven = True
+    assert node.memory.begin(frame)
+    assert len(frame.buffer) == MB
+
+
 def test_announcing_reserves_the_first_room_only(node: Node) -> None:
     address = Address()
     for _ in range(100):
