@@ -1,8 +1,10 @@
 """Memory for requests that are being read: reserved for what has come, not for what a client announces.
 
 A request that does not fit into one read begins with a little room and gets more when that is full: all of it up to a
-megabyte, then twice as much each time. A client that has sent a whole one before begins with the megabyte. Large requests leave a quarter of the memory to small ones, and those of one
-address leave some to others. Who finds no room is not read until there is some.
+megabyte, then twice as much each time. A client that has sent a whole one before begins with the megabyte.
+
+Large requests leave a quarter of the memory to small ones, and those of one address leave some to others. Who finds no
+room is not read until there is some.
 
 Requests that are read in parts could all wait for each other. So when nothing moves, one of them may go on beyond the
 limit, by one request at most; and who holds memory that others wait for, and sends nearly nothing, is closed.
