@@ -1,6 +1,6 @@
 """Whole clusters under faults: seeds of at least sixty simulated seconds. A fixed set, and some that nobody has run."""
 
-from random import Random, SystemRandom
+from random import SystemRandom
 
 import pytest
 
@@ -9,7 +9,7 @@ from millstream.testing.simulator.plan import Profile
 from millstream.testing.simulator.run import run_seed
 
 AT_A_TIME = 10
-FIXED = {Profile.SWARM: 150, Profile.PLAIN: 100}
+FIXED = {Profile.SWARM: 100, Profile.PLAIN: 60}
 FRESH = 30
 
 
@@ -25,7 +25,8 @@ def test_seeds(profile: Profile, first: int) -> None:
 @pytest.mark.parametrize("part", range(FRESH // AT_A_TIME))
 def test_seeds_that_nobody_has_run(part: int) -> None:
     """Others each time: whoever meets one that fails has found something, and the message has the command for it."""
-    first = Random(SystemRandom().getrandbits(64)).randrange(10**6, 10**9) + part
+    del part
+    first = SystemRandom().randrange(10**6, 10**9)
     for seed in range(first, first + AT_A_TIME):
         look_at(seed, Profile.SWARM)
 

@@ -193,6 +193,8 @@ class Segment:
 
     def seal(self) -> None:
         """Called when no more batches will come: the time index ends with the largest timestamp, as in Kafka."""
+        # Indexes without an entry are in no file yet, and are forgotten when the handle is given back to others.
+        self._require_indexes(self._files.disk)
         self._index_time()
 
     def _require_indexes(self, disk: Disk) -> None:

@@ -23,6 +23,18 @@ def test_many_partitions_share_a_few_handles() -> None:
         assert store.disk.open_handles <= 5
 
 
+def test_a_segment_is_sealed_after_its_handle_was_given_to_others() -> None:
+    """Its indexes have no entry, so they are in no file, and were forgotten with the handle."""
+    topics = {f"t{number}": TopicConfig(segment_bytes=100) for number in range(4)}
+    store = Store(topics=topics, max_open_files=2)
+    for value in range(3):
+        for topic in topics:
+            append_values(store.log(topic), b"%d" % value)
+            flush(store.log(topic))
+    for topic in topics:
+        assert read_values(store.log(topic)) == [b"0", b"1", b"2"]
+
+
 def test_a_file_with_unsynced_bytes_stays_open_beyond_the_bound() -> None:
     """The kernel tells of a failed write-back only to handles that were open then."""
     topics = {f"t{number}": SMALL for number in range(10)}

@@ -107,6 +107,7 @@ class SimulatedDisk:
         self._locks: set[str] = set()
         self._crash_at: int | None = None
         self._crashed = False
+        self._used_bytes: int | None = None
         self.before_change: Callable[[], None] | None = None
         """Called before a change is made, by whoever makes it: others may come first."""
 
@@ -124,6 +125,7 @@ class SimulatedDisk:
         """
         with self.guard:
             self._crash_at, self._crashed = None, False
+            self._used_bytes = None
             self.restarts += 1
             self.open_handles = 0
             self._locks.clear()
@@ -150,7 +152,10 @@ class SimulatedDisk:
         return [path for path, _ in self._tree.files()]
 
     def used_bytes(self) -> int:
-        return sum(len(content.cached) for _, content in self._tree.files())
+        """Counted once after names or sizes have changed otherwise than by writes: a full disk asks for each write."""
+        if self._used_bytes is None:
+            self._used_bytes = sum(len(content.cached) for _, content in self._tree.files())
+        return self._used_bytes
 
     # -- what handles ask of the disk
 
@@ -173,6 +178,8 @@ class SimulatedDisk:
             self._crashed = True
             raise Crashed
         self.operations += 1
+        if operation is not Operation.SYNC and operation is not Operation.WRITE:
+            self._used_bytes = None
         if self.faults:
             self.faults.check(operation, path)
 
@@ -182,13 +189,17 @@ class SimulatedDisk:
             self.step(Operation.WRITE, path)
         except (OSError, Crashed):
             content.write(offset, data[: self._random.randint(0, len(data))])
+            self._used_bytes = None
             raise
         growth = offset + len(data) - len(content.cached)
         missing = growth - self.free_bytes(path)
         if growth > 0 and missing > 0:
             content.write(offset, data[: max(0, len(data) - missing)])
+            self._used_bytes = None
             raise failure(errno.ENOSPC, path)
         content.write(offset, data)
+        if growth > 0 and self._used_bytes is not None:
+            self._used_bytes += growth
 
     def sync(self, path: str, content: FileContent) -> None:
         try:

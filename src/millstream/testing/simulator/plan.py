@@ -188,7 +188,7 @@ def _draw_settings(random: Random) -> dict[str, int]:
         "retention_check_ms": random.choice((500, 3_000, 20_000)),
         "snapshot_bytes": random.choice((500, 2_000, 4 << 20)),
         "lag_ms": random.choice((2_000, 4_000, 30_000)),
-        "fetch_wait_ms": random.choice((500, 2_000)),
+        "fetch_wait_ms": random.choice((1_000, 2_000, 2_000)),
         "imbalance_check_s": random.choice((3, 15, 300)),
         "open_files": random.choice((16, 1000)),
         "offsets_partitions": random.choice((1, 1, 3)),
