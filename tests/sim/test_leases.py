@@ -110,7 +110,7 @@ def test_after_a_pause_the_first_answer_is_none() -> None:
     Story().run(told)
 
 
-def test_the_death_of_a_controller_costs_nobody_else_a_lease() -> None:
+def test_the_death_of_a_controller_costs_no_other_node_its_lease() -> None:
     async def told(story: Story) -> None:
         old = story.controller()
         old.crash(power_loss=False)
@@ -136,7 +136,7 @@ def test_the_last_one_alive_serves_on_and_not_after_a_pause() -> None:
     Story().run(told)
 
 
-def test_one_of_two_that_fell_silent_leaves_nobody_who_may_answer() -> None:
+def test_the_last_one_stops_where_the_others_fell_silent() -> None:
     """Without a majority and without a sign that the others ended, they may have gone on."""
 
     async def told(story: Story) -> None:

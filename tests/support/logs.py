@@ -142,6 +142,9 @@ def read_values(log: PartitionLog, offset: int | None = None) -> list[bytes | No
 class Store:
     """All logs of a data directory over restarts: kills, losses of power and clean stops."""
 
+    committed: int | None = None
+    """Up to where other nodes have the logs too; None where no other keeps them."""
+
     def __init__(
         self,
         disk: SimulatedDisk | None = None,
@@ -155,8 +158,6 @@ class Store:
         self.topic_ids = {name: bytes([number]) * 16 for number, name in enumerate(self.topics, 1)}
         self.max_open_files = max_open_files
         self.reports: dict[str, RecoveryReport] = {}
-        self.committed: int | None = None
-        """As of a log that other nodes keep too, up to where they have it."""
         self.open()
 
     def open(self) -> "Store":

@@ -82,6 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._partial = b""
         self._frame: IncomingFrame | None = None
+        self._has_sent_whole = False
         self._threshold = ReadThreshold(None)
         self.address = NOWHERE
         self._held_bytes = 0
@@ -171,6 +172,7 @@ class Connection(asyncio.BufferedProtocol):
         if frame.filled == frame.size:
             self._threshold.expect(0)
             self._frame = None
+            self._has_sent_whole = True
             view = memoryview(frame.buffer)[: frame.size]
             self._handle(view)
             view.release()
@@ -186,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
         """Handle every whole request in `data`; keep or make room for the rest."""
         at, end = 0, len(data)
         largest = self._server.max_request_bytes
-        clock = self._server.clock
+        clock = self._server.dispatcher.clock
         began = clock()
         while end - at >= 4:
             size: int = I32.unpack_from(data, at)[0]
@@ -221,7 +223,14 @@ class Connection(asyncio.BufferedProtocol):
         if api is not None and size > LIMITS[api.name].size_bytes:
             self.refuse(explain_size(api.name, size))
             return
-        frame = IncomingFrame(size, head, self.address, self._frame_granted, self._frame_stalled)
+        frame = IncomingFrame(
+            size,
+            head,
+            self.address,
+            self._frame_granted,
+            self._frame_stalled,
+            is_proven=self._has_sent_whole,
+        )
         if server.frames.begin(frame):
             self._frame = frame
             self._threshold.expect(frame.missing)
@@ -247,7 +256,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server.dispatcher.dispatch(self, request)
 
     def _handle_queued(self) -> None:
-        clock = self._server.clock
+        clock = self._server.dispatcher.clock
         began = clock()
         while self._queued and not self.closed and not self._must_wait():
             self._server.dispatcher.dispatch(self, memoryview(bytearray(self._queued.popleft())))

@@ -1,8 +1,10 @@
 """Memory for requests that are being read: reserved for what has come, not for what a client announces.
 
 A request that does not fit into one read begins with a little room and gets more when that is full: all of it up to a
-megabyte, then twice as much each time. Large requests leave a quarter of the memory to small ones, and those of one
-address leave some to others. Who finds no room is not read until there is some.
+megabyte, then twice as much each time. A client that has sent a whole one before begins with the megabyte.
+
+Large requests leave a quarter of the memory to small ones, and those of one address leave some to others. Who finds no
+room is not read until there is some.
 
 Requests that are read in parts could all wait for each other. So when nothing moves, one of them may go on beyond the
 limit, by one request at most; and who holds memory that others wait for, and sends nearly nothing, is closed.
@@ -47,6 +49,7 @@ class IncomingFrame:
         "head",
         "idle_checks",
         "is_privileged",
+        "is_proven",
         "marked",
         "size",
         "stalled",
@@ -60,6 +63,8 @@ class IncomingFrame:
         address: Address,
         granted: Callable[[], None],
         stalled: Callable[[], None],
+        *,
+        is_proven: bool = False,
     ) -> None:
         """`granted` is called when there is room after some waiting, `stalled` when the request must be given up."""
         self.size = size
@@ -67,6 +72,8 @@ class IncomingFrame:
         self.address = address
         self.granted = granted
         self.stalled = stalled
+        self.is_proven = is_proven
+        """Its client has sent a whole request of this kind before."""
         self.buffer = bytearray()
         self.filled = 0
         self.wanted_bytes = 0
@@ -85,7 +92,7 @@ class IncomingFrame:
         return self.size <= SMALL_REQUEST_BYTES
 
     def next_room(self) -> int:
-        if not self.buffer and len(self.head) < FIRST_ROOM_BYTES // 2:
+        if not self.buffer and not self.is_proven and len(self.head) < FIRST_ROOM_BYTES // 2:
             return min(self.size, FIRST_ROOM_BYTES)
         if len(self.buffer) < SMALL_REQUEST_BYTES:
             return min(self.size, SMALL_REQUEST_BYTES)

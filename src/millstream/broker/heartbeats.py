@@ -30,7 +30,7 @@ class Heartbeats:
         self._sequence = 0
         self._is_due = asyncio.Event()
         self._is_last = False
-        """The controller has nobody else to lead what this node leads, though it cannot write."""
+        """The controller has no other broker to lead what this node leads, though it cannot write."""
 
     def hurry(self) -> None:
         """There is something that the controller should know at once."""

@@ -5,6 +5,7 @@ leads answers such questions only with a lease. It counts from when the node SEN
 took, and is shorter than the session after which a controller fences it. docs/decisions/replication.md has the proof.
 """
 
+from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -25,7 +26,7 @@ _NONE = _Term(float("-inf"), 0)
 class Lease:
     """Times are seconds of `now`, which counts while the machine is suspended as well."""
 
-    __slots__ = ("_applied_index", "_current", "_is_only_voter", "_next", "_now", "_seconds")
+    __slots__ = ("_applied_index", "_current", "_is_only_voter", "_now", "_pending", "_seconds")
 
     def __init__(
         self,
@@ -38,7 +39,9 @@ class Lease:
         self._now = now
         self._applied_index = applied_index
         self._is_only_voter = is_only_voter
-        self._current = self._next = _NONE
+        self._current = _NONE
+        self._pending: deque[_Term] = deque()
+        """Of newer metadata than there are here yet. Several: where much changes, a node may be behind all the time."""
 
     @property
     def seconds(self) -> float:
@@ -50,7 +53,7 @@ class Lease:
         current = self._settle()
         if self._now() < current.until and self._applied_index() >= current.index:
             return True
-        # Nobody else can be elected, and this node knows of all that it decides itself.
+        # No other can be elected, and this node knows of all that it decides itself.
         return self._is_only_voter()
 
     def renew(self, sent_at: float, index: int) -> None:
@@ -59,20 +62,23 @@ class Lease:
         The one before counts until the metadata are that new here.
         """
         self._settle()
-        self._next = _Term(sent_at + self._seconds, index)
+        self._pending.append(_Term(sent_at + self._seconds, index))
 
     def prolong(self, at: float) -> None:
-        """Then nobody could have fenced this node. That says nothing of before: a lease that has ended stays so."""
+        """No controller could have fenced this node then. A lease that has ended does not come back."""
         current = self._settle()
         if self.is_valid and at + self._seconds > current.until:
             self._current = _Term(at + self._seconds, current.index)
 
     def give_up(self) -> None:
         """Before this node says something by which another may lead from then on."""
-        self._current = self._next = _NONE
+        self._current = _NONE
+        self._pending.clear()
 
     def _settle(self) -> _Term:
-        following = self._next
-        if following is not _NONE and self._applied_index() >= following.index:
-            self._current, self._next = following, _NONE
+        pending = self._pending
+        while pending and (self._applied_index() >= pending[0].index or self._now() >= pending[0].until):
+            following = pending.popleft()
+            if following.until > self._current.until:
+                self._current = following
         return self._current

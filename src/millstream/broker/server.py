@@ -35,7 +35,6 @@ class Server:
         self.memory = MemoryBudget(settings.max_in_flight_bytes // 2)
         self.reply_memory = MemoryBudget(settings.max_in_flight_bytes // 2)
         self.frames = FrameMemory(loop, self.memory, FrameBuffers())
-        self.clock = dispatcher.clock
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._settings = settings
         # In the order they came, so that a simulated run can be repeated.

@@ -244,7 +244,10 @@ def _snappy_pieces(data: Buffer, limit: int) -> Iterator[bytes]:
         position += 4
         if length < 0 or length > len(view) - position:
             raise DecompressionError(f"a snappy block claims {length} bytes of {len(view) - position}")
-        piece = _decompress_snappy_block(view[position : position + length], limit - size)
+        try:
+            piece = _decompress_snappy_block(view[position : position + length], limit - size)
+        except UnpacksToMore:
+            raise _too_large(limit) from None
         size += len(piece)
         position += length
         yield piece

@@ -155,3 +155,27 @@ def test_a_request_without_a_session_opens_none() -> None:
     sessions = FetchSessions()
     assert sessions.open(request(epoch=-1, partitions=(0,)), by_topic_id=False, now=0) is None
     assert len(sessions) == 0
+
+
+def test_partitions_of_all_sessions_are_bounded() -> None:
+    sessions = FetchSessions(slots=4, most_partitions=8)
+    opened(sessions, *range(6))
+    assert sessions.partitions == 6
+    six = request(partitions=tuple(range(6)))
+    assert sessions.open(six, by_topic_id=False, now=1.0) is None, "no room, so no session"
+    later = FetchSessions.EVICTABLE_AFTER_SECONDS + 2
+    assert sessions.open(six, by_topic_id=False, now=later) is not None
+    assert sessions.partitions == 6, "the unused one made room"
+
+
+def test_a_session_does_not_grow_without_end() -> None:
+    sessions = FetchSessions(slots=4, most_partitions=8)
+    session = opened(sessions, 0)
+    for epoch in range(1, 8):
+        assert (
+            sessions.open(request(session.session_id, epoch, (epoch,)), by_topic_id=False, now=1.0) is session
+        )
+    with pytest.raises(KafkaError) as refusal:
+        sessions.open(request(session.session_id, 8, (8,)), by_topic_id=False, now=1.0)
+    assert refusal.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.partitions == 0

@@ -63,6 +63,15 @@ def test_until_then_the_one_before_counts_for_its_own_time(node: Node) -> None:
     assert node.lease.is_valid
 
 
+def test_a_node_that_is_always_a_little_behind_has_one() -> None:
+    node = Node()
+    for beat in range(10):
+        node.lease.renew(node.now, node.applied + 2)
+        assert node.lease.is_valid or beat < 2
+        node.applied += 1
+        node.now += 1.0
+
+
 def test_it_is_given_up_at_once_with_what_was_on_its_way(node: Node) -> None:
     node.lease.renew(node.now, 5)
     node.lease.renew(node.now, 9)
@@ -122,7 +131,7 @@ def test_what_no_other_node_keeps_is_read_without() -> None:
     assert partitions.find_for_client("t", 0).index == 0
 
 
-def test_a_leader_that_asks_to_be_replaced_answers_nobody_meanwhile() -> None:
+def test_a_leader_that_asks_to_be_replaced_answers_no_reads_meanwhile() -> None:
     state = leader(is_leaving=True)
     partitions = partitions_with(state)
     partitions.find_for_client("t", 0)

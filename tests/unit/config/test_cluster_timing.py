@@ -33,6 +33,6 @@ def test_a_follower_may_lag_for_longer_than_a_leader_may_answer() -> None:
         )
 
 
-def test_a_node_alone_has_nobody_to_make_way_for() -> None:
+def test_a_node_alone_has_no_other_to_make_way_for() -> None:
     settings: Settings = load_settings(flags={"cluster.session_timeout": "50ms"})
     assert settings.cluster.session_timeout == 50

@@ -13,7 +13,16 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.protocol.compression import Compression, DecompressionError, compress, decompress
+from millstream.protocol.compression import (
+    PIECE_BYTES,
+    Compression,
+    DecompressionError,
+    UnpacksToMore,
+    compress,
+    decompress,
+    pack,
+    unpack,
+)
 
 PACKING = [codec for codec in Compression if codec is not Compression.NONE]
 
@@ -138,3 +147,32 @@ def test_no_codec_library_is_loaded_before_it_is_needed() -> None:
         "sys.exit(any(name in sys.modules for name in ('lz4', 'zstandard', 'cramjam')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+@given(data=st.binary(max_size=2000), repeat=st.integers(1, 400))
+@settings(max_examples=15, deadline=None)
+def test_pieces_are_the_whole(codec: Compression, data: bytes, repeat: int) -> None:
+    whole = data * repeat
+    assert b"".join(unpack(codec, compress(codec, whole), len(whole))) == whole
+    pieces = [whole[at : at + 50_000] for at in range(0, len(whole), 50_000)]
+    assert decompress(codec, b"".join(pack(codec, pieces)), len(whole)) == whole
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_pieces_beyond_the_limit_are_refused_and_no_piece_is_large(codec: Compression) -> None:
+    packed = compress(codec, bytes(5_000_000))
+    pieces = []
+    with pytest.raises(UnpacksToMore, match="more than the allowed 3000000 bytes"):
+        pieces.extend(unpack(codec, packed, 3_000_000))
+    assert max(map(len, pieces)) <= PIECE_BYTES
+    assert sum(map(len, pieces)) <= 3_000_000
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Compression if codec is not Compression.NONE])
+@given(cut=st.integers(1, 200))
+@settings(max_examples=15, deadline=None)
+def test_pieces_of_what_is_cut_off_are_refused(codec: Compression, cut: int) -> None:
+    packed = compress(codec, bytes(range(256)) * 400)
+    with pytest.raises(DecompressionError):
+        list(unpack(codec, packed[: -min(cut, len(packed) - 1)], 1_000_000))

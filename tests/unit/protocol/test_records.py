@@ -16,7 +16,9 @@ from millstream.protocol.records import (
     Record,
     decode_records,
     encode_batch,
+    iter_records,
     open_batch,
+    record_windows,
     seal_batch,
 )
 from millstream.protocol.varint import encode_varint
@@ -214,3 +216,25 @@ def test_damage_in_the_records_never_raises_anything_else(records: list[Record],
         )
     with contextlib.suppress(InvalidRecordsError):
         decode_records(rewritten(batch, bytes(payload[: source.randint(0, len(payload))])), LIMIT)
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 7, 100, 10_000])
+def test_records_are_the_same_piece_by_piece(piece_bytes: int) -> None:
+    records = [Record(i, i, b"k" * (i % 9), bytes(i * 13 % 400), (("h", b"x"),)) for i in range(60)]
+    batch = encode_batch(records)
+    header, payload = open_batch(batch, 1_000_000)
+    pieces = [payload[at : at + piece_bytes] for at in range(0, len(payload), piece_bytes)]
+    windows = list(record_windows(header, pieces))
+    assert sum(count for count, _ in windows) == 60
+    assert b"".join(window for _, window in windows) == payload
+    assert list(iter_records(batch, 1_000_000)) == decode_records(batch, 1_000_000)
+
+
+def test_windows_hold_what_the_header_promises() -> None:
+    header, payload = open_batch(encode_batch([Record(i, i, b"k", b"v") for i in range(3)]), 1000)
+    with pytest.raises(InvalidRecordsError, match="end before the count"):
+        list(record_windows(header._replace(record_count=4), [payload]))
+    with pytest.raises(InvalidRecordsError, match="bytes follow the last record"):
+        list(record_windows(header._replace(record_count=2), [payload]))
+    with pytest.raises(InvalidRecordsError, match="claims"):
+        list(record_windows(header, [b"\x03" + payload]))

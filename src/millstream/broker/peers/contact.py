@@ -53,7 +53,7 @@ class Contact:
         return len(set(voters) - silent) < needed <= len(others - set(ended))
 
 
-def nobody_could_be_elected_at(voters: Collection[int], ended_at: Mapping[int, float]) -> float | None:
+def no_election_possible_at(voters: Collection[int], ended_at: Mapping[int, float]) -> float | None:
     """Since the earliest of these times each of so many voters was found dead that the rest is no majority; else None.
 
     With this node's own vote too: a controller that was elected with it might fence it all the same.
@@ -97,7 +97,7 @@ class ContactWatch:
 
     def _prolong(self, voters: Collection[int]) -> None:
         """Of the last one alive: it need not ask a controller whether there is one."""
-        at = nobody_could_be_elected_at(voters, self._network.ended_at)
+        at = no_election_possible_at(voters, self._network.ended_at)
         if at is not None:
             self._lease.prolong(at)
 

@@ -93,8 +93,8 @@ class Heartbeat(msgspec.Struct, frozen=True):
     """A broker's sign of life; it is let in when it wants to serve, and hands everything over when it wants to stop.
 
     Once it wants to stop there is no way back for this epoch: a sign of life that was under way changes nothing.
-    One that cannot write is fenced until it can, as if it were silent: nobody is to wait for it. As long as it serves
-    it is only told that it would be: another must not lead before it has stopped.
+    One that cannot write is fenced until it can, as if it were silent: others are not to wait for it. As long as it
+    serves it is only told that it would be: another must not lead before it has stopped.
     """
 
     broker_id: int

@@ -107,7 +107,7 @@ def next_state(
     """The partition as it must be among these brokers, `p` itself where nothing changes.
 
     `isr` is what the leader reports or a reassignment leaves; without it, it is what `p` has, less those that are gone.
-    `by_leader` when the leader asks: one that leaves is replaced at its own word only, after which it answers nobody.
+    `by_leader` when the leader asks: one that leaves is replaced at its own word only, after which it answers no reads.
     """
     # A partition with one replica has nobody else to ask: what its broker still has is what there is.
     unclean = losses.unclean if len(p.replicas) > 1 else _NOBODY

@@ -141,7 +141,7 @@ class Replica:
 
     @property
     def is_only_voter(self) -> bool:
-        """It leads, and nobody else can be elected."""
+        """It leads, and no other can be elected."""
         state = self._raft.state
         return state.leadership is not None and state.log.membership.voters == (state.key,)
 

@@ -9,7 +9,13 @@ from millstream.coordinator.groups.classic_group import ClassicGroup
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
 from millstream.coordinator.groups.identity import check_instance
 from millstream.coordinator.groups.partition_sets import is_subset
-from millstream.coordinator.groups.records import Current, CurrentKey, MemberKey, MemberSubscription
+from millstream.coordinator.groups.records import (
+    Current,
+    CurrentKey,
+    MemberKey,
+    MemberState,
+    MemberSubscription,
+)
 from millstream.coordinator.groups.regex import check_regex
 from millstream.coordinator.groups.replies import ConsumerAlive
 from millstream.coordinator.groups.requests import JOIN_EPOCH, STATIC_LEAVE_EPOCH, ConsumerHeartbeat
@@ -40,6 +46,9 @@ def heartbeat(turn: Turn, request: ConsumerHeartbeat, token: int) -> None:
     changes.keep_session(turn, group, request.member_id)
     # One that comes with an older epoch has missed the answer that told it the newer one.
     show = reassigned or _is_full(request) or request.member_epoch != known_epoch
+    # Nor may one that still names what it is to give back have taken notice: librdkafka does not, while it is busy with
+    # the partitions of the answer before, and would keep all of them until its rebalance times out.
+    show |= current.state is MemberState.UNREVOKED_PARTITIONS and request.owned is not None
     turn.reply(
         token,
         ConsumerAlive(

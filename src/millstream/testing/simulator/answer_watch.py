@@ -1,5 +1,5 @@
-"""Nobody answers from memory: whoever tells a client of a partition, or of a group, knows the newest that was
-acknowledged, by whomever.
+"""No node answers from memory: whoever tells a client of a partition, or of a group, knows the newest that was
+acknowledged anywhere.
 """
 
 from collections.abc import Callable, Iterator

@@ -221,7 +221,7 @@ def test_a_client_of_a_removed_node_is_told_of_the_others_or_of_the_only_one_it_
 def test_a_request_that_is_cancelled_ends_its_connection(
     trio: Trio, interruption: Interruption, topic: str, group: str
 ) -> None:
-    """Nobody would answer it: without an end the client would wait for ever."""
+    """There is no answer to come: without an end the client would wait for ever."""
 
     async def cancelled(_broker: Broker) -> None:
         raise asyncio.CancelledError

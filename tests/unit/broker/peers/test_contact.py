@@ -1,6 +1,6 @@
 """A node that hears nobody may have been succeeded, unless it knows that nobody can have done it."""
 
-from millstream.broker.peers.contact import Contact, nobody_could_be_elected_at
+from millstream.broker.peers.contact import Contact, no_election_possible_at
 
 SESSION = 0.5
 VOTERS = (1, 2, 3)
@@ -80,9 +80,9 @@ def test_a_quorum_of_one_hears_itself() -> None:
     assert not pass_time(contact(), 5.0, voters=(1,))
 
 
-def test_nobody_can_be_elected_while_the_rest_is_no_majority() -> None:
-    assert nobody_could_be_elected_at(VOTERS, {2: 7.0, 3: 5.0}) == 5.0
-    assert nobody_could_be_elected_at(VOTERS, {2: 7.0}) is None, "the third may be, with this node's own vote"
-    assert nobody_could_be_elected_at((1, 2, 3, 4, 5), {2: 9.0, 3: 1.0, 4: 5.0, 5: 6.0}) == 5.0
-    assert nobody_could_be_elected_at((1, 2), {2: 3.0}) == 3.0
-    assert nobody_could_be_elected_at(VOTERS, {4: 1.0, 5: 1.0}) is None
+def test_no_controller_can_be_elected_while_the_rest_is_no_majority() -> None:
+    assert no_election_possible_at(VOTERS, {2: 7.0, 3: 5.0}) == 5.0
+    assert no_election_possible_at(VOTERS, {2: 7.0}) is None, "the third may be, with this node's own vote"
+    assert no_election_possible_at((1, 2, 3, 4, 5), {2: 9.0, 3: 1.0, 4: 5.0, 5: 6.0}) == 5.0
+    assert no_election_possible_at((1, 2), {2: 3.0}) == 3.0
+    assert no_election_possible_at(VOTERS, {4: 1.0, 5: 1.0}) is None

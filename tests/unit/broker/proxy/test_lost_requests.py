@@ -13,7 +13,7 @@ from support.trio import Trio, until
 
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
 # There is no such node: a lane to it is lost at once.
-NOBODY = 9
+NO_NODE = 9
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,8 @@ def lose(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The answers of the group's coordinator, which was another node until a moment ago."""
 
     def begin() -> None:
-        monkeypatch.setattr(relay, "coordinator_of", lambda *_: NOBODY)
-        monkeypatch.setattr(plans, "coordinator_of", lambda *_: NOBODY)
+        monkeypatch.setattr(relay, "coordinator_of", lambda *_: NO_NODE)
+        monkeypatch.setattr(plans, "coordinator_of", lambda *_: NO_NODE)
 
     yield begin
     monkeypatch.undo()
@@ -155,7 +155,7 @@ def test_a_client_whose_answer_cannot_be_put_together_is_not_left_waiting(
     trio: Trio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_request: Any, _answers: list[Any]) -> Any:
-        raise ValueError("an answer that nobody expected")
+        raise ValueError("an answer that was not expected")
 
     monkeypatch.setitem(plans.PLANS, "list_groups", plans.PLANS["list_groups"]._replace(join=fail))
     with RawClient(trio.nodes[1].listen) as client:
