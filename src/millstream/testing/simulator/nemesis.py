@@ -51,6 +51,7 @@ class Nemesis:
         self._is_over = False
         self._tasks: list[asyncio.Task[None]] = []
         self._busy: dict[str, None] = {}
+        self._emptied: dict[str, None] = {}
         drawn = random.sample(KINDS, random.randint(2, 6))
         # Each run has a few kinds only: with all of them at once, each hides what another would show.
         self.kinds = tuple(kinds or drawn)
@@ -206,8 +207,11 @@ class Nemesis:
         node, spoken_for = self._any(), self._cluster.spoken_for
         if not node.is_up or node.name in self._busy or node.name in spoken_for:
             return
+        if len(self._emptied) >= len(self._cluster.addresses) - 1:
+            # Of the first nodes one keeps its disk: with nothing left anywhere, a new cluster is what there should be.
+            return
         self._note("empty disk", node.name)
-        self._busy[node.name] = spoken_for[node.name] = None
+        self._busy[node.name] = spoken_for[node.name] = self._emptied[node.name] = None
         node.crash(power_loss=False)
         kept = node.machine.disk
         try:
@@ -218,7 +222,7 @@ class Nemesis:
             if node.is_up:
                 node.crash(power_loss=True)
             node.machine.disk = kept
-            del self._busy[node.name], spoken_for[node.name]
+            del self._busy[node.name], spoken_for[node.name], self._emptied[node.name]
         self._start(node)
 
     async def _two_empty_disks(self) -> None:
