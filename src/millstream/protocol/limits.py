@@ -41,7 +41,7 @@ class RequestLimit(NamedTuple):
 
 _TOPICS = {"topics": 10_000, "topic_names": 10_000}
 _RESOURCES = {"resources": 10_000}
-_SMALL = RequestLimit(_MB // 4, 100)
+_SMALL = RequestLimit(_MB // 4, 1_000)
 _OF_NODES = RequestLimit(_WHATEVER_IS_TAKEN, UNLIMITED_ELEMENTS)
 
 LIMITS: dict[str, RequestLimit] = {
