@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from millstream.observability.logs import get_logger
-from millstream.runtime.sometimes import sometimes
 from millstream.storage.segment_recovery import RecoveryReport
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ class RecoveryProgress:
             )
             tell(what, directory=report.directory, bytes=report.cut_bytes)
         for name in report.remade:
-            sometimes("a damaged file beside a log was made from it")
             log.warning("damaged file made again from the log", directory=report.directory, file=name)
         if report.damaged_segments:
             self.damaged[report.directory] = sorted(report.damaged_segments)

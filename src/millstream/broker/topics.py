@@ -114,7 +114,6 @@ class TopicChanges:
             self._is_kept_elsewhere(spec, image)
             and self._broker.store.logs[spec.topic, spec.partition].offline is not None
         ):
-            sometimes("a replica that cannot be opened was made from the others")
             log.error(
                 "the replica here cannot be opened and is made anew from the others",
                 topic=spec.topic,

@@ -183,7 +183,6 @@ class SegmentRecovery:
 
     def mark_hole(self, start: int, end: int) -> Segment:
         """A segment without a sound batch in the place of what is missing: reads are refused until it is repaired."""
-        sometimes("a hole was found in a log")
         summary = SegmentSummary(start, end_offset=end, created_ms=self.rebuilt.now_ms)
         segment = Segment(self.files, self.directory, summary, stored=False)
         segment.create()

@@ -49,6 +49,8 @@ class GroupHistory:
     positions: list[Position] = field(default_factory=list)
     readers: set[str] = field(default_factory=set)
     """The processes of the polls that members made."""
+    is_incremental: bool = False
+    """Whether members come to a new generation one by one (KIP-848), each partition in its own time."""
 
     @property
     def acknowledged(self) -> int:
@@ -113,11 +115,21 @@ def _two_owners(group: GroupHistory) -> Iterator[Anomaly]:
 
 
 def _old_generations(group: GroupHistory) -> Iterator[Anomaly]:
-    """Once somebody was given a partition in a generation, members of older ones commit nothing."""
+    """Once somebody was given a partition in a generation, members of older ones commit nothing.
+
+    Where members come to a generation one by one, nothing of that partition.
+    """
     for commit in group.commits:
         if commit.outcome is not Outcome.OK:
             continue
-        newest = max((owned.generation for owned in group.owned if owned.end < commit.start), default=-1)
+        newest = max(
+            (
+                owned.generation
+                for owned in group.owned
+                if owned.end < commit.start and (owned.key == commit.key or not group.is_incremental)
+            ),
+            default=-1,
+        )
         if newest > commit.generation:
             yield Anomaly(
                 Kind.COMMIT_OF_OLD_GENERATION,

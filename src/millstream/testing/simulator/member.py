@@ -1,7 +1,7 @@
 """A member of a consumer group: joins, reads what it is given, commits what it has read, and now and then goes away."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from math import inf
 from typing import Any
@@ -20,7 +20,7 @@ from millstream.testing.simulator.client import Address, NoAnswer, SimulatedClie
 from millstream.testing.simulator.consumer import SimulatedConsumer
 
 _RETRY_SECONDS = 0.2
-_REQUEST_SECONDS = 3.0
+REQUEST_SECONDS = 3.0
 _JOIN_SECONDS = 12.0
 _SESSION = timedelta(seconds=6)
 _BEAT_SECONDS = 1.5
@@ -30,7 +30,7 @@ _POLL_MS = 500
 _ASSIGNOR = "range"
 
 # The coordinator is elsewhere, or not ready: the same request may be sent again.
-_AGAIN = (
+AGAIN = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
@@ -116,35 +116,42 @@ class SimulatedMember:
         return encode_assignment({self._topic: mine} if mine else {}, 0)
 
     def _reader(self, partition: int) -> SimulatedConsumer:
-        process = f"{self.client.name}-{self._generation}"
+        process = self._process()
         self._group.readers.add(process)
         return SimulatedConsumer(self.client, self._topic, partition, self._history, process=process)
 
+    def _process(self) -> str:
+        return f"{self.client.name}-{self._generation}"
+
     async def _beat(self) -> None:
         alive = await self._ask(
-            "heartbeat", 3, _REQUEST_SECONDS, member_id=self._member_id, generation_id=self._generation
+            "heartbeat", 3, REQUEST_SECONDS, member_id=self._member_id, generation_id=self._generation
         )
-        if alive.error_code not in _AGAIN:
+        if alive.error_code not in AGAIN:
             self._check(alive.error_code)
 
     async def _go_away(self) -> None:
         """With a word, or without: then the others wait for its session to end."""
         random = self.client.random
         if random.random() < 0.5:
-            await self._ask("leave_group", 2, _REQUEST_SECONDS, member_id=self._member_id)
+            await self._leave()
         self._member_id = ""
         await asyncio.sleep(random.uniform(1.0, 5.0))
+
+    async def _leave(self) -> None:
+        await self._ask("leave_group", 2, REQUEST_SECONDS, member_id=self._member_id)
 
     # -- reading and committing
 
     async def _take_up(self) -> None:
         """Go on where the group was."""
         self._committed = {}
-        for position in await fetch_positions(
-            self.client, await self._find(), self._group, self._topic, self._readers
-        ):
-            partition = int(position.key.rpartition("-")[2])
-            self._committed[partition] = self._readers[partition].position = max(position.offset, 0)
+        for partition, offset in (await self._positions(self._readers)).items():
+            self._committed[partition] = self._readers[partition].position = max(offset, 0)
+
+    async def _positions(self, partitions: Iterable[int]) -> dict[int, int]:
+        found = await fetch_positions(self.client, await self._find(), self._group, self._topic, partitions)
+        return {int(each.key.rpartition("-")[2]): each.offset for each in found}
 
     async def _work(self, is_over: Callable[[], bool]) -> None:
         loop, random = self.client.loop, self.client.random
@@ -186,14 +193,17 @@ class SimulatedMember:
             )
         if outcome is not Outcome.OK:
             self._coordinator = None
-            if code not in _AGAIN:
+            if code not in AGAIN:
                 self._check(code)
             await self._pause()
         return outcome is Outcome.OK
 
     async def _send_commit(self, partition: int, offset: int) -> ErrorCode:
+        return await self._commit_at(7, partition, offset)
+
+    async def _commit_at(self, version: int, partition: int, offset: int) -> ErrorCode:
         reply = await self._ask(
-            "offset_commit", 7, _REQUEST_SECONDS,
+            "offset_commit", version, REQUEST_SECONDS,
             member_id=self._member_id, generation_id_or_member_epoch=self._generation,
             topics=[{
                 "name": self._topic,
@@ -227,7 +237,7 @@ class SimulatedMember:
 
 
 async def find_coordinator(client: SimulatedClient, group_id: str) -> Address:
-    found = await client.call(client.any_node(), "find_coordinator", 2, _REQUEST_SECONDS, key=group_id)
+    found = await client.call(client.any_node(), "find_coordinator", 2, REQUEST_SECONDS, key=group_id)
     if found.error_code != ErrorCode.NONE:
         raise NoAnswer(f"no coordinator: {ErrorCode(found.error_code).name}")
     return found.host, found.port
@@ -239,7 +249,7 @@ async def fetch_positions(
     """What is committed; NoAnswer when that is not said now."""
     start = client.loop.time()
     reply = await client.call(
-        coordinator, "offset_fetch", 5, _REQUEST_SECONDS,
+        coordinator, "offset_fetch", 5, REQUEST_SECONDS,
         group_id=group.group_id, topics=[{"name": topic, "partition_indexes": list(partitions)}],
     )  # fmt: skip
     errors = [reply.error_code, *(each.error_code for found in reply.topics for each in found.partitions)]

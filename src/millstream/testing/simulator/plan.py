@@ -41,6 +41,8 @@ class SideKind(StrEnum):
 class GroupStyle(StrEnum):
     NONE = "none"
     CLASSIC = "classic"
+    CONSUMER = "consumer"
+    """KIP-848."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,8 @@ class Plan:
             kafka={
                 **settings.kafka,
                 "offsets.topic.num.partitions": str(drawn["offsets_partitions"]),
+                "group.consumer.session.timeout.ms": "6000",
+                "group.consumer.heartbeat.interval.ms": "1500",
                 "log.segment.delete.delay.ms": str(drawn["delete_delay_ms"]),
             },
         )
@@ -209,7 +213,7 @@ def _draw_ledger(seed: int, *, rots: bool, changes_nodes: bool) -> LedgerPlan:
         random.choice((1, 2, 2, 3)),
         random.choice(({}, {"segment.bytes": "300"}, {"segment.bytes": "1000"}, {"segment.bytes": "2000"})),
         random.choice((0.3, 1.0, 2.0)),
-        random.choice((GroupStyle.NONE, GroupStyle.CLASSIC)),
+        random.choice((GroupStyle.NONE, GroupStyle.CLASSIC, GroupStyle.CONSUMER)),
         random.choice((1, 2, 3)),
         tuple(each for each in works if operator.random() < 0.5 and each not in forbidden),
         eager_offsets=Random(f"{seed}:offsets").random() < 0.5,

@@ -18,6 +18,7 @@ from millstream.testing.simulator.admin import SimulatedAdmin
 from millstream.testing.simulator.client import NoAnswer, SimulatedClient
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.consumer import SimulatedConsumer
+from millstream.testing.simulator.consumer_member import ConsumerMember
 from millstream.testing.simulator.member import SimulatedMember, fetch_positions, find_coordinator
 from millstream.testing.simulator.mover import Mover
 from millstream.testing.simulator.operator import SimulatedOperator, set_configs
@@ -63,6 +64,7 @@ class Workload:
         self._has_eager_offsets = False
         self._consumers: list[SimulatedConsumer] = []
         self._members: list[SimulatedMember] = []
+        self._member: type[SimulatedMember] = SimulatedMember
         self._replicas = replicas
 
     @classmethod
@@ -116,7 +118,9 @@ class Workload:
         for index in range(self.partitions):
             self._add_producer(index, 0)
         self.operator = self._make_operator(ledger.works, mover)
-        self.group = None if ledger.group is GroupStyle.NONE else GroupHistory(GROUP)
+        self._member = ConsumerMember if ledger.group is GroupStyle.CONSUMER else SimulatedMember
+        if ledger.group is not GroupStyle.NONE:
+            self.group = GroupHistory(GROUP, is_incremental=ledger.group is GroupStyle.CONSUMER)
         for index in range(self.partitions if self.group is None else 0):
             self._add_consumer(index)
         for number in range(ledger.members):
@@ -152,7 +156,7 @@ class Workload:
         if self.group is not None:
             client = self._client(f"member-{number}")
             self._members.append(
-                SimulatedMember(client, TOPIC, lambda: self.partitions, self.group, self.history)
+                self._member(client, TOPIC, lambda: self.partitions, self.group, self.history)
             )
 
     def _grown(self, partitions: int) -> None:

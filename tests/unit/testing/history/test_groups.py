@@ -70,3 +70,16 @@ def test_what_is_committed_was_read_by_a_member() -> None:
     everything = poll("last", 0, 1, 2, final=True)
     assert kinds(commit(2, 1), polls=(poll("m", 0, 1), everything)) == set()
     assert kinds(commit(2, 1), polls=(poll("m", 1), poll("other", 0), everything)) == {Kind.COMMITTED_UNREAD}
+
+
+def test_members_that_come_one_by_one_to_a_generation_commit_until_their_partition_has_gone() -> None:
+    other = "t-1"
+    owned = [Owned("a", 1, K, 0.0), Owned("b", 2, other, 1.0)]
+    late = commit(3, 2, generation=1)
+    assert judge_group(GroupHistory("g", owned, [late], is_incremental=True), History()) == []
+    assert {each.kind for each in judge_group(GroupHistory("g", owned, [late]), History())} == {
+        Kind.COMMIT_OF_OLD_GENERATION
+    }
+    given = [*owned, Owned("b", 2, K, 1.5)]
+    told = judge_group(GroupHistory("g", given, [late], is_incremental=True), History())
+    assert {each.kind for each in told} == {Kind.COMMIT_OF_OLD_GENERATION}
