@@ -102,6 +102,7 @@ def test_a_group_without_members_is_listed_with_its_lag(cli: Cli, group: str) ->
         "protocol": "",
         "members": 0,
         "lag": 10,
+        "partitions_with_unknown_lag": 0,
     }
 
 

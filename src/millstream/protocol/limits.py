@@ -41,21 +41,21 @@ class RequestLimit(NamedTuple):
 
 _TOPICS = {"topics": 10_000, "topic_names": 10_000}
 _RESOURCES = {"resources": 10_000}
-_SMALL = RequestLimit(_MB // 4, 100)
+_SMALL = RequestLimit(_MB // 4, 1_000)
 _OF_NODES = RequestLimit(_WHATEVER_IS_TAKEN, UNLIMITED_ELEMENTS)
 
 LIMITS: dict[str, RequestLimit] = {
     # Topics and partitions: a client may read, or look at, tens of thousands of partitions at once.
-    "produce": RequestLimit(_WHATEVER_IS_TAKEN, 20_000),
-    "fetch": RequestLimit(8 * _MB, 100_000),
-    "list_offsets": RequestLimit(8 * _MB, 100_000),
-    "offset_for_leader_epoch": RequestLimit(8 * _MB, 100_000),
-    "offset_commit": RequestLimit(8 * _MB, 100_000),
-    "offset_fetch": RequestLimit(8 * _MB, 100_000),
+    "produce": RequestLimit(_WHATEVER_IS_TAKEN, 10_000),
+    "fetch": RequestLimit(8 * _MB, 50_000),
+    "list_offsets": RequestLimit(8 * _MB, 50_000),
+    "offset_for_leader_epoch": RequestLimit(8 * _MB, 50_000),
+    "offset_commit": RequestLimit(8 * _MB, 50_000),
+    "offset_fetch": RequestLimit(8 * _MB, 50_000),
     "offset_delete": RequestLimit(2 * _MB, 20_000),
     "metadata": RequestLimit(8 * _MB, 50_000),
     "describe_topic_partitions": RequestLimit(8 * _MB, 50_000),
-    "describe_log_dirs": RequestLimit(8 * _MB, 100_000),
+    "describe_log_dirs": RequestLimit(8 * _MB, 50_000),
     "delete_records": RequestLimit(8 * _MB, 50_000),
     # Changes of topics: with manual assignments each replica is an element.
     "create_topics": RequestLimit(16 * _MB, 100_000, _TOPICS),

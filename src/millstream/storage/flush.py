@@ -10,7 +10,7 @@ from millstream.storage.segment import Segment
 class OwnDirectory:
     """Whether a log's directory is still its own: a log that is removed leaves its place to another of the same name.
 
-    Whoever writes there by name, in a thread, holds it meanwhile: one at a time, and nobody after the log has gone.
+    Whoever writes there by name, in a thread, holds it meanwhile: one at a time, and none after the log has gone.
     """
 
     __slots__ = ("_is_ours", "_mutex")

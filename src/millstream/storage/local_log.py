@@ -461,9 +461,12 @@ class LocalLog:
         try:
             return self._reader.read(offset, max_bytes, upper_offset, self.epochs, min_one=min_one)
         except OSError as error:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {self.directory}: {error.strerror}"
-            ) from error
+            raise self.read_failed(error) from error
+
+    def read_failed(self, error: OSError) -> KafkaError:
+        if self._gone is not None:
+            return self._gone
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {self.directory}: {error.strerror}")
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         return self.epochs.end_offset(epoch, self.log_end_offset)

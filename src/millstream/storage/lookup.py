@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import BatchHeader
 from millstream.protocol.records import Record, check_record_count, iter_records
 from millstream.storage.log import PartitionLog
@@ -41,7 +40,7 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset |
             if found is not None:
                 return found
     except OSError as error:
-        raise _unreadable(log, error) from error
+        raise log.read_failed(error) from error
     return None
 
 
@@ -50,7 +49,7 @@ def batch_for_timestamp(log: PartitionLog, timestamp: int) -> FoundBatch | None:
     try:
         return next(_batches_for_timestamp(log, timestamp), None)
     except OSError as error:
-        raise _unreadable(log, error) from error
+        raise log.read_failed(error) from error
 
 
 def _batches_for_timestamp(log: PartitionLog, timestamp: int) -> Iterator[FoundBatch]:
@@ -69,7 +68,7 @@ def largest_timestamp(log: PartitionLog) -> int:
     try:
         return max((_largest_visible(log, segment) for segment in log.segments), default=NO_TIMESTAMP)
     except OSError as error:
-        raise _unreadable(log, error) from error
+        raise log.read_failed(error) from error
 
 
 def _largest_visible(log: PartitionLog, segment: Segment) -> int:
@@ -92,7 +91,3 @@ def _largest_visible(log: PartitionLog, segment: Segment) -> int:
 def _records(header: BatchHeader, data: memoryview) -> Iterator[Record]:
     check_record_count(header, _OPEN_LIMIT_RECORDS)
     return iter_records(data, _OPEN_LIMIT_BYTES)
-
-
-def _unreadable(log: PartitionLog, error: OSError) -> KafkaError:
-    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {log.directory}: {error.strerror}")

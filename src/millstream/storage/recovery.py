@@ -67,7 +67,7 @@ def recover_log(
     identity = _identified(identity, known, new_incarnation)
     marker = read_marker(disk, directory) if TRUNCATION_FILE in names else None
     if marker is None and TRUNCATION_FILE in names:
-        # The log was cut, nobody knows where: nothing is known to be synced.
+        # The log was cut, and it is not known where: nothing counts as synced.
         report.remade.append(TRUNCATION_FILE)
         marker = TruncationMarker((known.truncations if known else 0) + 1, 0, 0, (0, 0))
         known = undescribed(known, config) if known is not None else None

@@ -163,7 +163,7 @@ class SegmentRecovery:
     def hole_before(self, base: int, segments: list[Segment], log_start: int) -> int | None:
         """From which offset on records that were synced are missing before the segment at `base`; None if none are."""
         if not segments and self.committed is None:
-            # Deleted for want of room, perhaps, before the start could be written down; nobody could tell otherwise.
+            # Deleted for want of room, perhaps, before the start could be written down: the two cannot be told apart.
             return None
         end = segments[-1].summary.end_offset if segments else log_start
         for each in self._synced_segments():

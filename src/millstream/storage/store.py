@@ -216,7 +216,7 @@ class LogStore:
     def _identity_in(self, directory: str, topic_id: bytes, entry: LogCheckpoint | None) -> Identity | None:
         """Whose directory it is; None when it is this partition's but does not say so.
 
-        One of an earlier topic of the same name is moved out of the way, and so is one that nobody ever flushed: it
+        One of an earlier topic of the same name is moved out of the way, and so is one that was never flushed: it
         holds nothing that must be kept, and may be anyone's.
         """
         names = self.disk.list_dir(directory)

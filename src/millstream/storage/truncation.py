@@ -52,7 +52,7 @@ class TruncationMarker(msgspec.Struct, frozen=True):
 
 
 def read_marker(disk: Disk, directory: str) -> TruncationMarker | None:
-    """None when it is damaged: the log was cut, nobody knows where."""
+    """None when it is damaged: the log was cut, and it is not known where."""
     try:
         return msgspec.json.decode(disk.read(f"{directory}/{TRUNCATION_FILE}"), type=TruncationMarker)
     except msgspec.MsgspecError:

@@ -179,7 +179,7 @@ def test_a_variable_length_number_without_an_end_is_refused() -> None:
 def test_a_request_of_more_elements_than_its_api_takes_is_refused() -> None:
     names = LIMITS["delete_topics"].elements + 1
     body = uvarint(names + 1) + b"\1" * names + bytes(5)
-    with pytest.raises(TooManyElements, match="more than the 20000 elements"):
+    with pytest.raises(TooManyElements, match="10000"):
         decode_request(APIS[20], 5, memoryview(body))
 
 

@@ -204,7 +204,7 @@ def test_the_first_segment_of_a_replica_is_missed_too() -> None:
 
 
 def test_what_need_not_be_committed_is_cut_and_the_log_is_in_doubt() -> None:
-    """Nobody may have it: as a leader's it would keep all others from following."""
+    """Perhaps no other has it: as a leader's it would keep all others from following."""
     store = filled()
     gone = store.log().segments[3]
     remove(store, gone)

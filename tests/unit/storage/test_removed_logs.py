@@ -36,7 +36,9 @@ def tree(disk: SimulatedDisk, directory: str) -> dict[str, bytes]:
     return {path: disk.read(path) for path in disk.paths() if path.startswith(f"{directory}/")}
 
 
-@pytest.mark.parametrize("fail", [PartitionLog.write_failed, PartitionLog.storage_failed])
+@pytest.mark.parametrize(
+    "fail", [PartitionLog.write_failed, PartitionLog.storage_failed, PartitionLog.read_failed]
+)
 def test_a_failure_of_a_removed_log_is_no_fault_of_the_disk(
     fail: Callable[[PartitionLog, OSError], KafkaError],
 ) -> None:

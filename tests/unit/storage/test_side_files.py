@@ -132,7 +132,7 @@ def test_files_of_segments_are_made_again_or_not_needed(suffix: str, harm: Harm)
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_a_log_that_was_cut_is_all_scanned_when_nobody_knows_where(harm: Harm) -> None:
+def test_a_log_that_was_cut_is_all_scanned_when_it_is_not_known_where(harm: Harm) -> None:
     store = filled(is_checkpointed=True)
     log = store.log()
     log.truncate_to(20, 0)
@@ -177,7 +177,7 @@ def test_an_unknown_file_does_no_harm(name: str) -> None:
     assert store.report().damages == []
 
 
-def test_a_directory_that_was_never_flushed_and_does_not_say_whose_it_is_is_nobodys() -> None:
+def test_a_directory_that_was_never_flushed_and_does_not_say_whose_it_is_is_set_aside() -> None:
     store = Store(topics={"t": SMALL})
     append(store.log(), batch_of([b"a"]))
     store.disk.unlink(f"{store.log().directory}/{IDENTITY_FILE}")

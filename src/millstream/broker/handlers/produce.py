@@ -13,6 +13,7 @@ from millstream.protocol.api import PRODUCE_SERVED_FROM
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.produce import (
     PartitionOutcome,
+    PartitionRecords,
     ProduceRequest,
     TopicRecords,
     decode_produce,
@@ -42,12 +43,12 @@ def serve(broker: "Broker", context: RequestContext, request: memoryview, positi
     produce = decode_produce(request, position, context.version)
     broker.metrics.produce_requests.value += 1
     if len(request) > _SMALL_BYTES and _is_long(produce):
-        _begin_slices(broker, context, request, position)
+        _begin_slices(broker, context, produce, len(request))
         return
     outcomes, checked = _check(broker, context, produce)
     if _any_opened(checked):
         if sum(header.record_count for *_, header in checked) > _MANY_RECORDS:
-            _begin_slices(broker, context, request, position)
+            _begin_slices(broker, context, produce, len(request))
             return
         _serve_opened(broker, context, produce, outcomes, checked)
     else:
@@ -63,11 +64,23 @@ def _is_long(produce: ProduceRequest) -> bool:
     )
 
 
-def _begin_slices(broker: "Broker", context: RequestContext, request: memoryview, position: int) -> None:
+def _begin_slices(
+    broker: "Broker", context: RequestContext, produce: ProduceRequest, size_bytes: int
+) -> None:
     context.connection.block()
     # The buffer is reused as soon as this returns.
-    copied = decode_produce(memoryview(bytearray(request)), position, context.version)
-    broker.spawn(_serve_in_slices(broker, context, copied, len(request)), "large produce")
+    copied = [
+        TopicRecords(
+            topic,
+            [
+                PartitionRecords(index, None if records is None else memoryview(bytearray(records)))
+                for index, records in partitions
+            ],
+        )
+        for topic, partitions in produce.topics
+    ]
+    owned = produce._replace(topics=copied)
+    broker.spawn(_serve_in_slices(broker, context, owned, size_bytes), "large produce")
 
 
 async def _serve_in_slices(

@@ -125,7 +125,7 @@ class Repairs:
             await self._broker.upkeep.delete_records_before(partition, end_offset)
             return
         _require_unchanged(target, damaged)
-        # Nobody else changes the segments until it is done.
+        # Nothing else changes the segments until it is done.
         target.cleaning = True
         try:
             await self._put_in_place(partition, damaged, repaired)

@@ -203,7 +203,7 @@ def test_a_segment_that_is_missing_is_fetched_again(trio: Trio) -> None:
 
 
 def test_damage_in_what_all_others_have_deleted_is_deleted_here_too(trio: Trio) -> None:
-    """Nobody can repair it any more, and nobody else has it to lose."""
+    """It cannot be repaired any more, and no other replica has it to lose."""
     leader = create(trio, segment_bytes="400")
     values = [b"%d" % number * 40 for number in range(12)]
     assert set(write(trio, leader, *values)) == {0}

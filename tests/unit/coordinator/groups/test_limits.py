@@ -2,6 +2,7 @@
 
 import pytest
 
+from millstream.coordinator.groups.regex import is_matched, matching_topics
 from millstream.coordinator.groups.replies import Committed, Deleted, Fetched
 from millstream.coordinator.groups.requests import (
     ChangeTopics,
@@ -12,6 +13,7 @@ from millstream.coordinator.groups.requests import (
     JoinGroup,
     OffsetToCommit,
 )
+from millstream.coordinator.groups.settings import GroupSettings
 from millstream.protocol.errors import ErrorCode, KafkaError
 from scenario.harness import Harness
 
@@ -104,3 +106,41 @@ def test_a_hostile_expression_does_not_stop_the_coordinator() -> None:
     harness.set_topic("a" * 249, 1)
     harness.call(ConsumerHeartbeat("g", "m", 0, rebalance_timeout_ms=1, topic_regex="(a+)+b", owned={}))
     harness.call(ChangeTopics(harness.topics))
+
+
+def beat(member: str, pattern: str) -> ConsumerHeartbeat:
+    return ConsumerHeartbeat("g", member, 0, rebalance_timeout_ms=1, topic_regex=pattern, owned={})
+
+
+def test_expressions_are_bounded_in_length_and_number() -> None:
+    harness = Harness(GroupSettings(group_consumer_regex_max_length=10, group_consumer_regex_max_count=2))
+    answer = harness.call(beat("m", "a" * 11))
+    assert isinstance(answer, KafkaError)
+    assert answer.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert "group.consumer.regex.max.length" in answer.message
+    for number in range(2):
+        assert not isinstance(harness.call(beat(f"m{number}", f"a{number}")), KafkaError)
+    refused = harness.call(beat("m2", "a2"))
+    assert isinstance(refused, KafkaError)
+    assert refused.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert not isinstance(harness.call(beat("m3", "a1")), KafkaError), "one that is there already is no more"
+
+
+def test_ids_that_are_handed_out_and_not_used_count_as_members() -> None:
+    harness = Harness(GroupSettings(group_max_size=3))
+    request = JoinGroup(
+        "g", "", None, "c", "", "consumer", (("range", b""),), 10_000, 10_000, requires_known_member_id=True
+    )
+    codes = [getattr(harness.call(request), "error", None) for _ in range(3)]
+    assert codes == [ErrorCode.MEMBER_ID_REQUIRED] * 3
+    refused = harness.call(request)
+    assert isinstance(refused, KafkaError)
+    assert refused.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_what_an_expression_matches_is_found_once_for_the_same_topics() -> None:
+    names = {"orders": 1, "others": 2, "__consumer_offsets": 3}
+    assert matching_topics("o.*", names) == {"orders", "others"}
+    assert is_matched("o.*", names)
+    assert not is_matched("o.*", dict(names))
+    assert matching_topics("o.*", {**names, "open": 4}) == {"orders", "others", "open"}
