@@ -16,7 +16,7 @@ pytestmark = pytest.mark.xdist_group("disk-faults")
 SETTINGS = {
     "cluster.session_timeout": "3s",
     "replication.placement": "balanced",
-    "replication.replica_lag_time_max": "2s",
+    "replication.replica_lag_time_max": "3s",
 }
 PARTITIONS = 3
 

@@ -102,7 +102,8 @@ def test_a_paused_controller_finds_out_that_it_was_succeeded(cluster: ClusterPro
 
 
 def test_a_controller_that_stops_hands_over_and_is_gone_at_once(tmp_path: Path) -> None:
-    with cluster_of(tmp_path, settings={**SETTINGS, "cluster.session_timeout": "30m"}) as cluster:
+    lag = {"replication.replica_lag_time_max": "1h"}
+    with cluster_of(tmp_path, settings={**SETTINGS, "cluster.session_timeout": "30m", **lag}) as cluster:
         cluster.start()
         old = cluster.controller()
         cluster.nodes[old].stop()

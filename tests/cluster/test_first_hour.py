@@ -76,7 +76,7 @@ def all_are_there(cluster: ClusterProcesses) -> None:
         eventually(
             lambda n=number: declared(cluster, n), lambda seen: seen.items() >= WANTED.items(), "the topics"
         )
-        cluster.wait_in_sync("gpu-telemetry", 3, via=number)
+        cluster.wait_in_sync("gpu-telemetry", 3)
 
 
 def test_three_seconds_apart(cluster: ClusterProcesses) -> None:

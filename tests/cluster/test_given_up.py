@@ -23,7 +23,7 @@ def test_removing_the_last_complete_replica_leaves_no_partition_without_a_leader
         assignments = [{"partition_index": 0, "broker_ids": [LOST, BEHIND]}]
         topic = {"name": "t", "num_partitions": -1, "replication_factor": -1, "assignments": assignments}
         assert cluster.ask(1, "create_topics", 7, topics=[topic]).topics[0].error_code == 0
-        cluster.wait_in_sync("t", 2, via=OTHER)
+        cluster.wait_in_sync("t", 2)
         cluster.nodes[BEHIND].kill()
         eventually(lambda: cluster.in_sync_sets("t", OTHER), lambda seen: seen == [[LOST]], "one in sync")
         with AckedWriter(cluster.nodes[LOST].listen, "t", 1) as writer:
@@ -41,4 +41,4 @@ def test_removing_the_last_complete_replica_leaves_no_partition_without_a_leader
         assert unled(cluster) == []
         shutil.rmtree(cluster.nodes[LOST].data_dir)
         cluster.nodes[LOST].start()
-        cluster.wait_in_sync("t", 2, via=OTHER)
+        cluster.wait_in_sync("t", 2)

@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from millstream.protocol.errors import ErrorCode
+from support.cluster import eventually
 from support.node import NodeProcess
 from support.raw_client import RawClient, create_topic, milliseconds
 
@@ -235,6 +236,11 @@ def test_offsets_of_a_group_that_does_not_exist_are_minus_one(client: RawClient,
     assert group not in [each.group_id for each in listed.groups]
 
 
+def _send_and_receive(client: RawClient, commit: bytes) -> None:
+    client.send_bytes(client.expect("offset_commit", 7, commit))
+    client.receive_body()
+
+
 def test_a_commit_of_a_million_offsets_is_refused_while_others_are_served(
     node: NodeProcess, client: RawClient, group: str
 ) -> None:
@@ -254,15 +260,15 @@ def test_a_commit_of_a_million_offsets_is_refused_while_others_are_served(
                 served += 1
 
     asking = threading.Thread(target=ask_again_and_again)
+    asking.start()
     try:
-        client.send_bytes(client.expect("offset_commit", 7, body))
-        asking.start()
-        reply = client.receive_body()
+        # Too large for this API whatever it says: the node hangs up before it has read it.
+        with pytest.raises(ConnectionError):
+            _send_and_receive(client, body)
+        before = served
+        eventually(lambda: served, lambda now: now >= before + 20, "others are served")
     finally:
         done.set()
         asking.join(60)
-    # Throttle time, one topic, its name, its partitions.
-    assert reply[:15] == struct.pack(">iihci", 0, 1, 1, b"t", MILLION)
-    assert reply[15:] == struct.pack(">ih", 0, ErrorCode.INVALID_COMMIT_OFFSET_SIZE) * MILLION
-    assert committed(client, group) == -1
-    assert served >= 20
+    with RawClient(node.bootstrap) as another:
+        assert committed(another, group) == -1

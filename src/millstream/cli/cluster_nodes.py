@@ -13,6 +13,7 @@ from millstream.cli.cluster_work import (
     Throttle,
     VirtualNodes,
     Yes,
+    check_placement,
     chosen_placement,
     move_replicas,
 )
@@ -101,6 +102,7 @@ def remove(
     from millstream.cli.cluster_moves import evacuate
     from millstream.cli.cluster_view import view_cluster
 
+    check_placement(placement)
     with ClusterCalls(bootstrap) as calls:
         view = view_cluster(calls)
         found = next((each for each in view.brokers if each.broker_id == node), None)

@@ -13,6 +13,7 @@ from millstream.cli.cluster_work import (
     Throttle,
     VirtualNodes,
     Yes,
+    check_placement,
     chosen_placement,
     elect_leaders,
     move_replicas,
@@ -59,6 +60,7 @@ def rebalance(
     from millstream.cli.cluster_moves import plan
     from millstream.cli.cluster_view import view_cluster
 
+    check_placement(placement)
     with ClusterCalls(bootstrap) as calls:
         moves = []
         if not leaders:

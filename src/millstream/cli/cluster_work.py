@@ -36,12 +36,17 @@ VirtualNodes = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
-def chosen_placement(calls: "ClusterCalls", given: str | None, controller: int) -> str:
-    """What the user named, or what the controller places new partitions by."""
+def check_placement(given: str | None) -> None:
     from millstream.cluster.placement import PLACEMENTS
 
     if given is not None and given not in PLACEMENTS:
         raise UsageError(f"--placement {given!r} is unknown; use {', '.join(PLACEMENTS)}")
+
+
+def chosen_placement(calls: "ClusterCalls", given: str | None, controller: int) -> str:
+    """What the user named, or what the controller places new partitions by."""
+    from millstream.cluster.placement import PLACEMENTS
+
     if given is not None:
         return given
     resource = {

@@ -45,3 +45,6 @@ class _NoGroups:
 
     async def submit(self, group_id: str, request: object, _wanted: object) -> NoReturn:
         self.decide(group_id, request)
+
+    async def match_topics(self, group_id: str, pattern: str | None) -> NoReturn:
+        self.decide(group_id, pattern)
