@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 
 from millstream.protocol.errors import ErrorCode
-from millstream.protocol.record_batch import read_header
+from millstream.protocol.record_batch import HEADER_SIZE, read_header
 from millstream.protocol.records import Record, decode_records
 from millstream.spark.wire import requests as reading
 from millstream.testing.history import History, Poll, Seen
@@ -106,7 +106,7 @@ class SimulatedConsumer:
 
     def _seen(self, batches: memoryview) -> Iterator[Seen]:
         at = 0
-        while len(batches) - at > 61:
+        while len(batches) - at >= HEADER_SIZE:
             header = read_header(batches, at)
             size = header.size_bytes
             if len(batches) - at < size:
