@@ -16,6 +16,7 @@ from millstream.spark.positions import (
     ending_position,
     starting_position,
 )
+from millstream.spark.typed.layout import FORMAT_OPTIONS
 from millstream.spark.wire.errors import OptionError
 from millstream.spark.wire.settings import ClusterSettings
 
@@ -26,7 +27,7 @@ _NAMES = (
     "startingOffsetsByTimestampStrategy", "endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp",
     "failOnDataLoss", "includeHeaders", "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger", "maxTriggerDelay", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs", "groupIdPrefix",
+    "fetchOffset.retryIntervalMs", "groupIdPrefix", *FORMAT_OPTIONS,
 )  # fmt: skip
 # How long to try is said by kafka.default.api.timeout.ms; there is no consumer group.
 _WITHOUT_EFFECT = ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "groupIdPrefix")

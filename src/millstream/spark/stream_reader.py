@@ -19,6 +19,7 @@ from millstream.spark.options import ReadOptions
 from millstream.spark.positions import Latest
 from millstream.spark.ranges import OffsetRange, cut, limited
 from millstream.spark.tasks import RangePartition, read_range
+from millstream.spark.typed.layout import Layout
 from millstream.spark.wire.cluster import Cluster
 from millstream.spark.wire.errors import DataLoss
 from millstream.spark.wire.requests import EARLIEST
@@ -30,8 +31,9 @@ log = logging.getLogger("millstream.spark")
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, layout: Layout | None = None) -> None:
         self._options = options
+        self._layout = layout
         self._cluster: Cluster | None = None
         self._latest: Offsets = {}
         self._target: Offsets | None = None
@@ -77,7 +79,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [RangePartition(each) for each in parts]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        return read_range(self._options, partition)
+        return read_range(self._options, partition, self._layout)
 
     def stop(self) -> None:
         if self._cluster is not None:
