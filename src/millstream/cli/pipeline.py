@@ -163,7 +163,7 @@ def report(
       millstream pipeline report --from 24h
       millstream pipeline report --from 2025-07-18T00:00:00Z --to 2025-07-19T00:00:00Z -o july-18.html
     """
-    require("duckdb", "matplotlib")
+    require("duckdb")
     settings = pipeline_settings(config, store=store, data=data)
     from millstream.cli.pipeline_view import StageView
     from millstream.pipeline.report import NothingToReport, last_day, write_report
