@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from millstream.spark.group_commits import GroupCommits
 from millstream.spark.offsets import Offsets, find_partitions, from_json, resolve, to_json
 from millstream.spark.options import ReadOptions
 from millstream.spark.positions import Latest
@@ -35,6 +36,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._layout = layout
         self._cluster: Cluster | None = None
+        self._commits: GroupCommits | None = None
         self._latest: Offsets = {}
         self._target: Offsets | None = None
         self._waited_for: set[str] = set()
@@ -56,6 +58,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begin = from_json(start)
+        self._commit(begin)
         latest = dict(self._target) if self._target is not None else self._newest()
         self._report_gone(begin, latest)
         self._latest = latest
@@ -84,15 +87,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         if self._cluster is not None:
             self._cluster.close()
+        if self._commits is not None:
+            self._commits.close()
 
     def __getstate__(self) -> dict[str, Any]:
         """Connections stay where they were opened; tasks have their own."""
-        return {**self.__dict__, "_cluster": None}
+        return {**self.__dict__, "_cluster": None, "_commits": None}
 
     def _open(self) -> Cluster:
         if self._cluster is None:
             self._cluster = Cluster(self._options.cluster)
         return self._cluster
+
+    def _commit(self, finished: Offsets) -> None:
+        """To the group. Spark plans a batch when the one before it is in its checkpoint, so all before it is finished;
+        its own `commit` comes too late for the last batch of a run."""
+        if self._options.group is None:
+            return
+        if self._commits is None:
+            self._commits = GroupCommits(self._options.group)
+        self._commits.commit(finished)
 
     def _find(self) -> set[tuple[str, int]]:
         """What is named and does not exist yet is waited for: a stream may be started before its topics."""

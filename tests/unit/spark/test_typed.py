@@ -89,13 +89,18 @@ def test_every_type_is_decoded() -> None:
 
 def test_a_bad_record_is_null_beside_its_bytes_and_harms_no_other() -> None:
     schema = columns(
-        value=POINT, _corrupt_record=BinaryType(), offset=LongType(), serializedValueSize=IntegerType()
+        value=POINT, _corrupt_record=BinaryType(), offset=LongType(), serializedValue=BinaryType()
     )
     assert typed(JSON, schema, records([b'{"id": 1}', b'{"id": "x"}', None, b'{"id": 2'])) == [
-        {"value": {"id": 1, "name": None}, "_corrupt_record": None, "offset": 70, "serializedValueSize": 9},
-        {"value": None, "_corrupt_record": b'{"id": "x"}', "offset": 71, "serializedValueSize": 11},
-        {"value": None, "_corrupt_record": None, "offset": 72, "serializedValueSize": None},
-        {"value": None, "_corrupt_record": b'{"id": 2', "offset": 73, "serializedValueSize": 8},
+        {
+            "value": {"id": 1, "name": None},
+            "_corrupt_record": None,
+            "offset": 70,
+            "serializedValue": b'{"id": 1}',
+        },
+        {"value": None, "_corrupt_record": b'{"id": "x"}', "offset": 71, "serializedValue": b'{"id": "x"}'},
+        {"value": None, "_corrupt_record": None, "offset": 72, "serializedValue": None},
+        {"value": None, "_corrupt_record": b'{"id": 2', "offset": 73, "serializedValue": b'{"id": 2'},
     ]
     named = columns(value=POINT, rubbish=StringType())
     options = {**JSON, "columnNameOfCorruptRecord": "rubbish"}

@@ -39,9 +39,9 @@ _FIXED: dict[str, DataType] = {
     "timestamp": TimestampType(),
     "timestampType": IntegerType(),
     "headers": HEADERS,
-    "serializedValueSize": IntegerType(),
+    "serializedValue": BinaryType(),
 }
-_ON_REQUEST = ("headers", "serializedValueSize")
+_ON_REQUEST = ("headers", "serializedValue")
 FORMAT_OPTIONS = ("value.format", "key.format", "mode", "columnNameOfCorruptRecord")
 
 

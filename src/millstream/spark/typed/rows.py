@@ -55,8 +55,8 @@ class TypedRows:
                 columns.append(_corrupt(batch["value"], bad.get("value", {}), field.type))
             elif field.name in decoded:
                 columns.append(decoded[field.name].column)
-            elif field.name == "serializedValueSize":
-                columns.append(pc.binary_length(batch["value"]).cast(field.type))
+            elif field.name == "serializedValue":
+                columns.append(batch["value"])
             else:
                 columns.append(batch[field.name])
         made = pa.RecordBatch.from_arrays(columns, schema=self._schema)
