@@ -7,7 +7,7 @@ leave open, which few comparisons decide; the others are held against all of it,
 import operator
 from dataclasses import dataclass
 from datetime import datetime
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import groupby
 
 from pyspark.sql import Column, DataFrame
@@ -41,20 +41,30 @@ def judged(records: DataFrame, limits: Limits, now: datetime) -> DataFrame:
 
     A record is odd when it has no typed value, or any fault; `examined` says which. Only valid rows have a `time`.
     """
-    faults = [_too_large(limits), *_record_faults(limits, now)]
+    timed = records.select("*", _clock(now))
+    return _timed(timed.select("*", _typed_verdict(limits).alias("verdict")).drop("clock_us"))
+
+
+def _clock(now: datetime) -> Column:
+    return constant(micros(now), f.col("timestamp")).alias("clock_us")
+
+
+@lru_cache(maxsize=8)
+def _typed_verdict(limits: Limits) -> Column:
+    """Kept, because it takes a fifth of a second to put together, call by call to the JVM."""
+    faults = [_too_large(limits), *_record_faults(limits)]
     right = ~reduce(operator.or_, (f.coalesce(each.condition, f.lit(True)) for each in faults))
-    verdict = (
+    return (
         f.when(right & _plausible(limits.declaration), str(Verdict.VALID))
         .when(right, str(Verdict.SENTINEL))
         .otherwise(str(Verdict.ODD))
     )
-    return _timed(records.select("*", verdict.alias("verdict")))
 
 
 def examined(rows: DataFrame, limits: Limits, now: datetime) -> DataFrame:
     """Text fields with their final `verdict`, and `reason`, `field` and `message` of the bad ones."""
     fault = f.lit(None).cast("struct<reason: string, field: string, message: string>")
-    for each in reversed([*_text_faults(limits), *_record_faults(limits, now)]):
+    for each in reversed([*_text_faults(limits), *_record_faults(limits)]):
         told = f.struct(
             f.lit(str(each.reason)).alias("reason"),
             f.lit(each.field).alias("field"),
@@ -66,7 +76,9 @@ def examined(rows: DataFrame, limits: Limits, now: datetime) -> DataFrame:
         .when(_plausible(limits.declaration), str(Verdict.VALID))
         .otherwise(str(Verdict.SENTINEL))
     )
-    told_rows = rows.select("*", fault.alias("fault")).select("*", verdict.alias("verdict"))
+    told_rows = (
+        rows.select("*", _clock(now)).select("*", fault.alias("fault")).select("*", verdict.alias("verdict"))
+    )
     kept = [name for name in rows.columns if name != "body"]
     return _timed(told_rows.select(*kept, "verdict", "fault.reason", "fault.field", "fault.message"))
 
@@ -110,7 +122,7 @@ def _text_faults(limits: Limits) -> list[Fault]:
     ]  # fmt: skip
 
 
-def _record_faults(limits: Limits, now: datetime) -> list[Fault]:
+def _record_faults(limits: Limits) -> list[Fault]:
     """What any record can have wrong, whatever it was read from."""
     declared = limits.declaration
     value_name = declared.fields["value"][0]
@@ -123,7 +135,7 @@ def _record_faults(limits: Limits, now: datetime) -> list[Fault]:
     return [
         _missing(declared.fields["metric"][0], "metric"),
         _missing(declared.fields["uuid"][0], "uuid"),
-        *_timestamp_faults(limits, now),
+        *_timestamp_faults(limits),
         Fault(~metric.isin(*declared.metrics), Reason.UNKNOWN_METRIC, unknown, declared.fields["metric"][0]),
         Fault(number.isNull(), Reason.WRONG_TYPE, no_number, value_name),
         Fault(~_plausible(declared) & ~_sentinel(declared), Reason.VALUE_OUT_OF_RANGE, _beyond(), value_name),
@@ -135,11 +147,11 @@ def _missing(field: str, column: str) -> Fault:
     return Fault(text.isNull() | (text == ""), Reason.MISSING_FIELD, f.lit(f"missing field {field}"), field)
 
 
-def _timestamp_faults(limits: Limits, now: datetime) -> list[Fault]:
+def _timestamp_faults(limits: Limits) -> list[Fault]:
     time, logged = f.unix_micros("time"), f.unix_micros("timestamp")
     earliest = f.lit(micros(limits.earliest))
     # A record without a time of its own in the log, or with an absurd one, is held against the clock.
-    clock = constant(micros(now), f.col("timestamp"))
+    clock = f.col("clock_us")
     written = f.when(logged >= earliest, f.least(logged, clock)).otherwise(clock)
     ahead_seconds = int(limits.max_ahead.total_seconds())
     shown, name = f.col("timestamp_text"), limits.declaration.fields["time"][0]

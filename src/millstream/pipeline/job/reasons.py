@@ -31,7 +31,7 @@ class Verdict(StrEnum):
     """Not one of the others as far as types can tell; its text says which."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Limits:
     """What a record may be. The future begins at the record's own time in the log, not at the reader's clock, so a
     record is judged the same whenever it is read."""
