@@ -1,11 +1,10 @@
-"""Rows per second through the pipeline's own batch: parsed, checked, de-duplicated, stored, and rolled up.
+"""Rows per second through the pipeline's own batch: typed, judged, stored, and rolled up.
 
 Into Parquet from a topic and from text files with the same records, in turn. Into InfluxDB from a topic, next to one
 process that posts lines made beforehand and does nothing else.
 """
 
 import shutil
-import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,18 +12,21 @@ from typing import TYPE_CHECKING
 
 from bench.peers import Durability, PeerError
 from bench.scenarios.pipeline_names import (
+    BAD_SHARES,
     INFLUX,
     INFLUX_DIRECT,
     INFLUX_RATIO,
     PARQUET,
     PARQUET_FROM_TEXT,
     PARQUET_RATIO,
+    bad_name,
 )
 from bench.session import Session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from bench.peers.millstream import Millstream
     from bench.scenarios.pipeline_influx import Influx
     from millstream.pipeline.stores.base import Store
 
@@ -50,6 +52,7 @@ def run(session: Session) -> None:
             pipeline_data.fill(broker.bootstrap, topic, directory / "text", rows)
             bench = _Bench(session, spark, broker.bootstrap, topic, directory, rows)
             bench.parquet()
+            bench.bad_input(broker)
             if not pipeline_influx.is_available():
                 session.skip(NAME, INFLUX, "influxd is not installed")
                 return
@@ -79,6 +82,33 @@ class _Bench:
                 if number:
                     values.append(rate)
         self._record(rates, PARQUET_RATIO)
+
+    def bad_input(self, broker: "Millstream") -> None:
+        """Records of which every so many is cut off: all of these must be letters, all others points."""
+        from bench.scenarios import pipeline_data
+
+        rows = self._rows // 5
+        for share in BAD_SHARES:
+            topic = self._session.unique("bad")
+            broker.create_topic(topic, pipeline_data.PARTITIONS, Durability.RELAXED)
+            bad = pipeline_data.fill_bad(self._bootstrap, topic, rows, share)
+            rates = []
+            for number in range(self._rounds + 1):
+                self._session.display.step(f"{bad_name(share)}, round {number} of {self._rounds}")
+                with self._session.data_directory() as directory:
+                    store = _open(f"parquet:{directory / 'store'}", directory)
+                    began = time.perf_counter()
+                    letters = _process(self._from_topic(topic), store)
+                    rate = rows / (time.perf_counter() - began)
+                    stored = store.count_points()
+                    store.close()
+                if (letters, stored) != (bad, rows - bad):
+                    raise PeerError(
+                        f"{letters:,} letters and {stored:,} points of {bad:,} bad and {rows:,} records"
+                    )
+                if number:
+                    rates.append(rate)
+            self._session.record_figure(NAME, bad_name(share), "rows/s", rates)
 
     def influx(self, influx: "Influx") -> None:
         from bench.scenarios import pipeline_influx
@@ -117,7 +147,7 @@ class _Bench:
         with self._session.data_directory() as directory:
             store = _open(f"parquet:{directory / 'store'}", directory)
             began = time.perf_counter()
-            _process(records, store, directory)
+            _process(records, store)
             points = store.points_frame(self._spark, start, end, POINT_COLUMNS)
             store.write_rollups(rollups_of(points, Resolution.MINUTE, minutes), 1)
             seconds = time.perf_counter() - began
@@ -129,7 +159,7 @@ class _Bench:
         with self._session.data_directory() as directory:
             store = _open(url, directory)
             began = time.perf_counter()
-            _process(self._from_topic(), store, directory)
+            _process(self._from_topic(), store)
             seconds = time.perf_counter() - began
             self._check(store)
             store.close()
@@ -141,27 +171,28 @@ class _Bench:
         if stored != self._rows:
             raise PeerError(f"{stored:,} of {self._rows:,} points are in the store")
 
-    def _from_topic(self) -> "DataFrame":
-        """Ranges of the topic, as the job takes them."""
-        from millstream.pipeline.job import ranges
+    def _from_topic(self, topic: str | None = None) -> "DataFrame":
+        """Typed records of the topic, as a backfill of all of it takes them."""
+        from millstream.config.pipeline_settings import PipelineSettings
+        from millstream.pipeline.job.dataflow import telemetry_since
 
-        reader = self._spark.read.format(ranges.FORMAT).options(**ranges.register(self._spark))
-        return (
-            reader.option("kafka.bootstrap.servers", self._bootstrap).option("subscribe", self._topic).load()
-        )
+        settings = PipelineSettings(bootstrap=self._bootstrap, topic=topic or self._topic)
+        return telemetry_since(self._spark, settings, datetime.fromtimestamp(0, UTC))
 
     def _from_text(self) -> "DataFrame":
-        """Lines with the columns of a topic."""
+        """Lines with the columns of the topic, read as one would without it: by `from_json`."""
         from pyspark.sql import functions as f
+
+        from millstream.pipeline.job.records import record_type
 
         return self._spark.read.text(str(self._directory / "text")).select(
             f.lit(None).cast("binary").alias("key"),
-            f.col("value").cast("binary").alias("value"),
+            f.from_json("value", record_type()).alias("value"),
+            f.col("value").cast("binary").alias("serializedValue"),
             f.lit(self._topic).alias("topic"),
             f.lit(0).alias("partition"),
             f.monotonically_increasing_id().alias("offset"),
             f.current_timestamp().alias("timestamp"),
-            f.lit(0).alias("timestampType"),
         )
 
 
@@ -171,22 +202,11 @@ def _open(url: str, directory: Path) -> "Store":
     return open_store(url, data=directory)
 
 
-def _process(records: "DataFrame", store: "Store", directory: Path) -> None:
-    """One micro-batch, as `millstream pipeline run` treats it."""
-    from millstream.pipeline.job.batch import BatchProcessor
-    from millstream.pipeline.job.ledger import Ledger
+def _process(records: "DataFrame", store: "Store") -> int:
+    """One micro-batch, as `millstream pipeline run` treats it; how many records were dead letters."""
+    from millstream.pipeline.job.dataflow import Dataflow
     from millstream.pipeline.job.reasons import Limits
 
-    def refuse(letters: "DataFrame") -> None:
-        raise PeerError(f"{letters.count():,} records were refused")
-
-    limits = Limits()
-    processor = BatchProcessor(
-        store,
-        Ledger(directory / "ledger.json", timedelta(minutes=10)),
-        refuse,
-        limits,
-        threading.Event(),
-        lambda _: None,
-    )
-    processor(records, 0)
+    counted: list[int] = []
+    Dataflow(store, Limits(), lambda letters: counted.append(letters.count())).process(records, 0, None)
+    return sum(counted)

@@ -86,6 +86,24 @@ def fill(bootstrap: str, topic: str, directory: Path, count: int) -> None:
         raise PeerError("the topic could not be filled within a minute")
 
 
+def fill_bad(bootstrap: str, topic: str, count: int, share: float) -> int:
+    """Records of which a share is cut off in the middle, spread evenly; how many are."""
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 200_000}
+    )
+    every = round(1 / share)
+    for number, value in enumerate(values(count)):
+        record = value.series.template.fill(format_time(value.time_ms), value.value)
+        is_bad = number % every == 0
+        partition = number % _GPUS % PARTITIONS
+        _produce(
+            producer, topic, record[: len(record) // 2] if is_bad else record, value.series.key, partition
+        )
+    if producer.flush(_FLUSH_SECONDS):
+        raise PeerError("the topic could not be filled within a minute")
+    return -(-count // every)
+
+
 def _produce(
     producer: confluent_kafka.Producer, topic: str, record: bytes, key: bytes, partition: int
 ) -> None:

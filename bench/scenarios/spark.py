@@ -24,6 +24,7 @@ _FETCHED = Path(__file__).resolve().parents[2] / ".stamps" / "spark-jars"
 _JARS = os.environ.get("MILLSTREAM_TEST_SPARK_KAFKA_JARS") or (str(_FETCHED) if _FETCHED.is_dir() else None)
 _CONTENDERS = {
     Work.NOOP: (Source.MILLSTREAM, Source.CONNECTOR, Source.TEXT),
+    Work.TYPED: (Source.MILLSTREAM, Source.CONNECTOR, Source.TEXT),
     Work.PARQUET: (Source.MILLSTREAM, Source.TEXT),
     Work.ROLLUPS: (Source.MILLSTREAM, Source.TEXT),
 }
@@ -94,13 +95,12 @@ class _Bench:
 
     def _rate(self, source: Source, work: Work) -> float:
         began = time.perf_counter()
-        if work is Work.NOOP:
-            self._load(source).write.format("noop").mode("overwrite").save()
+        if work in (Work.NOOP, Work.TYPED):
+            frame = self._load(source) if work is Work.NOOP else self._typed(source)
+            frame.write.format("noop").mode("overwrite").save()
             return self._rows / (time.perf_counter() - began)
         target = self._directory / "out"
-        frame = self._load(source)
-        if work is Work.ROLLUPS:
-            frame = self._rollups(frame)
+        frame = self._rollups(self._typed(source)) if work is Work.ROLLUPS else self._load(source)
         frame.write.mode("overwrite").parquet(str(target))
         seconds = time.perf_counter() - began
         shutil.rmtree(target)
@@ -114,11 +114,19 @@ class _Bench:
             reader.option("kafka.bootstrap.servers", self._bootstrap).option("subscribe", self._topic).load()
         )
 
-    def _rollups(self, frame: "DataFrame") -> "DataFrame":
+    def _typed(self, source: Source) -> "DataFrame":
+        """The fields of the records as columns: decoded by our source, parsed by Spark from the others."""
         from pyspark.sql import functions as f
 
-        parsed = frame.select(
-            f.from_json(f.col("value").cast("string"), spark_data.SCHEMA).alias("r")
-        ).select("r.*")
+        if source is Source.MILLSTREAM:
+            reader = self._spark.read.format("millstream").option("kafka.bootstrap.servers", self._bootstrap)
+            typed = reader.option("subscribe", self._topic).option("value.format", "json")
+            return typed.schema(f"value struct<{spark_data.FIELDS}>").load().select("value.*")
+        parsed = f.from_json(f.col("value").cast("string"), spark_data.SCHEMA)
+        return self._load(source).select(parsed.alias("r")).select("r.*")
+
+    def _rollups(self, parsed: "DataFrame") -> "DataFrame":
+        from pyspark.sql import functions as f
+
         grouped = parsed.groupBy(f.window("time", "1 minute"), "uuid", "metric")
         return grouped.agg(f.min("value"), f.max("value"), f.avg("value"), f.count("value"))

@@ -11,6 +11,7 @@ PARTITIONS = 4
 _GPUS = 256
 _METRICS = ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_FB_USED")
 _START_S = 1_700_000_000
+FIELDS = "uuid: string, metric: string, time: timestamp, value: double, hostname: string, labels: string"
 SCHEMA = "uuid string, metric string, time timestamp, value double, hostname string, labels string"
 
 

@@ -11,6 +11,7 @@ class Source(Enum):
 
 class Work(Enum):
     NOOP = "to noop"
+    TYPED = "JSON as typed columns to noop"
     PARQUET = "to Parquet"
     ROLLUPS = "JSON and 1-minute rollups to Parquet"
 

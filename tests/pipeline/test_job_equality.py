@@ -73,13 +73,13 @@ def parts(spark: "SparkSession", data: Path, broker: NodeProcess) -> "Iterator[P
 
 def feed(spark: "SparkSession", opened: "Parts", batch_id: int, records: list[tuple[int, bytes]]) -> None:
     from millstream.pipeline.job.batch import BatchProcessor
+    from millstream.pipeline.job.dataflow import Dataflow
 
     def no_letters(frame: object) -> None:
         raise AssertionError("there are no bad records")
 
-    process = BatchProcessor(
-        opened.store, opened.ledger, no_letters, opened.limits, threading.Event(), lambda error: None
-    )
+    dataflow = Dataflow(opened.store, opened.limits, no_letters)
+    process = BatchProcessor(dataflow, opened.ledger, threading.Event(), lambda error: None)
     process(records_frame(spark, records), batch_id)
 
 

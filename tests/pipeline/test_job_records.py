@@ -3,14 +3,14 @@
 import base64
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from millstream.pipeline.record import RecordForm, TelemetryRecord
 from support.telemetry import BAD_RECORDS, SENTINELS, right_record
-from support.telemetry_records import records_frame, telemetry_json
+from support.telemetry_records import LOG_TIME, records_frame, telemetry_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -25,13 +25,16 @@ RECORD = TelemetryRecord(
 
 
 def judged(spark: "SparkSession", values: Sequence[bytes | None]) -> "tuple[DataFrame, DataFrame]":
-    """The sifted rows, and the doubtful ones as an examination found them."""
-    from millstream.pipeline.job.batch import sifted_records
-    from millstream.pipeline.job.judge import examined
+    """The records by their types, and the odd ones as an examination of their text found them."""
+    from millstream.pipeline.job import judge
     from millstream.pipeline.job.reasons import Limits
+    from millstream.pipeline.job.records import typed_fields
+    from millstream.pipeline.job.text import text_fields
 
-    rows = sifted_records(records_frame(spark, enumerate(values)), Limits())
-    return rows, examined(rows.filter("verdict = 'doubtful'"), Limits())
+    now = LOG_TIME + timedelta(days=9)
+    rows = judge.judged(typed_fields(records_frame(spark, enumerate(values))), Limits(), now)
+    odd = text_fields(rows.filter("verdict = 'odd'"), Limits())
+    return rows, judge.examined(odd, Limits(), now)
 
 
 def points(spark: "SparkSession", values: Sequence[bytes | None]) -> "list[Row]":

@@ -9,7 +9,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the `spark` extra is not installed")
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Place
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from support.node import NodeProcess
@@ -62,6 +64,13 @@ def test_batch_reads_are_equal(load: Callable[..., DataFrame], topic: str) -> No
         {"startingOffsets": some, "minPartitions": 7},
         {"startingTimestamp": 1_700_000_050_000, "endingTimestamp": 1_700_000_150_000},
         {"endingOffsets": json.dumps({topic: {"0": -1, "1": 10, "2": 0}})},
+        {
+            "startingOffsetsByTimestamp": json.dumps(
+                {topic: {str(n): 1_700_000_100_000 + n for n in range(3)}}
+            ),
+            "endingOffsetsByTimestamp": json.dumps({topic: dict.fromkeys("012", 1_700_000_180_000)}),
+        },
+        {"startingTimestamp": 1_900_000_000_000, "startingOffsetsByTimestampStrategy": "latest"},
     ]
     for options in cases:
         ours, theirs = (load(kind, subscribe=topic, **options) for kind in FORMATS)
@@ -69,8 +78,13 @@ def test_batch_reads_are_equal(load: Callable[..., DataFrame], topic: str) -> No
         rows = [
             sorted(frame.collect(), key=lambda row: (row.partition, row.offset)) for frame in (ours, theirs)
         ]
-        assert rows[0], options
+        assert rows[0] or "startingOffsetsByTimestampStrategy" in options, options
         assert rows[0] == rows[1], options
+    for tasks in (4, 7, 30):
+        ours, theirs = (
+            load(kind, subscribe=topic, minPartitions=tasks).rdd.getNumPartitions() for kind in FORMATS
+        )
+        assert ours == theirs >= 3
 
 
 def test_streams_take_the_same_steps(
@@ -86,6 +100,43 @@ def test_streams_take_the_same_steps(
         ends = [json.loads(progress["sources"][0]["endOffset"]) for progress in query.recentProgress]
         steps.append([end for number, end in enumerate(ends) if number == 0 or end != ends[number - 1]])
     assert steps[0] == steps[1]
+
+
+def test_deleted_records_fail_a_query_or_are_passed_over(
+    spark: SparkSession, broker: NodeProcess, admin, topic: str, tmp_path: Path
+) -> None:
+    def run(kind: str, **options: Any) -> tuple[int, str]:
+        counts: list[int] = []
+        reader = spark.readStream.format(kind).option("kafka.bootstrap.servers", broker.bootstrap)
+        frame = reader.options(subscribe=topic, startingOffsets="earliest", **options).load()
+        writer = frame.writeStream.foreachBatch(lambda batch, _: counts.append(batch.count()))
+        query = writer.option("checkpointLocation", str(tmp_path / kind)).trigger(availableNow=True).start()
+        try:
+            assert query.awaitTermination(90)
+        except StreamingQueryException as failed:
+            return sum(counts), str(failed)
+        return sum(counts), ""
+
+    for kind in FORMATS:
+        assert run(kind, maxOffsetsPerTrigger=100)[1] == ""
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(30):
+        producer.produce(topic, b"more", partition=number % 3)
+    assert producer.flush(30) == 0
+    ends = {n: _end(broker, topic, n) for n in range(3)}
+    for future in admin.delete_records([Place(topic, n, ends[n] - 5) for n in range(3)]).values():
+        future.result(30)
+    failed = {kind: run(kind)[1] for kind in FORMATS}
+    assert all("failOnDataLoss" in told for told in failed.values()), failed
+    assert {run(kind, failOnDataLoss="false")[0] for kind in FORMATS} == {15}
+
+
+def _end(broker: NodeProcess, topic: str, partition: int) -> int:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "ends"})
+    try:
+        return int(consumer.get_watermark_offsets(Place(topic, partition), 30)[1])
+    finally:
+        consumer.close()
 
 
 def test_what_either_writes_the_other_reads(spark, broker, load, admin, new_topic) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the `spark` extra is not installed")
 
+from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import NewPartitions
 from pyspark.errors import StreamingQueryException
@@ -164,3 +165,32 @@ def test_too_few_records_are_waited_for(
     fill(topic, range(8, 20))
     wait_for(lambda: len(stream.batches), lambda count: count == 2, "a second micro-batch", PATIENCE_S)
     assert 10 <= len(stream.batches[1]) <= (most or 15)
+
+
+def test_finished_offsets_are_committed_to_a_group(
+    spark: SparkSession, broker: NodeProcess, topic_with, fill, tmp_path: Path
+) -> None:
+    topic = topic_with(2)
+    fill(topic, range(10), 0)
+    fill(topic, range(3), 1)
+    group = f"spark-{topic}"
+
+    def run() -> None:
+        reader = spark.readStream.format("millstream").option("kafka.bootstrap.servers", broker.bootstrap)
+        reader = reader.option("kafka.group.id", group).option("commitOffsets", "true")
+        frame = reader.option("subscribe", topic).option("startingOffsets", "earliest").load()
+        writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+        assert writer.trigger(availableNow=True).start().awaitTermination(90)
+
+    def committed() -> list[int]:
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group})
+        try:
+            return [each.offset for each in consumer.committed([Place(topic, n) for n in (0, 1)], 30)]
+        finally:
+            consumer.close()
+
+    run()
+    assert committed() == [10, 3]
+    fill(topic, range(5), 1)
+    run()
+    assert committed() == [10, 8]

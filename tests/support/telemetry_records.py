@@ -5,19 +5,42 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from millstream.pipeline.stores.local_frames import local_frame
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-KAFKA_COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
+    from millstream.pipeline.declaration import Declaration
+
 LOG_TIME = datetime(2026, 3, 2, tzinfo=UTC)
 
 
-def records_frame(spark: "SparkSession", records: Iterable[tuple[int, bytes | None]]) -> "DataFrame":
-    """Offsets and values as a Kafka source gives them, in partition 0 of the topic `telemetry`."""
-    rows = [(b"key", value, "telemetry", 0, offset, LOG_TIME) for offset, value in records]
-    return local_frame(spark, KAFKA_COLUMNS, rows)
+def records_frame(
+    spark: "SparkSession", records: Iterable[tuple[int, bytes | None]], declared: "Declaration | None" = None
+) -> "DataFrame":
+    """Offsets and values as the job's source gives them, in partition 0 of the topic `telemetry`."""
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from millstream.pipeline.declaration import DCGM
+    from millstream.pipeline.job.records import source_schema
+    from millstream.spark.typed.layout import layout_of
+    from millstream.spark.typed.rows import TypedRows
+
+    offsets, values = zip(*records, strict=True)
+    rows = len(offsets)
+    raw = pa.RecordBatch.from_pydict(
+        {
+            "key": pa.array([b"key"] * rows, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "topic": pa.array(["telemetry"] * rows),
+            "partition": pa.array([0] * rows, pa.int32()),
+            "offset": pa.array(offsets, pa.int64()),
+            "timestamp": pa.array([LOG_TIME] * rows, pa.timestamp("us", tz="UTC")),
+        }
+    )
+    schema = StructType.fromDDL(source_schema(declared or DCGM))
+    typed = TypedRows(layout_of({"value.format": "json"}, schema)).typed(raw)
+    frame: DataFrame = spark.createDataFrame(pa.Table.from_batches([typed]), schema)
+    return frame
 
 
 def telemetry_json(time: datetime, value: float, *, uuid: str = "GPU-1", metric: str = "GPU_UTIL") -> bytes:

@@ -13,6 +13,7 @@ from millstream.cli.pipeline_options import (
     Bootstrap,
     Config,
     Data,
+    DeclarationFile,
     From,
     Master,
     SparkConf,
@@ -69,6 +70,7 @@ def run(
     once: Annotated[
         bool, typer.Option("--once", help="Read what is there now, bring everything up to date, and end.")
     ] = False,
+    declaration: DeclarationFile = None,
     conf: SparkConf = None,
 ) -> None:
     """Read telemetry from its topic, check it, and keep points, rollups and health events in a store.
@@ -84,7 +86,7 @@ def run(
     require("pyspark", "pyarrow", "duckdb")
     settings = pipeline_settings(
         config, bootstrap=bootstrap, topic=topic, store=store, data=data, master=master, trigger=trigger,
-        starting_offsets=starting_offsets, max_offsets_per_trigger=max_offsets,
+        starting_offsets=starting_offsets, max_offsets_per_trigger=max_offsets, declaration=declaration,
     )  # fmt: skip
     from millstream.cli.pipeline_view import RunView
     from millstream.pipeline.job.run import PipelineRun
@@ -117,6 +119,7 @@ def backfill(
     store: StoreUrl = None,
     data: Data = None,
     master: Master = None,
+    declaration: DeclarationFile = None,
     conf: SparkConf = None,
 ) -> None:
     """Compute the rollups and health events of a time range again; no run may use the same --data meanwhile.
@@ -129,7 +132,13 @@ def backfill(
     require("pyspark", "pyarrow", "duckdb")
     range_start, range_end = parse_range(start, end)
     settings = pipeline_settings(
-        config, bootstrap=bootstrap, topic=topic, store=store, data=data, master=master
+        config,
+        bootstrap=bootstrap,
+        topic=topic,
+        store=store,
+        data=data,
+        master=master,
+        declaration=declaration,
     )
     from millstream.cli.pipeline_view import WorkView
     from millstream.pipeline.job.backfill import BackfillSource
@@ -163,7 +172,7 @@ def report(
       millstream pipeline report --from 24h
       millstream pipeline report --from 2025-07-18T00:00:00Z --to 2025-07-19T00:00:00Z -o july-18.html
     """
-    require("duckdb", "matplotlib")
+    require("duckdb")
     settings = pipeline_settings(config, store=store, data=data)
     from millstream.cli.pipeline_view import StageView
     from millstream.pipeline.report import NothingToReport, last_day, write_report

@@ -59,6 +59,12 @@ Master = Annotated[
         "--master", help="Spark master: local[2], spark://host:7077.", show_default="pipeline.master"
     ),
 ]
+DeclarationFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--declaration", metavar="FILE", help="YAML that says what records look like.", show_default="DCGM's"
+    ),
+]
 SparkConf = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
@@ -96,10 +102,21 @@ def pipeline_settings(config: Path | None, **flags: object) -> PipelineSettings:
         raise CommandError(
             f"pipeline.earliest_time is {settings.earliest_time!r}; write a time such as 2000-01-01T00:00:00Z"
         ) from error
+    if settings.declaration is not None:
+        _check_declaration(settings.declaration)
     with domain_errors():
         # Contacts nothing; a URL that names no store should not wait for Spark to start.
         store_of(settings).close()
     return settings
+
+
+def _check_declaration(path: str) -> None:
+    from millstream.pipeline.declaration import DeclarationError, load_declaration
+
+    try:
+        load_declaration(Path(path))
+    except DeclarationError as error:
+        raise CommandError(str(error)) from error
 
 
 def store_of(settings: PipelineSettings) -> "Store":

@@ -9,6 +9,7 @@ from millstream.spark.offsets import require_partitions, resolve
 from millstream.spark.options import ReadOptions
 from millstream.spark.ranges import OffsetRange, cut
 from millstream.spark.tasks import RangePartition, read_range
+from millstream.spark.typed.layout import Layout
 from millstream.spark.wire.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, layout: Layout | None = None) -> None:
         self._options = options
+        self._layout = layout
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
@@ -33,4 +35,4 @@ class BatchReader(DataSourceReader):
         return [RangePartition(each) for each in parts]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        return read_range(self._options, partition)
+        return read_range(self._options, partition, self._layout)

@@ -37,6 +37,7 @@ def main() -> None:
         importlib.import_module(_work())
         if runs_tasks():
             from millstream.spark import columns, fetching, tasks  # noqa: F401 - what a task imports
+            from millstream.spark.typed import rows  # noqa: F401
 
             columns.load()
         else:

@@ -13,7 +13,7 @@ PREFIX = "kafka."
 # Spark's Kafka source refuses these too: it decides them itself.
 _REFUSED = {
     "auto.offset.reset": "use the option startingOffsets",
-    "enable.auto.commit": "offsets are kept in the checkpoint, not in a consumer group",
+    "enable.auto.commit": "offsets are kept in the checkpoint; commitOffsets shows them in a group",
     "interceptor.classes": "records are not handed to interceptors",
     "key.deserializer": "keys are read as bytes; cast or parse them in the query",
     "value.deserializer": "values are read as bytes; cast or parse them in the query",
@@ -22,7 +22,7 @@ _REFUSED = {
 }
 _READ = frozenset(
     {
-        "bootstrap.servers", "client.id", "isolation.level", "check.crcs",
+        "bootstrap.servers", "client.id", "group.id", "isolation.level", "check.crcs",
         "max.partition.fetch.bytes", "fetch.max.wait.ms", "fetch.min.bytes", "request.timeout.ms",
         "default.api.timeout.ms", "retry.backoff.ms", "receive.buffer.bytes",
     }

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from millstream.spark.group_commits import GroupOptions, group_options
 from millstream.spark.kafka_properties import PREFIX, cluster_settings, kafka_properties
 from millstream.spark.positions import (
     Earliest,
@@ -16,6 +17,7 @@ from millstream.spark.positions import (
     ending_position,
     starting_position,
 )
+from millstream.spark.typed.layout import FORMAT_OPTIONS
 from millstream.spark.wire.errors import OptionError
 from millstream.spark.wire.settings import ClusterSettings
 
@@ -26,11 +28,11 @@ _NAMES = (
     "startingOffsetsByTimestampStrategy", "endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp",
     "failOnDataLoss", "includeHeaders", "minPartitions", "maxRecordsPerPartition", "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger", "maxTriggerDelay", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs", "groupIdPrefix",
+    "fetchOffset.retryIntervalMs", "groupIdPrefix", "commitOffsets", *FORMAT_OPTIONS,
 )  # fmt: skip
-# How long to try is said by kafka.default.api.timeout.ms; there is no consumer group.
+# How long to try is said by kafka.default.api.timeout.ms; no consumer joins a group.
 _WITHOUT_EFFECT = ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "groupIdPrefix")
-_STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "commitOffsets")
 _BATCH_ONLY = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 _DURATION = re.compile(r"\s*(\d+)\s*(us|ms|s|m|min|h|d)?\s*")
 _UNIT_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -71,6 +73,8 @@ class ReadOptions:
     min_offsets_per_trigger: int | None
     max_trigger_delay_s: float
     poll_timeout_s: float
+    group: GroupOptions | None = None
+    """Where a stream commits what it has finished."""
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -93,6 +97,7 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         min_offsets_per_trigger=minimum,
         max_trigger_delay_s=_duration_s(options.get("maxtriggerdelay", "15m")),
         poll_timeout_s=(_count(options, "kafkaConsumer.pollTimeoutMs") or 120_000) / 1000,
+        group=group_options(options) if _flag(options, "commitOffsets", False) else None,
     )
 
 

@@ -34,7 +34,7 @@ def producer_properties(properties: Mapping[str, str]) -> dict[str, Any]:
         "partitioner": "murmur2_random",
         "linger.ms": 20,
         "queue.buffering.max.messages": 500_000,
-        **_security(properties),
+        **librdkafka_security(properties),
     }
     for name, value in properties.items():
         if name not in _TAKEN_OUT and not name.startswith(_SECURITY):
@@ -53,7 +53,7 @@ def max_block_s(properties: Mapping[str, str]) -> float:
     return whole_number(properties, "max.block.ms", 60_000, least=1) / 1000
 
 
-def _security(properties: Mapping[str, str]) -> dict[str, Any]:
+def librdkafka_security(properties: Mapping[str, str]) -> dict[str, Any]:
     security = security_of(properties)
     made: dict[str, Any] = {"security.protocol": security.protocol.value}
     if security.protocol.has_tls:

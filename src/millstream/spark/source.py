@@ -7,34 +7,12 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     DataSourceWriter,
 )
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StructType
 
 from millstream.spark.options import include_headers, read_options
+from millstream.spark.typed.layout import default_schema, layout_of
 from millstream.spark.wire.errors import OptionError
 from millstream.spark.write_options import write_options
-
-_COLUMNS = StructType(
-    [
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("timestampType", IntegerType()),
-    ]
-)
-_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-_COLUMNS_WITH_HEADERS = StructType([*_COLUMNS.fields, StructField("headers", ArrayType(_HEADER))])
 
 
 class MillstreamDataSource(DataSource):
@@ -42,6 +20,11 @@ class MillstreamDataSource(DataSource):
 
         spark.readStream.format("millstream").option("kafka.bootstrap.servers", "localhost:9092") \\
             .option("subscribe", "events").load()
+
+    With `value.format` the values are typed, as `schema` says:
+
+        spark.read.format("millstream").option("subscribe", "events").option("value.format", "json") \\
+            .schema("value struct<id: bigint, name: string>, partition int, offset bigint").load()
     """
 
     @classmethod
@@ -49,19 +32,17 @@ class MillstreamDataSource(DataSource):
         return "millstream"
 
     def schema(self) -> StructType:
-        return _COLUMNS_WITH_HEADERS if include_headers(self.options) else _COLUMNS
+        return default_schema(self.options, headers=include_headers(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from millstream.spark.batch_reader import BatchReader
 
-        self._check(schema)
-        return BatchReader(read_options(self.options, streaming=False))
+        return BatchReader(read_options(self.options, streaming=False), layout_of(self.options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         from millstream.spark.stream_reader import StreamReader
 
-        self._check(schema)
-        return StreamReader(read_options(self.options, streaming=True))
+        return StreamReader(read_options(self.options, streaming=True), layout_of(self.options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from millstream.spark.writers import BatchWriter
@@ -74,7 +55,3 @@ class MillstreamDataSource(DataSource):
         from millstream.spark.writers import StreamWriter
 
         return StreamWriter(write_options(self.options, schema))
-
-    def _check(self, schema: StructType) -> None:
-        if schema != self.schema():
-            raise OptionError("the columns of this source are fixed; leave out schema()")

@@ -14,11 +14,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from millstream.spark.group_commits import GroupCommits
 from millstream.spark.offsets import Offsets, find_partitions, from_json, resolve, to_json
 from millstream.spark.options import ReadOptions
 from millstream.spark.positions import Latest
 from millstream.spark.ranges import OffsetRange, cut, limited
 from millstream.spark.tasks import RangePartition, read_range
+from millstream.spark.typed.layout import Layout
 from millstream.spark.wire.cluster import Cluster
 from millstream.spark.wire.errors import DataLoss
 from millstream.spark.wire.requests import EARLIEST
@@ -30,9 +32,11 @@ log = logging.getLogger("millstream.spark")
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, layout: Layout | None = None) -> None:
         self._options = options
+        self._layout = layout
         self._cluster: Cluster | None = None
+        self._commits: GroupCommits | None = None
         self._latest: Offsets = {}
         self._target: Offsets | None = None
         self._waited_for: set[str] = set()
@@ -54,6 +58,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         begin = from_json(start)
+        self._commit(begin)
         latest = dict(self._target) if self._target is not None else self._newest()
         self._report_gone(begin, latest)
         self._latest = latest
@@ -77,20 +82,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [RangePartition(each) for each in parts]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        return read_range(self._options, partition)
+        return read_range(self._options, partition, self._layout)
 
     def stop(self) -> None:
         if self._cluster is not None:
             self._cluster.close()
+        if self._commits is not None:
+            self._commits.close()
 
     def __getstate__(self) -> dict[str, Any]:
         """Connections stay where they were opened; tasks have their own."""
-        return {**self.__dict__, "_cluster": None}
+        return {**self.__dict__, "_cluster": None, "_commits": None}
 
     def _open(self) -> Cluster:
         if self._cluster is None:
             self._cluster = Cluster(self._options.cluster)
         return self._cluster
+
+    def _commit(self, finished: Offsets) -> None:
+        """To the group. Spark plans a batch when the one before it is in its checkpoint, so all before it is finished;
+        its own `commit` comes too late for the last batch of a run."""
+        if self._options.group is None:
+            return
+        if self._commits is None:
+            self._commits = GroupCommits(self._options.group)
+        self._commits.commit(finished)
 
     def _find(self) -> set[tuple[str, int]]:
         """What is named and does not exist yet is waited for: a stream may be started before its topics."""

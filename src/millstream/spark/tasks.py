@@ -15,6 +15,8 @@ from millstream.spark.wire.settings import ClusterSettings
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from millstream.spark.typed.layout import Layout
+
 _CLUSTERS_KEPT = 4
 _clusters: OrderedDict[ClusterSettings, Cluster] = OrderedDict()
 
@@ -26,21 +28,25 @@ class RangePartition(InputPartition):
     wanted: OffsetRange
 
 
-def read_range(options: ReadOptions, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+def read_range(
+    options: ReadOptions, partition: InputPartition, layout: "Layout | None" = None
+) -> "Iterator[pa.RecordBatch]":
     # Here, because planning a query needs neither the decoder nor the second it takes to import.
     from millstream.spark.fetching import RangeReader
+    from millstream.spark.typed.rows import TypedRows
 
     if not isinstance(partition, RangePartition):
         # Spark's stand-in for a query without any partition.
-        return
+        return iter(())
+    is_plain = layout is None or layout.is_plain
     reader = RangeReader(
         worker_cluster(options.cluster),
         partition.wanted,
-        include_headers=options.include_headers,
+        include_headers=options.include_headers if layout is None else layout.has_headers,
         fail_on_data_loss=options.fail_on_data_loss,
         poll_timeout_s=options.poll_timeout_s,
     )
-    yield from reader.batches()
+    return reader.batches() if is_plain or layout is None else TypedRows(layout).of(reader.batches())
 
 
 def worker_cluster(settings: ClusterSettings) -> Cluster:

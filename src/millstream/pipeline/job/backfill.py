@@ -6,25 +6,19 @@ dead letters. Then, and from the store alone, every window of the range is compu
 """
 
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from millstream.config.pipeline_settings import PipelineSettings
-from millstream.pipeline.job.batch import sifted_records
-from millstream.pipeline.job.dead_letters import rejected_letters
-from millstream.pipeline.job.judge import examined
-from millstream.pipeline.job.log_topics import OTHER_PARTITIONS, send_to, telemetry_since
-from millstream.pipeline.job.moments import MINUTE_US, moment
-from millstream.pipeline.job.parts import Parts
-from millstream.pipeline.job.points import points_of, without_duplicates
-from millstream.pipeline.job.reasons import Verdict
+from millstream.pipeline.job.dataflow import Dataflow, Stored, send_to, telemetry_since
+from millstream.pipeline.job.moments import MINUTE_US
+from millstream.pipeline.job.parts import OTHER_PARTITIONS, Parts
 from millstream.pipeline.job.recompute import OnProgress
-from millstream.pipeline.stores.base import RejectedPoint
 from millstream.pipeline.topics import ensure_topic
 
 _TICK = timedelta(microseconds=1)
@@ -43,14 +37,6 @@ class Backfilled:
     """Points that the store refused; they are in the dead-letter topic."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """What came of the log."""
-
-    newest: datetime
-    rejected: int
-
-
 def backfill(
     spark: SparkSession,
     settings: PipelineSettings,
@@ -61,7 +47,7 @@ def backfill(
 ) -> Backfilled:
     """Compute windows that hold points with start <= time <= end."""
     with Parts.opened(settings, spark, on_progress) as parts:
-        stored: _Stored | None = None
+        stored: Stored | None = None
         if source is BackfillSource.LOG:
             on_progress("reading the log", 0, 1)
             stored = _read_log(spark, settings, parts, start, end, on_progress)
@@ -69,8 +55,8 @@ def backfill(
         points = parts.store.points_frame(spark, start, end + _TICK)
         minute = f.floor(f.unix_micros("time") / f.lit(MINUTE_US)).alias("minute")
         minutes = [row.minute for row in points.select(minute).distinct().collect()]
-        if stored is not None:
-            parts.ledger.observe(stored.newest)
+        if stored is not None and stored.summary.newest is not None:
+            parts.ledger.observe(stored.summary.newest)
         parts.ledger.mark(minutes)
         parts.recomputation.everything()
         return Backfilled(len(minutes), stored.rejected if stored is not None else 0)
@@ -83,34 +69,19 @@ def _read_log(
     start: datetime,
     end: datetime,
     on_progress: OnProgress,
-) -> _Stored | None:
-    """Store the log's points of the range again; None when it has none. Records that cannot be used are left out: the
-    run that read them first has reported them."""
+) -> Stored:
+    """Store the log's points of the range again. Records that cannot be used are left out: the run that read them
+    first has reported them."""
     # A record is written after its point was measured, save for clocks that differ by as much as is allowed.
-    records = telemetry_since(spark, settings, start - parts.limits.max_ahead)
-    rows = sifted_records(records, parts.limits)
-    doubtful = rows.filter(f.col("verdict") == str(Verdict.DOUBTFUL))
-    points = points_of(rows).unionByName(points_of(examined(doubtful, parts.limits)))
-    wanted = without_duplicates(points.filter(f.col("time").between(f.lit(start), f.lit(end)))).persist()
-    try:
-        newest = wanted.agg(f.max(f.unix_micros("time")).alias("newest_us")).collect()[0].newest_us
-        if newest is None:
-            return None
-        # Between points the log decides, not the version.
-        rejected = parts.store.write_points(wanted, 0)
-    finally:
-        wanted.unpersist()
-    if rejected:
-        _send_letters(settings, records, rejected.points, on_progress)
-    return _Stored(moment(newest), len(rejected))
+    declared = parts.limits.declaration
+    records = telemetry_since(spark, settings, start - parts.limits.max_ahead, declared)
+    letters = partial(_send_letters, settings, on_progress)
+    dataflow = Dataflow(parts.store, parts.limits, letters, tells_bad=False, within=(start, end))
+    # Between points the log decides, not the version.
+    return dataflow.process(records, 0, None)
 
 
-def _send_letters(
-    settings: PipelineSettings,
-    records: DataFrame,
-    rejected: Sequence[RejectedPoint],
-    on_progress: OnProgress,
-) -> None:
+def _send_letters(settings: PipelineSettings, on_progress: OnProgress, letters: DataFrame) -> None:
     topic = settings.dead_letter_topic
     ensure_topic(
         settings.bootstrap,
@@ -119,4 +90,4 @@ def _send_letters(
         on_waiting=lambda why: on_progress(f"waiting, {why}", 0, 1),
         stop=threading.Event(),
     )
-    send_to(settings, topic, rejected_letters(records, rejected))
+    send_to(settings, topic, letters)

@@ -28,7 +28,9 @@ _REJECTED = (
 def dead_letters(bad: DataFrame) -> DataFrame:
     """`key`, `value` and `headers` of one message per bad record, from the rows that an examination found bad."""
     rows = bad.filter(f.col("verdict") == str(Verdict.BAD))
-    first = f.min_by(f.struct("reason", "field", "message", "element", "value", "key", "timestamp"), "order")
+    first = f.min_by(
+        f.struct("reason", "field", "message", "element", "serializedValue", "key", "timestamp"), "order"
+    )
     records = (
         rows.withColumn("order", f.coalesce(f.col("element"), f.lit(0)))
         .groupBy(*_POSITION)
@@ -51,7 +53,7 @@ def rejected_letters(records: DataFrame, rejected: Sequence[RejectedPoint]) -> D
         ],
     ).drop("topic").dropDuplicates(["partition", "offset"])  # fmt: skip
     originals = records.groupBy("partition", "offset").agg(
-        topic, *(f.first(name).alias(name) for name in ("key", "value", "timestamp"))
+        topic, *(f.first(name).alias(name) for name in ("key", "serializedValue", "timestamp"))
     )
     return _messages(
         refused.join(originals, ["partition", "offset"]).withColumn("bad_elements", f.lit(0).cast("bigint"))
@@ -59,8 +61,9 @@ def rejected_letters(records: DataFrame, rejected: Sequence[RejectedPoint]) -> D
 
 
 def _messages(records: DataFrame) -> DataFrame:
-    size = f.coalesce(f.octet_length("value"), f.lit(0))
-    kept = f.substring(f.coalesce(f.col("value"), f.lit(b"")), 1, MAX_ORIGINAL_BYTES)
+    original = f.coalesce(f.col("serializedValue"), f.lit(b""))
+    size = f.octet_length(original)
+    kept = f.substring(original, 1, MAX_ORIGINAL_BYTES)
     document = f.struct(
         "reason",
         "field",

@@ -9,6 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from millstream.config.pipeline_settings import PipelineSettings
+from millstream.pipeline.declaration import DCGM, load_declaration
 from millstream.pipeline.job.files import exclusive
 from millstream.pipeline.job.health.book import HealthBook
 from millstream.pipeline.job.health.model import Thresholds
@@ -18,6 +19,10 @@ from millstream.pipeline.job.reasons import Limits
 from millstream.pipeline.job.recompute import OnProgress, Recomputation, no_progress
 from millstream.pipeline.stores.base import Store
 from millstream.pipeline.stores.open import open_store, without_password
+
+TELEMETRY_PARTITIONS = 6
+OTHER_PARTITIONS = 1
+"""Of topics that are made because they are not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +70,9 @@ class Parts:
 
 
 def limits_of(settings: PipelineSettings) -> Limits:
-    """Raises ValueError when `earliest_time` is not a time."""
+    """Raises ValueError when `earliest_time` is not a time, or the declaration cannot be used."""
     earliest = datetime.fromisoformat(settings.earliest_time)
     if earliest.tzinfo is None:
         raise ValueError(f"earliest_time {settings.earliest_time!r} has no zone; write 2000-01-01T00:00:00Z")
-    return Limits(settings.max_record_size, earliest, timedelta(milliseconds=settings.max_ahead))
+    declared = DCGM if settings.declaration is None else load_declaration(Path(settings.declaration))
+    return Limits(settings.max_record_size, earliest, timedelta(milliseconds=settings.max_ahead), declared)

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from millstream.pipeline.declaration import DCGM, Declaration
+
 
 class Reason(StrEnum):
     EMPTY = "empty"
@@ -25,11 +27,11 @@ class Verdict(StrEnum):
     VALID = "valid"
     SENTINEL = "sentinel"
     BAD = "bad"
-    DOUBTFUL = "doubtful"
-    """Not plainly one of the others; an examination says which."""
+    ODD = "odd"
+    """Not one of the others as far as types can tell; its text says which."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Limits:
     """What a record may be. The future begins at the record's own time in the log, not at the reader's clock, so a
     record is judged the same whenever it is read."""
@@ -37,3 +39,4 @@ class Limits:
     max_record_bytes: int = 512 * 1024
     earliest: datetime = datetime(2000, 1, 1, tzinfo=UTC)
     max_ahead: timedelta = timedelta(days=1)
+    declaration: Declaration = DCGM

@@ -19,15 +19,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.config.pipeline_settings import PipelineSettings
 from millstream.pipeline.job.batch import BatchProcessor
+from millstream.pipeline.job.dataflow import Dataflow, send_to, telemetry_stream
 from millstream.pipeline.job.explain import in_one_line
 from millstream.pipeline.job.log_position import LogPosition
-from millstream.pipeline.job.log_topics import (
-    OTHER_PARTITIONS,
-    TELEMETRY_PARTITIONS,
-    send_to,
-    telemetry_stream,
-)
-from millstream.pipeline.job.parts import Parts
+from millstream.pipeline.job.parts import OTHER_PARTITIONS, TELEMETRY_PARTITIONS, Parts
 from millstream.pipeline.job.status import State, Status
 from millstream.pipeline.job.upkeep import Upkeep
 from millstream.pipeline.topics import ensure_topic
@@ -103,9 +98,10 @@ class PipelineRun:
             self.display.note(f"{text}; waiting for it")
 
     def _keep_running(self, spark: SparkSession, parts: Parts, position: LogPosition, status: Status) -> None:
+        letters = partial(send_to, self.settings, self.settings.dead_letter_topic)
         processor = BatchProcessor(
-            parts.store, parts.ledger, partial(send_to, self.settings, self.settings.dead_letter_topic),
-            parts.limits, self.stopping, self._note_failure, partial(self._lost_before, position),
+            Dataflow(parts.store, parts.limits, letters), parts.ledger, self.stopping, self._note_failure,
+            partial(self._lost_before, position),
         )  # fmt: skip
         backoff_s, ready = _SHORTEST_BACKOFF_S, False
         while not self.stopping.is_set():
@@ -135,7 +131,7 @@ class PipelineRun:
 
     def _start(self, spark: SparkSession, parts: Parts, processor: BatchProcessor) -> StreamingQuery:
         writer = (
-            telemetry_stream(spark, self.settings)
+            telemetry_stream(spark, self.settings, parts.limits.declaration)
             .writeStream.foreachBatch(processor)
             .queryName("telemetry")
             .option("checkpointLocation", parts.checkpoint)

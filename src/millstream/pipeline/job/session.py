@@ -26,7 +26,8 @@ _SETTINGS = {
     "spark.driver.memory": "2g",
     # Spark would ask the JVM several times for each column that is named, to tell later where in our code that was.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    "spark.python.daemon.module": "millstream.pipeline.job.daemon",
+    # Records have `Hostname` or `hostname`.
+    "spark.sql.caseSensitive": "true",
 }
 
 

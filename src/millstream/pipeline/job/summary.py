@@ -1,15 +1,19 @@
-"""What a micro-batch held, found in one pass over its rows: counts, and the minutes that its points fall into."""
+"""What a micro-batch held: counts, and the minutes that its points fall into."""
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from millstream.pipeline.job.moments import MINUTE_US, minute_of, moment
 from millstream.pipeline.job.reasons import Verdict
+from millstream.pipeline.stores.constants import constant
+
+_SIFTED = (Verdict.VALID, Verdict.SENTINEL, Verdict.ODD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,26 +29,50 @@ class Summary:
     def count(self, verdict: Verdict) -> int:
         return self.verdicts.get(str(verdict), 0)
 
-    def settled(self, examination: "Summary") -> "Summary":
-        """This one with its doubtful rows as the examination found them."""
-        plain = {name: count for name, count in self.verdicts.items() if name != str(Verdict.DOUBTFUL)}
-        times = [newest for newest in (self.newest, examination.newest) if newest is not None]
+    def plus(self, other: "Summary") -> "Summary":
+        times = [newest for newest in (self.newest, other.newest) if newest is not None]
         return Summary(
-            verdicts=Counter(plain) + Counter(examination.verdicts),
-            reasons=examination.reasons,
-            late=self.late + examination.late,
-            minutes=self.minutes | examination.minutes,
+            verdicts=Counter(self.verdicts) + Counter(other.verdicts),
+            reasons=Counter(self.reasons) + Counter(other.reasons),
+            late=self.late + other.late,
+            minutes=self.minutes | other.minutes,
             newest=max(times, default=None),
         )
 
 
+def observed(watermark: datetime | None) -> list[Column]:
+    """What Spark counts of judged rows while it writes them (`DataFrame.observe`)."""
+    time_us, verdict = f.unix_micros("time"), f.col("verdict")
+    minute = f.floor(time_us / f.lit(MINUTE_US))
+    # No number that changes from batch to batch may stand in the query: Spark would compile it again each time.
+    over = constant(-(1 << 62) if watermark is None else minute_of(watermark), verdict)
+    counts = [f.count_if(verdict == str(each)).alias(str(each)) for each in _SIFTED]
+    return [
+        *counts,
+        f.count_if(minute < over).alias("late"),
+        f.collect_set(minute).alias("minutes"),
+        f.max(time_us).alias("newest_us"),
+    ]
+
+
+def summary_of(metrics: Mapping[str, Any]) -> Summary:
+    """From the metrics that `observed` names; those of an odd record are not known yet."""
+    newest_us = metrics["newest_us"]
+    kept = (each for each in _SIFTED if each is not Verdict.ODD)
+    return Summary(
+        verdicts={str(each): metrics[str(each)] for each in kept},
+        late=metrics["late"],
+        minutes=frozenset(metrics["minutes"]),
+        newest=None if newest_us is None else moment(newest_us),
+    )
+
+
 def summarise(rows: DataFrame, watermark: datetime | None) -> Summary:
-    # No value that changes from batch to batch may stand in the query: Spark would compile it anew each time.
+    """Of examined rows."""
     time_us = f.unix_micros("time")
-    reason = f.col("reason") if "reason" in rows.columns else f.lit(None).cast("string")
     minute = f.floor(time_us / f.lit(MINUTE_US)).alias("minute")
     found = (
-        rows.groupBy("verdict", reason.alias("reason"), minute)
+        rows.groupBy("verdict", "reason", minute)
         .agg(f.count(f.lit(1)).alias("rows"), f.max(time_us).alias("newest_us"))
         .collect()
     )

@@ -1,18 +1,32 @@
 """`write_report`: from a store to a file."""
 
-import math
 import os
 import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from millstream.pipeline.report.fleet import last_moment, read_fleet
-from millstream.pipeline.report.model import NothingToReport, Progress, ReportSummary
+from millstream.pipeline.report.figures import NothingToReport, Progress, last_moment, read_figures
 from millstream.pipeline.report.page import page
 from millstream.pipeline.stores.base import StoreReader
 from millstream.pipeline.stores.rows import Severity
 
 _DAY = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSummary:
+    path: Path
+    start: datetime
+    end: datetime
+    hosts: int
+    gpus: int
+    points: int
+    mean_utilisation: float | None
+    """Percent; None when no GPU reported it."""
+    energy_kwh: float
+    events: Mapping[Severity, int]
 
 
 def last_day(store: StoreReader) -> tuple[datetime, datetime]:
@@ -32,20 +46,19 @@ def write_report(
     NothingToReport when the store holds nothing for them; the file is then left as it was.
     """
     say: Progress = progress if progress is not None else (lambda _: None)
-    figures = read_fleet(store, start, end, say)
+    figures = read_figures(store, start, end, say)
     say("drawing")
     _replace(output_path, page(figures, datetime.now(UTC)))
     say("")
-    utilisation = figures.mean_utilisation
     return ReportSummary(
         path=output_path,
         start=figures.start,
         end=figures.end,
         hosts=len(figures.hosts),
-        gpus=len(figures.machines),
+        gpus=len(figures.gpus),
         points=figures.points,
-        mean_utilisation=None if math.isnan(utilisation) else utilisation,
-        energy_kwh=figures.energy.total,
+        mean_utilisation=figures.mean_utilisation,
+        energy_kwh=figures.energy_kwh,
         events={severity: figures.count(severity) for severity in Severity},
     )
 

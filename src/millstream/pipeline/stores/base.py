@@ -9,7 +9,6 @@ changes nothing. A write returns when the rows are durable and readers see them.
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
@@ -35,8 +34,6 @@ from millstream.pipeline.stores.rows import (
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from millstream.pipeline.stores.outcomes import PointsIntake
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +82,6 @@ class StoreWriter(Protocol):
 
     def write_points(self, frame: "DataFrame", version: int) -> Rejected:
         """Reads the frame once."""
-        ...
-
-    def intake(self, version: int) -> "AbstractContextManager[PointsIntake]":
-        """For executors that have points as Arrow at hand. What they gave it is in the store when the block ends
-        without an exception, save for what they report as refused."""
         ...
 
     def write_rollups(self, frame: "DataFrame", version: int) -> None:

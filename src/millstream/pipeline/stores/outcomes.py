@@ -4,8 +4,8 @@ A store that cannot be reached is an outcome like the others, not an exception: 
 and Spark does not repeat the task on top of our own retries.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from millstream.pipeline.stores.base import Rejected, RejectedPoint
 from millstream.pipeline.stores.errors import StoreUnavailable
@@ -20,14 +20,6 @@ OUTCOME_DDL = (
 )
 REFUSED = "refused"
 UNAVAILABLE = "unavailable"
-
-
-class PointsIntake(Protocol):
-    """Travels to executors, which give it their points."""
-
-    def run(self, batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        """For `mapInArrow`: points in, outcomes out."""
-        ...
 
 
 def outcomes(rows: list[dict[str, Any]]) -> "pa.RecordBatch":

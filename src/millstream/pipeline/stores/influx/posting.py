@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.pipeline.stores.errors import StoreUnavailable
@@ -16,7 +15,6 @@ from millstream.pipeline.stores.influx.lines import LineBuilder, Lines
 from millstream.pipeline.stores.influx.refusals import find_refused
 from millstream.pipeline.stores.influx.target import InfluxTarget
 from millstream.pipeline.stores.outcomes import REFUSED, outcomes, unavailable
-from millstream.pipeline.stores.parquet.staging import StagedRows
 from millstream.pipeline.stores.tables import Table
 
 if TYPE_CHECKING:
@@ -27,25 +25,18 @@ _BATCHES_UNDER_WAY = 2
 
 @dataclass(frozen=True, slots=True)
 class Posting:
-    """One kind of rows, on their way to one server and into the lake's staging directory."""
+    """One kind of rows, on their way to one server."""
 
     target: InfluxTarget
     table: Table
     build: LineBuilder
-    staging: Path | None = None
-    """Where rows that the server took are left for the lake; None for rows that go there another way."""
 
     def run(self, batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         """For `mapInArrow`: rows in, only what went wrong out."""
-        staged = StagedRows(self.staging, self.table) if self.staging is not None else None
         try:
             for batch, refused in self._posted(batches):
                 if refused:
                     yield _refused_rows(batch, refused)
-                if staged is not None:
-                    staged.add(_without(batch, refused))
-            if staged is not None:
-                staged.flush()
         except StoreUnavailable as error:
             yield unavailable(error)
 
@@ -103,14 +94,6 @@ def _post_lines(connection: InfluxConnection, text: "pa.Array") -> dict[int, str
         return connection.write(b"".join(buffer[starts[row] : starts[row + 1]] for row in rows))
 
     return find_refused(send, text.to_pylist(), refusal)
-
-
-def _without(batch: "pa.RecordBatch", refused: dict[int, str]) -> "pa.RecordBatch":
-    import pyarrow as pa
-
-    if not refused:
-        return batch
-    return batch.take(pa.array([row for row in range(batch.num_rows) if row not in refused], pa.int64()))
 
 
 def _refused_rows(batch: "pa.RecordBatch", refused: dict[int, str]) -> "pa.RecordBatch":

@@ -1,7 +1,6 @@
 """The InfluxDB store: points, rollups and events on the server, and a lake of Parquet files to re-compute from."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +14,18 @@ from millstream.pipeline.stores.influx.posting import Posting
 from millstream.pipeline.stores.influx.queries import InfluxQueries
 from millstream.pipeline.stores.influx.readback import server_points
 from millstream.pipeline.stores.influx.target import InfluxTarget
-from millstream.pipeline.stores.outcomes import OUTCOME_DDL, PointsIntake, check_available, rejected_of
+from millstream.pipeline.stores.local_frames import local_frame
+from millstream.pipeline.stores.outcomes import OUTCOME_DDL, check_available, rejected_of
 from millstream.pipeline.stores.rows import Resolution, Rollup
-from millstream.pipeline.stores.tables import EVENTS, POINTS, ROLLUPS, Table
+from millstream.pipeline.stores.tables import EVENTS, POINTS, ROLLUPS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MAX_WRITERS = 8
 """Connections that post at a time; a single server gains nothing from more."""
+
+_REFUSED_DDL = "source_partition int, source_offset bigint, uuid string, metric string, time timestamp"
 
 _log = get_logger("millstream.pipeline.influx")
 
@@ -38,19 +40,14 @@ class InfluxStore(InfluxQueries):
         self._has_database = target.is_v2
 
     def write_points(self, frame: "DataFrame", version: int) -> Rejected:
-        with self.intake(version) as intake:
-            return rejected_of(self._outcomes(frame, POINTS, intake))
-
-    @contextmanager
-    def intake(self, version: int) -> "Iterator[PointsIntake]":
-        """The executors that post the points also write them into the lake."""
-        self._create_database()
+        """Reads the frame once: both the server and the lake get what is kept of it meanwhile."""
+        points = frame.select(*POINTS.names).persist()
         try:
-            with self._lake.staged_points(version) as staging:
-                yield Posting(self.target, POINTS, point_lines, staging.absolute())
-        except StoreUnavailable:
-            self._has_database = self.target.is_v2
-            raise
+            rejected = rejected_of(self._post(points, Posting(self.target, POINTS, point_lines)))
+            self._lake.write_points(_without(points, rejected), version)
+        finally:
+            points.unpersist()
+        return rejected
 
     def write_rollups(self, frame: "DataFrame", version: int) -> None:
         self._write_derived(frame, Posting(self.target, ROLLUPS, rollup_lines))
@@ -95,24 +92,24 @@ class InfluxStore(InfluxQueries):
 
     def _write_derived(self, frame: "DataFrame", posting: Posting) -> None:
         """Rollups and events have no original record that a dead letter could carry; they can be computed again."""
-        self._create_database()
-        try:
-            refused = self._outcomes(frame, posting.table, posting)
-        except StoreUnavailable:
-            self._has_database = self.target.is_v2
-            raise
+        refused = self._post(frame, posting)
         if refused:
             _log.warning(
                 "influx.refused", what=posting.table.name, rows=len(refused), reason=refused[0]["reason"],
                 server=self.target.address,
             )  # fmt: skip
 
-    def _outcomes(self, frame: "DataFrame", table: Table, intake: PointsIntake) -> "list[dict[str, Any]]":
+    def _post(self, frame: "DataFrame", posting: Posting) -> "list[dict[str, Any]]":
         """What the server refused."""
+        self._create_database()
         tasks = min(frame.sparkSession.sparkContext.defaultParallelism, _MAX_WRITERS)
-        rows = frame.select(*(f"`{name}`" for name in table.names)).coalesce(tasks)
-        found = [row.asDict() for row in rows.mapInArrow(intake.run, OUTCOME_DDL).collect()]
-        check_available(found)
+        rows = frame.select(*(f"`{name}`" for name in posting.table.names)).coalesce(tasks)
+        try:
+            found = [row.asDict() for row in rows.mapInArrow(posting.run, OUTCOME_DDL).collect()]
+            check_available(found)
+        except StoreUnavailable:
+            self._has_database = self.target.is_v2
+            raise
         return found
 
     def _create_database(self) -> None:
@@ -122,3 +119,15 @@ class InfluxStore(InfluxQueries):
             server.execute(f"CREATE DATABASE {identifier(self.target.database)}")
             server.close()
             self._has_database = True
+
+
+def _without(points: "DataFrame", rejected: Rejected) -> "DataFrame":
+    if not rejected:
+        return points
+    names = ("source_partition", "source_offset", *POINTS.identity)
+    rows = [
+        (point.source_partition, point.source_offset, point.uuid, point.metric, point.time)
+        for point in rejected.points
+    ]
+    refused = local_frame(points.sparkSession, _REFUSED_DDL, rows)
+    return points.join(refused, list(names), "left_anti")

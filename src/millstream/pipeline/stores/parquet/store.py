@@ -1,7 +1,6 @@
 """The store of Parquet files: everything put together."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,14 +20,11 @@ from millstream.pipeline.stores.parquet.layout import (
 )
 from millstream.pipeline.stores.parquet.live import live_files
 from millstream.pipeline.stores.parquet.queries import ParquetQueries
-from millstream.pipeline.stores.parquet.staging import StagingIntake
 from millstream.pipeline.stores.parquet.writing import FrameWriter, Target
 from millstream.pipeline.stores.rows import Resolution
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from millstream.pipeline.stores.outcomes import PointsIntake
 
 
 class ParquetStore(ParquetQueries):
@@ -43,15 +39,6 @@ class ParquetStore(ParquetQueries):
     def write_points(self, frame: "DataFrame", version: int) -> Rejected:
         self._writer.write(frame, [Target(POINTS_ROOM)], version)
         return Rejected()
-
-    @contextmanager
-    def intake(self, version: int) -> "Iterator[PointsIntake]":
-        with self.staged_points(version) as staging:
-            yield StagingIntake(staging.absolute())
-
-    def staged_points(self, version: int) -> AbstractContextManager[Path]:
-        """For a writer that has its executors fill the staging directory themselves (`staging.py`)."""
-        return self._writer.staged([Target(POINTS_ROOM)], version)
 
     def write_rollups(self, frame: "DataFrame", version: int) -> None:
         from pyspark.sql import functions as f

@@ -1,4 +1,4 @@
-"""From the bytes of records to columns, in SQL expressions: one row per telemetry record.
+"""The fields of records that the typed source could not take, from their bytes: one row per telemetry record.
 
 A record holds one JSON object (flat, nested, or the nested form in an envelope) or an array of them. Nothing is
 judged here: a field that is missing or cannot be read is null, and `judge` says what that means. The column `body`
@@ -8,21 +8,26 @@ is the object as a variant, for what judging needs to know about types.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from millstream.pipeline.declaration import LABELS, Declaration
 from millstream.pipeline.job.reasons import Limits
+from millstream.pipeline.job.records import RECORD_COLUMNS
 
 _BLANKS = r"' \t\r\n'"
-_RFC_3339 = r"^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$"
+_RFC_3339 = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$"
 _NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
 
 
-def parsed(records: DataFrame, limits: Limits) -> DataFrame:
-    """Rows with the record's columns, `element` (the place in an array, else null), `body` and the fields as text;
-    `time` and `value_number` where these can be read."""
-    return _fields(_bodies(_documents(records, limits)))
+def text_fields(records: DataFrame, limits: Limits) -> DataFrame:
+    """The columns of `typed_fields` from the bytes, and beside them `body`, and time and value as text.
+
+    `element` is the place in an array, else null.
+    """
+    return _fields(_bodies(_documents(records, limits), limits.declaration), limits.declaration)
 
 
 def member(body: str, path: str, kind: str = "string") -> Column:
-    return f.try_variant_get(f.col(body), f"$.{path}", kind)
+    steps = "".join(f"['{step}']" for step in path.split("."))
+    return f.try_variant_get(f.col(body), f"${steps}", kind)
 
 
 def type_of(body: str, path: str) -> Column:
@@ -33,9 +38,11 @@ def type_of(body: str, path: str) -> Column:
 def _documents(records: DataFrame, limits: Limits) -> DataFrame:
     """`document` is the record's JSON as the first element of an array whose second is 0: the parser ignores what
     follows a complete value, and would take `{...} rubbish` for an object otherwise."""
-    size = f.octet_length("value")
-    text = f.when(size.between(1, limits.max_record_bytes), f.col("value").cast("string"))
-    sized = records.select("*", f.coalesce(size, f.lit(0)).alias("size_bytes"), text.alias("text"))
+    size = f.octet_length("serializedValue")
+    text = f.when(size.between(1, limits.max_record_bytes), f.col("serializedValue").cast("string"))
+    sized = records.select(
+        *RECORD_COLUMNS, f.coalesce(size, f.lit(0)).alias("size_bytes"), text.alias("text")
+    )
     whole = f.try_parse_json(f.concat(f.lit("["), f.col("text"), f.lit(",0]")))
     return sized.select(
         "*",
@@ -44,7 +51,7 @@ def _documents(records: DataFrame, limits: Limits) -> DataFrame:
     )
 
 
-def _bodies(documents: DataFrame) -> DataFrame:
+def _bodies(documents: DataFrame, declared: Declaration) -> DataFrame:
     """One row per object: arrays are taken apart, envelopes opened. An array that is empty gives one row."""
     document = f.col("document")
     is_whole = (
@@ -66,7 +73,7 @@ def _bodies(documents: DataFrame) -> DataFrame:
         f.posexplode_outer("elements").alias("position", "outer_body"),
     )
     # An envelope has no metric of its own, and an object where a record has its number.
-    in_envelope = member("outer_body", "metric_name", "variant").isNull() & type_of(
+    in_envelope = member("outer_body", declared.fields["metric"][0], "variant").isNull() & type_of(
         "outer_body", "value"
     ).startswith("OBJECT")
     return single.select(
@@ -79,34 +86,29 @@ def _bodies(documents: DataFrame) -> DataFrame:
     )
 
 
-def _fields(bodies: DataFrame) -> DataFrame:
-    def known(*paths: str) -> Column:
-        return f.coalesce(*(member("body", path) for path in paths))
+def _fields(bodies: DataFrame, declared: Declaration) -> DataFrame:
+    def known(column: str) -> Column:
+        paths = declared.fields.get(column, ())
+        return f.coalesce(*(member("body", path) for path in paths)) if paths else f.lit(None).cast("string")
 
-    gpu_id = member("body", "gpu_id")
-    # In the nested form `gpu_id` is the uuid, and the number of the GPU is a label.
-    names_gpu = gpu_id.rlike("^[A-Za-z]")
+    fields = {name: known(name) for name in ("metric", "uuid", *LABELS)}
+    uuid = f.nullif(fields["uuid"], f.lit(""))
+    fields["uuid"] = f.coalesce(uuid, f.col("envelope_key"))
+    if declared.nested_gpu_id:
+        gpu_id = member("body", "gpu_id")
+        names_gpu = gpu_id.rlike("^[A-Za-z]")
+        fields["uuid"] = f.coalesce(uuid, f.when(names_gpu, gpu_id), f.col("envelope_key"))
+        fields["gpu_id"] = f.when(names_gpu, member("body", "labels.gpu")).otherwise(gpu_id)
     texts = bodies.select(
         "*",
-        known("timestamp").alias("timestamp_text"),
-        known("metric_name").alias("metric"),
-        f.coalesce(
-            f.nullif(member("body", "uuid"), f.lit("")), f.when(names_gpu, gpu_id), f.col("envelope_key")
-        ).alias("uuid"),
-        f.when(names_gpu, member("body", "labels.gpu")).otherwise(gpu_id).alias("gpu_id"),
-        known("device").alias("device"),
-        known("modelName", "labels.model_name").alias("model_name"),
-        known("Hostname", "hostname").alias("hostname"),
-        known("container", "labels.container").alias("container"),
-        known("pod", "labels.pod").alias("pod"),
-        known("namespace", "labels.namespace").alias("namespace"),
-        known("labels_raw", "labels").alias("labels_raw"),
+        known("time").alias("timestamp_text"),
         known("value").alias("value_text"),
+        *(column.alias(name) for name, column in fields.items()),
     )
-    value_text = f.col("value_text")
+    time_text, value_text = f.upper("timestamp_text"), f.col("value_text")
     return texts.select(
         "*",
-        f.when(f.col("timestamp_text").rlike(_RFC_3339), f.try_to_timestamp("timestamp_text")).alias("time"),
+        f.when(time_text.rlike(_RFC_3339), f.try_to_timestamp(time_text)).alias("time"),
         f.when(value_text.rlike(_NUMBER), value_text.try_cast("double")).alias("value_number"),
     )
 

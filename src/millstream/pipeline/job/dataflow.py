@@ -1,0 +1,147 @@
+"""The whole dataflow on one page, in DataFrame operations:
+
+    topic -> typed records -> judged -> points -> store -> marked windows -> rollups -> health events
+                                     -> odd text -> examined -> points and dead letters
+
+`run` gives it micro-batches, `run --once` those that are there, `backfill` a range of the log as one batch. The last
+arrows are in `recompute.py`: a batch marks the windows that its points fall into, and what is marked is computed again
+from the store.
+
+A batch is one Spark job as long as all its records are right: Spark counts what it sees while it writes. If some are
+odd, a second job looks at their text. It reads the batch again, which costs less than keeping every batch in memory.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
+
+from millstream.config.pipeline_settings import PipelineSettings
+from millstream.pipeline.declaration import DCGM, Declaration
+from millstream.pipeline.job.dead_letters import dead_letters, rejected_letters
+from millstream.pipeline.job.judge import examined, judged
+from millstream.pipeline.job.moments import micros
+from millstream.pipeline.job.points import points_of, without_duplicates
+from millstream.pipeline.job.reasons import Limits, Verdict
+from millstream.pipeline.job.records import RECORD_COLUMNS, source_schema, typed_fields
+from millstream.pipeline.job.summary import Summary, observed, summarise, summary_of
+from millstream.pipeline.job.text import text_fields
+from millstream.pipeline.stores.base import RejectedPoint, Store
+
+SendLetters = Callable[[DataFrame], object]
+"""Writes a frame with key, value and headers to the dead-letter topic."""
+
+_FORMAT = "millstream"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What came of a batch."""
+
+    summary: Summary
+    rejected: int = 0
+    """Points that the store refused; they are dead letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dataflow:
+    store: Store
+    limits: Limits
+    send_letters: SendLetters
+    tells_bad: bool = True
+    """Whether bad records become dead letters: a backfill leaves that to the run that read them first."""
+    within: tuple[datetime, datetime] | None = None
+    """The times of points that are wanted, inclusive; None wants all."""
+
+    def process(self, records: DataFrame, version: int, watermark: datetime | None) -> Stored:
+        """Store a batch of typed records. Raises StoreUnavailable."""
+        now = datetime.now(UTC)
+        rows = self._wanted(judged(typed_fields(records, self.limits.declaration), self.limits, now))
+        seen = Observation()
+        rejected = self.store.write_points(points_of(rows.observe(seen, *observed(watermark))), version)
+        refused = rejected.points
+        summary = summary_of(seen.get)
+        if seen.get[str(Verdict.ODD)]:
+            odd = rows.where(f.col("verdict") == str(Verdict.ODD)).select(*RECORD_COLUMNS)
+            with _kept(self._wanted(examined(text_fields(odd, self.limits), self.limits, now))) as looked_at:
+                found, more = self._examine(looked_at, version, watermark)
+            summary, refused = summary.plus(found), refused + more
+        if refused:
+            self.send_letters(rejected_letters(records.select(*RECORD_COLUMNS), refused))
+        return Stored(summary, len(refused))
+
+    def _wanted(self, rows: DataFrame) -> DataFrame:
+        if self.within is None:
+            return rows
+        return rows.where(f.col("time").isNull() | f.col("time").between(*map(f.lit, self.within)))
+
+    def _examine(
+        self, rows: DataFrame, version: int, watermark: datetime | None
+    ) -> tuple[Summary, tuple[RejectedPoint, ...]]:
+        summary = summarise(rows, watermark)
+        if summary.count(Verdict.BAD) and self.tells_bad:
+            self.send_letters(dead_letters(rows))
+        if not summary.count(Verdict.VALID):
+            return summary, ()
+        return summary, self.store.write_points(without_duplicates(points_of(rows)), version).points
+
+
+def telemetry_stream(
+    spark: SparkSession, settings: PipelineSettings, declared: Declaration = DCGM
+) -> DataFrame:
+    return (
+        spark.readStream.format(_FORMAT)
+        .options(**_options(settings))
+        .option("startingOffsets", settings.starting_offsets)
+        .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
+        .schema(source_schema(declared))
+        .load()
+    )
+
+
+def telemetry_since(
+    spark: SparkSession, settings: PipelineSettings, start: datetime, declared: Declaration = DCGM
+) -> DataFrame:
+    """Everything in the log from the first record at or after `start` by the log's own time."""
+    return (
+        spark.read.format(_FORMAT)
+        .options(**_options(settings))
+        .option("startingTimestamp", max(micros(start) // 1000, 0))
+        # A partition with nothing that late has nothing to read.
+        .option("startingOffsetsByTimestampStrategy", "latest")
+        .schema(source_schema(declared))
+        .load()
+    )
+
+
+def send_to(settings: PipelineSettings, topic: str, letters: DataFrame) -> None:
+    (
+        letters.write.format(_FORMAT)
+        .option("kafka.bootstrap.servers", settings.bootstrap)
+        .option("topic", topic)
+        .mode("append")
+        .save()
+    )
+
+
+def _options(settings: PipelineSettings) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": settings.bootstrap,
+        "subscribe": settings.topic,
+        "value.format": "json",
+        # Records that retention has deleted are gone; stopping would only lose more of them.
+        "failOnDataLoss": "false",
+    }
+
+
+@contextmanager
+def _kept(frame: DataFrame) -> Iterator[DataFrame]:
+    frame.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        yield frame
+    finally:
+        frame.unpersist()

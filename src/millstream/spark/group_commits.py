@@ -1,0 +1,68 @@
+"""What a streaming query has finished, as committed offsets of a consumer group, so that tools that show lag show it.
+
+The checkpoint alone decides where a query goes on. A commit that fails is therefore a warning, and the next one makes
+up for it. The group has no members: nothing is joined or assigned.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.spark.kafka_properties import kafka_properties
+from millstream.spark.positions import TopicPartition
+from millstream.spark.producer_properties import librdkafka_security
+from millstream.spark.wire.errors import OptionError
+
+log = logging.getLogger("millstream.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOptions:
+    group: str
+    properties: Mapping[str, Any] = field(repr=False)
+
+
+def group_options(options: Mapping[str, str]) -> GroupOptions:
+    """For `commitOffsets`; raises OptionError without a group."""
+    properties = kafka_properties(options)
+    group = properties.get("group.id", "").strip()
+    if not group:
+        raise OptionError("option commitOffsets needs kafka.group.id: which group shall have the offsets?")
+    made = {
+        "bootstrap.servers": properties["bootstrap.servers"],
+        "client.id": properties.get("client.id", "millstream-spark"),
+        "group.id": group,
+        "enable.auto.commit": False,
+        # A broker that cannot be reached is told by the failed commit, once, not by every connection.
+        "log_level": 0,
+        **librdkafka_security(properties),
+    }
+    return GroupOptions(group, made)
+
+
+class GroupCommits:
+    def __init__(self, options: GroupOptions) -> None:
+        self._options = options
+        self._consumer: Any = None
+        self._committed: Mapping[TopicPartition, int] = {}
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        from confluent_kafka import Consumer, KafkaException
+        from confluent_kafka import TopicPartition as Place
+
+        places = [Place(topic, partition, offset) for (topic, partition), offset in sorted(offsets.items())]
+        if offsets == self._committed:
+            return
+        try:
+            if self._consumer is None:
+                self._consumer = Consumer(dict(self._options.properties))
+            self._consumer.commit(offsets=places, asynchronous=False)
+            self._committed = dict(offsets)
+        except KafkaException as error:
+            log.warning("offsets were not committed to the group %s: %s", self._options.group, error)
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
