@@ -43,7 +43,8 @@ def test_consumer_example_reads_what_the_producer_example_sent(millstream_broker
 
 
 def test_no_example_is_forgotten() -> None:
-    tested = {*OUTPUT, "simple_producer.py", "simple_consumer.py"}
+    # What draws a picture with Spark is run with the tests of the source.
+    tested = {*OUTPUT, "simple_producer.py", "simple_consumer.py", "spark_windowed_mean.py"}
 
     assert {path.name for path in EXAMPLES.glob("*.py")} == tested
 

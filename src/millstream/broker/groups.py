@@ -104,10 +104,6 @@ class Groups:
 
     def decide(self, group_id: str, request: GroupRequest) -> "asyncio.Future[GroupReply]":
         """Decide now, in the order of calls; the answer comes when it is durable."""
-        if OFFSETS_TOPIC not in self._broker.metadata.image.topics:
-            raise KafkaError(
-                ErrorCode.NOT_COORDINATOR, "no group has used this node yet: find the coordinator"
-            )
         partition = self._partition_of(group_id)
         self._bounds.check(self._state(partition), request)
         return self._runtime.decide(partition, request)
@@ -175,8 +171,13 @@ class Groups:
         self._runtime.close()
 
     def _partition_of(self, group_id: str) -> int:
+        topic = self._broker.metadata.image.topic(OFFSETS_TOPIC)
+        if topic is None:
+            raise KafkaError(
+                ErrorCode.NOT_COORDINATOR, "no group has used this node yet: find the coordinator"
+            )
         # The number was fixed when the topic was made; the setting counts only then.
-        return partition_for(group_id, len(self._broker.metadata.image.topics[OFFSETS_TOPIC].partitions))
+        return partition_for(group_id, len(topic.partitions))
 
     async def _create_topic(self) -> None:
         live = len(self._broker.metadata.image.live_brokers)

@@ -9,6 +9,7 @@ class Server:
     def __init__(self) -> None:
         self.dispatcher = self
         self.handled: list[bytes] = []
+        self.clock = lambda: 0.0
 
     def dispatch(self, _connection: Connection, request: memoryview) -> None:
         self.handled.append(bytes(request))

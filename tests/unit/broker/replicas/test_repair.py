@@ -27,5 +27,5 @@ def test_a_replica_that_was_removed_meanwhile_is_passed_over(monkeypatch: pytest
     partition = SimpleNamespace(topic="t", index=0)
     segment = SimpleNamespace(clear=lambda: None)
     with pytest.raises(KafkaError, match="broker 3 was removed") as failed:
-        asyncio.run(repairs._fetch(cast(Any, partition), cast(Any, segment)))
+        asyncio.run(repairs._fetch(cast(Any, partition), cast(Any, segment), 10))
     assert failed.value.code is ErrorCode.REPLICA_NOT_AVAILABLE
