@@ -50,7 +50,8 @@ async def _run(settings: Settings, disk: Disk, clock: Clock) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in _ENDING:
-        loop.add_signal_handler(number, stop.set)
+        # Not the loop's own way: that gives a signal its default action, which is the end, before it can be ignored.
+        signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(stop.set))
     broker = Broker(settings, disk, clock, loop)
     http = _Http(broker)
     starting = asyncio.ensure_future(broker.start())
@@ -67,7 +68,7 @@ async def _run(settings: Settings, disk: Disk, clock: Clock) -> int:
             await _call_off(starting)
             await http.stop()
             await broker.stop()
-            _ignore_signals(loop)
+            _ignore_signals()
             return 0
         await starting
     except (
@@ -99,14 +100,13 @@ async def _run(settings: Settings, disk: Disk, clock: Clock) -> int:
         await http.stop()
         await broker.stop()
     log.info("stopped")
-    _ignore_signals(loop)
+    _ignore_signals()
     return 1 if broker.failure.done() else 0
 
 
-def _ignore_signals(loop: asyncio.AbstractEventLoop) -> None:
+def _ignore_signals() -> None:
     """All is done: another wish to stop must not end the rest of the process as a failure."""
     for number in _ENDING:
-        loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
 
 
