@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, TypeVar
 from millstream.broker.coordinators.coordinator_log import PartitionCoordinatorLog
 from millstream.broker.coordinators.group_bounds import GroupBounds
 from millstream.broker.coordinators.group_samples import samples_of
-from millstream.broker.handlers.admin import defaults_of
-from millstream.broker.partitions.partition import Partition
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import MetadataRecord, PartitionCreated, TopicDeleted
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic
@@ -30,7 +28,6 @@ from millstream.coordinator.runtime import CoordinatorRuntime
 from millstream.observability.group_metrics import GroupSamples, watch_bounds, watch_groups
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.internal_topics import OFFSETS_TOPIC
-from millstream.protocol.record_batch import CorruptBatch
 from millstream.runtime.sometimes import sometimes
 
 if TYPE_CHECKING:
@@ -138,7 +135,7 @@ class Groups:
         return machine.state if isinstance(machine, GroupCoordinator) else None
 
     def _count(self) -> None:
-        self._broker.spawn(self._recount(), "counting groups")
+        self._broker.tasks.spawn(self._recount(), "counting groups")
 
     async def _recount(self) -> None:
         for number, _ in enumerate(self._bounds.recount(), 1):
@@ -187,7 +184,7 @@ class Groups:
             min(_TOPIC_REPLICAS, max(live, 1)),
             configs=_TOPIC_CONFIGS,
         )
-        command = CreateTopics((topic,), defaults=defaults_of(self._broker), allow_internal=True)
+        command = CreateTopics((topic,), defaults=self._broker.defaults, allow_internal=True)
         for outcome in await self._broker.metadata.submit(command):
             if outcome.error is not None and outcome.error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, outcome.error.message)
@@ -219,12 +216,7 @@ class Groups:
     def _open_log(self, index: int) -> PartitionCoordinatorLog:
         broker = self._broker
         partition = broker.partitions.find(OFFSETS_TOPIC, index)
-        return PartitionCoordinatorLog(partition, broker.clock, self._log_damaged, broker.storage_error)
-
-    def _log_damaged(self, partition: Partition, offset: int, error: CorruptBatch) -> None:
-        """Another replica has it sound; until it is repaired, the groups kept there have no coordinator."""
-        self._broker.corruption(error)
-        self._broker.replication.repairs.damaged(partition, offset)
+        return PartitionCoordinatorLog(partition, broker.clock, broker.faults.damaged, broker.faults.failed)
 
     def _metadata_changed(
         self, old: MetadataImage, new: MetadataImage, records: tuple[MetadataRecord, ...]
@@ -245,7 +237,7 @@ class Groups:
     def _tell_coordinators(self) -> None:
         self._telling = None
         deleted, self._deleted = frozenset(self._deleted), set()
-        self._broker.spawn(self._change_topics(deleted), "group topics")
+        self._broker.tasks.spawn(self._change_topics(deleted), "group topics")
 
     async def _change_topics(self, deleted: frozenset[str]) -> None:
         await self.submit_to_all(ChangeTopics(self._broker.metadata.image, deleted))
