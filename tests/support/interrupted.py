@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from millstream.broker import dispatch
-from millstream.broker.dispatch import Dispatcher
+from millstream.broker.api import dispatch
+from millstream.broker.api.dispatch import Dispatcher
 from millstream.broker.node import Broker
-from millstream.broker.proxy import local_lane
+from millstream.broker.routing import local_lane
 from millstream.broker.settling import Settling
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.service import MetadataService

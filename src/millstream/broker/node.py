@@ -7,24 +7,24 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from millstream.broker.cleaner import Cleaner
+from millstream.broker.api.dispatch import Dispatcher, load_handler
 from millstream.broker.departed import Departed
-from millstream.broker.dispatch import Dispatcher, load_handler
-from millstream.broker.fetch_sessions import FetchSessions
-from millstream.broker.file_limits import raise_and_share
-from millstream.broker.flusher import Flusher
-from millstream.broker.limit_metrics import watch_limits
-from millstream.broker.long_work import LongWork
-from millstream.broker.opened_batches import OpeningLimits
-from millstream.broker.partitions import CutOff, Partitions
-from millstream.broker.producer_bounds import ProducerBounds
-from millstream.broker.recovery_progress import RecoveryProgress
-from millstream.broker.replicas.roles import Replication
-from millstream.broker.server import Server
+from millstream.broker.handlers.fetch_sessions import FetchSessions
+from millstream.broker.partitions.cleaner import Cleaner
+from millstream.broker.partitions.flusher import Flusher
+from millstream.broker.partitions.opened_batches import OpeningLimits
+from millstream.broker.partitions.producer_bounds import ProducerBounds
+from millstream.broker.partitions.recovery_progress import RecoveryProgress
+from millstream.broker.partitions.registry import CutOff, Partitions
+from millstream.broker.partitions.topic_changes import TopicChanges
+from millstream.broker.partitions.upkeep import Upkeep
+from millstream.broker.partitions.writability import Writability
+from millstream.broker.replicas.replication import Replication
+from millstream.broker.server.file_limits import raise_and_share
+from millstream.broker.server.limit_metrics import watch_limits
+from millstream.broker.server.long_work import LongWork
+from millstream.broker.server.server import Server
 from millstream.broker.settling import Settling
-from millstream.broker.topics import TopicChanges
-from millstream.broker.upkeep import Upkeep
-from millstream.broker.writability import Writability
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
 from millstream.cluster.metadata.difference import difference
 from millstream.cluster.metadata.image import BrokerImage
@@ -46,10 +46,10 @@ from millstream.storage.local_log import LogGone, NoRoom
 from millstream.storage.store import LogStore
 
 if TYPE_CHECKING:
-    from millstream.broker.cluster_membership import ClusterMembership
-    from millstream.broker.groups import Groups
+    from millstream.broker.coordinators.groups import Groups
+    from millstream.broker.peers.membership import ClusterMembership
     from millstream.broker.peers.network import PeerNetwork
-    from millstream.broker.proxy.relays import Relays
+    from millstream.broker.routing.relays import Relays
 
 log = get_logger("millstream.node")
 
@@ -171,14 +171,14 @@ class Broker:
         """A node that is alone has them before it is ready; one of several does not wait for company."""
         if not self.settings.topics:
             return
-        from millstream.broker.declared_topics import DeclaredTopics
+        from millstream.broker.partitions.declared_topics import DeclaredTopics
 
         declared = DeclaredTopics(self)
         if self.membership is not None or not await declared.create():
             self.spawn(declared.run(), "declared topics")
 
     async def _join(self, endpoints: tuple[Endpoint, ...]) -> None:
-        from millstream.broker.cluster_membership import ClusterMembership
+        from millstream.broker.peers.membership import ClusterMembership
 
         self.membership = ClusterMembership(self, endpoints)
         await self.membership.join()
@@ -230,14 +230,14 @@ class Broker:
     @cached_property
     def groups(self) -> "Groups":
         """Imported and made when groups are first needed: a node without them starts faster."""
-        from millstream.broker.groups import Groups
+        from millstream.broker.coordinators.groups import Groups
 
         return Groups(self)
 
     @cached_property
     def relays(self) -> "Relays":
         """The way of clients, and of this process, to what other nodes have; imported where there are such."""
-        from millstream.broker.proxy.relays import Relays
+        from millstream.broker.routing.relays import Relays
 
         return Relays(self)
 

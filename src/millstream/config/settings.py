@@ -52,6 +52,13 @@ class BrokerSettings:
     )
     data_dir: str = kafka_setting("log.dir")
     rack: str | None = kafka_setting("broker.rack")
+    profile: str | None = own_setting(
+        None,
+        "Several settings at once, each of which can still be set by itself. throughput: placement modulo,"
+        " replication.mode async, client_routing proxy. consistency: placement balanced, replication.mode isr,"
+        " min_insync_replicas 2, client_routing direct.",
+        choices=("throughput", "consistency"),
+    )
     auto_create_topics: bool = kafka_setting("auto.create.topics.enable")
     default_partitions: int = kafka_setting("num.partitions")
 
@@ -251,6 +258,8 @@ class Settings:
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)
     topics: tuple[TopicSettings, ...] = ()
     kafka: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    """What was given and has no effect, in a line each."""
 
     @property
     def is_one_of_several(self) -> bool:

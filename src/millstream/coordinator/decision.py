@@ -12,6 +12,13 @@ R = TypeVar("R")
 A_co = TypeVar("A_co", covariant=True)
 
 
+class Request(msgspec.Struct, Generic[A_co], frozen=True, tag=True):
+    """What a coordinator can be asked, and by its type parameter what it answers: `class Join(Request[Joined])`.
+
+    The name of its class is what it is called between nodes, so it stays.
+    """
+
+
 class Reply(msgspec.Struct, Generic[A_co], frozen=True):
     """The answer to the request that came with `token`, possibly many events ago."""
 

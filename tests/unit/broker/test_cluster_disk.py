@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from millstream.broker.http import reasons_not_to_come
-from millstream.broker.partitions import CutOff
+from millstream.broker.partitions.registry import CutOff
 from millstream.testing.disk import Fault, Operation
 from support.trio import Trio, until
 

@@ -7,7 +7,7 @@ import asyncio
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from millstream.broker.dispatch import LaterReply, RequestContext
+from millstream.broker.api.dispatch import LaterReply, RequestContext
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
 from millstream.coordinator.groups.replies import Committed, GroupReply
 from millstream.coordinator.groups.requests import CommitOffsets, OffsetToCommit

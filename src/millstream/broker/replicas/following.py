@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from millstream.broker.partition import Partition
+from millstream.broker.partitions.partition import Partition
 from millstream.cluster.replication.divergence import EpochEnd, truncation_offset
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError

@@ -5,9 +5,9 @@ acknowledged anywhere.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from millstream.broker.groups import Groups
-from millstream.broker.partition import Partition
-from millstream.broker.partitions import Partitions
+from millstream.broker.coordinators.groups import Groups
+from millstream.broker.partitions.partition import Partition
+from millstream.broker.partitions.registry import Partitions
 from millstream.coordinator.groups.replies import GroupReply
 from millstream.coordinator.groups.requests import GroupRequest
 from millstream.protocol.internal_topics import OFFSETS_TOPIC

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from millstream.broker.groups import Groups
+from millstream.broker.coordinators.groups import Groups
 from millstream.broker.node import Broker
-from millstream.broker.partition import Partition
-from millstream.broker.upkeep import Upkeep
+from millstream.broker.partitions.partition import Partition
+from millstream.broker.partitions.upkeep import Upkeep
 from millstream.cluster.metadata.topics import DeleteTopics, TopicRef
 from millstream.coordinator.placement import partition_for
 from millstream.protocol.errors import ErrorCode

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from millstream.broker.partition import Partition
+from millstream.broker.partitions.partition import Partition
 from millstream.cluster.metadata.image import TopicImage
 from support.raw_client import RawClient, batch_of, fetch_fields, fetched_partitions, produce_fields
 from support.trio import Trio, until

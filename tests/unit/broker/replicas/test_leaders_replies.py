@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from millstream.broker.node import Broker
-from millstream.broker.partition import Partition
+from millstream.broker.partitions.partition import Partition
 from millstream.broker.replicas.fetcher import ReplicaFetcher
 from millstream.broker.replicas.following import Superseded
 from millstream.protocol.errors import ErrorCode
