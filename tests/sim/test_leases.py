@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 
-from millstream.broker.partitions import CutOff
+from millstream.broker.partitions.registry import CutOff
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.node import SimulatedNode

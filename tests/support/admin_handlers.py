@@ -14,7 +14,7 @@ from typing import Any
 from kio.schema.create_topics.v7 import request as create_topics_v7
 from kio.serial import entity_reader
 
-from millstream.broker.addresses import ShownNode
+from millstream.broker.server.addresses import ShownNode
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.service import MetadataService
 from millstream.config.settings import Settings

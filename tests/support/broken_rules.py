@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from millstream.broker import lease
-from millstream.broker.coordinator_log import PartitionCoordinatorLog
-from millstream.broker.heartbeats import Heartbeats
-from millstream.broker.lease import Lease
-from millstream.broker.partition import Partition
-from millstream.broker.peers import founder, founding, hello, network, promise
-from millstream.broker.proxy import produce
+from millstream.broker.coordinators.coordinator_log import PartitionCoordinatorLog
+from millstream.broker.partitions.partition import Partition
+from millstream.broker.peers import founder, founding, hello, lease, network, promise
+from millstream.broker.peers.heartbeats import Heartbeats
+from millstream.broker.peers.lease import Lease
 from millstream.broker.replicas import following, serving
+from millstream.broker.routing import produce
 from millstream.cluster.metadata import election
 from millstream.cluster.metadata.image import NO_LEADER
 from millstream.cluster.raft import changes, quorum

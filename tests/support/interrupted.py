@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from millstream.broker import dispatch
-from millstream.broker.dispatch import Dispatcher
+from millstream.broker.api import dispatch
+from millstream.broker.api.dispatch import Dispatcher
 from millstream.broker.node import Broker
-from millstream.broker.proxy import local_lane
+from millstream.broker.routing import local_lane
 from millstream.broker.settling import Settling
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.service import MetadataService
@@ -118,8 +118,9 @@ class Interruption:
 
     async def resign(self, broker: Broker) -> None:
         """The groups of this node are coordinated by another."""
-        for index in broker.groups._runtime.partitions:
-            broker.groups._runtime.resign(index)
+        runtime = broker.groups._hosted._runtime
+        for index in runtime.partitions:
+            runtime.resign(index)
 
     def over(self) -> None:
         self.change = self._shown = None

@@ -1,5 +1,6 @@
-"""The server: connections, dispatch, purgatory, and one handler per API.
+"""The server, as rooms along a message's way: `server`, `api`, `handlers`, `partitions`, `replicas`, `peers`,
+`coordinators`, `routing`; `node` puts them together.
 
-Comes in: bytes of Kafka clients. Goes out: calls to storage and cluster, and replies in order. Handlers live in
-`broker.handlers`, named as their API. Nothing below imports from here.
+Comes in: bytes of Kafka clients. Goes out: calls to storage and cluster, and replies in order. Handlers are named as
+their API. Nothing below imports from here.
 """

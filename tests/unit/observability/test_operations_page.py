@@ -5,9 +5,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-from millstream.broker.fetch_sessions import FetchSessions
-from millstream.broker.limit_metrics import watch_limits
-from millstream.broker.proxy.relays import ProxyMetrics
+from millstream.broker.handlers.fetch_sessions import FetchSessions
+from millstream.broker.routing.relays import ProxyMetrics
+from millstream.broker.server.limit_metrics import watch_limits
 from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.group_metrics import GroupSamples, watch_bounds, watch_groups
 

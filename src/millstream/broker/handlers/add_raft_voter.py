@@ -4,7 +4,7 @@ from typing import Any
 
 from kio.schema.add_raft_voter.v1.response import AddRaftVoterResponse
 
-from millstream.broker.admin import (
+from millstream.broker.handlers.admin import (
     NO_THROTTLE,
     AdminBroker,
     AdminContext,

@@ -4,8 +4,8 @@ from typing import Any
 
 from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
 
-from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext
-from millstream.broker.config_changes import alter
+from millstream.broker.handlers.admin import NO_THROTTLE, AdminBroker, AdminContext
+from millstream.broker.handlers.config_changes import alter
 from millstream.cluster.metadata.configs import ConfigAlteration, ConfigChange
 
 

@@ -9,7 +9,7 @@ from kio.schema.alter_partition_reassignments.v1.response import (
     ReassignableTopicResponse,
 )
 
-from millstream.broker.admin import (
+from millstream.broker.handlers.admin import (
     NO_THROTTLE,
     AdminBroker,
     AdminContext,

@@ -3,7 +3,7 @@
 from functools import cache
 from typing import TYPE_CHECKING
 
-from millstream.broker.dispatch import RequestContext
+from millstream.broker.api.dispatch import RequestContext
 from millstream.protocol.api import APIS
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.wire import I16, I32, array_length

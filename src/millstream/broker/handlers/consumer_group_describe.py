@@ -10,8 +10,8 @@ from kio.schema.consumer_group_describe.v1.response import (
     TopicPartitions,
 )
 
-from millstream.broker.admin import NO_THROTTLE, AdminContext
-from millstream.broker.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
+from millstream.broker.api.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
+from millstream.broker.handlers.admin import NO_THROTTLE, AdminContext
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.coordinator.groups.records import PartitionSet
 from millstream.coordinator.groups.replies import DescribedConsumer, DescribedConsumerGroup

@@ -9,8 +9,8 @@ from kio.schema.consumer_group_heartbeat.v1.response import (
     TopicPartitions,
 )
 
-from millstream.broker.admin import NO_THROTTLE
-from millstream.broker.dispatch import RequestContext
+from millstream.broker.api.dispatch import RequestContext
+from millstream.broker.handlers.admin import NO_THROTTLE
 from millstream.broker.handlers.join_group import client_host
 from millstream.coordinator.groups.records import PartitionSet
 from millstream.coordinator.groups.replies import ConsumerAlive

@@ -4,7 +4,7 @@ from typing import Any
 
 from kio.schema.create_partitions.v3.response import CreatePartitionsResponse, CreatePartitionsTopicResult
 
-from millstream.broker.admin import (
+from millstream.broker.handlers.admin import (
     NO_THROTTLE,
     AdminBroker,
     AdminContext,

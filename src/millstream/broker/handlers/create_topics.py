@@ -11,7 +11,7 @@ from kio.schema.create_topics.v7.response import (
 )
 from msgspec.structs import replace
 
-from millstream.broker.admin import (
+from millstream.broker.handlers.admin import (
     NO_THROTTLE,
     AdminBroker,
     AdminContext,

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
 
-from millstream.broker.admin import NO_THROTTLE, AdminContext
+from millstream.broker.handlers.admin import NO_THROTTLE, AdminContext
 from millstream.coordinator.groups.replies import Deleted
 from millstream.coordinator.groups.requests import DeleteGroup
 from millstream.protocol.errors import ErrorCode, KafkaError

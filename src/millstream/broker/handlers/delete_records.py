@@ -11,7 +11,7 @@ from kio.schema.delete_records.v2.response import (
     DeleteRecordsTopicResult,
 )
 
-from millstream.broker.dispatch import RequestContext
+from millstream.broker.api.dispatch import RequestContext
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from typing import Any
 
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
 
-from millstream.broker.addresses import host_for
-from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext
-from millstream.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
+from millstream.broker.api.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
+from millstream.broker.handlers.admin import NO_THROTTLE, AdminBroker, AdminContext
+from millstream.broker.server.addresses import host_for
 from millstream.protocol.errors import ErrorCode
 
 _BROKERS, _CONTROLLERS = 1, 2

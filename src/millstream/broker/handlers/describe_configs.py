@@ -10,7 +10,7 @@ from kio.schema.describe_configs.v4.response import (
     DescribeConfigsSynonym,
 )
 
-from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext, layers_of
+from millstream.broker.handlers.admin import NO_THROTTLE, AdminBroker, AdminContext, layers_of
 from millstream.cluster.metadata.configs import current_configs
 from millstream.cluster.metadata.records import ConfigResource
 from millstream.config.describe import (

@@ -8,8 +8,8 @@ from kio.schema.describe_groups.v6.response import (
     DescribeGroupsResponse,
 )
 
-from millstream.broker.admin import NO_THROTTLE, AdminContext
-from millstream.broker.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
+from millstream.broker.api.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
+from millstream.broker.handlers.admin import NO_THROTTLE, AdminContext
 from millstream.coordinator.groups.replies import Described, DescribedMember
 from millstream.coordinator.groups.requests import DescribeGroup
 from millstream.protocol.errors import ErrorCode, KafkaError

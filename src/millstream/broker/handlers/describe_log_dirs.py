@@ -11,7 +11,7 @@ from kio.schema.describe_log_dirs.v4.response import (
     DescribeLogDirsTopic,
 )
 
-from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext, unhurried
+from millstream.broker.handlers.admin import NO_THROTTLE, AdminBroker, AdminContext, unhurried
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.protocol.errors import ErrorCode
 from millstream.runtime.disk import Disk

@@ -11,8 +11,8 @@ from kio.schema.describe_quorum.v2.response import (
     TopicData,
 )
 
-from millstream.broker.addresses import host_for
-from millstream.broker.admin import AdminBroker, AdminContext
+from millstream.broker.handlers.admin import AdminBroker, AdminContext
+from millstream.broker.server.addresses import host_for
 from millstream.cluster.metadata.directory import DIRECTORY
 from millstream.cluster.metadata.image import BrokerImage
 from millstream.cluster.metadata.quorum_view import QuorumView, ReplicaView

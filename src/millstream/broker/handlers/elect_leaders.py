@@ -5,7 +5,7 @@ from typing import Any
 
 from kio.schema.elect_leaders.v2.response import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 
-from millstream.broker.admin import (
+from millstream.broker.handlers.admin import (
     NO_THROTTLE,
     AdminBroker,
     AdminContext,

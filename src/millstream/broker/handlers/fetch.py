@@ -3,13 +3,13 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from millstream.broker.dispatch import LaterReply, RequestContext
-from millstream.broker.fetch_sessions import FetchSession
-from millstream.broker.large_requests import decode_apart
-from millstream.broker.long_work import SLICE_ELEMENTS
-from millstream.broker.memory import MemoryWaiter
-from millstream.broker.partition import NOBODY, Partition
+from millstream.broker.api.dispatch import LaterReply, RequestContext
+from millstream.broker.api.large_requests import decode_apart
+from millstream.broker.handlers.fetch_sessions import FetchSession
+from millstream.broker.partitions.partition import NOBODY, Partition
 from millstream.broker.replicas.serving import serve_replica
+from millstream.broker.server.long_work import SLICE_ELEMENTS
+from millstream.broker.server.memory import MemoryWaiter
 from millstream.cluster.replication.divergence import find_divergence
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import (

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from kio.schema.find_coordinator.v6.response import Coordinator
 
-from millstream.broker.addresses import host_for
-from millstream.broker.admin import NO_THROTTLE, AdminContext
+from millstream.broker.handlers.admin import NO_THROTTLE, AdminContext
+from millstream.broker.server.addresses import host_for
 from millstream.coordinator.placement import partition_for
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC

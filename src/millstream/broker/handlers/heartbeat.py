@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
 
-from millstream.broker.admin import NO_THROTTLE, AdminContext
+from millstream.broker.handlers.admin import NO_THROTTLE, AdminContext
 from millstream.coordinator.groups.replies import Alive
 from millstream.coordinator.groups.requests import Heartbeat
 from millstream.protocol.errors import KafkaError

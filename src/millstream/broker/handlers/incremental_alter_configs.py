@@ -7,8 +7,8 @@ from kio.schema.incremental_alter_configs.v1.response import (
     IncrementalAlterConfigsResponse,
 )
 
-from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext
-from millstream.broker.config_changes import alter
+from millstream.broker.handlers.admin import NO_THROTTLE, AdminBroker, AdminContext
+from millstream.broker.handlers.config_changes import alter
 from millstream.cluster.metadata.configs import ConfigAlteration, ConfigChange
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 
-from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext
+from millstream.broker.handlers.admin import NO_THROTTLE, AdminBroker, AdminContext
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 _NO_ID = -1

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
 
-from millstream.broker.admin import NO_THROTTLE
-from millstream.broker.dispatch import RequestContext
+from millstream.broker.api.dispatch import RequestContext
+from millstream.broker.handlers.admin import NO_THROTTLE
 from millstream.coordinator.groups.replies import Joined
 from millstream.coordinator.groups.requests import JoinGroup
 from millstream.protocol.errors import KafkaError

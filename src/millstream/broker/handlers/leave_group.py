@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberResponse
 
-from millstream.broker.admin import NO_THROTTLE, AdminContext
+from millstream.broker.handlers.admin import NO_THROTTLE, AdminContext
 from millstream.coordinator.groups.replies import Left
 from millstream.coordinator.groups.requests import LeaveGroup, LeavingMember
 from millstream.protocol.errors import ErrorCode, KafkaError

@@ -5,7 +5,7 @@ from typing import Any
 
 from kio.schema.list_config_resources.v1.response import ConfigResource, ListConfigResourcesResponse
 
-from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext
+from millstream.broker.handlers.admin import NO_THROTTLE, AdminBroker, AdminContext
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.protocol.errors import ErrorCode
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 
-from millstream.broker.admin import NO_THROTTLE, AdminContext
+from millstream.broker.handlers.admin import NO_THROTTLE, AdminContext
 from millstream.coordinator.groups.replies import Listed
 from millstream.coordinator.groups.requests import ListGroups
 from millstream.protocol.errors import ErrorCode, KafkaError

@@ -10,8 +10,8 @@ from kio.schema.list_offsets.v11.response import (
     ListOffsetsTopicResponse,
 )
 
-from millstream.broker.dispatch import RequestContext
-from millstream.broker.partition import Partition
+from millstream.broker.api.dispatch import RequestContext
+from millstream.broker.partitions.partition import Partition
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.storage.lookup import (
     TimestampOffset,

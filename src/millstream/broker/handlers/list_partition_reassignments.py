@@ -9,7 +9,7 @@ from kio.schema.list_partition_reassignments.v0.response import (
     OngoingTopicReassignment,
 )
 
-from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext
+from millstream.broker.handlers.admin import NO_THROTTLE, AdminBroker, AdminContext
 from millstream.cluster.metadata.image import MetadataImage, PartitionImage
 from millstream.protocol.errors import ErrorCode
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from millstream.broker.dispatch import LaterReply, RequestContext
-from millstream.broker.partition import Partition
+from millstream.broker.api.dispatch import LaterReply, RequestContext
+from millstream.broker.partitions.partition import Partition
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.log_checksum import (
     HIGH_WATERMARK,

@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from millstream.broker.addresses import ShownNode, host_for
-from millstream.broker.admin import defaults_of
-from millstream.broker.dispatch import LaterReply, RequestContext
-from millstream.broker.large_requests import decode_apart
-from millstream.broker.long_work import SLICE_ELEMENTS
+from millstream.broker.api.dispatch import LaterReply, RequestContext
+from millstream.broker.api.large_requests import decode_apart
+from millstream.broker.handlers.admin import defaults_of
+from millstream.broker.server.addresses import ShownNode, host_for
+from millstream.broker.server.long_work import SLICE_ELEMENTS
 from millstream.cluster.metadata.image import NO_LEADER, MetadataImage, TopicImage
 from millstream.cluster.metadata.names import invalid_name_reason, is_internal
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic, in_slices

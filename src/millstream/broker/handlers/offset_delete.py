@@ -8,7 +8,7 @@ from kio.schema.offset_delete.v0.response import (
     OffsetDeleteResponseTopic,
 )
 
-from millstream.broker.admin import NO_THROTTLE, AdminContext
+from millstream.broker.handlers.admin import NO_THROTTLE, AdminContext
 from millstream.coordinator.groups.replies import OffsetsDeleted
 from millstream.coordinator.groups.requests import DeleteOffsets
 from millstream.protocol.errors import ErrorCode, KafkaError

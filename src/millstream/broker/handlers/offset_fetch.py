@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 from kio.schema.offset_fetch.v10.response import OffsetFetchResponsePartitions
 
-from millstream.broker.admin import NO_THROTTLE, AdminContext
+from millstream.broker.handlers.admin import NO_THROTTLE, AdminContext
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.coordinator.groups.replies import Fetched, FetchedOffset
 from millstream.coordinator.groups.requests import FetchOffsets

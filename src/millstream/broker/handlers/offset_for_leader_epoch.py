@@ -13,7 +13,7 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
     OffsetForLeaderTopicResult,
 )
 
-from millstream.broker.dispatch import RequestContext
+from millstream.broker.api.dispatch import RequestContext
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ Another node that forwards a client's requests begins with it, and says whose th
 
 from typing import TYPE_CHECKING
 
-from millstream.broker.dispatch import RequestContext
+from millstream.broker.api.dispatch import RequestContext
 from millstream.protocol.peer_client import decode_greeting
 from millstream.protocol.wire import MalformedRequest
 

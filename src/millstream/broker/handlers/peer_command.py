@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.broker.dispatch import LaterReply, RequestContext
+from millstream.broker.api.dispatch import LaterReply, RequestContext
 from millstream.cluster.metadata.command_codec import (
     BadCommand,
     decode_command,

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from millstream.broker.dispatch import LaterReply, RequestContext
+from millstream.broker.api.dispatch import LaterReply, RequestContext
 from millstream.cluster.founding_messages import (
     AskState,
     FoundingRequest,

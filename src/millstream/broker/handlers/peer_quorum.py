@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from millstream.broker.dispatch import RequestContext
+from millstream.broker.api.dispatch import RequestContext
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from millstream.broker.dispatch import LaterReply, RequestContext
-from millstream.broker.opened_batches import OPENING_BYTES, must_open, open_and_convert
-from millstream.broker.partition import Partition
+from millstream.broker.api.dispatch import LaterReply, RequestContext
+from millstream.broker.partitions.opened_batches import OPENING_BYTES, must_open, open_and_convert
+from millstream.broker.partitions.partition import Partition
 from millstream.cluster.metadata.names import is_internal
 from millstream.observability.logs import get_logger
 from millstream.protocol.api import PRODUCE_SERVED_FROM

@@ -4,7 +4,7 @@ from typing import Any
 
 from kio.schema.remove_raft_voter.v0.response import RemoveRaftVoterResponse
 
-from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext, check_cluster_id
+from millstream.broker.handlers.admin import NO_THROTTLE, AdminBroker, AdminContext, check_cluster_id
 from millstream.cluster.metadata.quorum_changes import RemoveVoter
 from millstream.protocol.errors import ErrorCode
 

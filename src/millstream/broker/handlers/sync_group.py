@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
-from millstream.broker.admin import NO_THROTTLE, AdminContext
+from millstream.broker.handlers.admin import NO_THROTTLE, AdminContext
 from millstream.coordinator.groups.replies import Synced
 from millstream.coordinator.groups.requests import SyncGroup
 from millstream.protocol.errors import ErrorCode, KafkaError

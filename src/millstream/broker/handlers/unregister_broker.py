@@ -4,7 +4,7 @@ from typing import Any
 
 from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
 
-from millstream.broker.admin import NO_THROTTLE, AdminBroker, AdminContext
+from millstream.broker.handlers.admin import NO_THROTTLE, AdminBroker, AdminContext
 from millstream.cluster.metadata.brokers import UnregisterBroker
 from millstream.protocol.errors import ErrorCode
 

@@ -9,15 +9,15 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from millstream.broker.partitions import CutOff
+from millstream.broker.partitions.registry import CutOff
 from millstream.cluster.metadata.sessions import BrokerSessions
 from millstream.cluster.raft.quorum import majority
 from millstream.observability.logs import get_logger
 from millstream.runtime.sometimes import sometimes
 
 if TYPE_CHECKING:
-    from millstream.broker.lease import Lease
     from millstream.broker.node import Broker
+    from millstream.broker.peers.lease import Lease
     from millstream.broker.peers.network import PeerNetwork
 
 log = get_logger("millstream.cluster")

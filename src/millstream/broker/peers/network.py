@@ -7,12 +7,12 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from millstream.broker.addresses import WILDCARDS
 from millstream.broker.peers.admission import Admission
 from millstream.broker.peers.contact import Contact
 from millstream.broker.peers.founding import KnownCluster
 from millstream.broker.peers.hello import Hello, Welcome, answer
 from millstream.broker.peers.link import LONGEST_PAUSE, PeerLink
+from millstream.broker.server.addresses import WILDCARDS
 from millstream.cluster.founding_messages import AskPromise, PromiseAnswer, decode_answer, encode
 from millstream.cluster.metadata.image import BrokerImage, MetadataImage
 from millstream.cluster.metadata.machine import Records
@@ -29,7 +29,7 @@ from millstream.runtime.clock import CautiousTime
 from millstream.runtime.sometimes import sometimes
 
 if TYPE_CHECKING:
-    from millstream.broker.connection import Connection
+    from millstream.broker.server.connection import Connection
 
 log = get_logger("millstream.peers")
 

@@ -6,7 +6,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from millstream.broker.partition import Partition
+from millstream.broker.partitions.partition import Partition
 from millstream.broker.replicas.bell import Bell
 from millstream.broker.replicas.conversation import Conversation
 from millstream.broker.replicas.following import Following, Superseded

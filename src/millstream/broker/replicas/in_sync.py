@@ -8,7 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from millstream.broker.partition import Partition
+from millstream.broker.partitions.partition import Partition
 from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncChange, InSyncResult
 from millstream.cluster.replication.leader import LeaderState, PendingChange
 from millstream.cluster.replication.progress import UNKNOWN

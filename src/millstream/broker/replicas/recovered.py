@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from millstream.broker.partition import NOBODY
+from millstream.broker.partitions.partition import NOBODY
 from millstream.cluster.metadata.image import PartitionImage
 from millstream.cluster.metadata.recovered_replicas import RecoveredReplica, ReportRecovered
 from millstream.observability.logs import get_logger

@@ -7,7 +7,7 @@ fetched, so the segment that is written to is sealed first and repaired when the
 import asyncio
 from typing import TYPE_CHECKING
 
-from millstream.broker.partition import Partition
+from millstream.broker.partitions.partition import Partition
 from millstream.broker.replicas.link import ReplicaLink
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError

@@ -3,8 +3,8 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from millstream.broker.dispatch import LaterReply, RequestContext
-from millstream.broker.partition import Partition
+from millstream.broker.api.dispatch import LaterReply, RequestContext
+from millstream.broker.partitions.partition import Partition
 from millstream.broker.replicas.sessions import ReplicaSession, WantedPartition, is_urgent
 from millstream.cluster.replication.divergence import find_divergence
 from millstream.protocol.errors import ErrorCode, KafkaError

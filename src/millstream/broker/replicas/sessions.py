@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from millstream.broker.partition import Partition
+from millstream.broker.partitions.partition import Partition
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchedPartition, FetchPartition, FetchRequest
 

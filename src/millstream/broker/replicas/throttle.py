@@ -5,7 +5,7 @@ Only replicas that are not in sync are held back: one that is would leave the in
 
 from typing import TYPE_CHECKING
 
-from millstream.broker.partition import Partition
+from millstream.broker.partitions.partition import Partition
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.throttles import Side, is_throttled, throttled_rate
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Collection, Iterator
 
 from millstream.broker.node import Broker
-from millstream.broker.partition import Partition
+from millstream.broker.partitions.partition import Partition
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.protocol.record_batch import CorruptBatch, read_header
 from millstream.protocol.records import decode_records

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from millstream.broker.partition import Partition
+from millstream.broker.partitions.partition import Partition
 from millstream.broker.replicas.throttle import ReplicaThrottle
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import ConfigChanged, ConfigResource, PartitionCreated, TopicCreated

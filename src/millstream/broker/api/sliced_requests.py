@@ -1,0 +1,120 @@
+"""Requests whose elements have nothing to do with each other are answered slice by slice, as so many smaller ones.
+
+The handlers know nothing of it: each gets a part of the request, and the parts' answers are put together again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import msgspec
+
+from millstream.broker.server.long_work import SLICE_ELEMENTS
+
+Path = tuple[str, ...]
+
+
+class SlicePlan(NamedTuple):
+    """The arrays of the request, each within an element of the one before, and those of the reply.
+
+    An element that is cut (a topic, because of its many partitions) is answered in parts, which stand next to each
+    other and agree in `keys`, one name for each array but the innermost; they become one again.
+    """
+
+    asked: Path
+    answered: Path
+    keys: tuple[Path, ...] = ()
+    slice: int = SLICE_ELEMENTS
+
+
+_PARTITIONS = ("topics", "partitions")
+
+PLANS: dict[str, SlicePlan] = {
+    "list_offsets": SlicePlan(_PARTITIONS, _PARTITIONS, (("name",),)),
+    "offset_for_leader_epoch": SlicePlan(_PARTITIONS, _PARTITIONS, (("topic",),)),
+    "delete_records": SlicePlan(_PARTITIONS, _PARTITIONS, (("name",),)),
+    "offset_fetch": SlicePlan(
+        ("groups", "topics", "partition_indexes"),
+        ("groups", "topics", "partitions"),
+        (("group_id", "error_code"), ("name", "topic_id")),
+    ),
+    "describe_groups": SlicePlan(("groups",), ("groups",)),
+    "consumer_group_describe": SlicePlan(("group_ids",), ("groups",)),
+    "delete_groups": SlicePlan(("groups_names",), ("results",)),
+    "find_coordinator": SlicePlan(("coordinator_keys",), ("coordinators",)),
+    "describe_configs": SlicePlan(("resources",), ("results",), slice=10),
+}
+
+
+def is_long(plan: SlicePlan, request: Any) -> bool:
+    return _weight(request, plan.asked) > plan.slice
+
+
+def parts_of(plan: SlicePlan, request: Any) -> Iterator[Any]:
+    """The same request as several of about a slice each, in its order."""
+    name, *inner = plan.asked
+    for elements, _ in _cut(getattr(request, name), tuple(inner), plan.slice):
+        yield _changed(request, name, elements)
+
+
+def joined(plan: SlicePlan, answers: list[Any]) -> Any:
+    name, *inner = plan.answered
+    elements = [each for answer in answers for each in getattr(answer, name)]
+    return _changed(answers[0], name, _one_again(elements, tuple(inner), plan.keys))
+
+
+def _weight(holder: Any, path: Path) -> int:
+    """Elements at every depth. One whose array is null, which asks for everything, counts as one."""
+    elements = getattr(holder, path[0]) or ()
+    if len(path) == 1:
+        return len(elements)
+    return len(elements) + sum(_weight(each, path[1:]) for each in elements)
+
+
+def _cut(elements: tuple[Any, ...], path: Path, slice_size: int) -> Iterator[tuple[list[Any], int]]:
+    """Pieces of about a slice, and how much is in each."""
+    piece: list[Any] = []
+    weight = 0
+    for part, size in _parts(elements, path, slice_size):
+        if piece and weight + size > slice_size:
+            yield piece, weight
+            piece, weight = [], 0
+        piece.append(part)
+        weight += size
+    if piece:
+        yield piece, weight
+
+
+def _parts(elements: tuple[Any, ...], path: Path, slice_size: int) -> Iterator[tuple[Any, int]]:
+    for element in elements:
+        if not path or not getattr(element, path[0]):
+            yield element, 1
+            continue
+        for some, weight in _cut(getattr(element, path[0]), path[1:], slice_size):
+            yield _changed(element, path[0], some), weight + 1
+
+
+def _one_again(elements: list[Any], path: Path, keys: tuple[Path, ...]) -> list[Any]:
+    if not path:
+        return elements
+    whole: list[Any] = []
+    at = 0
+    while at < len(elements):
+        first, end = elements[at], at + 1
+        while end < len(elements) and all(getattr(elements[end], k) == getattr(first, k) for k in keys[0]):
+            end += 1
+        if end > at + 1:
+            inner = [each for part in elements[at:end] for each in getattr(part, path[0])]
+            first = _changed(first, path[0], _one_again(inner, path[1:], keys[1:]))
+        whole.append(first)
+        at = end
+    return whole
+
+
+def _changed(value: Any, name: str, elements: list[Any]) -> Any:
+    change = {name: tuple(elements)}
+    return (
+        msgspec.structs.replace(value, **change)
+        if isinstance(value, msgspec.Struct)
+        else replace(value, **change)
+    )

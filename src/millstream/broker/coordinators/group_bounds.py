@@ -1,0 +1,145 @@
+"""What groups may take of a node's memory: how many there are, what their members say, what they have committed.
+
+Asked before a request reaches its coordinator. Bytes are counted as they come in and counted again, from what there
+is, every so often; in between, what replaced something else counts twice.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+from millstream.coordinator.decision import Request
+from millstream.coordinator.groups.classic_group import ClassicGroup
+from millstream.coordinator.groups.requests import (
+    CommitOffsets,
+    ConsumerHeartbeat,
+    JoinGroup,
+    SyncGroup,
+)
+from millstream.coordinator.groups.settings import GroupSettings
+from millstream.coordinator.groups.state import Group, GroupState
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+# A member without what it says, and a group without members.
+_MEMBER_BYTES = 1_000
+_GROUP_BYTES = 1_500
+_PARTITION_BYTES = 40
+# How often it is counted what groups take, and how many in one go.
+_COUNT_SECONDS = 30.0
+_COUNTED_AT_ONCE = 500
+
+
+class GroupBounds:
+    def __init__(self, settings: GroupSettings, states: Callable[[], list[GroupState]]) -> None:
+        self._settings = settings
+        self._states = states
+        self.bytes = 0
+        """As far as it is known."""
+        self.refusals: dict[str, int] = dict.fromkeys(
+            ("group.max.count", "group.max.bytes", "offsets.max.count"), 0
+        )
+
+    def check(self, state: GroupState | None, request: Request[object]) -> None:
+        """KafkaError when there is no room for what the request brings; `state` is that of its group's partition."""
+        if isinstance(request, JoinGroup):
+            self._check_member(sum(len(name) + len(data) for name, data in request.protocols))
+        elif isinstance(request, SyncGroup):
+            for _, assignment in request.assignments:
+                self._check_member(len(assignment))
+            self._check_bytes(sum(len(assignment) for _, assignment in request.assignments))
+            return
+        elif isinstance(request, ConsumerHeartbeat):
+            self._check_member(sum(map(len, request.topic_names or ())))
+        elif not isinstance(request, CommitOffsets):
+            return
+        if state is None:
+            return
+        if request.group_id not in state.groups:
+            self._check_count()
+        if isinstance(request, JoinGroup):
+            self._check_bytes(_MEMBER_BYTES + sum(len(data) for _, data in request.protocols))
+        elif isinstance(request, CommitOffsets):
+            self._check_offsets(state, request)
+
+    @property
+    def groups(self) -> int:
+        return sum(len(state.groups) for state in self._states())
+
+    @property
+    def offsets(self) -> int:
+        return sum(len(state.offsets) for state in self._states())
+
+    @property
+    def members(self) -> int:
+        return sum(_members(group) for state in self._states() for group in state.groups.values())
+
+    def _check_member(self, size: int) -> None:
+        most = self._settings.group_member_max_bytes
+        if size > most:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"a member's metadata or assignment has {size} bytes; at most {most} are taken"
+                " (group.member.max.bytes)",
+            )
+
+    def _check_count(self) -> None:
+        if self.groups >= self._settings.group_max_count:
+            raise self._refusal("group.max.count", self._settings.group_max_count)
+
+    def _check_bytes(self, added: int) -> None:
+        if self.bytes + added > self._settings.group_max_bytes:
+            raise self._refusal("group.max.bytes", self._settings.group_max_bytes)
+        self.bytes += added
+
+    def _check_offsets(self, state: GroupState, request: CommitOffsets) -> None:
+        if self.offsets < self._settings.offsets_max_count:
+            return
+        known = state.offsets.get
+        if any(known(request.group_id, each.topic, each.partition) is None for each in request.offsets):
+            raise self._refusal("offsets.max.count", self._settings.offsets_max_count)
+
+    def _refusal(self, setting: str, limit: int) -> KafkaError:
+        self.refusals[setting] += 1
+        return KafkaError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this node keeps no more for groups ({setting} is {limit})"
+        )
+
+    async def keep_counting(self, pause: Callable[[], Awaitable[None]]) -> None:
+        """Count again every so often, with a pause for others."""
+        while True:
+            await asyncio.sleep(_COUNT_SECONDS)
+            for number, _ in enumerate(self.recount(), 1):
+                if number % _COUNTED_AT_ONCE == 0:
+                    await pause()
+
+    def recount(self) -> Iterator[None]:
+        """Count again what there is, group by group; whoever calls lets others have a turn in between."""
+        counted = 0
+        before = self.bytes
+        for state in self._states():
+            for group in list(state.groups.values()):
+                counted += size_of(group)
+                yield
+        # What came in meanwhile may or may not have been seen.
+        self.bytes = counted + max(self.bytes - before, 0)
+
+
+def _members(group: Group) -> int:
+    return len(group.members) if isinstance(group, ClassicGroup) else len(group.subscriptions)
+
+
+def size_of(group: Group) -> int:
+    """About what a group takes."""
+    if isinstance(group, ClassicGroup):
+        return _GROUP_BYTES + sum(
+            _MEMBER_BYTES + len(member.assignment) + _total(data for _, data in member.protocols)
+            for member in group.members.values()
+        )
+    return (
+        _GROUP_BYTES
+        + sum(_MEMBER_BYTES + _total(each.topic_names) for each in group.subscriptions.values())
+        + sum(_total(each.topics) for each in group.regexes.values())
+    )
+
+
+def _total(sized: Iterable[bytes] | Iterable[str]) -> int:
+    return sum(len(each) + _PARTITION_BYTES for each in sized)

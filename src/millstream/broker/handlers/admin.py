@@ -1,0 +1,106 @@
+"""What the admin handlers share: the part of the broker they see, and how they submit a command."""
+
+import asyncio
+import datetime
+from collections.abc import AsyncIterator, Iterable
+from typing import Protocol, TypeVar
+
+from millstream.broker.server.addresses import Caller
+from millstream.cluster.metadata.controller import Command
+from millstream.cluster.metadata.defaults import Defaults
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.service import MetadataService
+from millstream.config.describe import BrokerLayers
+from millstream.config.settings import Settings
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+Result = TypeVar("Result")
+Item = TypeVar("Item")
+
+NO_THROTTLE = datetime.timedelta()
+
+
+class AdminBroker(Protocol):
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def metadata(self) -> MetadataService: ...
+
+
+class AdminContext(Caller, Protocol):
+    @property
+    def version(self) -> int: ...
+
+
+def defaults_of(broker: AdminBroker) -> Defaults:
+    settings = broker.settings
+    return Defaults(
+        broker_id=broker.node_id,
+        partitions=settings.broker.default_partitions,
+        replication_factor=settings.replication.default_replication_factor,
+        static_configs=settings.broker_configs(),
+        max_partitions=settings.cluster.max_partitions,
+        max_partitions_per_request=settings.cluster.max_partitions_per_request,
+        virtual_nodes=settings.replication.virtual_nodes,
+    )
+
+
+def layers_of(broker: AdminBroker, image: MetadataImage) -> BrokerLayers:
+    """This broker's settings by strength, for describing what is in effect and why."""
+    return BrokerLayers(
+        dynamic=image.broker_configs.get(str(broker.node_id), {}),
+        dynamic_default=image.broker_configs.get("", {}),
+        static=broker.settings.broker_configs(),
+    )
+
+
+async def submit_within(
+    broker: AdminBroker, command: Command[Result], patience: datetime.timedelta
+) -> Result:
+    """Submit and wait for as long as the client does; what was submitted may still happen afterwards.
+
+    Clients that send no time (zero or less) want no limit of their own.
+    """
+    seconds = patience.total_seconds()
+    try:
+        async with asyncio.timeout(seconds if seconds > 0 else None):
+            return await broker.metadata.submit(command)
+    except TimeoutError:
+        raise KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            "the change is still under way; describe the resource to see its outcome",
+        ) from None
+
+
+async def others_first() -> None:
+    """Between two commands of one request: everybody else has a turn."""
+    await asyncio.sleep(0)
+
+
+async def unhurried(items: Iterable[Item], size: int = 200) -> AsyncIterator[Item]:
+    """The items, with a turn for everybody else after each so many."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % size == 0:
+            await others_first()
+
+
+def check_cluster_id(broker: AdminBroker, wanted: str | None) -> None:
+    """A request that names a cluster is meant for that one only."""
+    known = broker.metadata.image.cluster_id
+    if wanted not in (None, known):
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is the cluster {known}, and the request is for {wanted}"
+        )
+
+
+def code_of(error: KafkaError | None) -> ErrorCode:
+    return ErrorCode.NONE if error is None else error.code
+
+
+def message_of(error: KafkaError | None) -> str | None:
+    return None if error is None else error.message

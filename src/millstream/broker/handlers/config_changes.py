@@ -1,0 +1,43 @@
+"""Submitting config changes, for the two APIs that ask for them in different words."""
+
+from collections.abc import Callable
+from typing import Any
+
+from millstream.broker.handlers.admin import AdminBroker, code_of, defaults_of, message_of, others_first
+from millstream.cluster.metadata.configs import AlterationOutcome, AlterConfigs, ConfigAlteration
+from millstream.cluster.metadata.slices import slices_of
+from millstream.protocol.errors import KafkaError
+
+# Resources changed by one command.
+_AT_ONCE = 100
+
+
+async def alter(
+    broker: AdminBroker,
+    alterations: tuple[ConfigAlteration, ...],
+    validate_only: bool,
+    response: Callable[..., Any],
+) -> tuple[Any, ...]:
+    """One `response` for each resource, refused or not."""
+    outcomes: list[AlterationOutcome] = []
+    for some in slices_of(alterations, _AT_ONCE, _resource):
+        command = AlterConfigs(some, validate_only=validate_only, defaults=defaults_of(broker))
+        try:
+            outcomes += await broker.metadata.submit(command)
+        except KafkaError as error:
+            resources = dict.fromkeys(map(_resource, some))
+            outcomes += [AlterationOutcome(*resource, error) for resource in resources]
+        await others_first()
+    return tuple(
+        response(
+            error_code=code_of(outcome.error),
+            error_message=message_of(outcome.error),
+            resource_type=outcome.resource_type,
+            resource_name=outcome.name,
+        )
+        for outcome in outcomes
+    )
+
+
+def _resource(alteration: ConfigAlteration) -> tuple[int, str]:
+    return alteration.resource_type, alteration.name

@@ -1,0 +1,148 @@
+"""The topics that the settings declare: created as soon as there are enough brokers, and compared with what is there.
+
+Every node of a cluster does it, and the first that is able creates them. What is missing is waited for, and never ends
+the node. A topic that was there once is not created again while the node runs: somebody may have deleted it.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from millstream.broker.handlers.admin import defaults_of
+from millstream.cluster.metadata.image import MetadataImage, TopicImage
+from millstream.cluster.metadata.machine import Records
+from millstream.cluster.metadata.topics import CreatedTopic, CreateTopics, NewTopic
+from millstream.config.settings import TopicSettings
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+log = get_logger("millstream.topics")
+
+_AGAIN_SECONDS = 5.0
+# For brokers that are about to come: what is placed without them stays without them.
+_COMPANY_SECONDS = 10.0
+_WITHOUT_CONTROLLER = (
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.BROKER_NOT_AVAILABLE,
+)
+
+
+class DeclaredTopics:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._missing = {topic.name: topic for topic in broker.settings.topics}
+        self._told: dict[str, str] = {}
+        """Why a topic is not there yet, as the log has it."""
+        self._woken = asyncio.Event()
+        self._since = broker.clock.monotonic()
+        broker.metadata.subscribe(self._changed)
+
+    async def run(self) -> None:
+        """Return when all were there once."""
+        while not await self.create():
+            self._woken.clear()
+            try:
+                async with asyncio.timeout(_AGAIN_SECONDS):
+                    await self._woken.wait()
+            except TimeoutError:
+                continue
+
+    async def create(self) -> bool:
+        """Create what can be created now; whether all are there, or were."""
+        self._compare()
+        ready = [topic for topic in self._missing.values() if self._has_brokers(topic)]
+        if ready:
+            new = tuple(_new_topic(topic) for topic in ready)
+            try:
+                command = CreateTopics(new, defaults=defaults_of(self._broker))
+                for outcome in await self._broker.metadata.submit(command):
+                    self._created(outcome)
+            except KafkaError as error:
+                for topic in ready:
+                    self._waits(topic.name, error)
+        return not self._missing
+
+    def _changed(self, old: MetadataImage, new: MetadataImage, _records: Records) -> None:
+        if self._missing and (old.brokers is not new.brokers or old.topics is not new.topics):
+            self._woken.set()
+
+    def _compare(self) -> None:
+        """What is there need not be created; where it is not as declared, the log says what to do."""
+        image = self._broker.metadata.image
+        for name, declared in list(self._missing.items()):
+            topic = image.topic(name)
+            if topic is not None:
+                del self._missing[name]
+                if name in self._told:
+                    log.info("declared topic is there", topic=name)
+                for difference in differences(declared, self._factor(declared), topic):
+                    log.warning("topic is not as the settings declare it", topic=name, difference=difference)
+
+    def _has_brokers(self, topic: TopicSettings) -> bool:
+        image, factor = self._broker.metadata.image, self._factor(topic)
+        registered, live = len(image.brokers), len(image.live_brokers)
+        if registered < factor:
+            reason = f"{factor} replicas need as many brokers, and {registered} have come so far"
+            self._tell(topic.name, "declared topic waits for brokers", reason)
+            return False
+        expected = max(factor, len(self._broker.settings.cluster.bootstrap_servers))
+        waited = self._broker.clock.monotonic() - self._since
+        return live >= expected or (live > 0 and waited >= _COMPANY_SECONDS)
+
+    def _factor(self, topic: TopicSettings) -> int:
+        default = self._broker.settings.replication.default_replication_factor
+        return topic.replication_factor if topic.replication_factor > 0 else default
+
+    def _created(self, outcome: CreatedTopic) -> None:
+        if outcome.error is None:
+            del self._missing[outcome.name]
+            log.info("topic created from the settings", topic=outcome.name)
+        elif outcome.error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            self._waits(outcome.name, outcome.error)
+
+    def _waits(self, name: str, error: KafkaError) -> None:
+        if error.code in _WITHOUT_CONTROLLER:
+            self._tell(name, "declared topic waits for a controller", error.code.name)
+        else:
+            self._tell(name, "declared topic cannot be created", error.message)
+
+    def _tell(self, name: str, event: str, reason: str) -> None:
+        """Once for each kind of trouble, however often it is tried."""
+        if self._told.get(name) != event:
+            self._told[name] = event
+            log.warning(event, topic=name, reason=reason)
+
+
+def differences(declared: TopicSettings, factor: int, topic: TopicImage) -> Iterator[str]:
+    """How a topic is other than declared, and what to do where that can be changed."""
+    count = len(topic.partitions)
+    if declared.partitions > count:
+        yield (
+            f"it has {count} partitions and {declared.partitions} are declared; `millstream topic alter {topic.name}"
+            f" --partitions {declared.partitions}` adds them, and keys may go to others then"
+        )
+    elif declared.partitions < count:
+        yield f"it has {count} partitions and {declared.partitions} are declared; a topic never gets fewer"
+    replicas = {len(p.replicas) - len(p.adding) for p in topic.partitions}
+    if replicas != {factor}:
+        has = " or ".join(map(str, sorted(replicas)))
+        yield (
+            f"it has {has} replicas and {factor} are declared; `millstream cluster reassign {topic.name}"
+            " --replicas ...` gives it others"
+        )
+    for key, value in declared.configs.items():
+        if topic.configs.get(key) != value:
+            yield (
+                f"{key} is {topic.configs.get(key, 'not set')} and {value} is declared;"
+                f" `millstream topic alter {topic.name} --config {key}={value}` sets it"
+            )
+
+
+def _new_topic(topic: TopicSettings) -> NewTopic:
+    return NewTopic(
+        topic.name, topic.partitions, topic.replication_factor, configs=tuple(topic.configs.items())
+    )

@@ -1,0 +1,189 @@
+"""Follows the metadata: opens logs for new partitions, removes those of deleted topics, applies changed settings."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from millstream.broker.partitions.partition import Partition
+from millstream.cluster.metadata.image import MetadataImage, PartitionImage, TopicImage
+from millstream.cluster.metadata.records import (
+    BrokerChanged,
+    BrokerRegistered,
+    ConfigChanged,
+    ConfigResource,
+    MetadataRecord,
+    PartitionChanged,
+    PartitionCreated,
+    TopicDeleted,
+)
+from millstream.config.definitions import resolve_topic_config
+from millstream.config.topic import TopicConfig
+from millstream.observability.logs import get_logger
+from millstream.runtime.sometimes import sometimes
+from millstream.storage.store import STRAY, PartitionSpec
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+log = get_logger("millstream.topics")
+
+
+class TopicChanges:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._resolved: tuple[TopicImage, TopicConfig] | None = None
+        self._own_configs = broker.settings.broker_configs()
+
+    def broker_configs(self) -> dict[str, str]:
+        """The broker's settings that topics inherit: from its file, overlaid by those changed while it runs."""
+        image = self._broker.metadata.image
+        return {**self._own_configs, **image.broker_overrides(self._broker.node_id)}
+
+    def is_elsewhere(self, topic: str | bytes, index: int) -> bool:
+        image = self._broker.metadata.image
+        found = image.topic_by_id(UUID(bytes=topic)) if isinstance(topic, bytes) else image.topic(topic)
+        return found is not None and 0 <= index < len(found.partitions)
+
+    def own_partitions(self, image: MetadataImage) -> Iterator[tuple[PartitionImage, PartitionSpec]]:
+        """Those that this node keeps."""
+        broker_configs = self.broker_configs()
+        for topic in image.topics.values():
+            config = resolve_topic_config(topic.configs, broker_configs)
+            for partition in topic.partitions:
+                if self._broker.node_id in partition.replicas:
+                    yield (
+                        partition,
+                        PartitionSpec(
+                            topic.name,
+                            partition.index,
+                            topic.topic_id.bytes,
+                            config,
+                            partition.leader_epoch,
+                            0 if len(partition.replicas) > 1 else None,
+                        ),
+                    )
+
+    def apply(self, old: MetadataImage, new: MetadataImage, records: tuple[MetadataRecord, ...]) -> None:
+        broker_configs = self.broker_configs()
+        self._resolved = None
+        reconfigured = _reconfigured(new, records)
+        for record in records:
+            match record:
+                case TopicDeleted(topic_id):
+                    topic = old.topic_by_id(topic_id)
+                    if topic is not None:
+                        self._remove(topic.name)
+                case PartitionCreated(topic_id, index):
+                    topic = new.topic_by_id(topic_id)
+                    if topic is not None:
+                        self._add(topic, topic.partitions[index], broker_configs)
+                case PartitionChanged(topic_id, index):
+                    topic = new.topic_by_id(topic_id)
+                    if topic is not None:
+                        if topic.name in reconfigured:
+                            # First: a set that is smaller now must not be counted by a minimum that was raised before.
+                            self._reconfigure(topic, index, broker_configs)
+                        self._change(topic, topic.partitions[index], broker_configs)
+                case BrokerRegistered(broker_id) | BrokerChanged(broker_id):
+                    self._broker.replication.broker_changed(broker_id)
+        for topic in reconfigured.values():
+            config = resolve_topic_config(topic.configs, broker_configs)
+            for partition in self._broker.partitions.of_topic(topic.name):
+                partition.update_config(config)
+                self._broker.replication.config_changed(partition)
+
+    def _reconfigure(self, topic: TopicImage, index: int, broker_configs: Mapping[str, str]) -> None:
+        partition = self._broker.partitions.get(topic.name, index)
+        if partition is not None:
+            partition.update_config(resolve_topic_config(topic.configs, broker_configs))
+
+    def _add(self, topic: TopicImage, image: PartitionImage, broker_configs: Mapping[str, str]) -> None:
+        is_here = self._broker.partitions.get(topic.name, image.index) is not None
+        if is_here or self._broker.node_id not in image.replicas:
+            return
+        if self._resolved is None or self._resolved[0] is not topic:
+            # Once for all partitions of a topic that is made.
+            self._resolved = topic, resolve_topic_config(topic.configs, broker_configs)
+        spec = PartitionSpec(topic.name, image.index, topic.topic_id.bytes, self._resolved[1])
+        self._broker.store.create(spec)
+        self.serve(image, spec)
+
+    def serve(self, image: PartitionImage, spec: PartitionSpec, high_watermark: int | None = None) -> None:
+        """Take the role that this node has in a partition whose log is open."""
+        if (
+            self._is_kept_elsewhere(spec, image)
+            and self._broker.store.logs[spec.topic, spec.partition].offline is not None
+        ):
+            log.error(
+                "the replica here cannot be opened and is made anew from the others",
+                topic=spec.topic,
+                partition=spec.partition,
+            )
+            self._broker.store.remove(spec.topic, spec.partition, STRAY)
+            self._broker.store.create(spec)
+        partition = Partition(
+            spec.topic,
+            spec.partition,
+            spec.topic_id,
+            self._broker.store.logs[spec.topic, spec.partition],
+            image.leader_epoch,
+            self._broker.flusher,
+            is_leader=False,
+            high_watermark=high_watermark,
+        )
+        self._broker.partitions.add(partition)
+        self._broker.replication.update(partition, image)
+
+    def _is_kept_elsewhere(self, spec: PartitionSpec, image: PartitionImage) -> bool:
+        """Whether nothing can be on this node's disk only."""
+        p = self._broker.metadata.image.partition(spec.topic, spec.partition) or image
+        return len(p.replicas) > 1 and self._broker.node_id not in (p.leader, *p.counted_on)
+
+    def _change(self, topic: TopicImage, image: PartitionImage, broker_configs: Mapping[str, str]) -> None:
+        partition = self._broker.partitions.get(topic.name, image.index)
+        if self._broker.node_id not in image.replicas:
+            if partition is not None:
+                self._leave(partition, image)
+        elif partition is None:
+            self._add(topic, image, broker_configs)
+        else:
+            self._broker.replication.update(partition, image)
+
+    def _leave(self, partition: Partition, image: PartitionImage) -> None:
+        """Others keep the partition now; what is here goes."""
+        sometimes("a replica moved away")
+        self._broker.replication.update(partition, image)
+        self._broker.replication.remove(partition)
+        self._broker.partitions.remove(partition)
+        self._discard(partition)
+        self._broker.store.forget_topic_directory(partition.topic)
+
+    def _discard(self, partition: Partition) -> None:
+        delay_ms = partition.log.config.file_delete_delay_ms
+        path = self._broker.store.remove(partition.topic, partition.index)
+        if partition.log.offline is not None:
+            partition.fail(partition.log.offline)
+        if path is not None:
+            self._broker.upkeep.remove_later(path, delay_ms)
+            self._broker.upkeep.log_removed()
+
+    def _remove(self, topic: str) -> None:
+        for partition in self._broker.partitions.remove_topic(topic):
+            self._broker.replication.remove(partition)
+            self._discard(partition)
+        self._broker.store.forget_topic_directory(topic)
+        self._broker.forget_topic(topic)
+
+
+def _reconfigured(image: MetadataImage, records: tuple[MetadataRecord, ...]) -> dict[str, TopicImage]:
+    """Topics whose settings these records change."""
+    found: dict[str, TopicImage] = {}
+    for record in records:
+        match record:
+            case ConfigChanged(ConfigResource.TOPIC, name):
+                topic = image.topic(name)
+                if topic is not None:
+                    found[name] = topic
+            case ConfigChanged(ConfigResource.BROKER):
+                found.update(image.topics)
+    return found

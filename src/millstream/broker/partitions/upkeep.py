@@ -1,0 +1,198 @@
+"""What a node does for its logs from time to time: checkpoints, retention, removal of files."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from millstream.broker.partitions.partition import Partition
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import KafkaError
+from millstream.runtime.sometimes import sometimes
+from millstream.storage.checkpoint import LogCheckpoint, write_checkpoint
+from millstream.storage.high_watermarks import write_high_watermarks
+from millstream.storage.layout import SEGMENT_SUFFIXES
+from millstream.storage.retention import count_expired
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+log = get_logger("millstream.upkeep")
+
+_DELETED = ".deleted"
+_HIGH_WATERMARKS_MS = 5000
+# How long a removed log may stay in the checkpoint: many partitions of a topic go in one moment.
+_FORGET_SECONDS = 0.5
+
+
+class Upkeep:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._last_checkpoint: list[object] = []
+        self._last_high_watermarks: dict[tuple[bytes, int], int] = {}
+        self._checkpointing = asyncio.Lock()
+        self._is_forgetting = False
+        self._removals: dict[str, asyncio.TimerHandle] = {}
+
+    def start(self) -> None:
+        storage = self._broker.settings.storage
+        self._broker.spawn(_repeat(storage.checkpoint_interval, self.checkpoint), "checkpoint")
+        self._broker.spawn(_repeat(storage.retention_check_interval, self.enforce_retention), "retention")
+        self._broker.spawn(_repeat(_HIGH_WATERMARKS_MS, self.checkpoint_high_watermarks), "high watermarks")
+        for path in self._broker.store.left_to_delete():
+            self.remove_later(path, 0)
+
+    def stop(self) -> None:
+        """Files that wait beside those in use go now: a start after a clean stop does not look for them."""
+        for path, timer in list(self._removals.items()):
+            if path.endswith(_DELETED):
+                timer.cancel()
+                self._remove(path)
+
+    async def checkpoint(self) -> None:
+        """Write down what is synced, so that a start after a crash need not scan it."""
+        async with self._checkpointing:
+            store = self._broker.store
+            entries = store.checkpoint()
+            while entries != self._last_checkpoint:
+                await self._write(entries)
+                if not store.has_removed(entries):
+                    return
+                # A log went meanwhile: what is said of it must not be found by another of its name.
+                entries = store.checkpoint()
+
+    async def _write(self, entries: list[LogCheckpoint]) -> None:
+        disk, data_dir = self._broker.disk, self._broker.store.data_dir
+        await self._broker.workers.run(lambda: write_checkpoint(disk, data_dir, entries))
+        self._last_checkpoint = list(entries)
+        self._broker.store.checkpoint_written(entries)
+
+    def log_removed(self) -> None:
+        """The checkpoint on disk still describes it. One without it follows soon, for all that go in the meantime."""
+        if not self._is_forgetting:
+            self._is_forgetting = True
+            self._broker.spawn(self._forget_removed(), "checkpoint after a removal")
+
+    async def _forget_removed(self) -> None:
+        await asyncio.sleep(_FORGET_SECONDS)
+        self._is_forgetting = False
+        try:
+            await self.checkpoint()
+        except OSError as error:
+            log.warning("the checkpoint still describes a removed log", error=str(error))
+
+    async def checkpoint_high_watermarks(self) -> None:
+        reached = self._high_watermarks()
+        if reached != self._last_high_watermarks:
+            disk, data_dir = self._broker.disk, self._broker.store.data_dir
+            await self._broker.workers.run(lambda: write_high_watermarks(disk, data_dir, reached))
+            self._last_high_watermarks = reached
+
+    def write_high_watermarks(self) -> None:
+        """At the node's end, when there are no threads any more."""
+        reached = self._high_watermarks()
+        if reached != self._last_high_watermarks:
+            with suppress(OSError):
+                write_high_watermarks(self._broker.disk, self._broker.store.data_dir, reached)
+
+    def _high_watermarks(self) -> dict[tuple[bytes, int], int]:
+        return {
+            (each.topic_id, each.index): each.high_watermark
+            for each in self._broker.partitions
+            if each.replication is not None or not each.is_leader
+        }
+
+    async def enforce_retention(self) -> None:
+        now_ms = self._broker.expiry.now_ms()
+        for number, partition in enumerate(list(self._broker.partitions)):
+            if partition.log.offline is None and partition.log.segments:
+                await self._retain(partition, now_ms)
+            if number % 256 == 255:
+                await asyncio.sleep(0)
+        self._broker.producer_bounds.count = sum(len(each.log.producers) for each in self._broker.partitions)
+
+    async def _retain(self, partition: Partition, now_ms: int) -> None:
+        target = partition.log
+        target.producers.expire(now_ms, self._broker.settings.performance.producer_expiration)
+        if target.cleaning or target.truncating or not (count := _count_expired(partition, now_ms)):
+            return
+        # Where the log begins afterwards is on disk before what is before it goes. Without room for that, segments
+        # still go: they make room.
+        with suppress(KafkaError):
+            await self._move_start(partition, count, now_ms)
+        try:
+            self._drop(partition, min(_count_expired(partition, now_ms), target.settled_count))
+        except OSError as error:
+            self._broker.storage_error("retention", target.storage_failed(error))
+
+    async def _move_start(self, partition: Partition, count: int, now_ms: int) -> None:
+        target = partition.log
+        try:
+            if count == len(target.segments):
+                target.roll(now_ms)
+            target.advance_start(target.segments[count].base_offset)
+        except OSError as error:
+            self._broker.storage_error("retention", failure := target.write_failed(error))
+            raise failure from error
+        await self._broker.flusher.sync(partition)
+
+    def _drop(self, partition: Partition, count: int) -> None:
+        target = partition.log
+        if count == 0 or target.cleaning or target.truncating or target.offline is not None:
+            return
+        for path in target.drop_segments(count):
+            for suffix in SEGMENT_SUFFIXES:
+                if self._broker.disk.exists(path + suffix):
+                    self._broker.disk.rename(path + suffix, path + suffix + _DELETED)
+                    self.remove_later(path + suffix + _DELETED, target.config.file_delete_delay_ms)
+        sometimes("segments below the log's start were deleted")
+        log.info(
+            "segments deleted",
+            topic=partition.topic,
+            partition=partition.index,
+            count=count,
+            log_start=target.log_start_offset,
+        )
+
+    async def delete_records_before(self, partition: Partition, offset: int) -> None:
+        """Move the log's start, durably; whole segments below it go."""
+        partition.log.advance_start(offset)
+        await self._broker.flusher.sync(partition)
+        await self._retain(partition, self._broker.expiry.now_ms())
+
+    def remove_later(self, path: str, delay_ms: int) -> None:
+        """Unlinking gigabytes takes long: in a thread, and after the topic's delay."""
+        self._removals[path] = self._broker.loop.call_later(delay_ms / 1000, self._remove, path)
+
+    def _remove(self, path: str) -> None:
+        self._removals.pop(path, None)
+        disk = self._broker.disk
+        remove = disk.unlink if path.endswith(_DELETED) else disk.remove_tree
+        self._broker.workers.submit(partial(remove, path), _report_removal)
+
+
+def _count_expired(partition: Partition, now_ms: int) -> int:
+    target = partition.log
+    return count_expired(
+        [segment.summary for segment in target.segments],
+        target.config,
+        target.log_start_offset,
+        min(partition.high_watermark, target.flushed_offset),
+        now_ms,
+    )
+
+
+def _report_removal(_: object, error: BaseException | None) -> None:
+    if error is not None:
+        log.warning("cannot remove deleted files", error=str(error))
+
+
+async def _repeat(interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+    """Do it for ever; one failure is logged and the next round tries again."""
+    while True:
+        await asyncio.sleep(interval_ms / 1000)
+        try:
+            await work()
+        except (OSError, KafkaError) as error:
+            log.warning("upkeep failed, will be tried again", work=work.__name__, error=str(error))

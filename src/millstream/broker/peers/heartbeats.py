@@ -1,0 +1,126 @@
+"""Signs of life to the controller, and the lease that this node has from them."""
+
+import asyncio
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from millstream.broker.partitions.registry import CutOff
+from millstream.broker.peers.lease import Lease
+from millstream.broker.peers.silence import Silence
+from millstream.cluster.metadata.brokers import BrokerStanding, Heartbeat
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+
+_OUSTED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+
+
+class Heartbeats:
+    """One at a time, so that an answer that comes late cannot give back what a later sign of life gave up."""
+
+    def __init__(self, broker: "Broker", lease: Lease) -> None:
+        self._broker = broker
+        self._lease = lease
+        cluster = broker.settings.cluster
+        self._session_seconds = cluster.session_timeout / 1000
+        self._interval_seconds = cluster.heartbeat_interval / 1000
+        self._silence = Silence(broker.loop.time)
+        self._sequence = 0
+        self._is_due = asyncio.Event()
+        self._is_last = False
+        """The controller has no other broker to lead what this node leads, though it cannot write."""
+
+    def hurry(self) -> None:
+        """There is something that the controller should know at once."""
+        self._is_due.set()
+
+    async def run(self, accepted: asyncio.Event) -> None:
+        """`accepted` is set with the first that a controller takes."""
+        broker, loop = self._broker, self._broker.loop
+        while True:
+            began_at = loop.time()
+            try:
+                if await self._give_one():
+                    accepted.set()
+                    self._silence.ended()
+            except KafkaError as error:
+                if error.code in _OUSTED:
+                    broker.fail(error.message)
+                    return
+                self._silence.lasts(error.message)
+            except TimeoutError:
+                self._silence.lasts("the controller does not answer")
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(began_at + self._interval_seconds):
+                    await self._is_due.wait()
+
+    def last(self) -> Heartbeat:
+        """The word that this node leaves: from now on others may lead what it leads."""
+        self._lease.give_up()
+        return self._next(wants_to_stop=True)
+
+    async def _give_one(self) -> bool:
+        """Whether the controller took it; not where another one was found meanwhile."""
+        self._is_due.clear()
+        broker = self._broker
+        can_write = broker.writability.can_write
+        if not can_write and not self._is_last:
+            self._make_way()
+        beat = self._next(can_write=can_write, is_serving=not can_write and self._is_last)
+        sent_at = broker.clock.elapsed()
+        standing = await self._unless_another_leads(broker.metadata.submit(beat))
+        if standing is None:
+            self.hurry()
+            return False
+        await self._taken(beat, sent_at, standing)
+        return True
+
+    def _next(
+        self, *, wants_to_stop: bool = False, can_write: bool = True, is_serving: bool = False
+    ) -> Heartbeat:
+        self._sequence += 1
+        return Heartbeat(
+            self._broker.node_id,
+            self._broker.metadata.broker_epoch,
+            wants_to_stop=wants_to_stop,
+            can_write=can_write,
+            is_serving=is_serving,
+            sequence=self._sequence,
+        )
+
+    def _make_way(self) -> None:
+        """Before the controller hears that this node cannot write, and lets others lead."""
+        self._lease.give_up()
+        self._broker.cut_off(CutOff.DISK)
+
+    async def _taken(self, beat: Heartbeat, sent_at: float, standing: BrokerStanding) -> None:
+        self._is_last = not beat.can_write and not standing.is_fenced
+        if not standing.is_fenced:
+            self._lease.renew(sent_at, standing.index)
+            if self._broker.partitions.is_cut_off_by(CutOff.DISK):
+                await self._come_back()
+        elif beat.is_serving:
+            # Others are there again: it is said once more, and not served from then on.
+            self.hurry()
+
+    async def _come_back(self) -> None:
+        """With the newest metadata: until they are there, this node would act on what was true before."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._interval_seconds):
+                await self._broker.metadata.quorum.read_barrier()
+            self._broker.rejoin(CutOff.DISK)
+
+    async def _unless_another_leads(self, asked: Awaitable[BrokerStanding]) -> BrokerStanding | None:
+        """None as soon as there is another controller than the one that was asked, which may never answer."""
+        found = self._broker.metadata.controller_found
+        found.clear()
+        task, moved = asyncio.ensure_future(asked), asyncio.ensure_future(found.wait())
+        try:
+            async with asyncio.timeout(self._session_seconds):
+                await asyncio.wait((task, moved), return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
+        finally:
+            task.cancel()
+            moved.cancel()

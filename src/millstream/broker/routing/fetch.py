@@ -1,0 +1,269 @@
+"""One client's fetches over several leaders, as if one node had all partitions.
+
+Each leader is asked for its partitions by a long poll of its own. What the first of them finds answers the client; the
+polls of the others go on, and what they find is kept for the client's next fetch, which asks at the same offsets.
+So no leader waits for another, nothing is fetched twice, and a client that follows the log gets what is new at once.
+Sessions (KIP-227) are this node's own: leaders are asked without.
+"""
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from millstream.broker.api.dispatch import LaterReply, RequestContext
+from millstream.broker.handlers.fetch import MAX_REPLY_BYTES, answer
+from millstream.broker.handlers.fetch_sessions import FetchSession
+from millstream.broker.replicas.serving import serve_replica
+from millstream.broker.routing.fetch_source import FetchSource, Key
+from millstream.broker.routing.targets import leader_of, topic_of
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.fetch import (
+    TOPIC_ID_FROM,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    decode_fetch,
+    encode_fetch_reply,
+)
+
+if TYPE_CHECKING:
+    from millstream.broker.routing.relay import ClientRelay
+
+# A poll that began anew for more bytes ends with the client's patience, and is waited for this much longer.
+_GRACE_SECONDS = 0.1
+# What was found for a client's next fetch is memory that others may want; one that comes late gets it then.
+_KEEP_SECONDS = 2.0
+
+
+class _Wanted(NamedTuple):
+    topic: str | bytes
+    """As the client names it."""
+    key: Key
+    request: FetchPartition
+    node: int | None
+    error: ErrorCode = ErrorCode.NONE
+
+
+class _Fetch(msgspec.Struct):
+    context: RequestContext
+    reply: LaterReply
+    request: FetchRequest
+    session: FetchSession | None
+    wanted: list[_Wanted]
+    deadline: float
+    by_node: dict[int, dict[Key, FetchPartition]] = msgspec.field(default_factory=dict)
+    timer: asyncio.TimerHandle | None = None
+
+
+class FetchRelay:
+    def __init__(self, relay: "ClientRelay") -> None:
+        self._relay = relay
+        self._sources: dict[int, FetchSource] = {}
+        self._current: _Fetch | None = None
+        self._line: deque[tuple[RequestContext, LaterReply, FetchRequest]] = deque()
+        self._forgetting: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    def takes(self, context: RequestContext, request: memoryview, position: int) -> bool:
+        fetch = decode_fetch(request, position, context.version)
+        if fetch.replica_id >= 0:
+            # A follower, which asks for nothing else.
+            context.connection.forward_nothing()
+            serve_replica(self._relay.broker, context, fetch)
+            return True
+        self._relay.broker.metrics.fetch_requests.value += 1
+        if self._current is not None or self._line:
+            # Clients wait for the answer before they fetch again; one that does not is answered in its order.
+            self._line.append((context, context.reply_later(), fetch))
+        else:
+            self._begin(context, None, fetch)
+        return True
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._line.clear()
+        if self._current is not None and self._current.timer is not None:
+            self._current.timer.cancel()
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        self._current = None
+        for source in self._sources.values():
+            source.close()
+
+    # -- a fetch begins
+
+    def _begin(self, context: RequestContext, reply: LaterReply | None, fetch: FetchRequest) -> None:
+        broker = self._relay.broker
+        by_topic_id = context.version >= TOPIC_ID_FROM
+        try:
+            session = broker.fetch_sessions.open(fetch, by_topic_id=by_topic_id, now=broker.clock.monotonic())
+        except KafkaError as error:
+            broker.dispatcher.count_error(context.api, error.code)
+            (reply or context.reply_later()).complete(
+                encode_fetch_reply(context.version, [], error=error.code)
+            )
+            return
+        asked = (
+            [(topic, partition) for topic, partitions in fetch.topics for partition in partitions]
+            if session is None
+            else session.wanted()
+        )
+        # Nobody is sent elsewhere to read: this node is the only one that the client sees.
+        fetch = fetch._replace(rack_id="")
+        wanted = [self._find(topic, partition) for topic, partition in asked]
+        nodes = {each.node for each in wanted if each.node is not None}
+        if reply is None and (not wanted or (nodes <= {self._relay.node_id} and not self._sources)):
+            answer(broker, context, fetch, session, asked)
+            return
+        current = _Fetch(
+            context,
+            reply or context.reply_later(),
+            fetch,
+            session,
+            wanted,
+            self._relay.loop.time() + max(fetch.max_wait_ms, 0) / 1000,
+        )
+        for each in wanted:
+            if each.node is not None:
+                current.by_node.setdefault(each.node, {})[each.key] = each.request
+        self._current = current
+        current.reply.may_be_cut_short(abandoned=lambda: None, hurried=self._hurry)
+        self._ask_all(current)
+        self._arm(current, current.deadline)
+        self._consider()
+
+    def _find(self, topic: str | bytes, request: FetchPartition) -> _Wanted:
+        image = self._relay.image
+        found = topic_of(image, topic)
+        if found is None or not 0 <= request.partition < len(found.partitions):
+            unknown = found is None and isinstance(topic, bytes)
+            error = ErrorCode.UNKNOWN_TOPIC_ID if unknown else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return _Wanted(topic, (b"", request.partition), request, None, error)
+        key = found.topic_id.bytes, request.partition
+        node = leader_of(image, topic, request.partition)
+        error = ErrorCode.NONE if node is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return _Wanted(topic, key, request, node, error)
+
+    def _ask_all(self, current: _Fetch) -> None:
+        for node in [each for each in self._sources if each not in current.by_node]:
+            self._sources.pop(node).close()
+        request = current.request
+        for node, partitions in current.by_node.items():
+            if node not in self._sources:
+                self._sources[node] = FetchSource(self._relay, node, self._consider)
+            source = self._sources[node]
+            source.want(partitions)
+            if not source.is_asking and not source.found:
+                self._ask(current, source, max(request.min_bytes // len(current.by_node), 1))
+
+    def _ask(self, current: _Fetch, source: FetchSource, min_bytes: int) -> None:
+        request = current.request
+        wait = current.deadline - self._relay.loop.time()
+        # An answer must say of every partition where it stands: what is not known yet is asked for first.
+        is_instant = wait <= 0 or request.min_bytes <= 0 or not source.is_known
+        wait_ms = 0 if is_instant else max(round(wait * 1000), 1)
+        max_bytes = max(request.max_bytes // len(current.by_node), min_bytes)
+        source.ask(current.context, request.isolation_level, max_bytes, wait_ms, min_bytes)
+
+    def _arm(self, current: _Fetch, at: float) -> None:
+        if current.timer is not None:
+            current.timer.cancel()
+        current.timer = self._relay.loop.call_at(at, self._consider)
+
+    def _hurry(self) -> None:
+        if self._current is not None:
+            self._current.deadline = self._relay.loop.time()
+            self._consider()
+
+    # -- and ends
+
+    def _consider(self) -> None:
+        """Something came, or the client's patience has ended."""
+        current = self._current
+        if self._is_closed:
+            return
+        if current is None:
+            self._keep_for_a_while()
+            return
+        sources = list(self._sources.values())
+        if any(source.is_asking_at_once for source in sources):
+            return
+        now = self._relay.loop.time()
+        found = sum(source.found_bytes for source in sources)
+        is_late = now >= current.deadline
+        if (
+            is_late
+            or found >= current.request.min_bytes
+            or any(each.error for each in current.wanted)
+            or any(source.has_news for source in sources)
+        ):
+            if is_late and self._waits_for_more(current, sources, now):
+                return
+            self._finish(current, sources)
+            return
+        missing = current.request.min_bytes - found
+        for source in sources:
+            # However the rest is spread, one of them has its share of it when all of it is there.
+            share = source.found_bytes + max(missing // len(sources), 1)
+            if source.is_asking and source.min_bytes > share:
+                source.stop()
+            if not source.is_asking:
+                self._ask(current, source, share)
+
+    def _waits_for_more(self, current: _Fetch, sources: list[FetchSource], now: float) -> bool:
+        end = current.deadline + _GRACE_SECONDS
+        if now >= end or not any(source.is_asking and source.found_bytes for source in sources):
+            return False
+        self._arm(current, end)
+        return True
+
+    def _finish(self, current: _Fetch, sources: list[FetchSource]) -> None:
+        if current.timer is not None:
+            current.timer.cancel()
+        left = min(current.request.max_bytes, MAX_REPLY_BYTES)
+        taken: dict[Key, FetchedPartition] = {}
+        for source in sources:
+            left = source.take(left, taken)
+        if taken and len(sources) > 1:
+            # Those who were served are last in the next turn, so that a small limit starves nobody.
+            for source in sources:
+                if any(key in taken for key in current.by_node[source.node]):
+                    self._sources[source.node] = self._sources.pop(source.node)
+        fetched = [self._fetched(each, taken) for each in current.wanted]
+        session, version = current.session, current.context.version
+        session_id = 0
+        if session is not None:
+            fetched = session.changed(fetched, full=current.request.session_epoch == 0)
+            session_id = session.session_id
+        self._current = None
+        current.reply.complete(encode_fetch_reply(version, fetched, session_id=session_id))
+        while self._line and self._current is None:
+            self._begin(*self._line.popleft())
+        self._keep_for_a_while()
+
+    def _keep_for_a_while(self) -> None:
+        if not any(source.found for source in self._sources.values()):
+            return
+        if self._relay.server.reply_memory.free_bytes <= 0:
+            self._forget_found()
+        elif self._forgetting is None:
+            self._forgetting = self._relay.loop.call_later(_KEEP_SECONDS, self._forget_found)
+
+    def _forget_found(self) -> None:
+        """Unless a fetch is there that may be answered with it; what is wanted still is asked for again."""
+        self._forgetting = None
+        if self._current is None:
+            for source in self._sources.values():
+                source.forget()
+
+    def _fetched(self, wanted: _Wanted, taken: dict[Key, FetchedPartition]) -> FetchedPartition:
+        index = wanted.request.partition
+        if wanted.error or wanted.node is None:
+            return FetchedPartition(wanted.topic, index, wanted.error)
+        found = taken.get(wanted.key)
+        if found is not None:
+            found.topic = wanted.topic
+            return found
+        return self._sources[wanted.node].standing(wanted.topic, wanted.key)

@@ -1,0 +1,242 @@
+"""One client's requests to one other node: a connection of their own, so that order and back pressure are as if the
+client had made it.
+
+The first words say who the client is. After them the node at the other end forwards nothing that comes here: a request
+takes one hop. What is sent before the connection stands waits for it.
+"""
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+
+from millstream.protocol.api import PEER_APIS, PEER_CLIENT, Api
+from millstream.protocol.wire import I32, nullable_string
+
+if TYPE_CHECKING:
+    from millstream.broker.server.memory import MemoryWaiter
+    from millstream.broker.server.server import Server
+
+_CONNECT_SECONDS = 2.0
+_MOST_REPLY_BYTES = 1 << 30
+_HEAD = Struct(">hhi")
+# A node that went without a word is found out within about ten seconds, whatever is waited for.
+_KEEP_ALIVE = (("TCP_KEEPIDLE", 4), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
+
+Buffers = Sequence[bytes | memoryview]
+
+
+class LaneLost(Exception):
+    """There will be no reply. `was_sent` is whether the request may have been handled all the same."""
+
+    def __init__(self, reason: str, *, was_sent: bool) -> None:
+        super().__init__(reason)
+        self.was_sent = was_sent
+
+
+# Gets the reply, behind its correlation id, in a buffer of its own.
+Done = Callable[[memoryview | LaneLost], None]
+
+
+class Lane(Protocol):
+    @property
+    def closed(self) -> bool: ...
+
+    def send(
+        self, api: Api, version: int, client_id: str | None, body: Buffers, seconds: float | None, done: Done
+    ) -> None:
+        """`done` is called once, later; a lane on which nothing comes for `seconds` is given up."""
+        ...
+
+    def close(self, *, tell: bool = True) -> None:
+        """With `tell`, those who wait are told that it is lost."""
+        ...
+
+
+class Registered(NamedTuple):
+    """Where a node is reached, and the epoch in which it is registered: another one is another process."""
+
+    host: str
+    port: int
+    epoch: int
+
+
+class _Waiting(NamedTuple):
+    correlation: int
+    deadline: float | None
+    done: Done
+
+
+class RemoteLane(asyncio.BufferedProtocol):
+    def __init__(self, server: "Server", node_id: int, to: Registered, greeting: bytes) -> None:
+        self.node_id = node_id
+        self.to = to
+        self.closed = False
+        self._server = server
+        self._loop = server.loop
+        self._transport: asyncio.Transport | None = None
+        self._unsent: list[bytes | memoryview] = []
+        self._waiting: deque[_Waiting] = deque()
+        self._watch: asyncio.TimerHandle | None = None
+        self._correlation = 0
+        self._partial = b""
+        self._frame: bytearray | None = None
+        self._filled = 0
+        self._memory: MemoryWaiter | None = None
+        self._taken_bytes = 0
+        self.send(PEER_APIS[PEER_CLIENT], 0, None, (greeting,), _CONNECT_SECONDS * 2, lambda _: None)
+        self._connecting = self._loop.create_task(self._connect(), name=f"lane to node {node_id}")
+
+    async def _connect(self) -> None:
+        host, port, _ = self.to
+        if not port:
+            self.close()
+            return
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                await self._loop.create_connection(lambda: self, host.strip("[]"), port)
+        except (OSError, TimeoutError):
+            self.close()
+
+    def send(
+        self, api: Api, version: int, client_id: str | None, body: Buffers, seconds: float | None, done: Done
+    ) -> None:
+        if self.closed:
+            lost = LaneLost(f"there is no connection to node {self.node_id}", was_sent=False)
+            self._loop.call_soon(done, lost)
+            return
+        self._correlation = (self._correlation + 1) & 0x7FFFFFFF
+        head = _HEAD.pack(api.key, version, self._correlation) + nullable_string(client_id, flexible=False)
+        if api.is_flexible(version):
+            head += b"\0"
+        head = I32.pack(len(head) + sum(map(len, body))) + head
+        deadline = None if seconds is None else self._loop.time() + seconds
+        self._waiting.append(_Waiting(self._correlation, deadline, done))
+        if self._watch is None and deadline is not None:
+            self._watch = self._loop.call_at(deadline, self._look)
+        if self._transport is None:
+            self._unsent += (head, *body)
+        else:
+            self._transport.writelines((head, *body))
+
+    def close(self, *, tell: bool = True) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        was_sent = self._transport is not None
+        self._connecting.cancel()
+        self._unsent.clear()
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._memory is not None:
+            self._server.reply_memory.cancel(self._memory)
+        taken, self._taken_bytes, self._frame = self._taken_bytes, 0, None
+        self._server.reply_memory.give_back(taken)
+        if self._transport is not None:
+            self._transport.abort()
+        waiting, self._waiting = self._waiting, deque()
+        if tell:
+            lost = LaneLost(f"the connection to node {self.node_id} was lost", was_sent=was_sent)
+            for each in waiting:
+                self._loop.call_soon(each.done, lost)
+
+    def _look(self) -> None:
+        """Only the first in the line counts: those behind it are answered after it."""
+        self._watch = None
+        deadline = next((each.deadline for each in self._waiting), None)
+        if deadline is None:
+            # Either nobody waits, or one who waits as long as it takes, with others perhaps behind it.
+            later = next((each.deadline for each in self._waiting if each.deadline is not None), None)
+            if later is not None:
+                self._watch = self._loop.call_later(1.0, self._look)
+        elif deadline <= self._loop.time():
+            self.close()
+        else:
+            self._watch = self._loop.call_at(deadline, self._look)
+
+    # -- the transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if self.closed:
+            self._transport.abort()
+            return
+        raw = transport.get_extra_info("socket")
+        if raw is not None:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in _KEEP_ALIVE:
+                if hasattr(socket, name):
+                    raw.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        unsent, self._unsent = self._unsent, []
+        self._transport.writelines(unsent)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self.close()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        if self._frame is not None:
+            return memoryview(self._frame)[self._filled :]
+        scratch, kept = self._server.scratch, len(self._partial)
+        scratch[:kept] = self._partial
+        return scratch[kept:]
+
+    def buffer_updated(self, size: int) -> None:
+        if self._frame is None:
+            kept, self._partial = len(self._partial), b""
+            self._cut(self._server.scratch[: kept + size])
+            return
+        self._filled += size
+        if self._filled == len(self._frame):
+            frame, self._frame = self._frame, None
+            taken, self._taken_bytes = self._taken_bytes, 0
+            self._hand_out(memoryview(frame))
+            self._server.reply_memory.give_back(taken)
+
+    def _cut(self, data: memoryview) -> None:
+        at, end = 0, len(data)
+        while end - at >= 4 and not self.closed:
+            size: int = I32.unpack_from(data, at)[0]
+            if not 4 <= size <= _MOST_REPLY_BYTES:
+                self.close()
+                return
+            if end - at - 4 < size:
+                if 4 + size > len(self._server.scratch):
+                    self._begin_frame(size, bytes(data[at + 4 :]))
+                    return
+                break
+            # The buffer is read into again at once.
+            self._hand_out(memoryview(bytes(data[at + 4 : at + 4 + size])))
+            at += 4 + size
+        self._partial = bytes(data[at:])
+
+    def _begin_frame(self, size: int, head: bytes) -> None:
+        """A large reply is read once there is memory for all of it, so that none waits for memory half read."""
+        if self._server.reply_memory.try_take(size):
+            self._read_into_frame(size, head)
+            return
+        assert self._transport is not None
+        self._transport.pause_reading()
+        self._memory = self._server.reply_memory.when_free(size, lambda: self._granted(size, head))
+
+    def _granted(self, size: int, head: bytes) -> None:
+        self._memory = None
+        self._read_into_frame(size, head)
+        assert self._transport is not None
+        self._transport.resume_reading()
+
+    def _read_into_frame(self, size: int, head: bytes) -> None:
+        self._taken_bytes = size
+        self._frame = bytearray(size)
+        self._filled = len(head)
+        self._frame[: len(head)] = head
+
+    def _hand_out(self, reply: memoryview) -> None:
+        if not self._waiting or self._waiting[0].correlation != I32.unpack_from(reply)[0]:
+            self.close()
+            return
+        self._waiting.popleft().done(reply[4:])

@@ -1,0 +1,285 @@
+"""One client's forwarded produce requests: cut by leader, sent in order, sent again where that cannot write twice.
+
+Batches of a partition stand in line. As long as one of them is under way to a node, those behind it go to the same node
+or wait; so whatever happens to leaders, they arrive in the client's order. A batch that failed is sent again only if
+nothing of it was sent, or if it carries a producer's id and sequence, by which the leader knows it: otherwise the
+client hears the error and decides itself. Batches are passed on byte by byte, and acknowledged by their leader only.
+"""
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from millstream.broker.api.dispatch import LaterReply, RequestContext
+from millstream.broker.routing.lane import Buffers, LaneLost
+from millstream.broker.routing.targets import leader_of
+from millstream.protocol.errors import ErrorCode
+from millstream.protocol.produce import (
+    PartitionOutcome,
+    ProduceRequest,
+    decode_produce,
+    encode_produce_reply,
+)
+from millstream.protocol.produce_forward import Batch, decode_produce_reply, encode_produce_request
+from millstream.protocol.record_batch import HEADER_SIZE, MAGIC, NO_PRODUCER, read_header
+from millstream.protocol.wire import MalformedRequest
+
+if TYPE_CHECKING:
+    from millstream.broker.routing.relay import ClientRelay
+
+Key = tuple[str | bytes, int]
+
+_NOWHERE = -1
+# A leader that is gone has a successor within about a second; a client's other partitions wait meanwhile.
+PATIENCE_SECONDS = 5.0
+_RETRY_SECONDS = 0.05
+# Beyond the request's own timeout, after which the leader answers by itself.
+_GRACE_SECONDS = 2.0
+# What a leader answers that is one no more; the batch may be in its log or not.
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
+# What a leader answers that did not write what it was sent, now: nothing is said of an attempt before.
+_REFUSED_FOR_NOW = (
+    ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+)  # fmt: skip
+_MAGIC_AT = 16
+
+
+class _Waiting(msgspec.Struct, eq=False):
+    """One partition's batch."""
+
+    request: "_Request"
+    key: Key
+    records: memoryview | None
+    outcome: PartitionOutcome
+    is_known_again: bool
+    """Whether the leader recognises it if it comes twice."""
+    node: int = _NOWHERE
+    may_be_written: bool = False
+
+
+class _Request(msgspec.Struct, eq=False):
+    context: RequestContext
+    reply: LaterReply | None
+    produce: ProduceRequest
+    deadline: float
+    size_bytes: int
+    batches: list[_Waiting]
+    left: int
+
+
+class ProduceRelay:
+    def __init__(self, relay: "ClientRelay") -> None:
+        self._relay = relay
+        self._lines: dict[Key, deque[_Waiting]] = {}
+        self._stuck: dict[Key, None] = {}
+        """Partitions of which a batch waits to be sent, or sent again."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    def takes(self, context: RequestContext, request: memoryview, position: int) -> bool:
+        # The buffer is read into again at once, and what is sent again must be there for as long as it takes.
+        body = memoryview(bytes(request[position:]))
+        produce = decode_produce(body, 0, context.version)
+        places = [(topic, *each) for topic, partitions in produce.topics for each in partitions]
+        nodes = [self._node_for(topic, index) for topic, index, _ in places]
+        if all(node == self._relay.node_id for node in nodes) and not (
+            self._lines and any((topic, index) in self._lines for topic, index, _ in places)
+        ):
+            return False
+        self._begin(context, produce, body, [*zip(places, nodes, strict=True)])
+        return True
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._lines)
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._lines.clear()
+        self._stuck.clear()
+
+    def _node_for(self, topic: str | bytes, index: int) -> int:
+        """Who leads it; this node for what nobody leads: its own answer says so."""
+        leader = leader_of(self._relay.image, topic, index)
+        return self._relay.node_id if leader is None else leader
+
+    def _begin(
+        self,
+        context: RequestContext,
+        produce: ProduceRequest,
+        body: memoryview,
+        places: list[tuple[tuple[str | bytes, int, memoryview | None], int]],
+    ) -> None:
+        relay = self._relay
+        patience = min(max(produce.timeout_ms, 0) / 1000, PATIENCE_SECONDS)
+        # A request that wants no acknowledgement has no place in the order of replies.
+        reply = context.reply_later() if produce.acks else None
+        request = _Request(context, reply, produce, relay.loop.time() + patience, len(body), [], 0)
+        by_node: dict[int, list[_Waiting]] = {}
+        for (topic, index, records), node in places:
+            batch = _Waiting(
+                request, (topic, index), records, PartitionOutcome(topic, index), _is_known_again(records)
+            )
+            request.batches.append(batch)
+            line = self._lines.setdefault(batch.key, deque())
+            if not line or line[-1].node == node:
+                batch.node = node
+                by_node.setdefault(node, []).append(batch)
+            else:
+                self._stick(batch.key)
+            line.append(batch)
+        request.left = len(request.batches)
+        relay.held.take(len(body))
+        for node, batches in by_node.items():
+            is_whole = len(batches) == request.left and produce.acks != 0
+            self._send(node, request, batches, (body,) if is_whole else None)
+
+    def _send(
+        self, node: int, request: _Request, batches: list[_Waiting], body: Buffers | None = None
+    ) -> None:
+        """`body` is the request's own where it goes to one node as it is."""
+        context, produce = request.context, request.produce
+        self._relay.send(
+            node,
+            "produce",
+            context,
+            body or _body_of(request, batches),
+            max(produce.timeout_ms, 0) / 1000 + _GRACE_SECONDS,
+            lambda reply: self._answered(node, request, batches, reply),
+        )
+
+    # -- answers
+
+    def _answered(
+        self, node: int, request: _Request, batches: list[_Waiting], reply: memoryview | LaneLost
+    ) -> None:
+        if self._is_closed:
+            return
+        if not isinstance(reply, LaneLost):
+            try:
+                outcomes = decode_produce_reply(
+                    self._relay.body(request.context, reply), request.context.version
+                )
+            except MalformedRequest as error:
+                reply = LaneLost(f"node {node} answered something else: {error}", was_sent=True)
+            else:
+                found = {(each.topic, each.index): each for each in outcomes}
+                for batch in batches:
+                    self._heard(batch, found.get(batch.key))
+        if isinstance(reply, LaneLost):
+            for batch in batches:
+                self._lost(batch, reply)
+
+    def _heard(self, batch: _Waiting, outcome: PartitionOutcome | None) -> None:
+        if outcome is None:
+            self._lost(batch, LaneLost("the leader's answer lacks a partition", was_sent=True))
+            return
+        is_moved = outcome.error in _MOVED
+        # One before it is still to be sent again: what came after that was refused for the gap.
+        is_early = outcome.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.key in self._stuck
+        if (is_moved or is_early) and batch.is_known_again:
+            batch.may_be_written |= is_moved
+            self._set_aside(batch)
+        elif batch.may_be_written and outcome.error in _REFUSED_FOR_NOW:
+            # A client that heard this would take the batch for one that is nowhere.
+            self._fail(batch, f"an attempt before was not answered, and now: {outcome.error.name}")
+        else:
+            self._finish(batch, outcome)
+
+    def _lost(self, batch: _Waiting, lost: LaneLost) -> None:
+        batch.may_be_written |= lost.was_sent
+        if batch.is_known_again or not lost.was_sent:
+            self._set_aside(batch)
+        else:
+            self._fail(batch, str(lost))
+
+    def _set_aside(self, batch: _Waiting) -> None:
+        batch.node = _NOWHERE
+        self._relay.metrics.retries.value += 1
+        self._stick(batch.key)
+
+    def _stick(self, key: Key) -> None:
+        self._stuck[key] = None
+        if self._timer is None:
+            self._timer = self._relay.loop.call_later(_RETRY_SECONDS, self._try_again)
+
+    def _try_again(self) -> None:
+        self._timer = None
+        for key in list(self._stuck):
+            line = self._lines.get(key)
+            if line is None:
+                self._stuck.pop(key, None)
+            elif all(each.node == _NOWHERE for each in line):
+                del self._stuck[key]
+                self._send_line(key, list(line))
+        if self._stuck and self._timer is None:
+            self._timer = self._relay.loop.call_later(_RETRY_SECONDS, self._try_again)
+
+    def _send_line(self, key: Key, line: list[_Waiting]) -> None:
+        leader = leader_of(self._relay.image, *key)
+        is_late = line[0].request.deadline <= self._relay.loop.time()
+        if leader is None or is_late:
+            # Those behind it too: they must not come before it.
+            for batch in line:
+                self._fail(batch, "the partition's leader cannot be reached")
+            return
+        for batch in line:
+            batch.node = leader
+            self._send(leader, batch.request, [batch])
+
+    def _fail(self, batch: _Waiting, reason: str) -> None:
+        outcome = batch.outcome
+        outcome.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if batch.may_be_written:
+            outcome.error = ErrorCode.REQUEST_TIMED_OUT
+        outcome.message = reason
+        self._finish(batch, outcome)
+
+    def _finish(self, batch: _Waiting, outcome: PartitionOutcome) -> None:
+        batch.outcome = outcome
+        line = self._lines.get(batch.key)
+        if line is not None:
+            line.remove(batch)
+            if not line:
+                del self._lines[batch.key]
+                self._stuck.pop(batch.key, None)
+        request = batch.request
+        request.left -= 1
+        if request.left == 0:
+            self._complete(request)
+
+    def _complete(self, request: _Request) -> None:
+        outcomes = [batch.outcome for batch in request.batches]
+        if request.reply is not None:
+            request.reply.complete([encode_produce_reply(request.context.version, outcomes)])
+        elif any(outcome.error for outcome in outcomes):
+            # As a leader does: nobody reads a reply to acks=0.
+            reason = next(outcome.message or outcome.error.name for outcome in outcomes if outcome.error)
+            request.context.connection.refuse(reason)
+        # Each refers to the other: without this the collector would have to find them.
+        request.batches.clear()
+        self._relay.held.give_back(request.size_bytes)
+
+
+def _body_of(request: _Request, batches: list[_Waiting]) -> Buffers:
+    produce = request.produce
+    return encode_produce_request(
+        request.context.version,
+        produce.transactional_id,
+        # Without an answer nobody would know how much is under way; the client gets none all the same.
+        produce.acks or 1,
+        produce.timeout_ms,
+        [Batch(*each.key, each.records) for each in batches],
+    )
+
+
+def _is_known_again(records: memoryview | None) -> bool:
+    if records is None or len(records) < HEADER_SIZE or records[_MAGIC_AT] != MAGIC:
+        return False
+    header = read_header(records)
+    return header.producer_id != NO_PRODUCER and header.base_sequence >= 0

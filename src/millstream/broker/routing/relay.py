@@ -1,0 +1,195 @@
+"""One client's way to all nodes: who answers a request is found in the metadata, and asked on a lane of the client's.
+
+What this node answers itself is left to it, and so is what nobody can be asked for: its own handlers then say, in the
+form of each API, that they do not lead or coordinate it, which every client takes for a reason to try again.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from millstream.broker.api.dispatch import LaterReply, RequestContext
+from millstream.broker.routing.fetch import FetchRelay
+from millstream.broker.routing.held import HeldRequests
+from millstream.broker.routing.lane import Buffers, Done, Lane, LaneLost, Registered, RemoteLane
+from millstream.broker.routing.local_lane import LocalLane
+from millstream.broker.routing.not_here import without_groups
+from millstream.broker.routing.plans import PLANS
+from millstream.broker.routing.produce import ProduceRelay
+from millstream.broker.routing.split import SplitRequest
+from millstream.broker.routing.targets import coordinator_of
+from millstream.broker.server.addresses import ShownNode
+from millstream.broker.server.connection import Connection
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.observability.logs import get_logger
+from millstream.protocol.api import FETCH, PRODUCE, PRODUCE_SERVED_FROM
+from millstream.protocol.wire import Reader
+
+if TYPE_CHECKING:
+    from millstream.broker.routing.relays import Relays
+
+log = get_logger("millstream.proxy")
+
+# These begin with the id of a group, and its coordinator answers them.
+_OF_A_GROUP = (
+    "offset_commit", "join_group", "heartbeat", "leave_group", "sync_group", "offset_delete",
+    "consumer_group_heartbeat",
+)  # fmt: skip
+_CHANGING_A_GROUP = (*_OF_A_GROUP, "delete_groups")
+# The lane on which this node answers as one that coordinates nothing.
+REFUSING = "refusing"
+# From here on OffsetFetch asks for several groups.
+_OFFSET_FETCH_OF_MANY = 8
+# The others of the group are waited for, as long as the group's settings say.
+_UNHURRIED = ("join_group", "sync_group")
+_SECONDS = 30.0
+
+
+class ClientRelay:
+    def __init__(self, relays: "Relays", connection: Connection, shown: Callable[[], ShownNode]) -> None:
+        broker = relays.broker
+        self.connection = connection
+        self.node_id = broker.node_id
+        self.server = broker.server
+        self.loop = broker.loop
+        self.broker = broker
+        self.metrics = relays.metrics
+        self._relays = relays
+        self._shown = shown
+        self._lanes: dict[tuple[int, str], Lane] = {}
+        self.held = HeldRequests(self)
+        self._produce = ProduceRelay(self)
+        self._fetch = FetchRelay(self)
+
+    @property
+    def shown(self) -> ShownNode:
+        return self._shown()
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.broker.metadata.image
+
+    def takes(self, context: RequestContext, request: memoryview, position: int) -> bool:
+        api = context.api
+        if api.key == PRODUCE:
+            return context.version >= PRODUCE_SERVED_FROM and self._produce.takes(context, request, position)
+        if api.key == FETCH:
+            return self._fetch.takes(context, request, position)
+        if api.name in _OF_A_GROUP or (
+            api.name == "offset_fetch" and context.version < _OFFSET_FETCH_OF_MANY
+        ):
+            return self._takes_of_group(context, request, position)
+        plan = PLANS.get(api.name)
+        return plan is not None and SplitRequest(self, context, plan).takes(request[position:])
+
+    def close(self) -> None:
+        """The client is gone: nothing of it is waited for any more."""
+        self._relays.forget(self)
+        self._produce.close()
+        self._fetch.close()
+        lanes, self._lanes = self._lanes, {}
+        for lane in lanes.values():
+            lane.close(tell=False)
+        self.held.close()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether records are on their way to their leaders."""
+        return self._produce.is_busy
+
+    def brokers_changed(self) -> None:
+        """A node that is out of the cluster, or registered anew, answers nothing that it was asked before."""
+        for (node, _), lane in list(self._lanes.items()):
+            if isinstance(lane, RemoteLane) and lane.to != self._registered(node):
+                lane.close()
+
+    # -- sending
+
+    def send(
+        self,
+        node: int,
+        kind: str,
+        context: RequestContext,
+        body: Buffers,
+        seconds: float | None,
+        done: Done,
+        version: int | None = None,
+    ) -> None:
+        """On the lane of that kind; what is sent on one lane is handled in its order."""
+        asked = context.version if version is None else version
+        if node != self.node_id:
+            self.metrics.count(context.api.name, sum(map(len, body)))
+
+        def guarded(reply: memoryview | LaneLost) -> None:
+            try:
+                done(reply)
+            except Exception:
+                # There will be no answer: without this the client would wait for it for ever.
+                log.exception("answer not passed on", peer=self.connection.peer, api=context.api.name)
+                self.connection.close()
+
+        self._lane(node, kind).send(context.api, asked, context.client_id, body, seconds, guarded)
+
+    def drop_lane(self, node: int, kind: str) -> None:
+        """Close without a word to those who wait."""
+        lane = self._lanes.pop((node, kind), None)
+        if lane is not None:
+            lane.close(tell=False)
+
+    def body(self, context: RequestContext, reply: memoryview) -> memoryview:
+        """A reply without the tags of its header."""
+        return reply[1:] if context.api.is_flexible(context.version) else reply
+
+    def pass_on(
+        self, node: int, context: RequestContext, body: bytes, reply: LaterReply, kind: str = "others"
+    ) -> None:
+        """The whole request to one node, and its answer as it is."""
+
+        def answered(answer: memoryview | LaneLost) -> None:
+            self.held.give_back(len(body))
+            if not isinstance(answer, LaneLost):
+                reply.complete([self.body(context, answer)])
+            elif node != self.node_id:
+                # This node's own answer to what another should have answered is the right refusal.
+                self.pass_on(self.node_id, context, body, reply, self.lane_after_loss(context))
+            else:
+                self.connection.close()
+
+        seconds = None if context.api.name in _UNHURRIED else _SECONDS
+        self.held.take(len(body))
+        self.send(node, kind, context, (body,), seconds, answered)
+
+    def lane_after_loss(self, context: RequestContext) -> str:
+        """Where this node itself answers what another should have: a read as ever, whatever it leads by now. What
+        changes a group may have been done already, and is not done again.
+        """
+        return REFUSING if context.api.name in _CHANGING_A_GROUP else "others"
+
+    def _takes_of_group(self, context: RequestContext, request: memoryview, position: int) -> bool:
+        group_id = Reader(request, position, flexible=context.api.is_flexible(context.version)).string()
+        node = coordinator_of(self.image, group_id)
+        if node is None or node == self.node_id:
+            return False
+        self.pass_on(node, context, bytes(request[position:]), context.reply_later())
+        return True
+
+    def _lane(self, node: int, kind: str) -> Lane:
+        lane = self._lanes.get((node, kind))
+        if lane is None or lane.closed:
+            lane = self._lanes[node, kind] = self._new_lane(node, kind)
+        return lane
+
+    def _new_lane(self, node: int, kind: str) -> Lane:
+        if node == self.node_id:
+            seen = without_groups(self.broker) if kind == REFUSING else None
+            return LocalLane(self.broker, self.connection, seen)
+        # A node that is gone is asked at an address at which nobody answers.
+        to = self._registered(node) or Registered("", 0, -1)
+        return RemoteLane(self.server, node, to, self._relays.greeting(self.connection))
+
+    def _registered(self, node: int) -> Registered | None:
+        """Where the node is reached, and since when; None where it is out of the cluster, or fenced."""
+        broker = self.image.brokers.get(node)
+        if broker is None or broker.is_fenced:
+            return None
+        endpoint = broker.endpoints[0]
+        return Registered(endpoint.host, endpoint.port, broker.epoch)

@@ -1,0 +1,128 @@
+"""All clients for whom this node answers in the place of others."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from millstream.broker.routing.relay import ClientRelay
+from millstream.broker.server.addresses import WILDCARDS, ShownNode
+from millstream.broker.server.connection import Connection
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.machine import Records
+from millstream.cluster.metadata.service import MetadataService
+from millstream.observability.logs import get_logger
+from millstream.observability.metrics import Counter, Family, Registry
+from millstream.protocol.peer_client import Greeting, encode_greeting
+
+if TYPE_CHECKING:
+    from millstream.broker.node import Broker
+    from millstream.broker.routing.route import Route
+
+log = get_logger("millstream.proxy")
+
+
+class ProxyMetrics:
+    def __init__(self, registry: Registry, clients: Callable[[], int]) -> None:
+        registry.computed_gauge(
+            "millstream_proxied_clients",
+            "Connections for which this node answers in the place of all.",
+            clients,
+        )
+        self._requests: Family[Counter] = registry.counters(
+            "millstream_forwarded_requests_total", "Requests, or parts of them, sent to other nodes for clients.",
+            "api",
+        )  # fmt: skip
+        self._bytes = registry.counter(
+            "millstream_forwarded_bytes_total", "Bytes of requests sent to other nodes for clients."
+        )
+        self.retries = registry.counter(
+            "millstream_forwarded_retries_total",
+            "Batches sent again because their leader changed or was lost.",
+        )
+        self._by_api: dict[str, Counter] = {}
+
+    def count(self, api: str, size_bytes: int) -> None:
+        counter = self._by_api.get(api)
+        if counter is None:
+            counter = self._by_api[api] = self._requests.labels(api)
+        counter.value += 1
+        self._bytes.value += size_bytes
+
+
+class Relays:
+    def __init__(self, broker: "Broker") -> None:
+        self.broker = broker
+        # In the order they came, so that a simulated run can be repeated.
+        self._relays: dict[ClientRelay, None] = {}
+        self.metrics = ProxyMetrics(broker.metrics.registry, lambda: len(self._relays))
+        if broker.has_metadata:
+            self.follow(broker.metadata)
+
+    def follow(self, metadata: MetadataService) -> None:
+        metadata.subscribe(self._follow)
+
+    async def bind(self, address: str) -> None:
+        """Take a further address, at which this node answers for all."""
+        host, _, port = address.rpartition(":")
+        bound: list[tuple[str, int]] = []
+        bound.append(
+            await self.broker.server.bind(
+                host.strip("[]"),
+                int(port),
+                lambda connection: self.open(connection, bound[0]),
+                "broker.proxy_listen",
+            )
+        )
+        log.info("answers for all nodes", listen=f"{bound[0][0]}:{bound[0][1]}")
+
+    def open(self, connection: Connection, listener: tuple[str, int] | None = None) -> ClientRelay:
+        """Another way for a client; `listener` is where it came in, if not where all clients do."""
+        relay = ClientRelay(self, connection, lambda: self._shown_to(connection, listener))
+        self._relays[relay] = None
+        return relay
+
+    def route(self, client_id: str, client: str = "127.0.0.1:0") -> "Route":
+        """A way for requests of this process; `client` is the address of whom it speaks for."""
+        from millstream.broker.routing.route import Route
+
+        return Route(self, client_id, client)
+
+    @property
+    def is_busy(self) -> bool:
+        return any(relay.is_busy for relay in self._relays)
+
+    def close(self) -> None:
+        for relay in list(self._relays):
+            relay.close()
+
+    def forget(self, relay: ClientRelay) -> None:
+        self._relays.pop(relay, None)
+
+    def greeting(self, connection: Connection) -> bytes:
+        cluster_id = self.broker.metadata.image.cluster_id
+        return encode_greeting(Greeting(cluster_id, self.broker.node_id, connection.client))
+
+    def _shown_to(self, connection: Connection, listener: tuple[str, int] | None) -> ShownNode:
+        """The broker that a client is told of. A node that listens everywhere says the address it came by."""
+        settings = self.broker.settings.broker
+        if settings.client_address is not None:
+            host, _, port = settings.client_address.rpartition(":")
+            # Others may answer at the same address: to clients all of them are one broker, with one id.
+            lowest = min(self.broker.metadata.image.brokers, default=self.broker.node_id)
+            return ShownNode(lowest, host.strip("[]"), int(port))
+        # Not from the metadata: this node may have been removed while the client's request waited.
+        endpoint = self.broker.endpoint
+        host, number = listener or (endpoint.host, endpoint.port)
+        if listener is not None and settings.advertised_host is not None:
+            host = settings.advertised_host
+        host = connection.local_host if host in WILDCARDS else host
+        return ShownNode(self.broker.node_id, host, number)
+
+    def cut_off(self) -> None:
+        """Clients know of this node alone, and look for another only when it has nothing to say to them."""
+        for relay in list(self._relays):
+            relay.connection.close()
+
+    def _follow(self, old: MetadataImage, new: MetadataImage, _records: Records) -> None:
+        if old.brokers is not new.brokers:
+            for relay in list(self._relays):
+                relay.brokers_changed()

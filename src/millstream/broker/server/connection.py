@@ -1,0 +1,445 @@
+"""One client's connection: cuts the byte stream into requests and writes the replies in their order.
+
+Bytes are read into a buffer shared by all connections; requests that are whole in it are handled right there. Only a
+request that continues beyond it gets a buffer of its own, so an idle connection holds no memory. A handler that cannot
+answer at once returns a `PendingReply`; later requests are handled meanwhile, their replies wait for their turn.
+"""
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, cast
+
+from millstream.broker.server.frame_memory import Address, IncomingFrame
+from millstream.protocol.api import APIS, PEER_APIS
+from millstream.protocol.limits import LIMITS, explain_size
+from millstream.protocol.wire import I16, I32
+from millstream.runtime.read_threshold import ReadThreshold
+
+if TYPE_CHECKING:
+    from millstream.broker.api.dispatch import RequestContext
+    from millstream.broker.server.addresses import ShownNode
+    from millstream.broker.server.server import Server
+
+Reply = list[bytes | memoryview]
+
+MIN_REQUEST_BYTES = 8
+# Replies larger than this count against the node's memory until the client has read them.
+WRITE_HIGH_WATER_BYTES = 1 << 16
+# A client that has more replies, or more bytes of them, waiting behind one that is not ready is made to wait.
+MAX_PENDING_REPLIES = 1000
+MAX_HELD_BYTES = 1 << 20
+# Requests of one client that come together are handled for this long, then others have a turn.
+_LONGEST_TURN_SECONDS = 0.01
+_ALL_APIS = {**APIS, **PEER_APIS}
+# Of a connection that is not made yet.
+NOWHERE = Address()
+
+
+class Relay(Protocol):
+    """What a client's connection has where this node answers for all others too."""
+
+    @property
+    def shown(self) -> "ShownNode":
+        """The one broker that the client is told of."""
+        ...
+
+    def takes(self, context: "RequestContext", request: memoryview, position: int) -> bool:
+        """Whether the request is answered by others, or partly; False leaves it to this node."""
+        ...
+
+    def close(self) -> None: ...
+
+
+NewRelay = Callable[["Connection"], Relay]
+
+
+class PendingReply:
+    """A reply that will come: its place in the order of the connection's replies."""
+
+    __slots__ = ("_connection", "abandoned", "buffers", "held_bytes", "hurried")
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+        self.buffers: Reply | None = None
+        self.held_bytes = 0
+        # Called when the connection is gone before the reply was ready, and when too much waits behind it.
+        self.abandoned: Callable[[], object] | None = None
+        self.hurried: Callable[[], object] | None = None
+
+    def complete(self, buffers: Reply) -> None:
+        if self.buffers is None:
+            self.buffers = buffers
+            self._connection.completed(self)
+
+
+class Connection(asyncio.BufferedProtocol):
+    def __init__(self, server: "Server", new_relay: NewRelay | None = None) -> None:
+        self._server = server
+        self._new_relay = new_relay
+        self.relay: Relay | None = None
+        self._transport: asyncio.Transport | None = None
+        self._partial = b""
+        self._frame: IncomingFrame | None = None
+        self._has_sent_whole = False
+        self._threshold = ReadThreshold(None)
+        self.address = NOWHERE
+        self._held_bytes = 0
+        self._replies: deque[PendingReply] = deque()
+        self._queued: deque[bytes] = deque()
+        self._blocked = 0
+        self._stopped = False
+        self._closes = False
+        self._write_paused = False
+        self._reading_paused = False
+        self._unsent_bytes = 0
+        self.closed = False
+        self.peer = ""
+        self.client = ""
+        """Whose requests come: the peer's, or where that forwards them, its client's address."""
+        self.client_id = ""
+        self.last_active = 0.0
+
+    # -- the transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports have the methods but not the base class.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        address = transport.get_extra_info("peername")
+        self.peer = self.client = f"{address[0]}:{address[1]}" if address else "unknown"
+        if self.raw_socket is not None:
+            self.raw_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            self._threshold = ReadThreshold(self.raw_socket)
+        self.last_active = self._server.loop.time()
+        if self._new_relay is not None:
+            self.relay = self._new_relay(self)
+        self._server.connected(self)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        if not self.closed and (self._frame is not None or self._partial):
+            self._server.ended(self, "the client left in the middle of a request")
+        self.closed = True
+        if self.relay is not None:
+            self.relay.close()
+        self._release_frame()
+        owed, self._unsent_bytes, self._held_bytes = self._unsent_bytes + self._held_bytes, 0, 0
+        replies, self._replies = self._replies, deque()
+        self._queued.clear()
+        self._server.disconnected(self)
+        for reply in replies:
+            if reply.buffers is None and reply.abandoned is not None:
+                reply.abandoned()
+        self._server.reply_memory.give_back(owed)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        self._update_reading()
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self.last_active = self._server.loop.time()
+        owed, self._unsent_bytes = self._unsent_bytes, 0
+        if owed:
+            self._server.reply_memory.give_back(owed)
+        self._send_ready()
+        self._handle_queued()
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        frame = self._frame
+        if frame is not None:
+            return memoryview(frame.buffer)[frame.filled : frame.size]
+        scratch = self._server.scratch
+        kept = len(self._partial)
+        if kept:
+            scratch[:kept] = self._partial
+            return scratch[kept:]
+        return scratch
+
+    def buffer_updated(self, size: int) -> None:
+        self.last_active = self._server.loop.time()
+        frame = self._frame
+        if frame is None:
+            kept = len(self._partial)
+            self._partial = b""
+            self._cut(self._server.scratch[: kept + size])
+            return
+        frame.filled += size
+        if frame.filled == frame.size:
+            self._threshold.expect(0)
+            self._frame = None
+            self._has_sent_whole = True
+            view = memoryview(frame.buffer)[: frame.size]
+            self._handle(view)
+            view.release()
+            self._server.frames.end(frame)
+        elif frame.missing or self._server.frames.grow(frame):
+            self._threshold.expect(frame.missing)
+        else:
+            self._update_reading()
+
+    # -- requests
+
+    def _cut(self, data: memoryview) -> None:
+        """Handle every whole request in `data`; keep or make room for the rest."""
+        at, end = 0, len(data)
+        largest = self._server.max_request_bytes
+        clock = self._server.dispatcher.clock
+        began = clock()
+        while end - at >= 4:
+            size: int = I32.unpack_from(data, at)[0]
+            if size < MIN_REQUEST_BYTES or size > largest:
+                self.refuse(_explain_size(size, largest))
+                return
+            if end - at - 4 < size:
+                if end - at < 4 + MIN_REQUEST_BYTES:
+                    # Not enough to see what it asks for.
+                    break
+                self._partial = b""
+                self._begin_frame(size, data[at + 4 :])
+                return
+            self._handle(data[at + 4 : at + 4 + size])
+            if self.closed:
+                return
+            at += 4 + size
+            if at < end and clock() - began > _LONGEST_TURN_SECONDS:
+                began = float("inf")
+                self._others_first()
+        self._partial = bytes(data[at:])
+
+    def _others_first(self) -> None:
+        """What this client has sent takes long: the rest is handled when the others have had a turn."""
+        self.block()
+        self._server.loop.call_soon(self.unblock)
+
+    def _begin_frame(self, size: int, head: memoryview) -> None:
+        """Go on reading one large request into a buffer of its own, once there is memory for it."""
+        server = self._server
+        api = _ALL_APIS.get(I16.unpack_from(head)[0])
+        if api is not None and size > LIMITS[api.name].size_bytes:
+            self.refuse(explain_size(api.name, size))
+            return
+        frame = IncomingFrame(
+            size,
+            head,
+            self.address,
+            self._frame_granted,
+            self._frame_stalled,
+            is_proven=self._has_sent_whole,
+        )
+        if server.frames.begin(frame):
+            self._frame = frame
+            self._threshold.expect(frame.missing)
+            return
+        # The shared buffer is used by others meanwhile.
+        frame.head = memoryview(bytes(head))
+        self._frame = frame
+        self._update_reading()
+
+    def _frame_granted(self) -> None:
+        if self._frame is not None:
+            self._threshold.expect(self._frame.missing)
+        self._update_reading()
+
+    def _frame_stalled(self) -> None:
+        self._server.ended(self, "a request stopped half-way, and others wait for its memory")
+        self.abort()
+
+    def _handle(self, request: memoryview) -> None:
+        if self._reading_paused or self._queued:
+            self._queued.append(bytes(request))
+            return
+        self._server.dispatcher.dispatch(self, request)
+
+    def _handle_queued(self) -> None:
+        clock = self._server.dispatcher.clock
+        began = clock()
+        while self._queued and not self.closed and not self._must_wait():
+            self._server.dispatcher.dispatch(self, memoryview(bytearray(self._queued.popleft())))
+            if self._queued and clock() - began > _LONGEST_TURN_SECONDS:
+                self._others_first()
+        self._update_reading()
+
+    def forward_nothing(self) -> None:
+        """Whoever is at the other end wants what this node has itself."""
+        if self.relay is not None:
+            self.relay.close()
+            self.relay = None
+
+    def block(self) -> None:
+        """Handle no further request of this connection until `unblock` has been called as often."""
+        self._blocked += 1
+        self._update_reading()
+
+    def stop_reading(self) -> None:
+        """Take no further request; replies still go out."""
+        self._stopped = True
+        self._update_reading()
+
+    def close_when_answered(self) -> None:
+        """Take no further request, and close when those before are answered."""
+        self._closes = True
+        self.stop_reading()
+        if not self._replies:
+            self.close()
+
+    def unblock(self) -> None:
+        self._blocked -= 1
+        if not self.closed:
+            self._handle_queued()
+
+    def _must_wait(self) -> bool:
+        """No further request is handled: one is being worked on, or the client does not take its replies."""
+        return (
+            self._blocked > 0
+            or self._stopped
+            or self._write_paused
+            or self._held_bytes > MAX_HELD_BYTES
+            or len(self._replies) > MAX_PENDING_REPLIES
+        )
+
+    def _update_reading(self) -> None:
+        frame = self._frame
+        pause = bool(self._queued or (frame is not None and frame.wanted_bytes)) or self._must_wait()
+        if pause == self._reading_paused or self._transport is None or self.closed:
+            return
+        self._reading_paused = pause
+        if pause:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    # -- replies
+
+    def send(self, buffers: Reply) -> None:
+        """Write a reply now if it is its turn, else when those before it are written."""
+        if self._replies or self._write_paused:
+            self.expect_reply().complete(buffers)
+        else:
+            self._write(buffers)
+
+    def expect_reply(self) -> PendingReply:
+        reply = PendingReply(self)
+        self._replies.append(reply)
+        if len(self._replies) > MAX_PENDING_REPLIES:
+            self._update_reading()
+        return reply
+
+    def completed(self, reply: PendingReply) -> None:
+        """Called by a reply that is ready."""
+        if self.closed:
+            return
+        if self._replies[0] is reply and not self._write_paused:
+            self._send_ready()
+        else:
+            self._hold(reply)
+
+    def _hold(self, reply: PendingReply) -> None:
+        """Keep a reply until those before it are written; it counts like one that the client has not read."""
+        assert reply.buffers is not None
+        reply.held_bytes = sum(map(len, reply.buffers))
+        self._held_bytes += reply.held_bytes
+        self._server.reply_memory.take(reply.held_bytes)
+        if self._held_bytes > MAX_HELD_BYTES:
+            self._hurry()
+            self._update_reading()
+
+    def _hurry(self) -> None:
+        """What is held is memory that others wait for: a fetch at the head is answered with what there is."""
+        first = self._replies[0]
+        if first.buffers is None and first.hurried is not None:
+            self._server.loop.call_soon(first.hurried)
+
+    def _send_ready(self) -> None:
+        replies = self._replies
+        released = 0
+        while replies and replies[0].buffers is not None and not self._write_paused and not self.closed:
+            reply = replies.popleft()
+            assert reply.buffers is not None
+            self._write(reply.buffers)
+            released += reply.held_bytes
+        if released:
+            self._held_bytes -= released
+            self._server.reply_memory.give_back(released)
+        if self._closes and not replies:
+            self.close()
+            return
+        if self._held_bytes > MAX_HELD_BYTES:
+            self._hurry()
+        if self._reading_paused:
+            # Not at once: this may be the answer to a request that is just being taken from the queue.
+            self._server.loop.call_soon(self._handle_queued)
+
+    def _write(self, buffers: Reply) -> None:
+        transport = self._transport
+        if transport is None or self.closed:
+            return
+        size = sum(map(len, buffers))
+        self.last_active = self._server.loop.time()
+        self._server.metrics.bytes_out.value += size
+        if len(buffers) == 1:
+            transport.write(buffers[0])
+        else:
+            transport.writelines(buffers)
+        if self._write_paused:
+            self._unsent_bytes += size
+            self._server.reply_memory.take(size)
+
+    # -- the end
+
+    def refuse(self, reason: str) -> None:
+        """Close because of what the client sent, with one line in the log."""
+        if not self.closed:
+            self._server.refused(self, reason)
+            self.close()
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            if self._transport is not None:
+                self._transport.close()
+
+    def abort(self) -> None:
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def local_host(self) -> str:
+        """This node's address as the client reached it."""
+        address = None if self._transport is None else self._transport.get_extra_info("sockname")
+        return str(address[0]) if address else "127.0.0.1"
+
+    @property
+    def raw_socket(self) -> socket.socket | None:
+        return None if self._transport is None else self._transport.get_extra_info("socket")
+
+    @property
+    def has_unsent(self) -> bool:
+        return self._write_paused
+
+    @property
+    def is_waiting(self) -> bool:
+        """A request of this connection is being worked on, or waits for memory to be read into."""
+        waits_for_memory = self._frame is not None and self._frame.wanted_bytes > 0
+        return not self.closed and (bool(self._replies) or self._blocked > 0 or waits_for_memory)
+
+    def _release_frame(self) -> None:
+        if self._frame is not None:
+            frame, self._frame = self._frame, None
+            self._server.frames.end(frame)
+
+
+def _explain_size(size: int, largest: int) -> str:
+    head = I32.pack(size)
+    if head in (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC"):
+        return "an HTTP request on the port for Kafka clients; the HTTP port is another one"
+    if head[:2] == b"\x16\x03":
+        return (
+            "a TLS handshake on a port that speaks plain text; set security.protocol=PLAINTEXT in the client"
+        )
+    return f"a request of {size} bytes; between {MIN_REQUEST_BYTES} and {largest} are taken (socket.request.max.bytes)"

@@ -1,0 +1,235 @@
+"""Memory for requests that are being read: reserved for what has come, not for what a client announces.
+
+A request that does not fit into one read begins with a little room and gets more when that is full: all of it up to a
+megabyte, then twice as much each time. A client that has sent a whole one before begins with the megabyte.
+
+Large requests leave a quarter of the memory to small ones, and those of one address leave some to others. Who finds no
+room is not read until there is some.
+
+Requests that are read in parts could all wait for each other. So when nothing moves, one of them may go on beyond the
+limit, by one request at most; and who holds memory that others wait for, and sends nearly nothing, is closed.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from millstream.broker.server.frame_buffers import FrameBuffers
+from millstream.broker.server.memory import MemoryBudget
+
+# Room of a request of which little has come.
+FIRST_ROOM_BYTES = 1 << 16
+# A request up to this size is small: it gets its whole room once the first is full.
+SMALL_REQUEST_BYTES = 1 << 20
+
+_CHECK_SECONDS = 0.25
+# While others wait, a request must bring this much within this many checks, or be whole.
+_LEAST_PROGRESS_BYTES = 1 << 16
+_PATIENT_CHECKS = 20
+
+
+class Address:
+    """Where connections come from: what all requests from there hold."""
+
+    __slots__ = ("connections", "used_bytes")
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.used_bytes = 0
+
+
+class IncomingFrame:
+    """A request that is being read into a buffer of its own."""
+
+    __slots__ = (
+        "address",
+        "buffer",
+        "filled",
+        "granted",
+        "head",
+        "idle_checks",
+        "is_privileged",
+        "is_proven",
+        "marked",
+        "size",
+        "stalled",
+        "wanted_bytes",
+    )
+
+    def __init__(
+        self,
+        size: int,
+        head: memoryview,
+        address: Address,
+        granted: Callable[[], None],
+        stalled: Callable[[], None],
+        *,
+        is_proven: bool = False,
+    ) -> None:
+        """`granted` is called when there is room after some waiting, `stalled` when the request must be given up."""
+        self.size = size
+        self.head = head
+        self.address = address
+        self.granted = granted
+        self.stalled = stalled
+        self.is_proven = is_proven
+        """Its client has sent a whole request of this kind before."""
+        self.buffer = bytearray()
+        self.filled = 0
+        self.wanted_bytes = 0
+        """What it waits for."""
+        self.is_privileged = False
+        self.marked = 0
+        self.idle_checks = 0
+
+    @property
+    def missing(self) -> int:
+        """Bytes for which there is room and that have not come."""
+        return min(self.size, len(self.buffer)) - self.filled
+
+    @property
+    def is_small(self) -> bool:
+        return self.size <= SMALL_REQUEST_BYTES
+
+    def next_room(self) -> int:
+        if not self.buffer and not self.is_proven and len(self.head) < FIRST_ROOM_BYTES // 2:
+            return min(self.size, FIRST_ROOM_BYTES)
+        if len(self.buffer) < SMALL_REQUEST_BYTES:
+            return min(self.size, SMALL_REQUEST_BYTES)
+        return min(self.size, 2 * len(self.buffer))
+
+
+class FrameMemory:
+    def __init__(self, loop: asyncio.AbstractEventLoop, budget: MemoryBudget, buffers: FrameBuffers) -> None:
+        self._loop = loop
+        self._budget = budget
+        self._buffers = buffers
+        self._frames: dict[IncomingFrame, None] = {}
+        self._small: deque[IncomingFrame] = deque()
+        self._large: deque[IncomingFrame] = deque()
+        self._privileged: IncomingFrame | None = None
+        self._check: asyncio.TimerHandle | None = None
+        self._has_moved = False
+        budget.freed = self._serve
+
+    @property
+    def waiting(self) -> int:
+        return len(self._small) + len(self._large)
+
+    def begin(self, frame: IncomingFrame) -> bool:
+        """Whether it can be read now; else it is told when."""
+        self._frames[frame] = None
+        return self.grow(frame)
+
+    def grow(self, frame: IncomingFrame) -> bool:
+        """More room for a frame whose buffer is full. False: it waits, and is told when there is some."""
+        room = self._buffers.room_for(frame.next_room())
+        line = self._small if frame.is_small else self._large
+        # What it has now is given back as soon as it is copied; both are there for that moment only.
+        wanted = room - len(frame.buffer)
+        if frame.is_privileged or (not line and self._fits(frame, wanted)):
+            self._give(frame, wanted)
+            return True
+        frame.wanted_bytes = wanted
+        line.append(frame)
+        self._serve()
+        if frame.wanted_bytes and self._check is None:
+            self._check = self._loop.call_later(_CHECK_SECONDS, self._look)
+        return not frame.wanted_bytes
+
+    def end(self, frame: IncomingFrame) -> None:
+        """It was handled, or its client has left."""
+        self._frames.pop(frame, None)
+        if frame.wanted_bytes:
+            frame.wanted_bytes = 0
+            (self._small if frame.is_small else self._large).remove(frame)
+        if frame is self._privileged:
+            self._privileged = None
+        size, buffer = len(frame.buffer), frame.buffer
+        if size:
+            frame.buffer = bytearray()
+            frame.address.used_bytes -= size
+            self._buffers.give_back(buffer)
+            self._budget.give_back(size)
+
+    def stop(self) -> None:
+        if self._check is not None:
+            self._check.cancel()
+            self._check = None
+
+    # -- who may have how much
+
+    def _fits(self, frame: IncomingFrame, size: int) -> bool:
+        limit, used = self._budget.limit_bytes, self._budget.used_bytes
+        if used == len(frame.buffer):
+            # Nothing else is under way: a request larger than everything is read alone.
+            return True
+        return used + size <= (limit if frame.is_small else limit // 4 * 3) and self._fits_address(
+            frame, size
+        )
+
+    def _fits_address(self, frame: IncomingFrame, size: int) -> bool:
+        limit, used = self._budget.limit_bytes, frame.address.used_bytes
+        return used == len(frame.buffer) or used + size <= (limit // 4 * 3 if frame.is_small else limit // 2)
+
+    def _give(self, frame: IncomingFrame, size: int) -> None:
+        self._budget.take(size)
+        frame.address.used_bytes += size
+        frame.wanted_bytes = 0
+        self._has_moved = True
+        old, head = frame.buffer, frame.head
+        frame.buffer = self._buffers.take(len(old) + size)
+        if old:
+            frame.buffer[: len(old)] = old
+            self._buffers.give_back(old)
+        elif head:
+            frame.buffer[: len(head)] = head
+            frame.filled = len(head)
+            frame.head = memoryview(b"")
+
+    def _serve(self) -> None:
+        """Give what has become free to those who wait, the small ones first."""
+        for line in (self._small, self._large):
+            if line:
+                self._serve_line(line)
+
+    def _serve_line(self, line: deque[IncomingFrame]) -> None:
+        for frame in list(line):
+            if not frame.wanted_bytes:
+                continue
+            if self._fits(frame, frame.wanted_bytes):
+                self._let_go_on(frame, line)
+            elif self._fits_address(frame, frame.wanted_bytes):
+                # There is no room for anybody; whose address alone has too much is passed over.
+                return
+
+    def _let_go_on(self, frame: IncomingFrame, line: deque[IncomingFrame]) -> None:
+        line.remove(frame)
+        self._give(frame, frame.wanted_bytes)
+        frame.granted()
+
+    # -- when nothing moves
+
+    def _look(self) -> None:
+        self._check = None
+        if not self.waiting:
+            for frame in self._frames:
+                frame.idle_checks = 0
+            return
+        self._end_stalled()
+        if not self._has_moved and self._privileged is None and self.waiting:
+            line = self._small or self._large
+            self._privileged = first = line[0]
+            first.is_privileged = True
+            self._let_go_on(first, line)
+        self._has_moved = False
+        self._check = self._loop.call_later(_CHECK_SECONDS, self._look)
+
+    def _end_stalled(self) -> None:
+        for frame in list(self._frames):
+            if frame.wanted_bytes or frame.filled - frame.marked >= _LEAST_PROGRESS_BYTES:
+                frame.marked, frame.idle_checks = frame.filled, 0
+                continue
+            frame.idle_checks += 1
+            if frame.idle_checks >= _PATIENT_CHECKS:
+                frame.stalled()

@@ -1,0 +1,180 @@
+"""The listener: accepts connections within the limits, closes idle ones, ends them all at shutdown."""
+
+import asyncio
+import errno
+import os
+import socket
+
+from millstream.broker.api.dispatch import Dispatcher
+from millstream.broker.server.connection import Connection, NewRelay
+from millstream.broker.server.ended_connections import Closings
+from millstream.broker.server.frame_buffers import FrameBuffers
+from millstream.broker.server.frame_memory import Address, FrameMemory
+from millstream.broker.server.memory import MemoryBudget
+from millstream.config.settings import PerformanceSettings
+from millstream.observability.broker_metrics import BrokerMetrics
+
+SCRATCH_BYTES = 1 << 16
+_BACKLOG = 1024
+_IDLE_CHECK_SECONDS = (0.05, 5.0)
+
+
+class Server:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: PerformanceSettings,
+        dispatcher: Dispatcher,
+        metrics: BrokerMetrics,
+    ) -> None:
+        self.loop = loop
+        self.dispatcher = dispatcher
+        self.metrics = metrics
+        self.max_connections = settings.max_connections
+        self.max_request_bytes = settings.max_request_size
+        self.memory = MemoryBudget(settings.max_in_flight_bytes // 2)
+        self.reply_memory = MemoryBudget(settings.max_in_flight_bytes // 2)
+        self.frames = FrameMemory(loop, self.memory, FrameBuffers())
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._settings = settings
+        # In the order they came, so that a simulated run can be repeated.
+        self._connections: dict[Connection, None] = {}
+        self._addresses: dict[str, Address] = {}
+        self._listeners: list[asyncio.Server] = []
+        self._bound: list[tuple[str, int, str]] = []
+        self._idle_check: asyncio.TimerHandle | None = None
+        self._closings = Closings(loop)
+        shortest, longest = _IDLE_CHECK_SECONDS
+        self._idle_check_seconds = max(shortest, min(longest, settings.idle_timeout / 2000))
+
+    @property
+    def addresses(self) -> int:
+        return len(self._addresses)
+
+    @property
+    def in_flight_bytes(self) -> int:
+        return self.memory.used_bytes + self.reply_memory.used_bytes
+
+    async def bind(
+        self, host: str, port: int, new_relay: NewRelay | None = None, option: str = "--listen"
+    ) -> tuple[str, int]:
+        """Take the address without serving it yet. Raises OSError with advice when it cannot be had.
+
+        With `new_relay` this node answers for all others to those who connect there.
+        """
+        try:
+            listener = await self.loop.create_server(
+                lambda: Connection(self, new_relay),
+                host,
+                port,
+                backlog=_BACKLOG,
+                reuse_address=True,
+                start_serving=False,
+            )
+        except OSError as error:
+            # uvloop wraps the system's words in its own; a name that cannot be looked up has a negative number.
+            number = error.errno or 0
+            reason = os.strerror(number) if number > 0 else error.strerror or str(error)
+            raise OSError(error.errno, _cannot_listen(host, port, reason, option)) from None
+        self._listeners.append(listener)
+        bound: tuple[str, int] = listener.sockets[0].getsockname()[:2]
+        self._bound.append((*bound, option))
+        return bound
+
+    async def start(self) -> None:
+        """Serve the address. Raises OSError when another process took it since it was bound."""
+        for listener, (host, port, option) in zip(self._listeners, self._bound, strict=True):
+            await listener.start_serving()
+            # Two may bind an address and only one listen on it. uvloop closes the other's socket and tells nobody.
+            if any(each.fileno() < 0 for each in listener.sockets):
+                reason = os.strerror(errno.EADDRINUSE)
+                raise OSError(errno.EADDRINUSE, _cannot_listen(host, port, reason, option))
+        self._idle_check = self.loop.call_later(self._idle_check_seconds, self._close_idle)
+
+    def stop_reading(self) -> None:
+        """Accept no connection and read no request any more."""
+        for listener in self._listeners:
+            listener.close()
+        for connection in list(self._connections):
+            connection.stop_reading()
+
+    async def stop(self) -> None:
+        """Let replies under way go out for a moment, close everything."""
+        if self._idle_check is not None:
+            self._idle_check.cancel()
+        self._closings.sum_up()
+        self.frames.stop()
+        for connection in list(self._connections):
+            connection.close()
+        for _ in range(20):
+            if not self._connections:
+                return
+            await asyncio.sleep(0.05)
+        for connection in list(self._connections):
+            connection.abort()
+
+    def connected(self, connection: Connection) -> None:
+        self._connections[connection] = None
+        self._tune(connection)
+        ip = connection.peer.rpartition(":")[0]
+        connection.address = address = self._addresses.setdefault(ip, Address())
+        address.connections += 1
+        self.metrics.connections.value = len(self._connections)
+        self.metrics.connections_accepted.value += 1
+        if len(self._connections) > self.max_connections:
+            self._reject(
+                connection,
+                "max_connections",
+                f"{self.max_connections} connections are open (max.connections)",
+            )
+        elif address.connections > self._settings.max_connections_per_ip:
+            limit = self._settings.max_connections_per_ip
+            self._reject(
+                connection,
+                "max_connections_per_ip",
+                f"{limit} connections come from {ip} (max.connections.per.ip)",
+            )
+
+    def _reject(self, connection: Connection, limit: str, reason: str) -> None:
+        self.metrics.connections_rejected.labels(limit).value += 1
+        self._closings.rejected(connection.peer, reason)
+        connection.abort()
+
+    def _tune(self, connection: Connection) -> None:
+        raw = connection.raw_socket
+        if raw is None:
+            return
+        for option, size in (
+            (socket.SO_SNDBUF, self._settings.socket_send_buffer),
+            (socket.SO_RCVBUF, self._settings.socket_receive_buffer),
+        ):
+            if size > 0:
+                raw.setsockopt(socket.SOL_SOCKET, option, size)
+
+    def disconnected(self, connection: Connection) -> None:
+        self._connections.pop(connection, None)
+        ip = connection.peer.rpartition(":")[0]
+        connection.address.connections -= 1
+        if connection.address.connections <= 0:
+            self._addresses.pop(ip, None)
+        self.metrics.connections.value = len(self._connections)
+
+    def refused(self, connection: Connection, reason: str) -> None:
+        self._closings.refused(connection.peer, reason)
+
+    def ended(self, connection: Connection, reason: str) -> None:
+        """As `refused`, where nothing was wrong with what came."""
+        self._closings.ended(connection.peer, reason)
+
+    def _close_idle(self) -> None:
+        """Idle or half-open, or a reader that takes nothing: the same silence, the same end."""
+        self._idle_check = self.loop.call_later(self._idle_check_seconds, self._close_idle)
+        before = self.loop.time() - self._settings.idle_timeout / 1000
+        for connection in [each for each in self._connections if each.last_active < before]:
+            if connection.has_unsent or not connection.is_waiting:
+                self.ended(connection, "idle (connections.max.idle.ms)")
+                connection.abort()
+
+
+def _cannot_listen(host: str, port: int, reason: str, option: str) -> str:
+    return f"cannot listen on {host}:{port}: {reason}; choose another address with {option}"

@@ -1,0 +1,364 @@
+"""Three nodes in one process: what a disk of one of them may do to records that all three keep."""
+
+import asyncio
+import errno
+import threading
+from collections.abc import Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from millstream.broker.partitions.partition import Partition
+from millstream.cluster.metadata.difference import partition_changed
+from millstream.cluster.metadata.image import PartitionImage
+from millstream.cluster.metadata.in_sync_sets import InSyncResult
+from millstream.cluster.metadata.records import ConfigChanged, ConfigResource
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.testing.disk import Fault, Operation
+from support.held_disk import HeldDisk
+from support.logs import read_values
+from support.raw_client import RawClient, batch_of, fetch_fields, fetched_partitions, produce, produce_fields
+from support.trio import Trio, until
+
+CORRUPT_MESSAGE, NOT_ENOUGH_REPLICAS_AFTER_APPEND, KAFKA_STORAGE_ERROR = 2, 20, 56
+
+
+@pytest.fixture
+def trio() -> Iterator[Trio]:
+    trio = Trio(lag_ms=3000)
+    try:
+        yield trio
+    finally:
+        trio.close()
+
+
+def image(trio: Trio, number: int | None = None) -> PartitionImage:
+    """As that node knows it, or the first that was not stopped: it may be behind, or about to end."""
+    known_by = trio.nodes[next(iter(trio.nodes)) if number is None else number]
+    return known_by.broker.metadata.image.topics["t"].partitions[0]
+
+
+def partition(trio: Trio, number: int) -> Partition:
+    found = trio.nodes[number].broker.partitions.get("t", 0)
+    assert found is not None
+    return found
+
+
+def in_sync(trio: Trio, *members: int) -> None:
+    for number in trio.nodes:
+        until(lambda n=number: set(image(trio, n).isr) == set(members))
+
+
+def create(trio: Trio, **configs: str) -> int:
+    """A topic at all three; its leader."""
+    assert trio.create(1, "t", 3, **configs) == 0
+    for number in trio.nodes:
+        until(lambda n=number: trio.nodes[n].broker.partitions.get("t", 0) is not None)
+    return image(trio).leader
+
+
+def followers(trio: Trio, leader: int) -> list[int]:
+    return [number for number in trio.nodes if number != leader]
+
+
+def write(trio: Trio, leader: int, *values: bytes, acks: int = -1) -> list[int]:
+    """Error codes."""
+    codes = []
+    with RawClient(trio.nodes[leader].listen) as client:
+        for value in values:
+            reply = client.call("produce", 9, **produce_fields("t", batch_of(value), acks=acks))
+            codes.append(int(reply.responses[0].partition_responses[0].error_code))
+    return codes
+
+
+def test_what_all_acknowledged_is_on_every_disk(trio: Trio) -> None:
+    leader = create(trio)
+    assert write(trio, leader, b"a", b"b", b"c") == [0, 0, 0]
+    for number in trio.nodes:
+        found = partition(trio, number)
+        until(lambda p=found: p.log.flushed_offset == 3)
+        assert read_values(found.log) == [b"a", b"b", b"c"]
+        until(lambda p=found: p.high_watermark == 3)
+
+
+def test_a_follower_whose_fsync_fails_acknowledges_nothing_and_leaves(trio: Trio) -> None:
+    leader = create(trio)
+    assert write(trio, leader, b"a") == [0]
+    broken, sound = followers(trio, leader)
+    trio.disks[broken].faults.add(Fault(Operation.SYNC, path="*/topics/t/*", times=None))
+    assert write(trio, leader, b"b") == [0], "acknowledged by those who are left"
+    assert set(image(trio, leader).isr) == {leader, sound}
+    assert partition(trio, broken).log.flushed_offset == 1
+    # A node that cannot keep a replica goes, or it might be chosen.
+    until(trio.nodes[broken].broker.failure.done)
+
+
+def test_a_leader_whose_fsync_fails_is_succeeded(trio: Trio) -> None:
+    leader = create(trio)
+    assert write(trio, leader, b"a", b"b") == [0, 0]
+    trio.disks[leader].faults.add(Fault(Operation.SYNC, path="*/topics/t/*", times=None))
+    assert write(trio, leader, b"lost") == [KAFKA_STORAGE_ERROR]
+    until(trio.nodes[leader].broker.failure.done)
+    trio.disks[leader].faults.clear()
+    trio.stop(leader)
+    until(lambda: image(trio).leader not in (leader, -1))
+    successor = image(trio).leader
+    until(lambda: partition(trio, successor).is_leader)
+    assert write(trio, successor, b"c") == [0]
+    assert read_values(partition(trio, successor).log)[:2] == [b"a", b"b"]
+
+
+def test_a_full_disk_of_a_follower_fills_again_when_there_is_room(trio: Trio) -> None:
+    leader = create(trio)
+    full = followers(trio, leader)[0]
+    trio.disks[full].faults.add(Fault(Operation.WRITE, code=28, path="*/topics/t/*", times=None))
+    assert write(trio, leader, b"a", b"b") == [0, 0]
+    assert full not in image(trio, leader).isr
+    trio.disks[full].faults.clear()
+    in_sync(trio, 1, 2, 3)
+    assert read_values(partition(trio, full).log) == [b"a", b"b"]
+
+
+def test_what_only_the_old_leader_had_is_cut_when_it_returns(trio: Trio) -> None:
+    leader = create(trio)
+    assert write(trio, leader, b"a", b"b") == [0, 0]
+    for number in followers(trio, leader):
+        broker = trio.nodes[number].broker
+        # They hear nothing more of it.
+        broker.loop.call_soon_threadsafe(broker.replication._fetchers[leader].stop)
+    assert write(trio, leader, b"only here", b"and this", acks=1) == [0, 0]
+    stopped = trio.stop(leader)
+    until(lambda: image(trio).leader not in (leader, -1))
+    successor = image(trio).leader
+    until(lambda: partition(trio, successor).is_leader)
+    assert write(trio, successor, b"c") == [0]
+    trio.start_again(leader, stopped)
+    in_sync(trio, 1, 2, 3)
+    for number in trio.nodes:
+        until(lambda n=number: read_values(partition(trio, n).log) == [b"a", b"b", b"c"])
+        assert partition(trio, number).log.epochs.entries == partition(trio, successor).log.epochs.entries
+
+
+def test_a_damaged_batch_is_never_served_and_soon_whole_again(trio: Trio) -> None:
+    leader = create(trio, segment_bytes="400")
+    assert set(write(trio, leader, *(b"%d" % number * 40 for number in range(12)))) == {0}
+    damaged = partition(trio, leader).log.segments[1].log_path
+    trio.disks[leader].flip_bit(damaged, 90)
+
+    def read() -> tuple[int, int]:
+        base = partition(trio, leader).log.segments[1].base_offset
+        with RawClient(trio.nodes[leader].listen) as client:
+            (found,) = fetched_partitions(client.call("fetch", 11, **fetch_fields("t", base)))
+        return int(found.error_code), len(found.records or b"")
+
+    assert read() == (CORRUPT_MESSAGE, 0)
+    until(lambda: read()[0] == 0)
+    assert read_values(partition(trio, leader).log) == [b"%d" % number * 40 for number in range(12)]
+    until(lambda: trio.nodes[leader].broker.metrics.repaired_segments.value == 1)
+
+
+def test_too_few_in_sync_refuse_all_and_take_one(trio: Trio) -> None:
+    leader = create(trio, min_insync_replicas="3")
+    assert write(trio, leader, b"a") == [0]
+    trio.stop(followers(trio, leader)[0])
+    until(lambda: len(image(trio, leader).isr) == 2)
+    with RawClient(trio.nodes[leader].listen) as client:
+        assert produce(client, "t", batch_of(b"b")).error_code == 19
+    assert write(trio, leader, b"c", acks=1) == [0]
+    assert partition(trio, leader).high_watermark == 1
+
+
+def test_damage_that_recovery_finds_is_repaired(trio: Trio) -> None:
+    leader = create(trio, segment_bytes="400")
+    values = [b"%d" % number * 40 for number in range(12)]
+    assert set(write(trio, leader, *values)) == {0}
+    other = followers(trio, leader)[0]
+    # What others need not have is cut instead.
+    until(lambda: partition(trio, other).high_watermark == len(values))
+    damaged = partition(trio, other).log.segments[-1].log_path
+    broker = trio.nodes[other].broker
+    asyncio.run_coroutine_threadsafe(broker.upkeep.checkpoint(), broker.loop).result(90)
+    stopped = trio.stop(other)
+    # As after a crash: the logs are read again.
+    trio.disks[other].unlink("/data/clean-shutdown")
+    trio.disks[other].flip_bit(damaged, 90)
+    trio.start_again(other, stopped)
+    until(lambda: trio.nodes[other].broker.metrics.repaired_segments.value == 1)
+    until(lambda: read_values(partition(trio, other).log) == values)
+
+
+def test_a_segment_that_is_missing_is_fetched_again(trio: Trio) -> None:
+    leader = create(trio, segment_bytes="400")
+    values = [b"%d" % number * 40 for number in range(12)]
+    assert set(write(trio, leader, *values)) == {0}
+    other = followers(trio, leader)[0]
+    until(lambda: partition(trio, other).high_watermark == len(values))
+    missing = partition(trio, other).log.segments[1].log_path
+    stopped = trio.stop(other)
+    trio.disks[other].unlink(missing)
+    trio.start_again(other, stopped)
+    until(lambda: trio.nodes[other].broker.metrics.repaired_segments.value == 1)
+    until(lambda: read_values(partition(trio, other).log) == values)
+    assert partition(trio, other).log.damaged == set()
+
+
+def test_damage_in_what_all_others_have_deleted_is_deleted_here_too(trio: Trio) -> None:
+    """It cannot be repaired any more, and no other replica has it to lose."""
+    leader = create(trio, segment_bytes="400")
+    values = [b"%d" % number * 40 for number in range(12)]
+    assert set(write(trio, leader, *values)) == {0}
+    segment = partition(trio, leader).log.segments[0]
+    end = segment.summary.end_offset
+    for number in followers(trio, leader):
+        until(lambda n=number: partition(trio, n).high_watermark == len(values))
+        broker = trio.nodes[number].broker
+        work = broker.upkeep.delete_records_before(partition(trio, number), end)
+        asyncio.run_coroutine_threadsafe(work, broker.loop).result(30)
+    trio.disks[leader].flip_bit(segment.log_path, 90)
+    with RawClient(trio.nodes[leader].listen) as client:
+        (found,) = fetched_partitions(client.call("fetch", 11, **fetch_fields("t", 0)))
+    assert found.error_code == CORRUPT_MESSAGE
+    until(lambda: partition(trio, leader).log.log_start_offset == end)
+    assert read_values(partition(trio, leader).log) == values[end:]
+
+
+def test_a_flush_of_a_partition_that_is_gone_is_no_fault_of_the_disk(trio: Trio) -> None:
+    leader = create(trio)
+    assert write(trio, leader, b"a") == [0]
+    other = followers(trio, leader)[0]
+    broker, log = trio.nodes[other].broker, partition(trio, other).log
+    until(lambda: not log.has_unsynced)
+    held = HeldDisk(trio.nodes[other])
+    try:
+        assert write(trio, leader, b"b", acks=1) == [0]
+        until(lambda: log.is_flushing)
+        asyncio.run_coroutine_threadsafe(remove_topic(trio, other), broker.loop).result(30)
+        trio.disks[other].faults.add(
+            Fault(Operation.SYNC, code=errno.ENOENT, path="*partition-0*", times=None)
+        )
+    finally:
+        held.let_go()
+    until(lambda: not log.is_flushing)
+    assert not broker.failure.done()
+    assert broker.metrics.storage_errors.labels("fsync").value == 0
+
+
+async def remove_topic(trio: Trio, number: int) -> None:
+    """As when its deletion is heard of: the node's threads, and with them its quorum log, stand still."""
+    broker = trio.nodes[number].broker
+    for found in broker.partitions.remove_topic("t"):
+        broker.replication.remove(found)
+        broker.store.remove("t", found.index)
+
+
+def test_a_new_leader_does_not_tell_an_end_that_may_go_back(trio: Trio) -> None:
+    leader = create(trio)
+    assert write(trio, leader, b"a") == [0]
+    found = partition(trio, leader)
+    assert found.replication is not None
+    found.replication.epoch_start_offset = 5
+    with RawClient(trio.nodes[leader].listen) as client:
+        asked = {"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}]}
+        reply = client.call("list_offsets", 4, replica_id=-1, isolation_level=0, topics=[asked])
+    assert reply.topics[0].partitions[0].error_code == 78
+
+
+def test_a_follower_says_it_has_a_batch_only_when_it_is_on_its_disk(trio: Trio) -> None:
+    leader = create(trio)
+    assert write(trio, leader, b"a") == [0]
+    full, _ = followers(trio, leader)
+    fault = Fault(Operation.SYNC, code=28, path="*/topics/t/*.log", times=None)
+    trio.disks[full].faults.add(fault)
+    sent = threading.Thread(target=lambda: write(trio, leader, b"b"))
+    sent.start()
+    until(
+        lambda: partition(trio, full).log.offline is not None or partition(trio, full).log.log_end_offset == 2
+    )
+    state = partition(trio, leader).replication
+    assert state is not None
+    progress = state.follower(full)
+    assert progress is not None
+    assert progress.end_offset <= partition(trio, full).log.flushed_offset
+    sent.join(90)
+    assert not sent.is_alive()
+    # The leader's own word: another node may be behind, and the one whose disk failed ends.
+    assert full not in image(trio, leader).isr
+
+
+@pytest.mark.parametrize("field", [3, 13])
+def test_damage_in_what_no_checksum_covers_is_found_and_repaired_too(trio: Trio, field: int) -> None:
+    """Byte 3 of a batch is of its offset, byte 13 of its leader epoch."""
+    leader = create(trio, segment_bytes="400")
+    values = [b"%d" % number * 40 for number in range(12)]
+    assert set(write(trio, leader, *values)) == {0}
+    segment = partition(trio, leader).log.segments[1]
+    trio.disks[leader].flip_bit(segment.log_path, field)
+    with RawClient(trio.nodes[leader].listen) as client:
+        (found,) = fetched_partitions(client.call("fetch", 11, **fetch_fields("t", segment.base_offset)))
+    assert (found.error_code, len(found.records or b"")) == (CORRUPT_MESSAGE, 0)
+    until(lambda: trio.nodes[leader].broker.metrics.repaired_segments.value == 1)
+    until(lambda: read_values(partition(trio, leader).log) == values)
+
+
+def test_a_smaller_set_that_comes_with_a_higher_minimum_acknowledges_nothing(trio: Trio) -> None:
+    """A leader that was paused hears of both at once. By the higher one those who left are eligible, and may lead."""
+    leader = create(trio, min_insync_replicas="1")
+    assert write(trio, leader, b"a") == [0]
+    for number in followers(trio, leader):
+        broker = trio.nodes[number].broker
+        broker.loop.call_soon_threadsafe(broker.replication._fetchers[leader].stop)
+    codes: list[int] = []
+    sent = threading.Thread(target=lambda: codes.extend(write(trio, leader, b"only here")))
+    sent.start()
+    led = partition(trio, leader)
+    until(lambda: led.durable_end_offset == 2)
+    broker = trio.nodes[leader].broker
+
+    async def hear_of_both() -> None:
+        machine = broker.metadata._machine
+        topic = machine.image.topics["t"]
+        shrunk = replace(
+            topic.partitions[0],
+            isr=(leader,),
+            elr=tuple(followers(trio, leader)),
+            partition_epoch=topic.partitions[0].partition_epoch + 1,
+        )
+        records = (
+            ConfigChanged(ConfigResource.TOPIC, "t", "min.insync.replicas", "2"),
+            partition_changed(topic.topic_id, shrunk),
+        )
+        machine._publish(machine.image.apply(records), records)
+
+    asyncio.run_coroutine_threadsafe(hear_of_both(), broker.loop).result(90)
+    assert led.high_watermark == 1
+    sent.join(90)
+    assert codes == [NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+
+
+def test_a_change_of_the_set_stays_pending_until_its_outcome_is_known(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller that does not know this broker any more may have made the change when it was asked before."""
+    leader = create(trio)
+    led, broker = partition(trio, leader), trio.nodes[leader].broker
+
+    async def refuse(_command: object) -> None:
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, "broker 1 has registered again since")
+
+    async def ask() -> None:
+        state = led.replication
+        assert state is not None
+        change = state.propose(leaving=followers(trio, leader)[:1])
+        asked = led, state, change
+        with monkeypatch.context() as patch:
+            patch.setattr(broker.metadata, "submit", refuse)
+            assert await broker.replication.in_sync._ask([asked]) == [asked]
+        # Made, as the answer says; what else was changed before it comes with the metadata.
+        made = InSyncResult(0, leader, led.leader_epoch, change.isr, state.partition_epoch + 1)
+        assert not broker.replication.in_sync._is_decided(asked, made)
+        assert (state.pending, set(state.isr)) == (change, {1, 2, 3})
+        there = InSyncResult(0, leader, led.leader_epoch, state.isr, state.partition_epoch)
+        assert broker.replication.in_sync._is_decided(asked, there)
+        assert state.pending is None
+
+    asyncio.run_coroutine_threadsafe(ask(), broker.loop).result(90)

@@ -1,0 +1,57 @@
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.broker.api.sliced_requests import PLANS, SlicePlan, is_long, joined, parts_of
+from millstream.broker.server.long_work import SLICE_ELEMENTS
+from millstream.protocol.api import APIS
+from millstream.protocol.kio_loader import message_class
+from millstream.protocol.message_shape import shape_of
+
+
+@dataclass(frozen=True)
+class Topic:
+    name: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Message:
+    topics: tuple[Topic, ...]
+    other: str = "kept"
+
+
+TOPICS = SlicePlan(("topics", "partitions"), ("topics", "partitions"), (("name",),))
+messages = st.lists(st.integers(0, 900), max_size=6).map(
+    lambda sizes: Message(tuple(Topic(f"t{n}", tuple(range(size))) for n, size in enumerate(sizes)))
+)
+
+
+@given(messages)
+def test_the_parts_of_a_request_are_small_and_together_the_same(request_: Message) -> None:
+    parts = list(parts_of(TOPICS, request_))
+    for part in parts:
+        assert part.other == "kept"
+        assert sum(1 + len(topic.partitions) for topic in part.topics) <= SLICE_ELEMENTS + 1
+    if parts:
+        assert joined(TOPICS, parts) == request_
+    assert is_long(TOPICS, request_) == (
+        sum(1 + len(topic.partitions) for topic in request_.topics) > SLICE_ELEMENTS
+    )
+
+
+def test_every_plan_names_arrays_that_there_are() -> None:
+    by_name = {api.name: api for api in APIS.values()}
+    for name, plan in PLANS.items():
+        api = by_name[name]
+        for kind, path in (("request", plan.asked), ("response", plan.answered)):
+            entity: Any = message_class(name, api.max_version, kind)
+            for place, array in enumerate(path):
+                field = next(each for each in shape_of(entity) if each.name == array)
+                assert field.is_array
+                entity = field.entity
+                if kind == "response" and place < len(path) - 1:
+                    names = {each.name for each in shape_of(entity)}
+                    assert names.issuperset(plan.keys[place]) or name == "offset_fetch"

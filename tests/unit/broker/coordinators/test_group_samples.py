@@ -1,0 +1,40 @@
+from millstream.broker.coordinators.group_samples import samples_of
+from millstream.broker.partitions.registry import Partitions
+from millstream.coordinator.groups.requests import CommitOffsets, ConsumerHeartbeat, OffsetToCommit
+from scenario.harness import Harness
+
+
+def test_a_scrape_is_bounded_and_says_what_it_left_out() -> None:
+    harness = Harness()
+    for group in range(5):
+        offsets = tuple(OffsetToCommit("t", partition, 1) for partition in range(4))
+        harness.call(CommitOffsets(f"g{group}", "", -1, offsets))
+    samples = samples_of([harness.machine.state], Partitions(), max_groups=2, max_offsets=15)
+    assert [each.group for each in samples.groups] == ["g0", "g1"]
+    assert samples.left_out == 3 + 5
+
+
+def test_members_are_counted_under_the_state_of_their_group() -> None:
+    harness = Harness()
+    harness.set_topic("t", 2)
+    harness.call(
+        ConsumerHeartbeat("g", "m", 0, rebalance_timeout_ms=1_000, topic_names=frozenset({"t"}), owned={})
+    )
+    samples = samples_of([harness.machine.state], Partitions(), max_groups=9, max_offsets=9)
+    assert samples.groups == [("g", "Stable", 1)]
+    assert samples.left_out == 0
+
+
+def test_offsets_of_partitions_that_are_gone_have_no_lag() -> None:
+    harness = Harness()
+    harness.call(CommitOffsets("g", "", -1, (OffsetToCommit("gone", 0, 1),)))
+    assert samples_of([harness.machine.state], Partitions(), max_groups=9, max_offsets=9).offsets == []
+
+
+def test_the_lag_of_partitions_that_other_nodes_keep_is_unknown_and_said_to_be() -> None:
+    harness = Harness()
+    harness.call(CommitOffsets("g", "", -1, (OffsetToCommit("t", 0, 7), OffsetToCommit("gone", 0, 1))))
+    partitions = Partitions()
+    partitions.is_elsewhere = lambda topic, _index: topic == "t"
+    samples = samples_of([harness.machine.state], partitions, max_groups=9, max_offsets=9)
+    assert samples.offsets == [("g", "t", 0, 7, None)]

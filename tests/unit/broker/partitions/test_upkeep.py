@@ -1,0 +1,208 @@
+"""Retention, checkpoints and removal of files on a running node, over losses of power and full disks."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from millstream.broker.partitions.partition import Partition
+from millstream.storage.checkpoint import read_checkpoint
+from millstream.testing.disk import Fault, Operation, SimulatedDisk
+from support.held_disk import HeldDisk
+from support.inprocess import InProcessNode, node_on
+from support.raw_client import RawClient, batch_of, create_topic, produce, produce_fields
+from support.trio import until
+
+OLD_MS = 1_000_000
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    return SimulatedDisk()
+
+
+@pytest.fixture
+def node(disk: SimulatedDisk) -> Iterator[InProcessNode]:
+    with node_on(disk) as node:
+        yield node
+
+
+@pytest.fixture
+def client(node: InProcessNode) -> Iterator[RawClient]:
+    with RawClient(node.listen) as client:
+        yield client
+
+
+def on_loop(node: InProcessNode, work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run_coroutine_threadsafe(work, node.loop).result(90)
+
+
+def partition_of(node: InProcessNode, topic: str) -> Partition:
+    return node.broker.partitions.find(topic, 0)
+
+
+def old_records(client: RawClient, count: int = 10, **config: Any) -> str:
+    topic = create_topic(client, "t", segment_bytes=1000, retention_ms=1000, **config)
+    for _ in range(count):
+        assert produce(client, topic, batch_of(b"x" * 200, timestamp_ms=OLD_MS)).error_code == 0
+    return topic
+
+
+def log_files(disk: SimulatedDisk) -> list[str]:
+    return [path for path in disk.paths() if path.endswith(".log")]
+
+
+def after_power_loss(disk: SimulatedDisk, topic: str) -> tuple[int, int]:
+    """Where the log begins and ends on a machine that loses power now."""
+    twin = disk.twin()
+    twin.restart(power_loss=True)
+    with node_on(twin) as other:
+        log = partition_of(other, topic).log
+        assert log.offline is None
+        return log.log_start_offset, log.log_end_offset
+
+
+def entries_on(disk: SimulatedDisk) -> list[str]:
+    found = read_checkpoint(disk, "/data")
+    return [entry.topic for entry in found[0]] if found is not None else []
+
+
+def test_a_removed_log_does_not_stay_in_the_checkpoint(
+    node: InProcessNode, client: RawClient, disk: SimulatedDisk
+) -> None:
+    for topic in ("kept", "gone"):
+        assert produce(client, create_topic(client, topic), batch_of(b"a")).error_code == 0
+    on_loop(node, node.broker.upkeep.checkpoint())
+    assert entries_on(disk) == ["kept", "gone"]
+    client.call("delete_topics", 5, topic_names=["gone"], timeout=timedelta(seconds=5))
+    until(lambda: entries_on(disk) == ["kept"])
+
+
+def test_a_log_that_goes_while_the_checkpoint_is_written_does_not_stay_in_it(
+    node: InProcessNode, client: RawClient, disk: SimulatedDisk
+) -> None:
+    for topic in ("kept", "gone"):
+        assert produce(client, create_topic(client, topic), batch_of(b"a")).error_code == 0
+    held = HeldDisk(node)
+    written = asyncio.run_coroutine_threadsafe(node.broker.upkeep.checkpoint(), node.loop)
+    until(node.broker.upkeep._checkpointing.locked)
+    on_loop(node, remove_log(node, "gone"))
+    held.let_go()
+    written.result(30)
+    assert entries_on(disk) == ["kept"]
+
+
+async def remove_log(node: InProcessNode, topic: str) -> None:
+    node.broker.store.remove(topic, 0)
+
+
+def test_old_segments_go_and_the_log_keeps_its_offsets(
+    node: InProcessNode, client: RawClient, disk: SimulatedDisk
+) -> None:
+    topic = old_records(client)
+    on_loop(node, node.broker.upkeep.enforce_retention())
+    log = partition_of(node, topic).log
+    assert (log.log_start_offset, log.log_end_offset, log.record_count, log.size_bytes) == (10, 10, 0, 0)
+    assert log_files(disk) == [log.segments[0].log_path]
+    assert after_power_loss(disk, topic) == (10, 10)
+    assert produce(client, topic, batch_of(b"new")).base_offset == 10
+    assert after_power_loss(disk, topic) == (10, 11)
+
+
+def test_where_the_log_begins_is_on_disk_before_what_was_before_it_goes(
+    node: InProcessNode, client: RawClient, disk: SimulatedDisk
+) -> None:
+    """Otherwise a loss of power between the two would leave no segment, and the log would begin at 0 again."""
+    topic = old_records(client)
+    log = partition_of(node, topic).log
+    disk.faults.add(Fault(Operation.SYNC_DIRECTORY, path="*/partition-0", times=None))
+    on_loop(node, node.broker.upkeep.enforce_retention())
+    assert log.offline is not None
+    assert f"{log.directory}/{0:020d}.log" in log_files(disk)
+    disk.faults.clear()
+    assert after_power_loss(disk, topic) == (0, 10)
+
+
+def test_retention_makes_room_on_a_full_disk(
+    node: InProcessNode, client: RawClient, disk: SimulatedDisk
+) -> None:
+    topic = old_records(client, file_delete_delay_ms=0)
+    log = partition_of(node, topic).log
+    disk.capacity_bytes = disk.used_bytes()
+    assert produce(client, topic, batch_of(b"x" * 500, timestamp_ms=OLD_MS)).error_code != 0
+    on_loop(node, node.broker.upkeep.enforce_retention())
+    assert log.offline is None
+    assert log.log_start_offset > 0
+    on_loop(node, _until_removed(disk))
+    assert produce(client, topic, batch_of(b"x" * 500, timestamp_ms=OLD_MS)).error_code == 0
+
+
+async def _until_removed(disk: SimulatedDisk) -> None:
+    while any(path.endswith(".deleted") for path in disk.paths()):  # noqa: ASYNC110 - another thread removes them
+        await asyncio.sleep(0.01)
+
+
+def test_deleted_files_that_wait_for_their_delay_are_gone_after_a_clean_stop(disk: SimulatedDisk) -> None:
+    with node_on(disk) as node, RawClient(node.listen) as client:
+        old_records(client)
+        on_loop(node, node.broker.upkeep.enforce_retention())
+        assert [path for path in disk.paths() if path.endswith(".deleted")]
+    assert not [path for path in disk.paths() if path.endswith(".deleted")]
+
+
+def test_records_deleted_by_request_stay_deleted(
+    node: InProcessNode, client: RawClient, disk: SimulatedDisk
+) -> None:
+    topic = create_topic(client, "t")
+    for _ in range(6):
+        produce(client, topic, batch_of(b"x"))
+    on_loop(node, node.broker.upkeep.delete_records_before(partition_of(node, topic), 4))
+    assert after_power_loss(disk, topic) == (4, 6)
+    on_loop(node, node.broker.upkeep.delete_records_before(partition_of(node, topic), 6))
+    assert after_power_loss(disk, topic) == (6, 6)
+
+
+def test_checkpoints_that_are_asked_for_at_once_do_not_get_in_each_others_way(
+    node: InProcessNode, client: RawClient, disk: SimulatedDisk
+) -> None:
+    topic = old_records(client)
+
+    async def many() -> None:
+        await asyncio.gather(*(node.broker.upkeep.checkpoint() for _ in range(5)))
+
+    on_loop(node, many())
+    found = read_checkpoint(disk, "/data")
+    assert found is not None
+    (entry,) = [each for each in found[0] if each.topic == topic]
+    assert entry.flushed_offset == 10
+
+
+def test_a_flush_that_finds_no_room_fails_its_requests_and_the_retry_is_acknowledged_later(
+    node: InProcessNode, client: RawClient, disk: SimulatedDisk
+) -> None:
+    topic = create_topic(client, "t")
+    batch = batch_of(b"x", producer_id=7, producer_epoch=0, base_sequence=0)
+    fault = disk.faults.add(Fault(Operation.WRITE, 28, path="*/t/*checkpoint.tmp", times=None))
+    refused = produce(client, topic, batch)
+    assert refused.error_code == 56
+    assert "no room" in refused.error_message
+    assert partition_of(node, topic).high_watermark == 0
+    fault.times = 0
+    retried = produce(client, topic, batch)
+    assert (retried.error_code, retried.base_offset) == (0, 0)
+    assert partition_of(node, topic).high_watermark == 1
+    assert after_power_loss(disk, topic) == (0, 1)
+
+
+def test_a_sync_that_fails_while_the_node_stops_leaves_no_clean_marker(disk: SimulatedDisk) -> None:
+    with node_on(disk) as node, RawClient(node.listen) as client:
+        topic = create_topic(client, "t")
+        produce(client, topic, batch_of(b"kept"))
+        disk.faults.add(Fault(Operation.SYNC, path="*.log", times=None))
+        client.send("produce", 9, **produce_fields(topic, batch_of(b"lost")))
+    disk.faults.clear()
+    disk.restart()
+    with node_on(disk) as node:
+        assert not node.broker.store.was_clean or partition_of(node, topic).log.log_end_offset == 1
