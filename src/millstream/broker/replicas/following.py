@@ -10,7 +10,7 @@ from millstream.cluster.replication.divergence import EpochEnd, truncation_offse
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchedPartition, FetchPartition
-from millstream.protocol.record_batch import iter_batches
+from millstream.protocol.record_batch import iter_batches, read_header
 from millstream.runtime.sometimes import sometimes
 
 if TYPE_CHECKING:
@@ -86,7 +86,16 @@ class Following(msgspec.Struct, eq=False):
             reply.error
             or reply.diverging_epoch is not None
             or (len(reply.records) and self.partition.log.config.durable)
+            or self._earlier_begin(reply) is not None
         )
+
+    def _earlier_begin(self, reply: FetchedPartition) -> int | None:
+        """Where an empty log has to begin to hold the first batch: the leader's start may lie in the middle of one."""
+        target = self.partition.log
+        if target.log_start_offset < target.log_end_offset or not len(reply.records):
+            return None
+        header = read_header(memoryview(reply.records))
+        return header.base_offset if header.base_offset < target.log_end_offset <= header.last_offset else None
 
     def take(self, reply: FetchedPartition) -> None:
         """As `handle`, for a reply that needs not wait."""
@@ -108,6 +117,8 @@ class Following(msgspec.Struct, eq=False):
             await self._truncate(offset, "the leader's history is another")
             return
         if len(reply.records):
+            if (begin := self._earlier_begin(reply)) is not None:
+                await self._truncate(begin, "the leader's log begins in the middle of a batch")
             self._append(memoryview(reply.records))
             if self.partition.log.config.durable:
                 # What is not on disk is not there: neither for the leader's count nor for the next request.
