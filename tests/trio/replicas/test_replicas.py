@@ -12,7 +12,6 @@ from millstream.broker.partitions.partition import Partition
 from millstream.cluster.metadata.difference import partition_changed
 from millstream.cluster.metadata.image import PartitionImage
 from millstream.cluster.metadata.in_sync_sets import InSyncResult
-from millstream.cluster.metadata.reassignments import AlterReassignments, Reassignment
 from millstream.cluster.metadata.records import ConfigChanged, ConfigResource
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.testing.disk import Fault, Operation
@@ -363,27 +362,3 @@ def test_a_change_of_the_set_stays_pending_until_its_outcome_is_known(
         assert state.pending is None
 
     asyncio.run_coroutine_threadsafe(ask(), broker.loop).result(90)
-
-
-@pytest.mark.parametrize("flush", [{}, {"flush_ms": "1000"}])
-def test_a_new_replica_of_a_log_that_begins_inside_of_a_batch_becomes_whole(
-    trio: Trio, flush: dict[str, str]
-) -> None:
-    assert trio.create(1, "t", 1, **flush) == 0
-    leader = image(trio).leader
-    until(lambda: trio.nodes[leader].broker.partitions.get("t", 0) is not None)
-    node = trio.nodes[leader]
-    with RawClient(node.listen) as client:
-        assert produce(client, "t", batch_of(*(b"%d" % n for n in range(5)))).error_code == 0
-    work = node.broker.upkeep.delete_records_before(partition(trio, leader), 3)
-    asyncio.run_coroutine_threadsafe(work, node.loop).result(30)
-    joining = followers(trio, leader)[0]
-    move = AlterReassignments((Reassignment("t", 0, (leader, joining)),))
-    asyncio.run_coroutine_threadsafe(node.broker.metadata.submit(move), node.loop).result(30)
-    in_sync(trio, leader, joining)
-    assert write(trio, leader, b"after") == [0]
-    until(lambda: partition(trio, joining).high_watermark == 6)
-    log = partition(trio, joining).log
-    # It begins where the leader's does when what lies before is on disk, and that may take.
-    assert log.log_start_offset in (0, 3)
-    assert read_values(log, 3) == [b"3", b"4", b"after"]
