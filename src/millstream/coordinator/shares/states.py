@@ -48,5 +48,7 @@ _STAGES: Final = {
 }
 
 
-def progress(state: RecordState, count: int) -> tuple[int, int]:
-    return _STAGES[state], count
+def follows(state: RecordState, count: int, former: RecordState, former_count: int) -> bool:
+    """Whether a report comes after what is known; what is final stays as it is."""
+    stage, known = _STAGES[state], _STAGES[former]
+    return stage > known or (stage == known and not former.is_final and count >= former_count)

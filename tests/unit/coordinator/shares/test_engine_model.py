@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from millstream.coordinator.shares.engine import QueueEngine
 from millstream.coordinator.shares.policy import QueuePolicy
 from millstream.coordinator.shares.queue_values import LogBatch, Outcome, Settlement
-from millstream.coordinator.shares.states import RecordState, StateBatch, progress
+from millstream.coordinator.shares.states import RecordState, StateBatch, follows
 from millstream.protocol.errors import KafkaError
 
 LOCK_MS = 1_000
@@ -165,8 +165,8 @@ class QueueModel(RuleBasedStateMachine):
             for at in range(batch.first, batch.last + 1):
                 former = self.stored.get(at)
                 if former is not None:
-                    assert progress(batch.state, batch.count) >= progress(former.state, former.count) or (
-                        former.state.is_final and batch.state.is_final
+                    assert former.state is batch.state or follows(
+                        batch.state, batch.count, former.state, former.count
                     )
                 self.stored[at] = StateBatch(at, at, batch.state, batch.count, batch.due_ms)
 
