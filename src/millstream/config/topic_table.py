@@ -18,6 +18,7 @@ def _define(
     choices: tuple[str, ...] = (),
     item_pattern: str = "",
     item_words: str = "",
+    refused: dict[str, str] | None = None,
 ) -> ConfigDefinition:
     return ConfigDefinition(
         name,
@@ -30,6 +31,7 @@ def _define(
         synonyms=tuple(s if isinstance(s, Synonym) else Synonym(s) for s in broker_names),
         item_pattern=item_pattern,
         item_words=item_words,
+        refused=refused or {},
     )
 
 
@@ -46,8 +48,8 @@ def _throttled(name: str, documentation: str) -> ConfigDefinition:
 _DEFINITIONS = (
     _define(
         "cleanup.policy", ConfigType.LIST,
-        "Whether old segments are deleted by retention, or compacted to each key's latest value, or both.",
-        "log.cleanup.policy", choices=("delete", "compact"),
+        "Whether old segments are deleted by retention, or compacted to each key's latest value, or both, or neither.",
+        "log.cleanup.policy", choices=("delete", "compact"), item_pattern="delete|compact",
     ),
     _define(
         "compression.type", ConfigType.STRING,
@@ -189,9 +191,13 @@ _DEFINITIONS = (
     ),
     _define(
         "replication.mode", ConfigType.STRING,
-        "What acks=all waits for: async for the leader's own log only; quorum, as Kafka, for every in-sync replica, of "
+        "What acks=all waits for: async for the leader's own log only; isr, as Kafka, for every in-sync replica, of "
         "which there must be min.insync.replicas; sync for every replica, refusing writes while one is not in sync.",
-        "log.replication.mode", choices=("async", "sync", "quorum"),
+        "log.replication.mode", choices=("async", "sync", "isr"),
+        refused={
+            "quorum": "acknowledgement by a majority does not exist here: use isr, with which acks=all waits for every"
+            " replica that is in sync, and min.insync.replicas",
+        },
     ),
     _define(
         "retention.bytes", ConfigType.LONG,
@@ -244,4 +250,15 @@ UNSUPPORTED_TOPIC_CONFIGS = {
     "remote.log.copy.disable": "there is no tiered storage; leave it out",
     "remote.log.delete.on.disable": "there is no tiered storage; leave it out",
     "remote.storage.enable": "there is no tiered storage; leave it out",
+}
+
+# Their values in Kafka where nobody has set them: to set these is to ask for nothing.
+UNSUPPORTED_TOPIC_DEFAULTS = {
+    "local.retention.bytes": "-2",
+    "local.retention.ms": "-2",
+    "message.downconversion.enable": "true",
+    "message.timestamp.difference.max.ms": str(2**63 - 1),
+    "remote.log.copy.disable": "false",
+    "remote.log.delete.on.disable": "false",
+    "remote.storage.enable": "false",
 }

@@ -14,6 +14,7 @@ from millstream.cluster.metadata.replica_changes import after_new_rules
 from millstream.config.definitions import (
     ConfigDefinition,
     ConfigType,
+    asks_for_nothing,
     broker_definition,
     inherited_text,
     resolve_topic_config,
@@ -110,12 +111,13 @@ class AlterConfigs(msgspec.Struct, frozen=True):
     ) -> None:
         key = change.key
         if change.operation == ConfigOperation.DELETE:
-            # A key that is set but no longer known must still be removable.
-            if wanted.pop(key, None) is None:
-                _definition(resource, key)
+            # As Kafka does, also for a key that nothing here has: what is not set is not set afterwards either.
+            wanted.pop(key, None)
             return
         if change.value is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for config {key}.")
+        if resource is ConfigResource.TOPIC and asks_for_nothing(key, change.value):
+            return
         definition = _definition(resource, key)
         if change.operation == ConfigOperation.SET:
             wanted[key] = change.value
