@@ -8,11 +8,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from millstream.broker.api.dispatch import Dispatcher, load_handler
+from millstream.broker.coordinators.coordinator_log import CoordinatorLogs
+from millstream.broker.coordinators.host import CoordinatorHost
 from millstream.broker.departed import Departed
+from millstream.broker.handlers.admin import defaults_of
 from millstream.broker.handlers.fetch_sessions import FetchSessions
 from millstream.broker.partitions.cleaner import Cleaner
 from millstream.broker.partitions.flusher import Flusher
 from millstream.broker.partitions.opened_batches import OpeningLimits
+from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.producer_bounds import ProducerBounds
 from millstream.broker.partitions.recovery_progress import RecoveryProgress
 from millstream.broker.partitions.registry import CutOff, Partitions
@@ -32,11 +36,12 @@ from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.raft.settings import RaftSettings
 from millstream.config.settings import Settings
+from millstream.doors.coordinators import CoordinatorKind
 from millstream.observability.broker_metrics import BrokerMetrics, PartitionSample
 from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Counter
 from millstream.protocol.errors import KafkaError
-from millstream.protocol.internal_topics import OFFSETS_TOPIC
+from millstream.protocol.record_batch import CorruptBatch
 from millstream.protocol.wire import MalformedRequest
 from millstream.runtime.clock import CautiousTime, Clock
 from millstream.runtime.disk import Disk
@@ -106,6 +111,7 @@ class Broker:
         self.departed = Departed(clock.monotonic)
         self.settling = Settling(self)
         self.metadata: MetadataService
+        self.coordinators: CoordinatorHost | None = None
         self.membership: ClusterMembership | None = None
         self.is_serving = False
         self._is_loaded = False
@@ -147,6 +153,7 @@ class Broker:
             )
         if "relays" in self.__dict__:
             self.relays.follow(self.metadata)
+        self.coordinators = self._make_coordinators()
         changes = TopicChanges(self)
         self.partitions.is_elsewhere = changes.is_elsewhere
         await self._load(changes)
@@ -164,8 +171,7 @@ class Broker:
         await self._begin_declared_topics()
         if self.membership is None:
             await self.server.start()
-        if OFFSETS_TOPIC in self.metadata.image.topics:
-            self.loop.call_soon(lambda: self.groups)
+        self.loop.call_soon(self.coordinators.start)
 
     async def _begin_declared_topics(self) -> None:
         """A node that is alone has them before it is ready; one of several does not wait for company."""
@@ -208,8 +214,28 @@ class Broker:
         self._coordinate_what_is_led()
 
     def _coordinate_what_is_led(self) -> None:
-        if "groups" in self.__dict__:
-            self.groups.follow_leaders()
+        if self.coordinators is not None:
+            self.coordinators.follow_leaders()
+
+    def _make_coordinators(self) -> CoordinatorHost:
+        logs = CoordinatorLogs(
+            self.clock, self._coordinator_log_damaged, self.storage_error, self.upkeep.delete_records_before
+        )
+        host = CoordinatorHost(
+            self.metadata,
+            defaults_of(self),
+            self.partitions,
+            logs,
+            self.clock,
+            lambda: self.writability.can_write,
+        )
+        host.add(CoordinatorKind.GROUP, lambda: self.groups.definition)
+        return host
+
+    def _coordinator_log_damaged(self, partition: Partition, offset: int, error: CorruptBatch) -> None:
+        """Another replica has it sound; until it is repaired, what is kept there has no coordinator."""
+        self.corruption(error)
+        self.replication.repairs.damaged(partition, offset)
 
     def may_lead(self, broker_id: int) -> bool:
         """Whether clients may be sent there for what it leads by the metadata."""
@@ -231,8 +257,19 @@ class Broker:
     def groups(self) -> "Groups":
         """Imported and made when groups are first needed: a node without them starts faster."""
         from millstream.broker.coordinators.groups import Groups
+        from millstream.coordinator.groups.settings import group_settings
 
-        return Groups(self)
+        assert self.coordinators is not None
+        return Groups(
+            self.coordinators,
+            self.metadata,
+            self.partitions,
+            group_settings(self.settings.broker_configs()),
+            lambda: str(self.host.new_id()),
+            self.long_work,
+            self.metrics.registry,
+            self.loop,
+        )
 
     @cached_property
     def relays(self) -> "Relays":
@@ -297,6 +334,8 @@ class Broker:
         await self.server.stop()
         if "relays" in self.__dict__:
             self.relays.close()
+        if self.coordinators is not None:
+            self.coordinators.close()
         if "groups" in self.__dict__:
             self.groups.close()
         await self.replication.stop()

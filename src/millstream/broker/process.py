@@ -19,7 +19,7 @@ from millstream.runtime.process import keep_freed_memory
 from millstream.storage.store import DataDirectoryInUse
 
 if TYPE_CHECKING:
-    from millstream.observability.http import HttpServer
+    from millstream.http.server import HttpServer
 
 log = get_logger("millstream.node")
 

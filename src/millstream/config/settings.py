@@ -220,6 +220,16 @@ class HttpSettings:
         None, "The port to listen on for HTTP; 0 takes a free one, not set turns it off.",
         kind=_INT, minimum=0, maximum=65535,
     )  # fmt: skip
+    allowed_hosts: tuple[str, ...] = own_setting(
+        (),
+        "Public names that the HTTP port is reached by: mq.example.com, .example.com for all below it, * for all."
+        " Addresses, names without a dot and private names (.svc, .cluster.local, .internal, .local) always are.",
+        kind=ConfigType.LIST,
+    )
+    max_connections: int = own_setting(
+        12_000, "HTTP connections at a time, streams included; further ones are answered with 503.",
+        kind=_INT, minimum=1,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

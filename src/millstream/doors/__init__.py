@@ -6,7 +6,9 @@ may be led here or elsewhere. A door imports this room, never the node, the stor
 
 from millstream.cluster.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from millstream.cluster.metadata.topics import CreatedTopic, NewTopic
-from millstream.coordinator.decision import Request
+from millstream.coordinator.decision import Decision, Reply, Request, StateMachine
+from millstream.coordinator.definition import Definition, InternalTopic
+from millstream.coordinator.errors import NotDecided
 from millstream.doors.access import Authoriser, Operation, Permission, QuotaKind, Quotas, Resource
 from millstream.doors.caller import ANONYMOUS, Caller, Principal
 from millstream.doors.cluster import ClusterView, Metadata
@@ -47,9 +49,12 @@ __all__ = [
     "CoordinatorKind",
     "Coordinators",
     "CreatedTopic",
+    "Decision",
+    "Definition",
     "Delivery",
     "Doors",
     "Durability",
+    "InternalTopic",
     "Isolation",
     "LogRead",
     "Message",
@@ -57,6 +62,7 @@ __all__ = [
     "Metadata",
     "MetadataImage",
     "NewTopic",
+    "NotDecided",
     "OffsetAt",
     "Offsets",
     "Operation",
@@ -68,10 +74,12 @@ __all__ = [
     "Queues",
     "QuotaKind",
     "Quotas",
+    "Reply",
     "Request",
     "Resource",
     "Settled",
     "Settlement",
     "SettlementKind",
+    "StateMachine",
     "TopicImage",
 ]

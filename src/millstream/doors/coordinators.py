@@ -5,17 +5,23 @@ from typing import Protocol, TypeVar
 
 from millstream.coordinator.decision import Request
 from millstream.doors.caller import Caller
+from millstream.protocol.internal_topics import (
+    MQTT_SESSIONS_TOPIC,
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTIONS_TOPIC,
+)
 
 A = TypeVar("A")
 
 
 class CoordinatorKind(enum.Enum):
-    """The name of the coordinator is that of its internal topic."""
+    """The value is the name of the internal topic in which it keeps its state."""
 
-    GROUP = "__consumer_offsets"
-    TRANSACTION = "__transaction_state"
-    SHARE = "__share_group_state"
-    MQTT_SESSION = "__mqtt_sessions"
+    GROUP = OFFSETS_TOPIC
+    TRANSACTION = TRANSACTIONS_TOPIC
+    SHARE = SHARE_STATE_TOPIC
+    MQTT_SESSION = MQTT_SESSIONS_TOPIC
 
 
 class Coordinators(Protocol):

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from millstream.broker.api.dispatch import LaterReply, RequestContext
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
-from millstream.coordinator.groups.replies import Committed, GroupReply
+from millstream.coordinator.groups.replies import Committed
 from millstream.coordinator.groups.requests import CommitOffsets, OffsetToCommit
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -111,7 +111,7 @@ class _PendingCommit:
             if 0 <= partition.partition < len(found.partitions)
         ]
 
-    def decided(self, outcome: "asyncio.Future[GroupReply]") -> None:
+    def decided(self, outcome: "asyncio.Future[Committed]") -> None:
         if outcome.cancelled():
             self.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
@@ -119,12 +119,11 @@ class _PendingCommit:
         if isinstance(error, KafkaError):
             self.refuse(error.code)
             return
-        answer = outcome.result() if error is None else None
-        if isinstance(answer, Committed):
-            self.answer(answer.errors)
-        else:
-            log.error("offset commit failed", answer=repr(answer), exc_info=error)
+        if error is not None:
+            log.error("offset commit failed", exc_info=error)
             self.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        self.answer(outcome.result().errors)
 
     def refuse(self, code: ErrorCode) -> None:
         self.answer((code,) * len(self.offsets))

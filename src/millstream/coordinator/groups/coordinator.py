@@ -7,9 +7,9 @@ changes by `replay`.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Never
 
-from millstream.coordinator.decision import Decision
+from millstream.coordinator.decision import Decision, StateMachine
 from millstream.coordinator.groups import (
     admin,
     classic_in_consumer,
@@ -57,7 +57,7 @@ _TIMERS_PER_TURN = 1_000
 _SPLITTABLE = (DeleteGroup, DeleteOffsets, ChangeTopics)
 
 
-class GroupCoordinator:
+class GroupCoordinator(StateMachine[GroupRequest, GroupRecord, GroupReply, Never]):
     """`new_id` gives unique ids for members; `topics` is what the cluster's metadata says now."""
 
     def __init__(
@@ -67,7 +67,9 @@ class GroupCoordinator:
         self._settings = settings
         self._new_id = new_id
 
-    def handle(self, request: GroupRequest, token: int, now_ms: int) -> Decision[GroupRecord, GroupReply]:
+    def handle(
+        self, request: GroupRequest, token: int, now_ms: int
+    ) -> Decision[GroupRecord, GroupReply, Never]:
         _check_strings(request)
         turn = self._turn(now_ms)
         try:
@@ -80,7 +82,7 @@ class GroupCoordinator:
     def replay(self, record: GroupRecord) -> None:
         self.state.replay(record)
 
-    def loaded(self, now_ms: int) -> Decision[GroupRecord, GroupReply]:
+    def loaded(self, now_ms: int, /) -> Decision[GroupRecord, GroupReply, Never]:
         """Every member gets a whole session to be heard of again."""
         turn = self._turn(now_ms)
         for group in self.state.groups.values():
@@ -99,7 +101,7 @@ class GroupCoordinator:
     def next_deadline(self) -> int | None:
         return self.state.deadlines.next()
 
-    def on_time(self, now_ms: int) -> Decision[GroupRecord, GroupReply]:
+    def on_time(self, now_ms: int, /) -> Decision[GroupRecord, GroupReply, Never]:
         turn = self._turn(now_ms)
         for _ in range(_TIMERS_PER_TURN):
             timer = self.state.deadlines.pop_due(now_ms)

@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Never
 
 from millstream.coordinator.decision import Decision, Reply
 from millstream.coordinator.groups.records import GroupRecord, Key, Value
@@ -66,5 +66,5 @@ class Turn:
     def cancel(self, timer: Timer) -> None:
         self.state.deadlines.cancel(timer)
 
-    def decision(self, *, atomic: bool = True) -> Decision[GroupRecord, GroupReply]:
+    def decision(self, *, atomic: bool = True) -> Decision[GroupRecord, GroupReply, Never]:
         return Decision(self._records, self._replies, atomic)

@@ -6,7 +6,7 @@ from enum import Enum
 
 import msgspec
 
-from millstream.observability.http import Handler, Request, Response, json_response
+from millstream.http.messages import Handler, Request, Response, json_response
 from millstream.observability.metrics import FamilySnapshot, Registry
 
 
