@@ -48,6 +48,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=places.__getitem__)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Tests that share a fixture of their module run in one worker, or each worker would make one for itself."""
+    if not isinstance(item, pytest.Function) or item.get_closest_marker("xdist_group") is not None:
+        return
+    fixtures = item._fixtureinfo.name2fixturedefs
+    shared = [name for name, made in fixtures.items() if made[-1].scope == "module"]
+    if shared:
+        values = item.callspec.params if hasattr(item, "callspec") else {}
+        which = [str(values[name]) for name in shared if name in values]
+        item.add_marker(pytest.mark.xdist_group("-".join([item.path.stem, *which])))
+
+
 # A node that lives as long as the test run would some time find the messages that tests date back to be too old.
 WITHOUT_RETENTION = {"storage.retention_check_interval": "30d"}
 

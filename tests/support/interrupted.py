@@ -112,8 +112,9 @@ class Interruption:
 
     async def resign(self, broker: Broker) -> None:
         """The groups of this node are coordinated by another."""
-        for index in broker.groups._runtime.partitions:
-            broker.groups._runtime.resign(index)
+        runtime = broker.groups._hosted._runtime
+        for index in runtime.partitions:
+            runtime.resign(index)
 
     def over(self) -> None:
         self.change = self._shown = None

@@ -67,13 +67,15 @@ class Trio:
 def _settings(
     number: int, port: int, seeds: tuple[str, ...], session_ms: int, lag_ms: int, routing: str
 ) -> Settings:
-    # Nobody waits three seconds for company.
+    # Nobody waits three seconds for company, and no other node can know of a cluster.
     settings = Settings(kafka={"group.initial.rebalance.delay.ms": "0"})
     broker = replace(settings.broker, id=number, host="127.0.0.1", port=port, data_dir="/data")
     return replace(
         settings,
         broker=replace(broker, client_routing=routing),
-        cluster=replace(settings.cluster, bootstrap_servers=seeds, session_timeout=session_ms),
+        cluster=replace(
+            settings.cluster, bootstrap_servers=seeds, session_timeout=session_ms, founding_wait=0
+        ),
         storage=replace(settings.storage, cleaner_enabled=False),
         replication=replace(settings.replication, replica_lag_time_max=lag_ms),
     )

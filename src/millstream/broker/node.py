@@ -13,6 +13,8 @@ from millstream.broker.api.dispatch import Dispatcher
 from millstream.broker.api.permissions import AllowAll
 from millstream.broker.api.table import TABLE
 from millstream.broker.cluster_view import ClusterView
+from millstream.broker.coordinators.coordinator_log import CoordinatorLogs
+from millstream.broker.coordinators.host import CoordinatorHost
 from millstream.broker.handlers.fetch_sessions import FetchSessions
 from millstream.broker.partitions.appends import Appends
 from millstream.broker.partitions.cleaner import Cleaner
@@ -42,9 +44,9 @@ from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.raft.settings import RaftSettings
 from millstream.config.settings import Settings
+from millstream.doors.coordinators import CoordinatorKind
 from millstream.observability.broker_metrics import BrokerMetrics, PartitionSample
 from millstream.observability.logs import get_logger
-from millstream.protocol.internal_topics import OFFSETS_TOPIC
 from millstream.protocol.kio_loader import import_kio
 from millstream.runtime.clock import CautiousTime, Clock
 from millstream.runtime.disk import Disk
@@ -55,10 +57,10 @@ from millstream.storage.store import LogStore
 if TYPE_CHECKING:
     from millstream.broker.coordinators.groups import Groups
     from millstream.broker.handlers.fetch import ClientFetches
-    from millstream.broker.peers.founding_messages import NodeState
     from millstream.broker.peers.membership import ClusterMembership
     from millstream.broker.replicas.serving import FollowerFetches
     from millstream.broker.routing.relays import Relays
+    from millstream.cluster.founding_messages import NodeState
 
 log = get_logger("millstream.node")
 
@@ -128,6 +130,7 @@ class Broker:
         self.faults.on_no_room = self.writability.found_no_room
         self.faults.on_damage = self.replication.repairs.damaged
         self.metadata: MetadataService
+        self.coordinators: CoordinatorHost | None = None
         self.membership: ClusterMembership | None = None
         self._is_loaded = False
         self.failure: asyncio.Future[NoReturn] = loop.create_future()
@@ -181,7 +184,7 @@ class Broker:
 
     def state(self) -> "NodeState":
         """Of a node that is alone, and serves."""
-        from millstream.broker.peers.founding_messages import NodeState
+        from millstream.cluster.founding_messages import NodeState
 
         return NodeState(self.node_id, self.metadata.image.cluster_id, "")
 
@@ -224,6 +227,7 @@ class Broker:
         if "relays" in self.__dict__:
             self.relays.follow(self.metadata)
         self.view.metadata = self.metadata
+        self.coordinators = self._make_coordinators()
         changes = TopicChanges(self)
         self.partitions.is_elsewhere = changes.is_elsewhere
         await self._load(changes)
@@ -241,8 +245,7 @@ class Broker:
         await self._begin_declared_topics()
         if self.membership is None:
             await self.server.start()
-        if OFFSETS_TOPIC in self.metadata.image.topics:
-            self.loop.call_soon(lambda: self.groups)
+        self.loop.call_soon(self.coordinators.start)
 
     async def _begin_declared_topics(self) -> None:
         """A node that is alone has them before it is ready; one of several does not wait for company."""
@@ -276,8 +279,23 @@ class Broker:
         self._coordinate_what_is_led()
 
     def _coordinate_what_is_led(self) -> None:
-        if "groups" in self.__dict__:
-            self.groups.follow_leaders()
+        if self.coordinators is not None:
+            self.coordinators.follow_leaders()
+
+    def _make_coordinators(self) -> CoordinatorHost:
+        logs = CoordinatorLogs(
+            self.clock, self.faults.damaged, self.faults.failed, self.upkeep.delete_records_before
+        )
+        host = CoordinatorHost(
+            self.metadata,
+            self.defaults,
+            self.partitions,
+            logs,
+            self.clock,
+            lambda: self.writability.can_write,
+        )
+        host.add(CoordinatorKind.GROUP, lambda: self.groups.definition)
+        return host
 
     @property
     def has_metadata(self) -> bool:
@@ -287,8 +305,19 @@ class Broker:
     def groups(self) -> "Groups":
         """Imported and made when groups are first needed: a node without them starts faster."""
         from millstream.broker.coordinators.groups import Groups
+        from millstream.coordinator.groups.settings import group_settings
 
-        return Groups(self)
+        assert self.coordinators is not None
+        return Groups(
+            self.coordinators,
+            self.metadata,
+            self.partitions,
+            group_settings(self.settings.broker_configs()),
+            lambda: str(self.host.new_id()),
+            self.long_work,
+            self.metrics.registry,
+            self.loop,
+        )
 
     @cached_property
     def relays(self) -> "Relays":
@@ -353,6 +382,8 @@ class Broker:
         await self.server.stop()
         if "relays" in self.__dict__:
             self.relays.close()
+        if self.coordinators is not None:
+            self.coordinators.close()
         if "groups" in self.__dict__:
             self.groups.close()
         await self.replication.stop()

@@ -180,7 +180,7 @@ def _peer_client() -> Codec:
 
 
 def _peer_founding() -> Codec:
-    from millstream.broker.peers.founding_messages import decode_request, encode
+    from millstream.cluster.founding_messages import decode_request, encode
 
     return _of_nodes(decode_request, encode)
 

@@ -11,7 +11,7 @@ from millstream.broker.api.call import LATER, Call
 from millstream.broker.coordinators.groups import Groups
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
 from millstream.cluster.metadata.service import MetadataService
-from millstream.coordinator.groups.replies import Committed, GroupReply
+from millstream.coordinator.groups.replies import Committed
 from millstream.coordinator.groups.requests import CommitOffsets, OffsetToCommit
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -77,7 +77,7 @@ class _PendingCommit:
             if 0 <= partition.partition < len(found.partitions)
         ]
 
-    def decided(self, outcome: "asyncio.Future[GroupReply]") -> None:
+    def decided(self, outcome: "asyncio.Future[Committed]") -> None:
         if outcome.cancelled():
             self._refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
@@ -85,12 +85,11 @@ class _PendingCommit:
         if isinstance(error, KafkaError):
             self._refuse(error.code)
             return
-        answer = outcome.result() if error is None else None
-        if isinstance(answer, Committed):
-            self._answer(answer.errors)
-        else:
-            log.error("offset commit failed", answer=repr(answer), exc_info=error)
+        if error is not None:
+            log.error("offset commit failed", exc_info=error)
             self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
+        self._answer(outcome.result().errors)
 
     def _refuse(self, code: ErrorCode) -> None:
         self._answer((code,) * len(self.offsets))

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.broker.api.call import NO_REPLY, Call
-from millstream.broker.peers.founding_messages import AskState, FoundingRequest, NodeState, PromiseAnswer
 from millstream.broker.peers.hello import Hello, Welcome
 from millstream.broker.peers.membership import ClusterMembership
 from millstream.broker.peers.network import PeerNetwork
+from millstream.cluster.founding_messages import AskState, FoundingRequest, NodeState, PromiseAnswer
 from millstream.cluster.metadata.command_codec import encode_refusal, encode_result
 from millstream.cluster.metadata.controller import Command
 from millstream.observability.logs import get_logger
