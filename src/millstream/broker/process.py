@@ -5,7 +5,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from millstream import __version__
-from millstream.broker.node import Broker
+from millstream.broker.node import Node
 from millstream.broker.peers.errors import CannotJoin
 from millstream.cluster.metadata.directory import WrongDataDirectory
 from millstream.cluster.metadata.machine import UnknownRecords
@@ -54,9 +54,9 @@ async def _run(settings: Settings, disk: Disk, clock: Clock) -> int:
     for number in _ENDING:
         # Not the loop's own way: that gives a signal its default action, which is the end, before it can be ignored.
         signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(stop.set))
-    broker = Broker(settings, disk, clock, loop)
-    http = _Http(broker)
-    starting = asyncio.ensure_future(broker.start())
+    node = Node(settings, disk, clock, loop)
+    http = _Http(node)
+    starting = asyncio.ensure_future(node.start())
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait(
@@ -69,7 +69,7 @@ async def _run(settings: Settings, disk: Disk, clock: Clock) -> int:
         if stopping.done() and not starting.done():
             await _call_off(starting)
             await http.stop()
-            await broker.stop()
+            await node.stop()
             _ignore_signals()
             return 0
         await starting
@@ -89,21 +89,21 @@ async def _run(settings: Settings, disk: Disk, clock: Clock) -> int:
         await http.start()
         log.info(
             "ready",
-            listen=f"{broker.listen[0]}:{broker.listen[1]}",
+            listen=f"{node.listen[0]}:{node.listen[1]}",
             http=http.address,
-            node_id=broker.node_id,
-            data=broker.store.data_dir,
+            node_id=node.node_id,
+            data=node.store.data_dir,
             version=__version__,
         )
-        loop.call_later(_WARM_UP_SECONDS, broker.warm_up)
-        await asyncio.wait((stopping, broker.failure), return_when=asyncio.FIRST_COMPLETED)
+        loop.call_later(_WARM_UP_SECONDS, node.warm_up)
+        await asyncio.wait((stopping, node.failure), return_when=asyncio.FIRST_COMPLETED)
         log.info("stopping")
     finally:
         await http.stop()
-        await broker.stop()
+        await node.stop()
     log.info("stopped")
     _ignore_signals()
-    return 1 if broker.failure.done() else 0
+    return 1 if node.failure.done() else 0
 
 
 def _ignore_signals() -> None:
@@ -120,17 +120,30 @@ async def _call_off(starting: "asyncio.Future[None]") -> None:
 class _Http:
     """The node's HTTP port, if it has one; `start` may be called again."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, node: Node) -> None:
         self.address: str | None = None
-        self._broker = broker
+        self._node = node
         self._server: HttpServer | None = None
 
     async def start(self) -> None:
-        if self._server is not None or self._broker.settings.http.port is None:
+        if self._server is not None or self._node.settings.http.port is None:
             return
+        from millstream.broker.health import NodeHealth
         from millstream.broker.http import node_http
 
-        self._server = node_http(self._broker)
+        node = self._node
+        disk, data_dir = node.machine.disk, node.store.data_dir
+        health = NodeHealth(
+            node.node_id,
+            node.machine.clock,
+            node.metrics,
+            node.partitions,
+            node.logs.writability,
+            lambda: node.metadata,
+            lambda: node.waiting_for,
+            lambda: disk.free_bytes(data_dir),
+        )
+        self._server = node_http(node.settings, node.metrics.registry, health, node.machine.clock)
         host, port = await self._server.start()
         self.address = f"{host}:{port}"
 

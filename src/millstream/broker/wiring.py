@@ -1,12 +1,16 @@
 """Which parts of the node each handler takes, by API. Like `node.py` it only connects; nothing else imports it."""
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from millstream.broker.coordinators.groups import Groups
-    from millstream.broker.node import Broker
+    from millstream.broker.handlers.fetch import ClientFetches
+    from millstream.broker.node import Node
+    from millstream.broker.replicas.serving import FollowerFetches
     from millstream.broker.routing.not_here import NoGroups
+    from millstream.cluster.founding_messages import NodeState
 
 _OF_METADATA = (
     "add_raft_voter", "alter_partition_reassignments", "delete_topics", "describe_quorum", "describe_topic_partitions",
@@ -29,46 +33,74 @@ Parts = tuple[Any, ...]
 class HandlerParts:
     """Asked for each handler once, with the first request for it."""
 
-    def __init__(self, node: "Broker", groups: "Callable[[], Groups | NoGroups]") -> None:
-        """`groups` are the node's, or something in their place."""
+    def __init__(self, node: "Node", groups: "Callable[[], Groups | NoGroups] | None" = None) -> None:
+        """`groups` are in the place of the node's, if given."""
+        self._node = node
+        self._groups = groups
         self._of: dict[str, Callable[[], Parts]] = {
             "api_versions": lambda: (),
             "produce": lambda: (
-                node.appends,
-                node.opener,
-                node.delayed,
-                node.metrics.produce_requests,
+                node.logs.appends, node.logs.opener, node.delayed, node.metrics.produce_requests,
             ),
             "fetch": lambda: (
-                node.fetch_sessions,
-                node.follower_fetches,
-                node.client_fetches,
-                node.clock,
+                node.fetch_sessions, self.follower_fetches, self.client_fetches, node.machine.clock,
                 node.metrics.fetch_requests,
             ),
             "metadata": lambda: (
-                node.metadata,
-                node.view,
-                node.long_work,
-                node.server.memory,
-                node.tasks,
-                node.settings.broker.rack,
-                node.defaults if node.auto_create_topics else None,
+                node.metadata, node.view, node.long_work, node.server.memory, node.tasks, node.settings.broker.rack,
+                node.defaults if node.settings.broker.auto_create_topics else None,
             ),
-            "list_offsets": lambda: (node.partitions, node.faults, node.long_work),
+            "list_offsets": lambda: (node.partitions, node.logs.faults, node.long_work),
             "offset_for_leader_epoch": lambda: (node.partitions,),
-            "delete_records": lambda: (node.partitions, node.upkeep, node.replication),
+            "delete_records": lambda: (node.partitions, node.upkeep, _there(node.replicas).replication),
             "describe_cluster": lambda: (node.metadata, node.node_id, node.settings.broker.rack),
-            "describe_log_dirs": lambda: (node.metadata, node.partitions, node.disk, node.store.data_dir),
-            "find_coordinator": lambda: (node.metadata, node.view, groups()),
-            "log_checksum": lambda: (node.partitions, node.faults),
-            "peer_founding": lambda: (node.membership, node.state),
+            "describe_log_dirs": lambda: (
+                node.metadata, node.partitions, node.machine.disk, node.store.data_dir,
+            ),
+            "find_coordinator": lambda: (node.metadata, node.view, self._coordinated),
+            "log_checksum": lambda: (node.partitions, node.logs.faults),
+            "peer_founding": lambda: (node.membership, self._state_alone),
             **{name: lambda: (node.metadata,) for name in _OF_METADATA},
             **{name: lambda: (node.metadata, node.defaults) for name in _OF_DEFAULTS},
-            **{name: lambda: (groups(),) for name in _OF_GROUPS},
-            **{name: lambda: (groups(), node.metadata) for name in _OF_GROUPS_AND_METADATA},
+            **{name: lambda: (self._coordinated,) for name in _OF_GROUPS},
+            **{name: lambda: (self._coordinated, node.metadata) for name in _OF_GROUPS_AND_METADATA},
             **{name: lambda: (node.membership,) for name in _OF_MEMBERSHIP},
-        }
+        }  # fmt: skip
 
     def __call__(self, name: str) -> Parts:
         return self._of[name]()
+
+    @property
+    def _coordinated(self) -> "Groups | NoGroups":
+        return self._node.groups if self._groups is None else self._groups()
+
+    def _state_alone(self) -> "NodeState":
+        """Of a node that is alone, and serves."""
+        from millstream.cluster.founding_messages import NodeState
+
+        return NodeState(self._node.node_id, self._node.metadata.image.cluster_id, "")
+
+    @cached_property
+    def client_fetches(self) -> "ClientFetches":
+        from millstream.broker.handlers.fetch import ClientFetches
+
+        node = self._node
+        return ClientFetches(
+            node.logs.reads, _there(node.replicas).replication.preferred_reader, node.server.memory,
+            node.server.reply_memory, node.long_work, node.delayed, node.tasks,
+        )  # fmt: skip
+
+    @cached_property
+    def follower_fetches(self) -> "FollowerFetches":
+        from millstream.broker.replicas.serving import FollowerFetches
+
+        node, replicas = self._node, _there(self._node.replicas)
+        return FollowerFetches(
+            node.logs.reads, replicas.replication, replicas.given, node.metadata, node.delayed
+        )
+
+
+def _there(part: Any) -> Any:
+    """A part that is made when the node starts; before that there are no requests for it."""
+    assert part is not None
+    return part
