@@ -127,10 +127,7 @@ def _bounded(found: list[msgspec.Raw] | list[bytes] | list[_Body]) -> list:  # t
 
 def _outgoing(body: _Body) -> Outgoing:
     raw = bytes(body.payload)
-    if raw[:1] == b'"':
-        value = _text.decode(raw).encode()
-    else:
-        value = raw
+    value = _text.decode(raw).encode() if raw[:1] == b'"' else raw
     if body.encoding == "base64":
         try:
             value = base64.b64decode(value, validate=True)

@@ -22,6 +22,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 _log = get_logger("millstream.gateway")
 
 _RECORD_OVERHEAD = 70
+_APPEND_BYTES = 512 * 1024
 _WEAKEST_FIRST = list(Durability)
 
 
@@ -85,24 +86,28 @@ class Produce:
         key: bytes | None,
         wrong: str,
     ) -> Response:
-        """Messages without a key or partition go to one partition together: that is one append."""
+        """Messages without a key or partition go to one partition together, in appends that any topic takes."""
         rest = partition if partition is not None else self._turns.turn(topic.name, len(topic.partitions))
-        by_place: dict[Place, list[tuple[int, Message]]] = {}
+        parts: dict[Place, list[list[tuple[int, Message]]]] = {}
+        sizes: dict[Place, int] = {}
         for number, outgoing in enumerate(outgoings):
             has_key = outgoing.message.key is not None or key is not None
             place, message = self._place(topic, outgoing, partition if has_key else rest, key, wrong)
-            by_place.setdefault(place, []).append((number, message))
+            size = _size([message])
+            if place not in sizes or sizes[place] + size > _APPEND_BYTES:
+                parts.setdefault(place, []).append([])
+                sizes[place] = 0
+            parts[place][-1].append((number, message))
+            sizes[place] += size
+        appends = [(place, some) for place, several in parts.items() for some in several]
         sent = await asyncio.gather(
-            *(
-                self._send(caller, place, [message for _, message in some])
-                for place, some in by_place.items()
-            ),
+            *(self._send(caller, place, [message for _, message in some]) for place, some in appends),
             return_exceptions=True,
         )
         ids: list[str | None] = [None] * len(outgoings)
         problem: Problem | None = None
         weakest = len(_WEAKEST_FIRST) - 1
-        for (place, some), outcome in zip(by_place.items(), sent, strict=True):
+        for (place, some), outcome in zip(appends, sent, strict=True):
             if isinstance(outcome, Appended):
                 weakest = min(weakest, _WEAKEST_FIRST.index(outcome.durability))
                 for offset, (number, _) in enumerate(some, outcome.base_offset):
