@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from millstream.config.proxy_settings import ProxySettings
+from millstream.config.settings import Settings
 from millstream.doors import Caller, Doors, SettlementKind
 from millstream.gateway.admin import Admin
 from millstream.gateway.brokers import Brokers
@@ -26,7 +27,7 @@ from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Registry
 from millstream.protocol.errors import KafkaError
 from millstream.runtime.clock import Clock
-from millstream.runtime.host import Host
+from millstream.runtime.host import Host, SystemHost
 
 _log = get_logger("millstream.gateway")
 
@@ -36,7 +37,7 @@ Served = Callable[[Request, Caller], Awaitable[Answer]]
 
 
 class Gateway:
-    """`routes()` go to an `HttpServer`; `start` after the cluster is there, `stop` after the server has stopped."""
+    """`routes` go to an `HttpServer`; `start` after the cluster is there, `stop` after the server has stopped."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class Gateway:
         self._reading = Reading(doors.partitions, self._topics, quotas)
         self._admin = Admin(doors.metadata, doors.view, doors.authoriser, self._topics, settings)
 
-    def start(self) -> None:
+    async def start(self) -> None:
         self._brokers.start()
         self._consume.start()
         if self._cluster_virtual_nodes not in {None, self._settings.virtual_nodes}:
@@ -86,6 +87,7 @@ class Gateway:
             "timestamp": self._now(),
         }
 
+    @property
     def routes(self) -> dict[str, Handler | Route]:
         body = self._settings.max_body_size
         document = json_response(openapi_document(self._settings))
@@ -194,6 +196,14 @@ class Gateway:
     def _now(self) -> str:
         moment = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
         return f"{moment:%Y-%m-%dT%H:%M:%S}Z"
+
+
+def attach(doors: Doors, registry: Registry, settings: Settings, clock: Clock) -> Gateway:
+    """The gateway of a node, for `broker.process.run`."""
+    return Gateway(
+        doors, settings.proxy, registry=registry, clock=clock, host=SystemHost(),
+        cluster_virtual_nodes=settings.replication.virtual_nodes,
+    )  # fmt: skip
 
 
 def caller_of(request: Request) -> Caller:
