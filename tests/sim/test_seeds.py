@@ -1,4 +1,4 @@
-"""Whole clusters under faults: seeds with faults for 48 simulated seconds, until all is well again. A fixed set, and some that nobody has run."""
+"""Whole clusters under 48 simulated seconds of faults, until all is well again. A fixed set, and some that are new."""
 
 from random import SystemRandom
 
