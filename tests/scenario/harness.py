@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Never
 from uuid import UUID
 
 from millstream.coordinator.decision import Decision
@@ -110,7 +111,7 @@ class Harness:
     def _build(self) -> GroupCoordinator:
         return GroupCoordinator(self.settings, lambda: str(next(self._ids)), self.topics)
 
-    def _take(self, decision: Decision[GroupRecord, GroupReply]) -> None:
+    def _take(self, decision: Decision[GroupRecord, GroupReply, Never]) -> None:
         self.last_records = list(decision.records)
         self.log.extend(map(self.machine.encode, decision.records))
         for reply in decision.replies:

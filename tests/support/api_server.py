@@ -1,17 +1,18 @@
 """The query API over real HTTP: a server in a thread of the test, and a client that hides nothing."""
 
+import asyncio
 import http.client
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
-from millstream.pipeline.api.app import create_app
+from millstream.http.server import HttpServer
+from millstream.pipeline.api.app import api_routes
 from millstream.pipeline.stores.base import StoreReader
 
 
@@ -54,19 +55,20 @@ def running_api(
     console_dir: Path | None = None,
     token: str | None = None,
 ) -> Iterator[Api]:
-    app = create_app(store, status_path, console_dir, token)
-    config = uvicorn.Config(
-        app, port=0, host="127.0.0.1", log_config=None, lifespan="off", timeout_graceful_shutdown=1
-    )
-    server = uvicorn.Server(config)
-    listener = config.bind_socket()
-    listener.listen()  # so that the first request waits instead of being refused
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    ready: Future[tuple[str, int]] = Future()
+    stop = threading.Event()
+
+    async def serve() -> None:
+        server = HttpServer("127.0.0.1", 0, api_routes(store, status_path, console_dir, token))
+        ready.set_result(await server.start())
+        await asyncio.to_thread(stop.wait)
+        await server.stop(1)
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
     thread.start()
     try:
-        yield Api(*listener.getsockname()[:2])
+        yield Api(*ready.result(90))
     finally:
-        server.should_exit = True
+        stop.set()
         thread.join(30)
-        listener.close()
         assert not thread.is_alive()

@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING
 
 from millstream import __version__
-from millstream.observability.http import HttpServer
-from millstream.observability.routes import Health, HealthStatus, node_routes
+from millstream.http.connection import Limits
+from millstream.http.node_routes import Health, HealthStatus, node_routes
+from millstream.http.server import HttpServer
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
@@ -37,7 +38,17 @@ def node_http(broker: "Broker") -> HttpServer:
             },
         )
 
-    return HttpServer(settings.host, settings.port, node_routes(broker.metrics.registry, health))
+    registry = broker.metrics.registry
+    server = HttpServer(
+        settings.host,
+        settings.port,
+        node_routes(registry, health),
+        allowed_hosts=(broker.settings.broker.advertised_host or "", *settings.allowed_hosts),
+        limits=Limits(max_connections=settings.max_connections),
+        clock=broker.clock,
+    )
+    server.watch(registry)
+    return server
 
 
 def _waiting_for(broker: "Broker") -> str:

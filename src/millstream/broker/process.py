@@ -19,7 +19,7 @@ from millstream.runtime.process import keep_freed_memory
 from millstream.storage.store import DataDirectoryInUse
 
 if TYPE_CHECKING:
-    from millstream.observability.http import HttpServer
+    from millstream.http.server import HttpServer
 
 log = get_logger("millstream.node")
 
@@ -41,6 +41,8 @@ def run(settings: Settings, disk: Disk | None = None, clock: Clock | None = None
     from millstream.observability import logs
 
     logs.configure(settings.log.level, settings.log.format)
+    for warning in settings.warnings:
+        log.warning("setting without effect", reason=warning)
     keep_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_run(settings, disk or SystemDisk(), clock or SystemClock()))

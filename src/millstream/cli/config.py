@@ -42,6 +42,7 @@ def check(
                 "kafka": dict(settings.kafka),
                 "topics": topics,
                 "topics_disk_bytes": total_disk(settings),
+                "warnings": list(settings.warnings),
             }
         )
         return
@@ -64,6 +65,8 @@ def check(
             ],
         )
         output.note(_disk_note(settings))
+    for warning in settings.warnings:
+        output.note(f"warning: {warning}")
     output.note(f"{file} is valid")
 
 

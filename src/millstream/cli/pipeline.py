@@ -222,7 +222,7 @@ def api(
       MILLSTREAM_PIPELINE_API_TOKEN=$(cat token) millstream pipeline api --listen 0.0.0.0:8090
       millstream pipeline api --store 'influx:http://localhost:8086?db=telemetry'
     """
-    require("duckdb", "starlette")
+    require("duckdb")
     host, port = parse_address(listen, "--listen") if listen is not None else (None, None)
     settings = pipeline_settings(config, store=store, data=data, api_host=host, api_port=port)
     check_access(settings, insecure=insecure)
@@ -235,6 +235,7 @@ def api(
         serve_api(
             opened, settings.api_host, settings.api_port,
             status_path=Path(settings.data) / "status.json", console_dir=static_dir(), token=settings.api_token,
+            allowed_hosts=settings.api_allowed_hosts,
             on_ready=lambda host, port: output.note(f"ready: http://{host}:{port}/ and http://{host}:{port}/docs"),
         )  # fmt: skip
     except OSError as error:

@@ -127,7 +127,7 @@ def store_of(settings: PipelineSettings) -> "Store":
 
 def check_access(settings: PipelineSettings, *, insecure: bool) -> None:
     """Telemetry is not for everybody on the network unless somebody says so."""
-    from millstream.pipeline.api.access import UnfitToken, check_token, is_loopback
+    from millstream.http.access import UnfitToken, check_token, is_loopback
 
     if settings.api_token is not None:
         try:

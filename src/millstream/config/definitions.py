@@ -11,7 +11,11 @@ from millstream.config.broker_table import BROKER_CONFIGS, UNSUPPORTED_BROKER_CO
 from millstream.config.errors import ConfigError, nearest
 from millstream.config.kinds import ConfigDefinition, ConfigType, ConfigValue, Synonym
 from millstream.config.topic import MAX_LONG, TopicConfig
-from millstream.config.topic_table import TOPIC_CONFIGS, UNSUPPORTED_TOPIC_CONFIGS
+from millstream.config.topic_table import (
+    TOPIC_CONFIGS,
+    UNSUPPORTED_TOPIC_CONFIGS,
+    UNSUPPORTED_TOPIC_DEFAULTS,
+)
 
 __all__ = [
     "BROKER_CONFIGS",
@@ -19,6 +23,7 @@ __all__ = [
     "ConfigDefinition",
     "ConfigType",
     "Synonym",
+    "asks_for_nothing",
     "broker_definition",
     "inherited_text",
     "resolve_topic_config",
@@ -36,6 +41,11 @@ def topic_definition(name: str) -> ConfigDefinition:
 def broker_definition(name: str) -> ConfigDefinition:
     """The broker setting of that name, or a ConfigError that names the nearest."""
     return _look_up(name, BROKER_CONFIGS, UNSUPPORTED_BROKER_CONFIGS, "broker setting")
+
+
+def asks_for_nothing(name: str, value: str | None) -> bool:
+    """Whether a topic setting that only Kafka has is set to Kafka's default, as tools that copy settings do."""
+    return value is not None and UNSUPPORTED_TOPIC_DEFAULTS.get(name) == value.strip().lower()
 
 
 def validate_topic_override(name: str, value: str) -> None:

@@ -47,6 +47,8 @@ class ConfigDefinition(msgspec.Struct, frozen=True):
     # Of a list that may be empty: what each item looks like, and the same in words.
     item_pattern: str = ""
     item_words: str = ""
+    # Values that a user may expect, and why they are not taken.
+    refused: dict[str, str] = {}
 
     @property
     def field(self) -> str:
@@ -114,6 +116,8 @@ class ConfigDefinition(msgspec.Struct, frozen=True):
         return value
 
     def _check_choice(self, text: str) -> None:
+        if (reason := self.refused.get(text)) is not None:
+            raise ConfigError(self.name, f"{text!r} is refused: {reason}")
         if self.choices and text not in self.choices:
             raise self._refuse(text, f"use {self.accepts()}")
 

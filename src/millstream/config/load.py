@@ -10,7 +10,8 @@ from millstream.config.addresses import check_addresses
 from millstream.config.cluster_timing import check_timing
 from millstream.config.definitions import broker_definition, inherited_text
 from millstream.config.errors import ConfigError, nearest
-from millstream.config.replication_limits import REFUSED_SETTINGS, check_replication
+from millstream.config.other_names import PROFILES, translate
+from millstream.config.replication_limits import check_replication
 from millstream.config.setting import Setting, Spelling, settings_of
 from millstream.config.settings import SECTIONS, Settings
 from millstream.config.sources import CONFIG_FILE_VARIABLE, Entry, from_environment, from_flags
@@ -44,20 +45,29 @@ def load_settings(
     if file is None and environ.get(CONFIG_FILE_VARIABLE):
         file = Path(environ[CONFIG_FILE_VARIABLE])
     from_yaml: list[Entry] = []
+    warnings: list[str] = []
     if file is not None:
         # Reading YAML costs a start without a file some 20 ms for nothing.
         from millstream.config.settings_file import from_file
 
-        from_yaml = from_file(file)
+        translated = translate(from_file(file))
+        from_yaml, warnings = translated.entries, translated.warnings
+    layers = [from_yaml, from_environment(environ), from_flags(flags or {})]
     given: dict[str, _Given] = {}
-    for layer in (from_yaml, from_environment(environ), from_flags(flags or {})):
+    for layer in (_profile(layers), *layers):
         read = _read_layer([entry for entry in layer if entry.section != "topics"])
         for name in read:
             for other in _FAMILY.get(name, ()):
                 given.pop(other, None)
         given.update(read)
     topics = [entry for entry in from_yaml if entry.section == "topics"]
-    return _build(given, topics)
+    return _build(given, topics, tuple(warnings))
+
+
+def _profile(layers: list[list[Entry]]) -> list[Entry]:
+    """What the profile sets, if one is chosen; the last source that names one counts."""
+    chosen = [entry.value for layer in layers for entry in layer if entry.name == "broker.profile"]
+    return list(PROFILES.get(str(chosen[-1]), ())) if chosen else []
 
 
 def _read_layer(entries: list[Entry]) -> dict[str, _Given]:
@@ -88,8 +98,6 @@ def _setting(entry: Entry) -> Setting:
     keys = settings_of(section)
     if entry.key in keys:
         return keys[entry.key]
-    if entry.name in REFUSED_SETTINGS:
-        raise ConfigError(entry.name, REFUSED_SETTINGS[entry.name], entry.where)
     raise ConfigError(entry.name, f"is not a setting{_nearest_key(entry, keys)}", entry.where)
 
 
@@ -103,7 +111,7 @@ def _nearest_key(entry: Entry, keys: Mapping[str, Setting]) -> str:
     return f"; did you mean {moved[0]!r}?" if moved else nearest(entry.name, everywhere)
 
 
-def _build(given: Mapping[str, _Given], topics: list[Entry]) -> Settings:
+def _build(given: Mapping[str, _Given], topics: list[Entry], warnings: tuple[str, ...]) -> Settings:
     kafka = {each.kafka_name: each.text for each in given.values() if each.kafka_name}
     sections: dict[str, Any] = {}
     for section, kind in SECTIONS.items():
@@ -114,7 +122,7 @@ def _build(given: Mapping[str, _Given], topics: list[Entry]) -> Settings:
                 values[key] = setting.value(text)
         sections[section] = kind(**values)
     read = tuple(read_topic(entry, sections["broker"], sections["replication"], kafka) for entry in topics)
-    settings = Settings(**sections, topics=read, kafka=kafka)
+    settings = Settings(**sections, topics=read, kafka=kafka, warnings=warnings)
     places = {f"topics.{entry.key}": entry.where for entry in topics}
     places.update((name, each.entry.where) for name, each in given.items())
     check_addresses(settings, places.get)

@@ -78,6 +78,10 @@ class PipelineSettings:
         None, "The token that callers of the query API must send; better given in the environment than in a file.",
         sensitive=True,
     )  # fmt: skip
+    api_allowed_hosts: tuple[str, ...] = own_setting(
+        (), "Public names that the query API is reached by, such as mq.example.com, .example.com or * for all.",
+        kind=ConfigType.LIST,
+    )  # fmt: skip
     temperature_warning: float = own_setting(
         85.0, "A GPU this hot (degrees Celsius) has a thermal excursion.", kind=_DOUBLE
     )

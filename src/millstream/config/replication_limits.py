@@ -6,15 +6,6 @@ from millstream.config.errors import ConfigError
 from millstream.config.settings import Settings
 
 _ALONE = "the node is alone"
-_BY_TIME = "followers are judged by time alone, as Kafka does: use replica_lag_time_max"
-_PRODUCER = "belongs to the producer's configuration, as {}; remove it here"
-
-# Keys of well-known sample files that would be accepted and then do nothing.
-REFUSED_SETTINGS = {
-    "performance.batch_size": _PRODUCER.format("batch.size"),
-    "performance.linger_time": _PRODUCER.format("linger.ms"),
-    "replication.replica_lag_records_max": _BY_TIME,
-}
 
 
 def check_replication(settings: Settings, where: Callable[[str], str | None]) -> None:

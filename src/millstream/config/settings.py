@@ -52,6 +52,13 @@ class BrokerSettings:
     )
     data_dir: str = kafka_setting("log.dir")
     rack: str | None = kafka_setting("broker.rack")
+    profile: str | None = own_setting(
+        None,
+        "Several settings at once, each of which can still be set by itself. throughput: placement modulo,"
+        " replication.mode async, client_routing proxy. consistency: placement balanced, replication.mode isr,"
+        " min_insync_replicas 2, client_routing direct.",
+        choices=("throughput", "consistency"),
+    )
     auto_create_topics: bool = kafka_setting("auto.create.topics.enable")
     default_partitions: int = kafka_setting("num.partitions")
 
@@ -213,6 +220,16 @@ class HttpSettings:
         None, "The port to listen on for HTTP; 0 takes a free one, not set turns it off.",
         kind=_INT, minimum=0, maximum=65535,
     )  # fmt: skip
+    allowed_hosts: tuple[str, ...] = own_setting(
+        (),
+        "Public names that the HTTP port is reached by: mq.example.com, .example.com for all below it, * for all."
+        " Addresses, names without a dot and private names (.svc, .cluster.local, .internal, .local) always are.",
+        kind=ConfigType.LIST,
+    )
+    max_connections: int = own_setting(
+        12_000, "HTTP connections at a time, streams included; further ones are answered with 503.",
+        kind=_INT, minimum=1,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +268,8 @@ class Settings:
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)
     topics: tuple[TopicSettings, ...] = ()
     kafka: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    """What was given and has no effect, in a line each."""
 
     @property
     def is_one_of_several(self) -> bool:

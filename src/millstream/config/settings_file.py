@@ -5,14 +5,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.config.errors import ConfigError
+from millstream.config.settings import SECTIONS
 from millstream.config.sources import Entry
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
 
+_SECTIONS = {*SECTIONS, "topics", "kafka"}
+
 
 def from_file(path: Path) -> list[Entry]:
-    """Every `section: {key: value}` of the file; a topic of the section `topics` is an entry of entries."""
+    """Every `section: {key: value}` of the file, and every `key: value`; a topic of `topics` is an entry of entries."""
     import yaml
 
     try:
@@ -41,6 +44,9 @@ class _File:
         for section, node in self._pairs(root, "the file"):
             # A section with all its keys commented out is empty, not wrong.
             if self._is_null(node):
+                continue
+            if self._is_scalar(node) and section not in _SECTIONS:
+                yield self._entry("", section, node, topic=False)
                 continue
             for key, value_node in self._pairs(node, section):
                 yield self._entry(section, key, value_node, topic=section == "topics")
@@ -71,6 +77,11 @@ class _File:
 
     def _where(self, node: "Node") -> str:
         return f"{self._path}:{node.start_mark.line + 1}"
+
+    def _is_scalar(self, node: "Node") -> bool:
+        from yaml.nodes import ScalarNode
+
+        return isinstance(node, ScalarNode)
 
     def _is_null(self, node: "Node") -> bool:
         return node.tag == "tag:yaml.org,2002:null"

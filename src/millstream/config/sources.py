@@ -20,7 +20,10 @@ _SERVICE_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One value a user gave: `storage.segment_size`, or `kafka.log.segment.bytes`."""
+    """One value a user gave: `storage.segment_size`, or `kafka.log.segment.bytes`.
+
+    A key at the top of the file, outside of any section, has an empty section.
+    """
 
     section: str
     key: str
@@ -29,7 +32,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        return self.key if self.section == "kafka" else f"{self.section}.{self.key}"
+        return self.key if self.section in ("", "kafka") else f"{self.section}.{self.key}"
 
 
 def from_environment(environ: Mapping[str, str]) -> list[Entry]:

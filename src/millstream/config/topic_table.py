@@ -18,6 +18,7 @@ def _define(
     choices: tuple[str, ...] = (),
     item_pattern: str = "",
     item_words: str = "",
+    refused: dict[str, str] | None = None,
 ) -> ConfigDefinition:
     return ConfigDefinition(
         name,
@@ -30,6 +31,7 @@ def _define(
         synonyms=tuple(s if isinstance(s, Synonym) else Synonym(s) for s in broker_names),
         item_pattern=item_pattern,
         item_words=item_words,
+        refused=refused or {},
     )
 
 
@@ -46,8 +48,8 @@ def _throttled(name: str, documentation: str) -> ConfigDefinition:
 _DEFINITIONS = (
     _define(
         "cleanup.policy", ConfigType.LIST,
-        "Whether old segments are deleted by retention, or compacted to each key's latest value, or both.",
-        "log.cleanup.policy", choices=("delete", "compact"),
+        "Whether old segments are deleted by retention, or compacted to each key's latest value, or both, or neither.",
+        "log.cleanup.policy", choices=("delete", "compact"), item_pattern="delete|compact",
     ),
     _define(
         "compression.type", ConfigType.STRING,
@@ -73,6 +75,10 @@ _DEFINITIONS = (
         "delete.retention.ms", ConfigType.LONG,
         "How long a compacted topic keeps tombstones, so that a reader from the start sees every deletion.",
         "log.cleaner.delete.retention.ms", minimum=0,
+    ),
+    _define(
+        "errors.deadletterqueue.group.enable", ConfigType.BOOLEAN,
+        "Whether share groups may write their dead letters to this topic.",
     ),
     _define(
         "file.delete.delay.ms", ConfigType.LONG,
@@ -156,10 +162,42 @@ _DEFINITIONS = (
         "log.preallocate",
     ),
     _define(
+        "queue.delete.settled", ConfigType.BOOLEAN,
+        "Whether records are deleted once every share group that uses the topic has settled them.",
+    ),
+    _define(
+        "queue.headers.enable", ConfigType.BOOLEAN,
+        "Whether share groups obey the headers millstream.priority, millstream.delay.ms, millstream.deliver.at.ms and"
+        " millstream.ttl.ms of single records.",
+    ),
+    _define(
+        "queue.max.depth", ConfigType.LONG,
+        "The most records of a partition that a share group may have left to settle; -1 sets no limit.", minimum=-1,
+    ),
+    _define(
+        "queue.order", ConfigType.STRING,
+        "What a share group delivers at the same time: none, anything; key, one record of a key; strict, one record of"
+        " a partition.", choices=("none", "key", "strict"),
+    ),
+    _define(
+        "queue.overflow", ConfigType.STRING,
+        "What happens at queue.max.depth: refuse new records with POLICY_VIOLATION, or drop the oldest.",
+        choices=("refuse", "drop-oldest"),
+    ),
+    _define(
+        "queue.ttl.ms", ConfigType.LONG,
+        "Share groups give up records that are older than this; a batch is as old as its newest record. -1: never.",
+        minimum=-1,
+    ),
+    _define(
         "replication.mode", ConfigType.STRING,
-        "What acks=all waits for: async for the leader's own log only; quorum, as Kafka, for every in-sync replica, of "
+        "What acks=all waits for: async for the leader's own log only; isr, as Kafka, for every in-sync replica, of "
         "which there must be min.insync.replicas; sync for every replica, refusing writes while one is not in sync.",
-        "log.replication.mode", choices=("async", "sync", "quorum"),
+        "log.replication.mode", choices=("async", "sync", "isr"),
+        refused={
+            "quorum": "acknowledgement by a majority does not exist here: use isr, with which acks=all waits for every"
+            " replica that is in sync, and min.insync.replicas",
+        },
     ),
     _define(
         "retention.bytes", ConfigType.LONG,
@@ -212,4 +250,15 @@ UNSUPPORTED_TOPIC_CONFIGS = {
     "remote.log.copy.disable": "there is no tiered storage; leave it out",
     "remote.log.delete.on.disable": "there is no tiered storage; leave it out",
     "remote.storage.enable": "there is no tiered storage; leave it out",
+}
+
+# Their values in Kafka where nobody has set them: to set these is to ask for nothing.
+UNSUPPORTED_TOPIC_DEFAULTS = {
+    "local.retention.bytes": "-2",
+    "local.retention.ms": "-2",
+    "message.downconversion.enable": "true",
+    "message.timestamp.difference.max.ms": str(2**63 - 1),
+    "remote.log.copy.disable": "false",
+    "remote.log.delete.on.disable": "false",
+    "remote.storage.enable": "false",
 }

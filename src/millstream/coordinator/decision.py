@@ -1,15 +1,32 @@
 """What a coordinator's state machine takes and gives: the seam between deciding and acting."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterator, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, get_args
 
 import msgspec
 
 from millstream.protocol.errors import KafkaError
 
-Q_contra = TypeVar("Q_contra", contravariant=True)
+Q = TypeVar("Q")
 R = TypeVar("R")
 A_co = TypeVar("A_co", covariant=True)
+E = TypeVar("E")
+
+
+class Request(msgspec.Struct, Generic[A_co], frozen=True, tag=True):
+    """What a coordinator can be asked, and by its type parameter what it answers: `class Join(Request[Joined])`.
+
+    The name of its class is what it is called between nodes, so it stays.
+    """
+
+
+def answer_type(request: type[Request[Any]]) -> Any:
+    """What a request of this class is answered with, as msgspec can decode it."""
+    for base in getattr(request, "__orig_bases__", ()):
+        for argument in get_args(base):
+            return argument
+    raise TypeError(f"{request.__name__} does not say what it is answered with: Request[...]")
 
 
 class Reply(msgspec.Struct, Generic[A_co], frozen=True):
@@ -19,49 +36,62 @@ class Reply(msgspec.Struct, Generic[A_co], frozen=True):
     answer: A_co | KafkaError
 
 
-class Decision(msgspec.Struct, Generic[R, A_co], frozen=True):
-    """Records to make durable and replies that may leave once they are.
+class Decision(msgspec.Struct, Generic[R, A_co, E], frozen=True):
+    """Records to make durable, and the replies that leave and the effects that start once they are.
 
     A request whose token is not among the replies is deferred: a later decision carries its reply.
     The records of an atomic decision share one batch, so a crash keeps all of them or none.
+    An effect (a dead letter, a will, a marker) is a value that whoever runs the coordinator knows how to bring about;
+    what came of it comes back as a request. One that a crash has cut short is not started again by itself: the records
+    say that it is owed, and `loaded` decides on it again.
     """
 
     records: Sequence[R] = ()
     replies: Sequence[Reply[A_co]] = ()
     atomic: bool = True
+    effects: Sequence[E] = ()
 
 
-class StateMachine(Protocol[Q_contra, R, A_co]):
+class StateMachine(ABC, Generic[Q, R, A_co, E]):
     """One partition's coordinator. State that must survive a restart changes only in `replay`.
 
     `handle`, `loaded` and `on_time` replay the records they decide before they return, so the next decision
-    already sees them; if the records cannot be made durable the machine is thrown away and built anew from
+    already sees them; if the records cannot be made durable the machine is thrown away and built again from
     the log.
     """
 
-    def handle(self, request: Q_contra, token: int, now_ms: int) -> Decision[R, A_co]:
+    @abstractmethod
+    def handle(self, request: Q, token: int, now_ms: int) -> Decision[R, A_co, E]:
         """Decide one request. A `KafkaError` refuses it and means that nothing was changed."""
-        ...
 
+    @abstractmethod
     def replay(self, record: R) -> None: ...
 
-    def loaded(self, now_ms: int) -> Decision[R, A_co]:
+    @abstractmethod
+    def encode(self, record: R) -> tuple[bytes, bytes | None]:
+        """The record's key and value; a value of None is a tombstone."""
+
+    @abstractmethod
+    def decode(self, key: bytes, value: bytes | None) -> R | None:
+        """None for a kind of record that only a newer version knows; it is skipped."""
+
+    def loaded(self, _now_ms: int, /) -> Decision[R, A_co, E]:
         """Called once, after the last record of the log was replayed and before the first request."""
-        ...
+        return Decision()
 
     def next_deadline(self) -> int | None:
         """When `on_time` wants to be called next; asked again after every event."""
-        ...
+        return None
 
-    def on_time(self, now_ms: int) -> Decision[R, A_co]: ...
+    def on_time(self, _now_ms: int, /) -> Decision[R, A_co, E]:
+        return Decision()
 
-    def encode(self, record: R) -> tuple[bytes, bytes | None]:
-        """The record's key and value; a value of None is a tombstone."""
-        ...
+    def stored(self, _record: R, _offset: int, /) -> None:
+        """Told of each record in the log, in order: when it is loaded, and when an append of it is durable."""
 
-    def decode(self, key: bytes, value: bytes | None) -> R | None:
-        """None for a kind of record that only a newer version knows; it is skipped."""
-        ...
+    def needed_from(self) -> int | None:
+        """The log below this offset may go; None keeps all of it. Asked after every append."""
+        return None
 
 
 class CoordinatorLog(Protocol):
@@ -77,4 +107,8 @@ class CoordinatorLog(Protocol):
 
     def settled(self) -> Awaitable[None]:
         """Resolves when all that is in the log by now is as durable and replicated as the topic asks."""
+        ...
+
+    def trim(self, before: int) -> Awaitable[None]:
+        """Let go of what lies below the offset. KafkaError or OSError when that cannot be written down."""
         ...

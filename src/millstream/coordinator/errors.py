@@ -1,4 +1,4 @@
-"""What a client hears of a failed append: Kafka's mapping, which makes it look the coordinator up again."""
+"""What a client hears of a coordinator that cannot answer: Kafka's codes, which make it look it up again."""
 
 from typing import Final
 
@@ -12,6 +12,15 @@ _TOLD_AS: Final = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
+
+
+class NotDecided(KafkaError):
+    """Refused before it was decided: whoever asked may ask again, here or elsewhere, and nothing happens twice."""
+
+
+def is_expected(error: BaseException) -> bool:
+    """An append that failed as appends do while nodes come and go; anything else is a fault."""
+    return isinstance(error, KafkaError) and error.code in _TOLD_AS
 
 
 def append_failure(error: BaseException) -> KafkaError:

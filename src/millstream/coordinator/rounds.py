@@ -2,48 +2,55 @@
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from millstream.coordinator.decision import Reply
 
-A = TypeVar("A")
-KeyValue = tuple[bytes, bytes | None]
+R = TypeVar("R")
+E = TypeVar("E")
 
 # What a record costs in a batch beyond its key and value, rounded up.
 _RECORD_OVERHEAD_BYTES = 20
 
 
-def size_of(records: Sequence[KeyValue]) -> int:
-    return sum(len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES for key, value in records)
+class Encoded(NamedTuple, Generic[R]):
+    record: R
+    key: bytes
+    value: bytes | None
 
 
-class Round(msgspec.Struct, Generic[A]):
-    """One batch in the making, and the replies that leave when it is durable."""
+def size_of(records: Sequence[Encoded[Any]]) -> int:
+    return sum(len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES for _, key, value in records)
 
-    records: list[KeyValue] = msgspec.field(default_factory=list)
-    replies: list[Reply[A]] = msgspec.field(default_factory=list)
+
+class Round(msgspec.Struct, Generic[R, E]):
+    """One batch in the making, and the replies that leave and the effects that start when it is durable."""
+
+    records: list[Encoded[R]] = msgspec.field(default_factory=list)
+    replies: list[Reply[Any]] = msgspec.field(default_factory=list)
+    effects: list[E] = msgspec.field(default_factory=list)
     size_bytes: int = 0
     sealed: bool = False
 
 
-class Rounds(Generic[A]):
+class Rounds(Generic[R, E]):
     __slots__ = ("_limit_bytes", "_queue", "pending_bytes")
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
-        self._queue: deque[Round[A]] = deque()
+        self._queue: deque[Round[R, E]] = deque()
         self.pending_bytes = 0
 
     def __bool__(self) -> bool:
         return bool(self._queue)
 
-    def add(self, records: list[KeyValue], *, atomic: bool) -> None:
+    def add(self, records: list[Encoded[R]], *, atomic: bool) -> None:
         if atomic:
             self._add_together(records)
             return
-        part: list[KeyValue] = []
+        part: list[Encoded[R]] = []
         part_bytes = 0
         for record in records:
             size = size_of((record,))
@@ -54,11 +61,12 @@ class Rounds(Generic[A]):
             part_bytes += size
         self._add_together(part)
 
-    def hold(self, replies: Sequence[Reply[A]]) -> None:
-        """Keep the replies until all that was decided so far is durable, for they may rest on it."""
+    def hold(self, replies: Sequence[Reply[Any]], effects: Sequence[E]) -> None:
+        """Keep them until all that was decided so far is durable, for they may rest on it."""
         self._queue[-1].replies.extend(replies)
+        self._queue[-1].effects.extend(effects)
 
-    def begin(self) -> Round[A]:
+    def begin(self) -> Round[R, E]:
         """The oldest round, closed to further records because its append starts now."""
         current = self._queue[0]
         current.sealed = True
@@ -67,7 +75,7 @@ class Rounds(Generic[A]):
     def finish(self) -> None:
         self.pending_bytes -= self._queue.popleft().size_bytes
 
-    def _add_together(self, records: list[KeyValue]) -> None:
+    def _add_together(self, records: list[Encoded[R]]) -> None:
         if not records:
             return
         size = size_of(records)

@@ -2,40 +2,43 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from millstream.coordinator.decision import CoordinatorLog, StateMachine
+from millstream.coordinator.decision import CoordinatorLog, Request, StateMachine
+from millstream.coordinator.errors import NotDecided
 from millstream.coordinator.shard import Shard, ShardLimits, ShardState
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.clock import Clock, SteadyTime
 
-Q = TypeVar("Q")
-R = TypeVar("R")
 A = TypeVar("A")
+M = TypeVar("M", bound=StateMachine[Any, Any, Any, Any])
 
 _DEFAULT_LIMITS = ShardLimits()
 
 
-class CoordinatorRuntime(Generic[Q, R, A]):
+class CoordinatorRuntime(Generic[M]):
     """One state machine per led partition: events of a partition are serial, partitions are independent.
 
-    `new_machine(partition)` builds an empty machine, `open_log(partition)` gives the partition's log.
+    `new_machine(partition)` builds an empty machine, `open_log(partition)` gives the partition's log, and
+    `perform(partition, effect)` brings about what a machine has decided.
     """
 
     def __init__(
         self,
         topic: str,
-        new_machine: Callable[[int], StateMachine[Q, R, A]],
+        new_machine: Callable[[int], M],
         open_log: Callable[[int], CoordinatorLog],
         clock: Clock,
+        perform: Callable[[int, Any], None],
         limits: ShardLimits = _DEFAULT_LIMITS,
     ) -> None:
         self.topic = topic
         self._new_machine = new_machine
         self._open_log = open_log
         self._time = SteadyTime(clock)
+        self._perform = perform
         self._limits = limits
-        self._shards: dict[int, Shard[Q, R, A]] = {}
+        self._shards: dict[int, Shard[M]] = {}
 
     @property
     def partitions(self) -> tuple[int, ...]:
@@ -45,11 +48,11 @@ class CoordinatorRuntime(Generic[Q, R, A]):
     def loading(self) -> bool:
         return any(shard.state is ShardState.LOADING for shard in self._shards.values())
 
-    def machines(self) -> list[StateMachine[Q, R, A]]:
+    def machines(self) -> list[M]:
         """Those that are loaded, to look at."""
         return [shard.machine for shard in self._shards.values() if shard.state is ShardState.ACTIVE]
 
-    def machine(self, partition: int) -> StateMachine[Q, R, A] | None:
+    def machine(self, partition: int) -> M | None:
         """As above, of one partition."""
         shard = self._shards.get(partition)
         return shard.machine if shard is not None and shard.state is ShardState.ACTIVE else None
@@ -64,6 +67,7 @@ class CoordinatorRuntime(Generic[Q, R, A]):
             lambda: self._new_machine(partition),
             self._time,
             self._limits,
+            lambda effect: self._perform(partition, effect),
         )
         self._shards[partition] = shard
         return shard.load()
@@ -74,17 +78,17 @@ class CoordinatorRuntime(Generic[Q, R, A]):
         if shard is not None:
             shard.close(KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{partition} moved elsewhere"))
 
-    async def submit(self, partition: int, request: Q) -> A:
+    async def submit(self, partition: int, request: Request[A]) -> A:
         return await self.decide(partition, request)
 
-    def decide(self, partition: int, request: Q) -> "asyncio.Future[A]":
+    def decide(self, partition: int, request: Request[A]) -> "asyncio.Future[A]":
         """Decide now, in the order of calls; the answer comes when it may leave."""
         shard = self._shards.get(partition)
         if shard is None:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{partition} is not coordinated here")
+            raise NotDecided(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{partition} is not coordinated here")
         return shard.decide(request)
 
-    async def submit_to_all(self, request: Q) -> list[A | KafkaError]:
+    async def submit_to_all(self, request: Request[A]) -> list[A | KafkaError]:
         """The same request to every partition; one that refuses does not spoil the others."""
         outcomes = await asyncio.gather(
             *(self.submit(partition, request) for partition in self.partitions), return_exceptions=True

@@ -7,13 +7,13 @@ docs/decisions/coordinator-runtime.md says why decisions run ahead of the log an
 import asyncio
 import enum
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from millstream.coordinator.decision import CoordinatorLog, Decision, Reply, StateMachine
-from millstream.coordinator.errors import append_failure
-from millstream.coordinator.rounds import Rounds
+from millstream.coordinator.decision import CoordinatorLog, Decision, Reply, Request, StateMachine
+from millstream.coordinator.errors import NotDecided, append_failure, is_expected
+from millstream.coordinator.rounds import Encoded, Rounds
 from millstream.observability.logs import get_logger
 from millstream.protocol.compression import Compression
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -21,20 +21,23 @@ from millstream.protocol.record_batch import CONTROL_BIT, read_header
 from millstream.protocol.records import Record, decode_records, encode_batch
 from millstream.runtime.clock import SteadyTime
 
-Q = TypeVar("Q")
-R = TypeVar("R")
 A = TypeVar("A")
+M = TypeVar("M", bound=StateMachine[Any, Any, Any, Any])
 
 _log = get_logger(__name__)
 
 _RECORDS_BETWEEN_YIELDS = 2_000
 _DECODE_LIMIT_BYTES = 256 * 1024 * 1024
+_LONGEST_PAUSE_MS = 30_000
 
 
 class ShardLimits(msgspec.Struct, frozen=True):
     batch_bytes: int = 1024 * 1024
     pending_bytes: int = 64 * 1024 * 1024
     reload_pause_ms: int = 1_000
+    """After a load that failed; doubled each time, up to half a minute."""
+    trimmed_records: int = 10_000
+    """The log is trimmed when at least so many records are not needed any more."""
 
 
 class ShardState(enum.Enum):
@@ -44,29 +47,34 @@ class ShardState(enum.Enum):
     CLOSED = "closed"
 
 
-class Shard(Generic[Q, R, A]):
+class Shard(Generic[M]):
     def __init__(
         self,
         name: str,
         log: CoordinatorLog,
-        new_machine: Callable[[], StateMachine[Q, R, A]],
+        new_machine: Callable[[], M],
         time: SteadyTime,
         limits: ShardLimits,
+        perform: Callable[[Any], None],
     ) -> None:
+        """`perform` is given each effect when it may start."""
         self._name = name
         self._log = log
         self._new_machine = new_machine
         self._time = time
         self._limits = limits
+        self._perform = perform
         self.machine = new_machine()
-        self._rounds: Rounds[A] = Rounds(limits.batch_bytes)
-        self._waiting: dict[int, asyncio.Future[A]] = {}
+        self._rounds: Rounds[Any, Any] = Rounds(limits.batch_bytes)
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._next_token = 0
         self._writer: asyncio.Task[None] | None = None
         self._loader: asyncio.Task[None] | None = None
+        self._trimmer: asyncio.Task[None] | None = None
+        self._trimmed = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
-        self._failed_at_ms = 0
+        self._reload_pause_ms = limits.reload_pause_ms
         self.state = ShardState.LOADING
 
     def load(self) -> asyncio.Task[None]:
@@ -75,11 +83,8 @@ class Shard(Generic[Q, R, A]):
         self._loader = asyncio.get_running_loop().create_task(self._load())
         return self._loader
 
-    async def submit(self, request: Q) -> A:
-        return await self.decide(request)
-
-    def decide(self, request: Q) -> asyncio.Future[A]:
-        """Decide now; the answer comes when it may leave."""
+    def decide(self, request: Request[A]) -> "asyncio.Future[A]":
+        """Decide now; the answer comes when it may leave. NotDecided when it cannot be decided here and now."""
         self._require_active()
         future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         token = self._next_token
@@ -92,13 +97,13 @@ class Shard(Generic[Q, R, A]):
         except KafkaError as error:
             self._accept(Decision(replies=(Reply(token, error),)))
         except Exception as error:  # noqa: BLE001 - whatever it was, no client may be left waiting
-            self._abandon(f"deciding a request failed: {error!r}", KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            self._abandon("deciding a request failed", error, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         return future
 
     def close(self, error: KafkaError) -> None:
         """Give the partition up: whoever waits is told to look for the new coordinator."""
         self.state = ShardState.CLOSED
-        for task in (self._writer, self._loader):
+        for task in (self._writer, self._loader, self._trimmer):
             if task is not None:
                 task.cancel()
         self._drop_all(error)
@@ -106,27 +111,25 @@ class Shard(Generic[Q, R, A]):
     def _require_active(self) -> None:
         if self.state is ShardState.ACTIVE:
             if self._rounds.pending_bytes > self._limits.pending_bytes:
-                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name} has too much unwritten")
+                raise NotDecided(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name} has too much unwritten")
             return
         if self.state is ShardState.CLOSED:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self._name} is not coordinated here")
-        pause_over = self._time.now_ms() - self._failed_at_ms >= self._limits.reload_pause_ms
-        if self.state is ShardState.FAILED and pause_over:
-            self.load()
+            raise NotDecided(ErrorCode.NOT_COORDINATOR, f"{self._name} is not coordinated here")
         if self.state is ShardState.FAILED:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name} cannot be read")
-        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._name} is being loaded")
+            raise NotDecided(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name} cannot be read")
+        raise NotDecided(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._name} is being loaded")
 
-    def _accept(self, decision: Decision[R, A]) -> None:
+    def _accept(self, decision: Decision[Any, Any, Any]) -> None:
         if decision.records:
-            encoded = [self.machine.encode(record) for record in decision.records]
+            encode = self.machine.encode
+            encoded = [Encoded(record, *encode(record)) for record in decision.records]
             self._rounds.add(encoded, atomic=decision.atomic)
             if self._writer is None:
                 self._writer = asyncio.get_running_loop().create_task(self._write())
         if self._rounds:
-            self._rounds.hold(decision.replies)
+            self._rounds.hold(decision.replies, decision.effects)
         else:
-            self._answer(decision.replies)
+            self._release(decision.replies, decision.effects)
 
     async def _write(self) -> None:
         rounds = self._rounds
@@ -134,19 +137,24 @@ class Shard(Generic[Q, R, A]):
             while rounds:
                 current = rounds.begin()
                 now_ms = self._time.now_ms()
-                records = [Record(i, now_ms, key, value) for i, (key, value) in enumerate(current.records)]
-                await self._log.append(encode_batch(records, codec=Compression.NONE, base_offset=0))
+                records = [Record(i, now_ms, key, value) for i, (_, key, value) in enumerate(current.records)]
+                last_offset = await self._log.append(
+                    encode_batch(records, codec=Compression.NONE, base_offset=0)
+                )
                 if rounds is not self._rounds:
                     return
                 rounds.finish()
-                self._answer(current.replies)
+                for offset, entry in enumerate(current.records, last_offset - len(records) + 1):
+                    self.machine.stored(entry.record, offset)
+                self._release(current.replies, current.effects)
+                self._trim()
         except Exception as error:  # noqa: BLE001 - whatever it was, no client may be left waiting
             if rounds is self._rounds:
-                self._abandon(f"append failed: {error}", append_failure(error))
+                self._abandon("an append failed", error, append_failure(error))
         finally:
             self._writer = None
 
-    def _answer(self, replies: Sequence[Reply[A]]) -> None:
+    def _release(self, replies: Sequence[Reply[Any]], effects: Sequence[Any]) -> None:
         for reply in replies:
             future = self._waiting.pop(reply.token, None)
             if future is None or future.done():
@@ -155,11 +163,41 @@ class Shard(Generic[Q, R, A]):
                 future.set_exception(reply.answer)
             else:
                 future.set_result(reply.answer)
+        for effect in effects:
+            try:
+                self._perform(effect)
+            except Exception:  # noqa: BLE001 - the records say that it is owed
+                _log.error(
+                    "coordinator effect failed", partition=self._name, effect=repr(effect), exc_info=True
+                )
 
-    def _abandon(self, reason: str, error: KafkaError) -> None:
-        """Nobody knows how state and log differ now: answer everyone and build the state anew."""
-        _log.error("coordinator_rebuilt", partition=self._name, reason=reason, exc_info=True)
-        self._drop_all(error)
+    def _trim(self) -> None:
+        before = self.machine.needed_from()
+        if (
+            before is not None
+            and self._trimmer is None
+            and before - self._trimmed >= self._limits.trimmed_records
+        ):
+            self._trimmer = asyncio.get_running_loop().create_task(self._trim_before(before))
+
+    async def _trim_before(self, before: int) -> None:
+        try:
+            await self._log.trim(before)
+            self._trimmed = before
+        except (KafkaError, OSError) as error:
+            # What is not needed may stay: the next append tries again.
+            _log.warning("coordinator log not trimmed", partition=self._name, error=str(error))
+        finally:
+            self._trimmer = None
+
+    def _abandon(self, reason: str, error: BaseException, told: KafkaError) -> None:
+        """Nobody knows how state and log differ now: answer everyone and build the state from the log."""
+        expected = is_expected(error)
+        tell = _log.warning if expected else _log.error
+        # A fault is found by its traceback; that too few are in sync for a moment needs none.
+        trace = {} if expected else {"exc_info": error}
+        tell("coordinator rebuilt", partition=self._name, reason=reason, error=str(error), **trace)
+        self._drop_all(told)
         self.load()
 
     def _drop_all(self, error: KafkaError) -> None:
@@ -177,36 +215,61 @@ class Shard(Generic[Q, R, A]):
             # What is on its way into the log belongs to what is read from it.
             await asyncio.wait({self._writer})
         machine = self._new_machine()
-        replayed = 0
         try:
-            for batch in self._log.read_from(-1):
-                if read_header(memoryview(batch)).attributes & CONTROL_BIT:
-                    continue
-                for record in decode_records(batch, _DECODE_LIMIT_BYTES):
-                    decoded = machine.decode(record.key or b"", record.value)
-                    if decoded is not None:
-                        machine.replay(decoded)
-                    replayed += 1
-                    if replayed % _RECORDS_BETWEEN_YIELDS == 0:
-                        await asyncio.sleep(0)
+            await self._replay(machine)
             # A new leader's log may end with what no other replica has yet: shown now, it could be lost afterwards.
             await self._log.settled()
         except Exception as error:  # noqa: BLE001 - whatever it was, no client may be left waiting
-            _log.error("coordinator_unreadable", partition=self._name, error=str(error), exc_info=True)
-            self.state = ShardState.FAILED
-            self._failed_at_ms = self._time.now_ms()
+            self._load_failed(error)
             return
+        self._reload_pause_ms = self._limits.reload_pause_ms
         self.machine = machine
         self.state = ShardState.ACTIVE
         now_ms = self._time.now_ms()
-        self._accept(machine.loaded(now_ms))
-        self._arm_timer(now_ms)
+        try:
+            self._accept(machine.loaded(now_ms))
+            self._arm_timer(now_ms)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._load_failed(error)
+
+    async def _replay(self, machine: M) -> None:
+        replayed = 0
+        for batch in self._log.read_from(-1):
+            if read_header(memoryview(batch)).attributes & CONTROL_BIT:
+                continue
+            for record in decode_records(batch, _DECODE_LIMIT_BYTES):
+                decoded = machine.decode(record.key or b"", record.value)
+                if decoded is not None:
+                    machine.replay(decoded)
+                    machine.stored(decoded, record.offset)
+                replayed += 1
+                if replayed % _RECORDS_BETWEEN_YIELDS == 0:
+                    await asyncio.sleep(0)
+
+    def _load_failed(self, error: Exception) -> None:
+        """Tried again by itself: sessions are to end on time, whether anybody asks or not."""
+        pause_ms = self._reload_pause_ms
+        self._reload_pause_ms = min(2 * pause_ms, _LONGEST_PAUSE_MS)
+        trace = {} if is_expected(error) else {"exc_info": error}
+        _log.error(
+            "coordinator unreadable",
+            partition=self._name,
+            error=str(error),
+            again_in_seconds=pause_ms / 1000,
+            **trace,
+        )
+        self.state = ShardState.FAILED
+        self._timer = asyncio.get_running_loop().call_later(pause_ms / 1000, self._load_again)
+
+    def _load_again(self) -> None:
+        self._timer = None
+        self.load()
 
     def _arm_timer(self, now_ms: int) -> None:
         deadline_ms = self.machine.next_deadline()
         if self._timer is not None:
             if deadline_ms is not None and self._timer_ms <= deadline_ms:
-                # It fires early and is armed anew: cheaper than moving it with every heartbeat.
+                # It fires early and is armed again: cheaper than moving it with every heartbeat.
                 return
             self._timer.cancel()
             self._timer = None
@@ -224,6 +287,4 @@ class Shard(Generic[Q, R, A]):
             self._accept(self.machine.on_time(now_ms))
             self._arm_timer(now_ms)
         except Exception as error:  # noqa: BLE001 - whatever it was, no client may be left waiting
-            self._abandon(
-                f"a deadline was not handled: {error!r}", KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-            )
+            self._abandon("a deadline was not handled", error, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))

@@ -2,6 +2,6 @@
 
 Every room above runtime may count and log here, so nothing here imports them: the broker hands in callables
 that describe its state when somebody asks. The hot path pays an integer addition for a metric and one
-comparison for a debug line; structlog, prometheus-client and uvicorn are imported when first needed, so that
+comparison for a debug line; structlog and prometheus-client are imported when first needed, so that
 a start does not wait for them.
 """

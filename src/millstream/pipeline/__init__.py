@@ -3,6 +3,6 @@
 `metrics` and `record` say what a telemetry point is; `streamer` and the files around it (`dcgm_csv`, `fleet`) make
 points; `job` reads, checks and stores them; `stores` keep them; `api` and `report` show them. Comes in: CSV files,
 topics of any Kafka cluster, settings. May import `spark`, `client`, `protocol`, `config`, never the broker: the
-pipeline is an application. pyspark, duckdb and starlette are imported where they are used, because the
+pipeline is an application. pyspark and duckdb are imported where they are used, because the
 streamer needs none of them.
 """

@@ -27,6 +27,7 @@ MARKS: tuple[str, ...] = (
     "a node was refused by another",
     "a partition lost its last leader",
     "a repair ran during a move",
+    "a replica began within a batch",
     "a replica moved away",
     "a segment was rewritten after the checkpoint that describes it",
     "a snapshot of the quorum was sent to one that lags",

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from millstream.broker.coordinators.groups import Groups
+from millstream.broker.coordinators.hosted import Hosted
 from millstream.broker.node import Broker
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.upkeep import Upkeep
 from millstream.cluster.metadata.topics import DeleteTopics, TopicRef
+from millstream.coordinator.groups.coordinator import GroupCoordinator
 from millstream.coordinator.placement import partition_for
 from millstream.protocol.errors import ErrorCode
 from support.interrupted import Interruption
@@ -145,7 +146,7 @@ def interruption(trio: Trio, monkeypatch: pytest.MonkeyPatch) -> Iterator[Interr
     found.over()
     loop = trio.nodes[1].loop
     # Whatever it gave up, it coordinates again.
-    loop.call_soon_threadsafe(trio.nodes[1].broker.groups.follow_leaders)
+    loop.call_soon_threadsafe(trio.nodes[1].broker.coordinators.follow_leaders)
 
 
 @pytest.fixture
@@ -239,12 +240,12 @@ def test_a_coordinator_is_looked_for_by_a_node_that_has_not_heard_of_any(
     """The internal topic is there, this node does not know it yet, and what it loads meanwhile is taken from it."""
     node = trio.nodes[1]
 
-    def taken_away(_groups: Groups) -> list["asyncio.Future[None]"]:
+    def taken_away(_hosted: Hosted[GroupCoordinator]) -> list["asyncio.Future[None]"]:
         loading = node.loop.create_future()
         loading.cancel()
         return [loading]
 
-    monkeypatch.setattr(Groups, "_elect", taken_away)
+    monkeypatch.setattr(Hosted, "_elect", taken_away)
     node.loop.call_soon_threadsafe(lambda: node.loop.create_task(interruption.forget_topics(node.broker)))
     until(lambda: not node.broker.metadata.image.topics)
     version, fields = cases(topic, group)["find_coordinator"]

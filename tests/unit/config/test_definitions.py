@@ -97,7 +97,6 @@ def test_cleanup_policy_is_a_list(policy: str, deletes: bool, compacts: bool) ->
         ("segment.bytes", "13", "14 or more"),
         ("segment.bytes", "2147483648", "at most 2147483647"),
         ("flush.messages", "0", "1 or more"),
-        ("cleanup.policy", "", "delete, compact"),
         ("cleanup.policy", "shred", "delete, compact"),
         ("compression.type", "brotli", "gzip"),
         ("preallocate", "yes", "true or false"),

@@ -174,15 +174,12 @@ def test_lists_come_from_the_environment_separated_by_commas() -> None:
         ("kafka:\n  log.retention.ms: 7d", 2, "log.retention.ms: '7d' is not a valid value"),
         ("kafka:\n  log.retentoin.ms: 7", 2, "did you mean 'log.retention.ms'?"),
         ("kafka:\n  listeners: a", 2, "set broker.host and broker.port"),
-        ("performance:\n  linger_time: 5ms", 2, "belongs to the producer's configuration, as linger.ms"),
-        ("performance:\n  batch_size: 16KB", 2, "belongs to the producer's configuration, as batch.size"),
         (
             "replication:\n  default_replication_factor: 3",
             2,
             "the node is alone: there cannot be 3 replicas; write",
         ),
         ("kafka:\n  default.replication.factor: 3", 2, "write default_replication_factor: 1"),
-        ("replication:\n  replica_lag_records_max: 9", 2, "use replica_lag_time_max"),
         ("cluster:\n  bootstrap_servers: [a]", 2, "'a' is not an address"),
         (
             "topics:\n  t:\n    partitions: 0",

@@ -1,48 +1,60 @@
-"""The smallest state machine that does everything a shard has to deal with: it adds numbers up, by name."""
+"""The smallest state machine that does everything a coordinator has to deal with: it adds numbers up, by name."""
 
-from dataclasses import dataclass, field
+import msgspec
 
-from millstream.coordinator.decision import Decision, Reply
+from millstream.coordinator.decision import Decision, Reply, Request, StateMachine
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
-@dataclass(frozen=True)
-class Add:
+class Added(msgspec.Struct, frozen=True):
     name: str
     amount: int
 
 
-@dataclass(frozen=True)
-class Get:
+class Cheer(msgspec.Struct, frozen=True):
+    """An effect: the name has reached a hundred."""
+
     name: str
 
 
-@dataclass(frozen=True)
-class Wait:
+class Add(Request[int], frozen=True):
+    """Answered with the sum."""
+
+    name: str
+    amount: int
+
+
+class Get(Request[int], frozen=True):
+    name: str
+
+
+class Wait(Request[int], frozen=True):
     """Answered by the next `Add`, or with -1 when `timeout_ms` has passed."""
 
     timeout_ms: int = 60_000
 
 
-@dataclass(frozen=True)
-class Fill:
+class Fill(Request[int], frozen=True):
     count: int
 
 
-@dataclass(frozen=True)
-class Break:
+class Break(Request[int], frozen=True):
     pass
 
 
-Request = Add | Get | Wait | Fill | Break
+CountingRequest = Add | Get | Wait | Fill | Break
+Decided = Decision[Added, int, Cheer]
 
 
-@dataclass
-class CountingMachine:
-    totals: dict[str, int] = field(default_factory=dict)
-    waiting: list[tuple[int, int]] = field(default_factory=list)
+class CountingMachine(StateMachine[CountingRequest, Added, int, Cheer]):
+    def __init__(self) -> None:
+        self.totals: dict[str, int] = {}
+        self.waiting: list[tuple[int, int]] = []
+        self.offsets: list[int] = []
+        self.trims_below: int | None = None
+        self.was_loaded_at: int | None = None
 
-    def handle(self, request: Request, token: int, now_ms: int) -> Decision[Add, int]:
+    def handle(self, request: CountingRequest, token: int, now_ms: int) -> Decided:
         if isinstance(request, Get):
             return Decision(replies=(Reply(token, self.totals.get(request.name, 0)),))
         if isinstance(request, Wait):
@@ -52,33 +64,43 @@ class CountingMachine:
             self.totals["half"] = 1
             raise ZeroDivisionError
         if isinstance(request, Fill):
-            records = [Add(f"n{n}", 1) for n in range(request.count)]
+            records = [Added(f"n{n}", 1) for n in range(request.count)]
             for record in records:
                 self.replay(record)
             return Decision(records, (Reply(token, request.count),), atomic=False)
         if request.amount < 0:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "only more")
-        self.replay(request)
-        woken = [Reply(waiter, self.totals[request.name]) for _, waiter in self.waiting]
+        added = Added(request.name, request.amount)
+        self.replay(added)
+        total = self.totals[request.name]
+        woken = [Reply(waiter, total) for _, waiter in self.waiting]
         self.waiting.clear()
-        return Decision((request,), (Reply(token, self.totals[request.name]), *woken))
+        cheers = (Cheer(request.name),) if total == 100 else ()
+        return Decision((added,), (Reply(token, total), *woken), effects=cheers)
 
-    def replay(self, record: Add) -> None:
+    def replay(self, record: Added) -> None:
         self.totals[record.name] = self.totals.get(record.name, 0) + record.amount
 
-    def loaded(self, now_ms: int) -> Decision[Add, int]:
+    def loaded(self, now_ms: int, /) -> Decided:
+        self.was_loaded_at = now_ms
         return Decision()
 
     def next_deadline(self) -> int | None:
         return min((due for due, _ in self.waiting), default=None)
 
-    def on_time(self, now_ms: int) -> Decision[Add, int]:
+    def on_time(self, now_ms: int, /) -> Decided:
         late = [token for due, token in self.waiting if due <= now_ms]
         self.waiting = [(due, token) for due, token in self.waiting if due > now_ms]
         return Decision(replies=tuple(Reply(token, -1) for token in late))
 
-    def encode(self, record: Add) -> tuple[bytes, bytes | None]:
+    def encode(self, record: Added) -> tuple[bytes, bytes | None]:
         return record.name.encode(), str(record.amount).encode()
 
-    def decode(self, key: bytes, value: bytes | None) -> Add | None:
-        return None if value is None else Add(key.decode(), int(value))
+    def decode(self, key: bytes, value: bytes | None) -> Added | None:
+        return None if value is None else Added(key.decode(), int(value))
+
+    def stored(self, _record: Added, offset: int, /) -> None:
+        self.offsets.append(offset)
+
+    def needed_from(self) -> int | None:
+        return self.trims_below

@@ -3,13 +3,18 @@
 import asyncio
 from collections.abc import Iterator
 
+from millstream.protocol.record_batch import read_header
+
 
 class MemoryLog:
     def __init__(self) -> None:
         self.batches: list[bytes] = []
+        self.end_offset = 0
         self.failures: list[BaseException] = []
         self.gate: asyncio.Event | None = None
         self.unreadable = False
+        self.trims: list[int] = []
+        self.trim_failures: list[BaseException] = []
 
     def hold(self) -> None:
         """Appends, and who waits for what is there, wait from now on, as for a slow disk."""
@@ -26,7 +31,8 @@ class MemoryLog:
         if self.failures:
             raise self.failures.pop(0)
         self.batches.append(batch)
-        return len(self.batches)
+        self.end_offset += read_header(memoryview(batch)).last_offset_delta + 1
+        return self.end_offset - 1
 
     def read_from(self, offset: int) -> Iterator[bytes]:
         if self.unreadable:
@@ -36,3 +42,8 @@ class MemoryLog:
     async def settled(self) -> None:
         if self.gate is not None:
             await self.gate.wait()
+
+    async def trim(self, before: int) -> None:
+        self.trims.append(before)
+        if self.trim_failures:
+            raise self.trim_failures.pop(0)

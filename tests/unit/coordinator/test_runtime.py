@@ -11,17 +11,21 @@ from millstream.protocol.compression import Compression
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.records import Record, encode_batch
 from millstream.runtime.clock import SystemClock
-from unit.coordinator.counting_machine import Add, Break, CountingMachine, Fill, Get, Request, Wait
+from unit.coordinator.counting_machine import Add, Break, Cheer, CountingMachine, Fill, Get, Wait
 from unit.coordinator.memory_log import MemoryLog
 
-Runtime = CoordinatorRuntime[Request, Add, int]
+Runtime = CoordinatorRuntime[CountingMachine]
 
 
-def run(story: Callable[[Runtime, MemoryLog], Awaitable[None]], limits: ShardLimits | None = None) -> None:
+def run(
+    story: Callable[[Runtime, MemoryLog], Awaitable[None]],
+    limits: ShardLimits | None = None,
+    perform: Callable[[int, Cheer], None] = lambda _partition, _effect: None,
+) -> None:
     async def main() -> None:
         log = MemoryLog()
         runtime: Runtime = CoordinatorRuntime(
-            "__t", lambda _: CountingMachine(), lambda _: log, SystemClock(), limits or ShardLimits()
+            "__t", lambda _: CountingMachine(), lambda _: log, SystemClock(), perform, limits or ShardLimits()
         )
         loading = runtime.elect(0)
         assert loading is not None
@@ -226,7 +230,7 @@ def test_what_is_read_from_the_log_is_shown_when_it_is_committed() -> None:
     run(story)
 
 
-def test_an_unreadable_log_is_tried_again() -> None:
+def test_an_unreadable_log_is_tried_again_by_itself() -> None:
     async def story(runtime: Runtime, log: MemoryLog) -> None:
         await runtime.submit(0, Add("a", 5))
         runtime.resign(0)
@@ -234,14 +238,126 @@ def test_an_unreadable_log_is_tried_again() -> None:
         loading = runtime.elect(0)
         assert loading is not None
         await loading
-        assert await refusal(runtime.submit(0, Get("a"))) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        await settled()
+        assert await refusal(runtime.submit(0, Get("a"))) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         log.unreadable = False
-        assert await refusal(runtime.submit(0, Get("a"))) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        await settled()
+        while runtime.machine(0) is None:  # noqa: ASYNC110 - it loads by itself, and tells nobody
+            await asyncio.sleep(0.001)
         assert await runtime.submit(0, Get("a")) == 5
 
     run(story, ShardLimits(reload_pause_ms=0))
+
+
+def test_a_coordinator_that_is_given_up_does_not_try_to_load_again() -> None:
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        log.unreadable = True
+        runtime.resign(0)
+        loading = runtime.elect(0)
+        assert loading is not None
+        await loading
+        runtime.resign(0)
+        log.unreadable = False
+        await settled()
+        assert runtime.partitions == ()
+
+    run(story, ShardLimits(reload_pause_ms=0))
+
+
+def test_an_effect_starts_when_its_record_is_durable() -> None:
+    cheers: list[tuple[int, str]] = []
+
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        log.hold()
+        adding = asyncio.create_task(runtime.submit(0, Add("a", 100)))
+        await settled()
+        assert cheers == []
+        log.release()
+        await adding
+        assert cheers == [(0, "a")]
+
+    run(story, perform=lambda partition, cheer: cheers.append((partition, cheer.name)))
+
+
+def test_the_effect_of_a_failed_append_does_not_start() -> None:
+    cheers: list[str] = []
+
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        log.failures.append(KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS))
+        assert await refusal(runtime.submit(0, Add("a", 100))) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await settled()
+        await runtime.submit(0, Get("a"))
+        assert cheers == []
+
+    run(story, perform=lambda _, cheer: cheers.append(cheer.name))
+
+
+def test_an_effect_that_cannot_be_started_harms_nobody_else() -> None:
+    def perform(_partition: int, _effect: Cheer) -> None:
+        raise ValueError("a bug")
+
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        assert await runtime.submit(0, Add("a", 100)) == 100
+        assert await runtime.submit(0, Add("a", 1)) == 101
+
+    run(story, perform=perform)
+
+
+def test_a_machine_is_told_where_its_records_are_when_written_and_when_read() -> None:
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        await runtime.submit(0, Fill(3))
+        await runtime.submit(0, Add("a", 1))
+        machine = runtime.machine(0)
+        assert machine is not None
+        assert machine.offsets == [0, 1, 2, 3]
+
+    run(story)
+
+
+def test_a_log_is_trimmed_when_enough_of_it_is_not_needed() -> None:
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        machine = runtime.machine(0)
+        assert machine is not None
+        machine.trims_below = 9
+        await runtime.submit(0, Fill(20))
+        await settled()
+        assert log.trims == []
+        machine.trims_below = 15
+        log.trim_failures.append(OSError("no room"))
+        await runtime.submit(0, Add("a", 1))
+        await settled()
+        await runtime.submit(0, Add("a", 1))
+        await settled()
+        await runtime.submit(0, Add("a", 1))
+        await settled()
+        assert log.trims == [15, 15], "one that failed is tried again, one that did not is not"
+
+    run(story, ShardLimits(trimmed_records=10))
+
+
+@pytest.mark.parametrize(
+    ("failure", "is_expected"),
+    [(KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "1 of 2"), True), (ValueError("a bug"), False)],
+)
+def test_only_a_fault_is_logged_with_a_traceback(
+    failure: BaseException, is_expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[tuple[str, dict[str, object]]] = []
+
+    class Log:
+        def warning(self, event: str, **fields: object) -> None:
+            lines.append((event, fields))
+
+        error = warning
+
+    monkeypatch.setattr("millstream.coordinator.shard._log", Log())
+
+    async def story(runtime: Runtime, log: MemoryLog) -> None:
+        log.failures.append(failure)
+        await refusal(runtime.submit(0, Add("a", 1)))
+
+    run(story)
+    ((event, fields),) = lines
+    assert event == "coordinator rebuilt"
+    assert ("exc_info" not in fields) is is_expected
 
 
 def test_work_that_may_be_split_is_written_in_batches_of_bounded_size() -> None:

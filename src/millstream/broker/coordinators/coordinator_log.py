@@ -1,7 +1,9 @@
 """A partition of an internal topic as a coordinator sees it: append and be told when it is durable, read it all."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+
+import msgspec
 
 from millstream.broker.partitions.partition import Partition
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -26,19 +28,25 @@ class _Acknowledgement:
             self.future.set_result(partition.high_watermark)
 
 
+class CoordinatorLogs(msgspec.Struct, frozen=True):
+    """What coordinators' logs need of the node."""
+
+    clock: Clock
+    damaged: Callable[[Partition, int, CorruptBatch], None]
+    """Told of an offset at or after which a batch cannot be read."""
+    failed: Callable[[str, KafkaError], None]
+    """Told of writes that fail."""
+    delete_before: Callable[[Partition, int], Awaitable[None]]
+    """Moves the log's start, durably."""
+
+    def open(self, partition: Partition) -> "PartitionCoordinatorLog":
+        return PartitionCoordinatorLog(partition, self)
+
+
 class PartitionCoordinatorLog:
-    def __init__(
-        self,
-        partition: Partition,
-        clock: Clock,
-        damaged: Callable[[Partition, int, CorruptBatch], None],
-        failed: Callable[[str, KafkaError], None],
-    ) -> None:
-        """`damaged` is told of an offset at or after which a batch cannot be read, `failed` of writes that fail."""
+    def __init__(self, partition: Partition, logs: CoordinatorLogs) -> None:
         self._partition = partition
-        self._damaged = damaged
-        self._clock = clock
-        self._failed = failed
+        self._logs = logs
 
     async def append(self, batch: bytes) -> int:
         # Offset and leader epoch are stamped into the batch, so it must be writable.
@@ -46,10 +54,10 @@ class PartitionCoordinatorLog:
         header = read_header(view)
         self._partition.require_enough_replicas(header)
         try:
-            appended = self._partition.append(view, header, self._clock.now_ms())
+            appended = self._partition.append(view, header, self._logs.clock.now_ms())
         except KafkaError as error:
             if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
-                self._failed("append", error)
+                self._logs.failed("append", error)
             raise
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         if self._partition.await_acknowledged(appended.last_offset, _Acknowledgement(future)):
@@ -62,6 +70,13 @@ class PartitionCoordinatorLog:
         if self._partition.await_acknowledged(last_offset, _Acknowledgement(future)):
             await future
 
+    async def trim(self, before: int) -> None:
+        partition = self._partition
+        if not partition.is_leader:
+            raise partition.not_leader()
+        await self._logs.delete_before(partition, min(before, partition.high_watermark))
+        partition.start_moved()
+
     def read_from(self, offset: int) -> Iterator[memoryview]:
         log = self._partition.log
         position = max(offset, log.log_start_offset)
@@ -69,7 +84,7 @@ class PartitionCoordinatorLog:
             try:
                 read = log.read(position, _READ_BYTES, log.log_end_offset)
             except CorruptBatch as error:
-                self._damaged(self._partition, position, error)
+                self._logs.damaged(self._partition, position, error)
                 raise
             at = 0
             while at < len(read.data):

@@ -4,13 +4,14 @@ Asked before a request reaches its coordinator. Bytes are counted as they come i
 is, every so often; in between, what replaced something else counts twice.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
+from millstream.coordinator.decision import Request
 from millstream.coordinator.groups.classic_group import ClassicGroup
 from millstream.coordinator.groups.requests import (
     CommitOffsets,
     ConsumerHeartbeat,
-    GroupRequest,
     JoinGroup,
     SyncGroup,
 )
@@ -22,6 +23,9 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 _MEMBER_BYTES = 1_000
 _GROUP_BYTES = 1_500
 _PARTITION_BYTES = 40
+# How often it is counted what groups take, and how many in one go.
+_COUNT_SECONDS = 30.0
+_COUNTED_AT_ONCE = 500
 
 
 class GroupBounds:
@@ -34,7 +38,7 @@ class GroupBounds:
             ("group.max.count", "group.max.bytes", "offsets.max.count"), 0
         )
 
-    def check(self, state: GroupState | None, request: GroupRequest) -> None:
+    def check(self, state: GroupState | None, request: Request[object]) -> None:
         """KafkaError when there is no room for what the request brings; `state` is that of its group's partition."""
         if isinstance(request, JoinGroup):
             self._check_member(sum(len(name) + len(data) for name, data in request.protocols))
@@ -98,6 +102,14 @@ class GroupBounds:
         return KafkaError(
             ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this node keeps no more for groups ({setting} is {limit})"
         )
+
+    async def keep_counting(self, pause: Callable[[], Awaitable[None]]) -> None:
+        """Count again every so often, with a pause for others."""
+        while True:
+            await asyncio.sleep(_COUNT_SECONDS)
+            for number, _ in enumerate(self.recount(), 1):
+                if number % _COUNTED_AT_ONCE == 0:
+                    await pause()
 
     def recount(self) -> Iterator[None]:
         """Count again what there is, group by group; whoever calls lets others have a turn in between."""

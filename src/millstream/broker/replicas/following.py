@@ -85,8 +85,18 @@ class Following(msgspec.Struct, eq=False):
         return bool(
             reply.error
             or reply.diverging_epoch is not None
-            or (len(reply.records) and self.partition.log.config.durable)
+            or (len(reply.records) and (self.partition.log.config.durable or self._is_empty))
+            or self._is_beyond_disk(reply.log_start_offset)
         )
+
+    def _is_beyond_disk(self, leader_start: int) -> bool:
+        """Deleted at the leader before it was flushed here: a start is not followed further than the disk has come."""
+        target = self.partition.log
+        return target.flushed_offset < min(leader_start, target.log_end_offset)
+
+    @property
+    def _is_empty(self) -> bool:
+        return self.partition.log.log_start_offset == self.partition.log.log_end_offset
 
     def take(self, reply: FetchedPartition) -> None:
         """As `handle`, for a reply that needs not wait."""
@@ -108,12 +118,18 @@ class Following(msgspec.Struct, eq=False):
             await self._truncate(offset, "the leader's history is another")
             return
         if len(reply.records):
+            if self._is_empty:
+                await self._begin_with(memoryview(reply.records))
             self._append(memoryview(reply.records))
-            if self.partition.log.config.durable:
-                # What is not on disk is not there: neither for the leader's count nor for the next request.
-                await self.broker.flusher.sync(self.partition)
-                self._require_current()
+        if self._has_to_flush(reply):
+            await self.broker.flusher.sync(self.partition)
+            self._require_current()
         self._taken(reply)
+
+    def _has_to_flush(self, reply: FetchedPartition) -> bool:
+        """Where what is not on disk is not there: neither for the leader's count nor for the next request."""
+        is_durable = self.partition.log.config.durable
+        return (is_durable and len(reply.records) > 0) or self._is_beyond_disk(reply.log_start_offset)
 
     def _taken(self, reply: FetchedPartition) -> None:
         self.told_error = ErrorCode.NONE
@@ -125,6 +141,13 @@ class Following(msgspec.Struct, eq=False):
             raise Superseded
         if self.partition.log.offline is not None:
             raise self.partition.log.offline
+
+    async def _begin_with(self, data: memoryview) -> None:
+        """The first batches of a log. The leader's may begin within one, where records were deleted: it comes whole."""
+        _, first = next(iter_batches(data))
+        if first.base_offset < self.partition.log.log_end_offset <= first.last_offset:
+            sometimes("a replica began within a batch")
+            await self._truncate(first.base_offset, "the leader's log begins within a batch")
 
     def _append(self, data: memoryview) -> None:
         target = self.partition.log
@@ -169,7 +192,7 @@ class Following(msgspec.Struct, eq=False):
                 ErrorCode.OFFSET_OUT_OF_RANGE, "the leader's history is another, and ends here too"
             )
         sometimes("a follower cut its log")
-        is_committed = offset < partition.high_watermark
+        is_committed = offset < partition.high_watermark and not self._is_empty
         (log.error if is_committed else log.info)(
             "truncating",
             topic=partition.topic,

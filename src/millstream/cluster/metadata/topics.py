@@ -27,6 +27,7 @@ from millstream.cluster.metadata.records import (
 )
 from millstream.cluster.metadata.slices import slices_of
 from millstream.cluster.placement import Replicas, Wanted
+from millstream.config.definitions import asks_for_nothing
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
@@ -234,6 +235,7 @@ def _new_topic_configs(topic: NewTopic, broker_configs: Mapping[str, str]) -> di
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic config {key}.")
         if key in configs:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"The config {key} is given more than once.")
-        configs[key] = value
+        if not asks_for_nothing(key, value):
+            configs[key] = value
     check_topic_configs(configs, broker_configs)
     return configs

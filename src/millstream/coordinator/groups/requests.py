@@ -2,11 +2,28 @@
 
 import msgspec
 
+from millstream.coordinator.decision import Request
 from millstream.coordinator.groups.records import PartitionSet
+from millstream.coordinator.groups.replies import (
+    Alive,
+    Committed,
+    ConsumerAlive,
+    Deleted,
+    Described,
+    DescribedConsumerGroup,
+    Fetched,
+    Joined,
+    Left,
+    Listed,
+    OffsetsDeleted,
+    Synced,
+    TopicsChanged,
+)
+from millstream.coordinator.groups.share_requests import ShareGroupRequest
 from millstream.coordinator.groups.topics import TopicsView
 
 
-class JoinGroup(msgspec.Struct, frozen=True):
+class JoinGroup(Request[Joined], frozen=True):
     group_id: str
     member_id: str
     instance_id: str | None
@@ -22,7 +39,7 @@ class JoinGroup(msgspec.Struct, frozen=True):
     supports_skip_assignment: bool = True
 
 
-class SyncGroup(msgspec.Struct, frozen=True):
+class SyncGroup(Request[Synced], frozen=True):
     group_id: str
     member_id: str
     generation: int
@@ -32,7 +49,7 @@ class SyncGroup(msgspec.Struct, frozen=True):
     assignments: tuple[tuple[str, bytes], ...] = ()
 
 
-class Heartbeat(msgspec.Struct, frozen=True):
+class Heartbeat(Request[Alive], frozen=True):
     group_id: str
     member_id: str
     generation: int
@@ -44,7 +61,7 @@ class LeavingMember(msgspec.Struct, frozen=True):
     instance_id: str | None = None
 
 
-class LeaveGroup(msgspec.Struct, frozen=True):
+class LeaveGroup(Request[Left], frozen=True):
     group_id: str
     members: tuple[LeavingMember, ...]
 
@@ -57,7 +74,7 @@ class OffsetToCommit(msgspec.Struct, frozen=True):
     metadata: str = ""
 
 
-class CommitOffsets(msgspec.Struct, frozen=True):
+class CommitOffsets(Request[Committed], frozen=True):
     group_id: str
     member_id: str
     # Generation of a classic group or epoch of a KIP-848 member; negative for a consumer outside any group.
@@ -70,7 +87,7 @@ class CommitOffsets(msgspec.Struct, frozen=True):
     knows_member_epochs: bool = True
 
 
-class FetchOffsets(msgspec.Struct, frozen=True):
+class FetchOffsets(Request[Fetched], frozen=True):
     group_id: str
     # None asks for everything the group has committed.
     topics: tuple[tuple[str, tuple[int, ...]], ...] | None
@@ -79,29 +96,29 @@ class FetchOffsets(msgspec.Struct, frozen=True):
     require_stable: bool = False
 
 
-class DeleteOffsets(msgspec.Struct, frozen=True):
+class DeleteOffsets(Request[OffsetsDeleted], frozen=True):
     group_id: str
     partitions: tuple[tuple[str, int], ...]
 
 
-class ListGroups(msgspec.Struct, frozen=True):
+class ListGroups(Request[Listed], frozen=True):
     states: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
 
 
-class DescribeGroup(msgspec.Struct, frozen=True):
+class DescribeGroup(Request[Described], frozen=True):
     group_id: str
 
 
-class DescribeConsumerGroup(msgspec.Struct, frozen=True):
+class DescribeConsumerGroup(Request[DescribedConsumerGroup], frozen=True):
     group_id: str
 
 
-class DeleteGroup(msgspec.Struct, frozen=True):
+class DeleteGroup(Request[Deleted], frozen=True):
     group_id: str
 
 
-class ConsumerHeartbeat(msgspec.Struct, frozen=True):
+class ConsumerHeartbeat(Request[ConsumerAlive], frozen=True):
     group_id: str
     member_id: str
     member_epoch: int
@@ -119,14 +136,15 @@ class ConsumerHeartbeat(msgspec.Struct, frozen=True):
     may_lack_member_id: bool = False
 
 
-class ChangeTopics(msgspec.Struct, frozen=True):
+class ChangeTopics(Request[TopicsChanged], frozen=True):
     """The cluster's topics are now these; sent to every shard when the metadata image changes."""
 
     view: TopicsView
     deleted: frozenset[str] = frozenset()
 
 
-GroupRequest = (
+# What may come from another node; how topics change, each node sees for itself.
+RemoteGroupRequest = (
     JoinGroup
     | SyncGroup
     | Heartbeat
@@ -139,8 +157,9 @@ GroupRequest = (
     | DescribeConsumerGroup
     | DeleteGroup
     | ConsumerHeartbeat
-    | ChangeTopics
+    | ShareGroupRequest
 )
+GroupRequest = RemoteGroupRequest | ChangeTopics
 
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2

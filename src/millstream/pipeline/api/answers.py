@@ -5,16 +5,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
-from starlette.responses import Response
 
 from millstream.pipeline.metrics import METRICS
 from millstream.pipeline.stores.rows import Event, Gpu, Host, LatestValue, MetricCount, Point, Rollup
 
 Json = dict[str, Any]
-
-
-def json_response(content: Json, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(orjson.dumps(content), status, headers, "application/json")
 
 
 def rfc3339(moment: datetime) -> str:

@@ -1,136 +1,125 @@
-"""The application: routes, and threads for queries so that a slow one stops nobody."""
+"""The API's routes, and threads for queries so that a slow one stops nobody."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import anyio
-import anyio.to_thread
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-
-from millstream.pipeline.api.access import BearerToken
-from millstream.pipeline.api.answers import Json, json_response, rfc3339
+from millstream.http.access import has_token
+from millstream.http.messages import HTML, Handler, Problem, Request, Response, json_response
+from millstream.http.pages import app_route, docs_routes
+from millstream.observability.logs import get_logger
+from millstream.pipeline.api.answers import Json, rfc3339
 from millstream.pipeline.api.calls import CALLS, Call
-from millstream.pipeline.api.failures import HANDLERS
 from millstream.pipeline.api.openapi import openapi_document
-from millstream.pipeline.api.pages import page_routes
 from millstream.pipeline.api.parameters import Parameters
-from millstream.pipeline.api.problems import Problem, bad_request
 from millstream.pipeline.api.status import read_status
 from millstream.pipeline.stores.base import StoreReader
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from millstream.pipeline.stores.errors import InvalidCursor, StoreError
 
 QUERY_THREADS = 16
 MAX_WAITING = 256
 """Requests beyond this are turned away at once instead of waiting for ever."""
 
-_HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (
-        b"content-security-policy",
-        b"default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'",
-    ),
-)
+_WELCOME = b"""<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Millstream telemetry</title>
+<style>body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem}</style>
+<h1>Millstream telemetry</h1>
+<p>The query API is running. The console's page is not built in this installation; <code>scripts/build-console</code>
+builds it.</p>
+<ul><li><a href="/docs">Documentation</a>, to try the calls out</li>
+<li><a href="/openapi.json">OpenAPI document</a></li>
+<li><a href="/api/v1/gpus">The GPUs</a>, <a href="/api/v1/events">their events</a></li></ul></html>
+"""
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+_log = get_logger("millstream.pipeline.api")
+
+Query = Callable[[Request], Awaitable[Json]]
 
 
-def create_app(
+def api_routes(
     store: StoreReader,
     status_path: Path | None = None,
     console_dir: Path | None = None,
     token: str | None = None,
-) -> "ASGIApp":
+) -> dict[str, Handler]:
     """The API over `store`; `status_path` is what the job writes, `console_dir` the built console, if there is one.
 
-    With a `token` only those get data who send it.
+    With a `token` only those get data who send it. The pages are the same for everyone, and a load balancer asks for
+    /health without a token.
     """
     threads = _Threads()
-    routes = [Route(call.path, _endpoint(call, store, threads), methods=["GET"]) for call in CALLS]
-    routes += [
-        Route("/api/v1/pipeline", _pipeline(status_path), methods=["GET"]),
-        Route("/health", _health, methods=["GET"]),
-        Route("/openapi.json", _fixed_json(openapi_document(has_token=token is not None)), methods=["GET"]),
-        *page_routes(console_dir),
-    ]
-    app: ASGIApp = Starlette(routes=routes, exception_handlers=HANDLERS)
-    return _WithHeaders(BearerToken(app, token) if token is not None else app)
+    document = json_response(openapi_document(has_token=token is not None))
+    data = {f"GET {call.path}": _call(call, store, threads) for call in CALLS}
+    data["GET /api/v1/pipeline"] = _pipeline(status_path)
+    routes = {name: _guarded(query, token) for name, query in data.items()}
+    routes["GET /api/{path...}"] = _guarded(_nothing, token)
+    routes |= {"GET /health": _health, "GET /openapi.json": lambda _request: document, **docs_routes()}
+    if console_dir is None:
+        routes["GET /"] = lambda _request: Response(_WELCOME, content_type=HTML)
+    else:
+        routes["GET /{path...}"] = app_route(console_dir)
+    return routes
 
 
 class _Threads:
     """Where queries run: a few at a time, a bounded number waiting."""
 
     def __init__(self) -> None:
-        self._limiter: anyio.CapacityLimiter | None = None
+        self._pool = ThreadPoolExecutor(QUERY_THREADS, "query")
         self._inside = 0
 
     async def run(self, query: Callable[[], Json]) -> Json:
-        if self._limiter is None:  # it belongs to the loop, which runs only now
-            self._limiter = anyio.CapacityLimiter(QUERY_THREADS)
         if self._inside >= MAX_WAITING:
-            raise Problem(503, "too many requests at once; try again in a moment")
+            raise Problem(503, "too many requests at once; try again in a moment", {"retry-after": "1"})
         self._inside += 1
         try:
-            return await anyio.to_thread.run_sync(query, limiter=self._limiter, abandon_on_cancel=True)
+            return await asyncio.get_running_loop().run_in_executor(self._pool, query)
         finally:
             self._inside -= 1
 
 
-def _endpoint(call: Call, store: StoreReader, threads: _Threads) -> Endpoint:
+def _guarded(query: Query, token: str | None) -> Handler:
+    async def answer(request: Request) -> Response:
+        if token is not None and not has_token(request, token):
+            error = "this API needs a token; send it in the header Authorization: Bearer TOKEN"
+            raise Problem(401, error, {"www-authenticate": "Bearer"})
+        try:
+            return json_response(await query(request))
+        except InvalidCursor as error:
+            raise Problem(400, str(error)) from error
+        except StoreError as error:
+            _log.warning("store unavailable", path=request.path, error=str(error))
+            raise Problem(503, str(error), {"retry-after": "5"}) from error
+
+    return answer
+
+
+def _call(call: Call, store: StoreReader, threads: _Threads) -> Query:
     known = tuple(parameter.name for parameter in call.parameters)
 
-    async def answer(request: Request) -> Response:
-        given = Parameters(request.scope["query_string"], known)
-        path = {name: _printable(value) for name, value in request.path_params.items()}
-        return json_response(await threads.run(lambda: call.answer(store, given, path)))
+    async def answer(request: Request) -> Json:
+        given = Parameters(request.query, known)
+        if not all(value.isprintable() for value in request.params.values()):
+            raise Problem(400, "the path contains characters that cannot be printed")
+        return await threads.run(lambda: call.answer(store, given, request.params))
 
     return answer
 
 
-def _printable(value: str) -> str:
-    if not value.isprintable():
-        raise bad_request("the path contains characters that cannot be printed")
-    return value
-
-
-def _pipeline(status_path: Path | None) -> Endpoint:
-    async def answer(request: Request) -> Response:
-        Parameters(request.scope["query_string"], ())
-        return json_response(read_status(status_path))
+def _pipeline(status_path: Path | None) -> Query:
+    async def answer(request: Request) -> Json:
+        Parameters(request.query, ())
+        return read_status(status_path)
 
     return answer
 
 
-async def _health(request: Request) -> Response:
-    Parameters(request.scope["query_string"], ())
+async def _nothing(request: Request) -> Json:
+    raise Problem(404, f"there is nothing at {request.path}; see /docs")
+
+
+def _health(request: Request) -> Response:
+    Parameters(request.query, ())
     return json_response({"status": "ok", "timestamp": rfc3339(datetime.now(UTC))})
-
-
-def _fixed_json(content: Json) -> Endpoint:
-    async def answer(request: Request) -> Response:
-        del request
-        return json_response(content)
-
-    return answer
-
-
-class _WithHeaders:
-    """Adds headers that tell a browser to load nothing from elsewhere and to believe the content types."""
-
-    def __init__(self, app: "ASGIApp") -> None:
-        self._app = app
-
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        async def send_with_headers(message: "Message") -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *_HEADERS]
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)

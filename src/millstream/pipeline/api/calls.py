@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from millstream.http.messages import Problem
 from millstream.pipeline.api import answers, schemas
 from millstream.pipeline.api.answers import Json, listed
 from millstream.pipeline.api.parameters import Limits, Parameters, check_order, write_cursor
-from millstream.pipeline.api.problems import not_found
 from millstream.pipeline.stores.base import StoreReader
 from millstream.pipeline.stores.query import EventQuery, GpuQuery, LatestQuery, RollupQuery, TelemetryQuery
 from millstream.pipeline.stores.rows import EventStatus, Level, Resolution, Severity
@@ -93,7 +93,7 @@ def _telemetry(store: StoreReader, given: Parameters, path: Mapping[str, str]) -
     )  # fmt: skip
     page = store.telemetry(query)
     if not page.rows and store.gpu(uuid) is None:
-        raise not_found(f"unknown GPU {uuid!r}; /api/v1/gpus lists those that are known")
+        raise Problem(404, f"unknown GPU {uuid!r}; /api/v1/gpus lists those that are known")
     found = listed("data", [answers.point(row) for row in page.rows])
     return {"gpu_id": uuid} | found | {"next_cursor": write_cursor("telemetry", page.next_cursor)}
 

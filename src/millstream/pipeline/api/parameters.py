@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 import orjson
 
-from millstream.pipeline.api.problems import bad_request
+from millstream.http.messages import Problem
 from millstream.pipeline.stores.query import Cursor
 
 E = TypeVar("E", bound=StrEnum)
@@ -97,6 +97,10 @@ class Parameters:
         if tag != call or not all(isinstance(value, str | int) for value in values):
             raise bad_request("the cursor belongs to another call; start again without one")
         return [*values]
+
+
+def bad_request(message: str) -> Problem:
+    return Problem(400, message)
 
 
 def check_order(start: datetime | None, end: datetime | None) -> None:

@@ -4,13 +4,12 @@ acknowledged anywhere.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from millstream.broker.coordinators.groups import Groups
+from millstream.broker.coordinators.hosted import Hosted
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
-from millstream.coordinator.groups.replies import GroupReply
-from millstream.coordinator.groups.requests import GroupRequest
-from millstream.protocol.internal_topics import OFFSETS_TOPIC
+from millstream.coordinator.decision import Request
 from millstream.testing.simulator.partition_watch import PartitionWatch
 from millstream.testing.simulator.process import CURRENT
 
@@ -30,7 +29,7 @@ class AnswerWatch:
     @contextmanager
     def installed(self) -> Iterator[None]:
         """See every answer that is given meanwhile."""
-        find, submit = Partitions.find_for_client, Groups.submit
+        find, ask = Partitions.find_for_client, Hosted.ask
 
         def found(self_: Partitions, topic: str | bytes, index: int, *, followed: bool = False) -> Partition:
             partition = find(self_, topic, index, followed=followed)
@@ -38,22 +37,20 @@ class AnswerWatch:
                 self._answered(partition, "clients")
             return partition
 
-        async def submitted(
-            self_: Groups, group_id: str, request: GroupRequest, wanted: type[GroupReply]
-        ) -> GroupReply:
-            answer = await submit(self_, group_id, request, wanted)
-            partition = self_._broker.partitions.get(OFFSETS_TOPIC, self_._partition_of(group_id))
+        async def asked(self_: Hosted[Any], key: str, request: Request[Any]) -> Any:
+            answer = await ask(self_, key, request)
+            partition = self_._partitions.get(self_.topic, self_.partition_of(key))
             if partition is not None:
-                self._answered(partition, f"{group_id} ({type(request).__name__})")
+                self._answered(partition, f"{key} ({type(request).__name__})")
             return answer
 
         setattr(Partitions, "find_for_client", found)  # noqa: B010 - a method in place of a method
-        setattr(Groups, "submit", submitted)  # noqa: B010
+        setattr(Hosted, "ask", asked)  # noqa: B010
         try:
             yield
         finally:
             setattr(Partitions, "find_for_client", find)  # noqa: B010
-            setattr(Groups, "submit", submit)  # noqa: B010
+            setattr(Hosted, "ask", ask)  # noqa: B010
 
     def _answered(self, partition: Partition, whom: str) -> None:
         self.answers += 1

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+from millstream.config.cluster_timing import check_timing
 from millstream.config.settings import Settings, TopicSettings
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.machine import Machine
@@ -34,6 +35,8 @@ class SimulatedCluster:
             lag_ms=random.choice((4_000, 30_000)),
         )
         settings = change(replace(settings, broker=replace(settings.broker, client_routing=routing)))
+        # With times that a node refuses to start with, rules may be broken that hold otherwise.
+        check_timing(settings, lambda _: None)
         self._settings = settings
         self.routing = routing
         self.nodes = {

@@ -6,6 +6,8 @@ from typing import Any
 
 from millstream.broker.partitions.partition import Partition
 from millstream.cluster.metadata.image import MetadataImage, PartitionImage
+from millstream.storage.log import PartitionLog
+from millstream.storage.truncation import Truncation
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.process import CURRENT
@@ -32,11 +34,14 @@ class PartitionWatch:
         """The highest high watermark that any leader has told of."""
         self._committed_in: dict[Place, dict[int, int]] = {}
         """The same by leader epoch."""
+        self._held = 0
+        """Offsets that the log held which is just being cut: one without any gives nothing up."""
 
     @contextmanager
     def installed(self) -> Iterator[None]:
         """See every partition that lives meanwhile."""
         originals = {name: getattr(Partition, name) for name in ("_advance", "lead", "truncated")}
+        cut = PartitionLog.truncate
 
         def advanced(partition: Partition, high_watermark: int, size: int) -> None:
             before = partition.high_watermark
@@ -46,6 +51,10 @@ class PartitionWatch:
         def led(partition: Partition, leader_epoch: int, replication: Any) -> None:
             self._led(partition, leader_epoch)
             originals["lead"](partition, leader_epoch, replication)
+
+        def cuts(log: PartitionLog, truncation: Truncation) -> None:
+            self._held = log.log_end_offset - log.log_start_offset
+            cut(log, truncation)
 
         def truncated(partition: Partition) -> None:
             self._truncated(partition)
@@ -58,9 +67,11 @@ class PartitionWatch:
         }
         for name, replacement in replacements.items():
             setattr(Partition, name, replacement)
+        setattr(PartitionLog, "truncate", cuts)  # noqa: B010 - a method in place of a method
         try:
             yield
         finally:
+            setattr(PartitionLog, "truncate", cut)  # noqa: B010
             for name, original in originals.items():
                 setattr(Partition, name, original)
 
@@ -117,7 +128,7 @@ class PartitionWatch:
     def _truncated(self, partition: Partition) -> None:
         self.truncations += 1
         end = partition.log.log_end_offset
-        if end < partition.high_watermark:
+        if end < partition.high_watermark and self._held:
             self._violated(
                 f"{_name(partition)}: {_here()} cuts its log to {end}, below its high watermark"
                 f" {partition.high_watermark}"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from random import Random
 
+from millstream.config.cluster_timing import LEASE_SHARE
 from millstream.config.settings import Settings
 from millstream.testing.simulator.nemesis import ALL_KINDS
 
@@ -182,7 +183,7 @@ def _draw_faults(seed: int) -> tuple[str, ...]:
 
 
 def _draw_settings(random: Random) -> dict[str, int]:
-    session_ms, heartbeat_ms = random.choice(((1500, 500), (3000, 1000), (3000, 1500), (8000, 2000)))
+    session_ms, heartbeat_ms = random.choice(((1500, 500), (3000, 1000), (3000, 1200), (8000, 2000)))
     return {
         "session_ms": session_ms,
         "heartbeat_ms": heartbeat_ms,
@@ -191,7 +192,8 @@ def _draw_settings(random: Random) -> dict[str, int]:
         "cleaner_ms": random.choice((500, 2_000, 5_000)),
         "retention_check_ms": random.choice((500, 3_000, 20_000)),
         "snapshot_bytes": random.choice((500, 2_000, 4 << 20)),
-        "lag_ms": random.choice((2_000, 4_000, 30_000)),
+        # Barely longer than a lease, as a node asks for, or as usual.
+        "lag_ms": max(random.choice((2_000, 4_000, 30_000)), int(session_ms * LEASE_SHARE) + 100),
         "fetch_wait_ms": random.choice((1_000, 2_000, 2_000)),
         "imbalance_check_s": random.choice((3, 15, 300)),
         "open_files": random.choice((16, 1000)),

@@ -10,6 +10,7 @@ from millstream.cluster.metadata.configs import AlterConfigs, ConfigAlteration, 
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic
+from millstream.config.definitions import resolve_topic_config
 from millstream.protocol.errors import ErrorCode
 
 TOPIC, BROKER = 2, 4
@@ -72,6 +73,27 @@ def test_append_and_subtract_start_from_the_value_in_force() -> None:
     assert image.topics["t"].configs == {"cleanup.policy": "compact"}
 
 
+def test_settings_that_only_kafka_has_may_be_deleted_or_set_to_their_defaults() -> None:
+    image = alter(
+        cluster(),
+        TOPIC,
+        "t",
+        ConfigChange("retention.msec", None, ConfigOperation.DELETE),
+        ConfigChange("local.retention.ms", None, ConfigOperation.DELETE),
+        ConfigChange("remote.storage.enable", "false"),
+        ConfigChange("retention.ms", "7"),
+    )
+    assert image.topics["t"].configs == {"retention.ms": "7"}
+
+
+def test_a_cleanup_policy_may_be_empty() -> None:
+    image = alter(cluster(), TOPIC, "t", ConfigChange("cleanup.policy", "delete", ConfigOperation.SUBTRACT))
+    assert image.topics["t"].configs == {"cleanup.policy": ""}
+    config = resolve_topic_config(image.topics["t"].configs, {})
+    assert not config.deletes
+    assert not config.compacts
+
+
 def test_append_starts_from_what_the_broker_sets() -> None:
     change = ConfigChange("cleanup.policy", "delete", ConfigOperation.APPEND)
     command = AlterConfigs(
@@ -88,10 +110,9 @@ def test_append_starts_from_what_the_broker_sets() -> None:
     ("change", "code"),
     [
         (ConfigChange("retention.msec", "1"), ErrorCode.INVALID_CONFIG),
-        (ConfigChange("retention.msec", None, ConfigOperation.DELETE), ErrorCode.INVALID_CONFIG),
         (ConfigChange("retention.ms", "soon"), ErrorCode.INVALID_CONFIG),
         (ConfigChange("retention.ms", "1", ConfigOperation.APPEND), ErrorCode.INVALID_CONFIG),
-        (ConfigChange("cleanup.policy", "delete", ConfigOperation.SUBTRACT), ErrorCode.INVALID_CONFIG),
+        (ConfigChange("remote.storage.enable", "true"), ErrorCode.INVALID_CONFIG),
         (ConfigChange("cleanup.policy", "x", ConfigOperation.APPEND), ErrorCode.INVALID_CONFIG),
         (ConfigChange("retention.ms", None), ErrorCode.INVALID_REQUEST),
         (ConfigChange("cleanup.policy", "x", 9), ErrorCode.INVALID_REQUEST),

@@ -8,7 +8,7 @@ import pytest
 from millstream.cli.errors import CommandError
 from millstream.cli.pipeline_options import check_access
 from millstream.config.pipeline_settings import PipelineSettings
-from millstream.pipeline.api.access import is_loopback
+from millstream.http.access import is_loopback
 from millstream.pipeline.stores.parquet.store import ParquetStore
 from support.api_server import Api, running_api
 

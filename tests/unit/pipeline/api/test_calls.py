@@ -181,7 +181,7 @@ def test_what_is_not_there(api: Api) -> None:
 def test_nothing_can_be_changed(api: Api, method: str) -> None:
     answer = api.get("/api/v1/gpus", method)
     assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, OPTIONS")
-    assert answer.error == f"{method} is not possible here, only GET, HEAD, OPTIONS"
+    assert answer.error == f"/api/v1/gpus does not take {method}; use GET, HEAD, OPTIONS"
 
 
 def test_head_and_options(api: Api) -> None:

@@ -1,0 +1,153 @@
+"""One kind of coordinator on this node: a machine for each partition of its internal topic that is led here."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+from millstream.broker.coordinators.coordinator_log import CoordinatorLogs
+from millstream.broker.partitions.registry import Partitions
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.topics import NewTopic
+from millstream.coordinator.decision import Request, StateMachine
+from millstream.coordinator.definition import Definition
+from millstream.coordinator.errors import NotDecided
+from millstream.coordinator.runtime import CoordinatorRuntime
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.runtime.clock import Clock
+from millstream.runtime.sometimes import sometimes
+
+A = TypeVar("A")
+M = TypeVar("M", bound=StateMachine[Any, Any, Any, Any])
+
+# As many as there are nodes when the topic is made, up to this.
+_REPLICAS = 3
+
+
+class Topics(Protocol):
+    @property
+    def image(self) -> MetadataImage: ...
+
+    async def create_internal(self, topic: NewTopic) -> None:
+        """KafkaError when it cannot be made; not when it is there."""
+        ...
+
+
+class Hosted(Generic[M]):
+    def __init__(
+        self,
+        definition: Definition[M],
+        topics: Topics,
+        partitions: Partitions,
+        logs: CoordinatorLogs,
+        clock: Clock,
+        can_write: Callable[[], bool],
+    ) -> None:
+        self._definition = definition
+        self.topic = definition.topic.name
+        self._topics = topics
+        self._partitions = partitions
+        self._can_write = can_write
+        self._creating = asyncio.Lock()
+        self._runtime: CoordinatorRuntime[M] = CoordinatorRuntime(
+            self.topic,
+            definition.new_machine,
+            lambda index: logs.open(partitions.find(self.topic, index)),
+            clock,
+            definition.perform,
+        )
+
+    # -- where a key is kept
+
+    async def find_partition(self, key: str) -> int:
+        """The partition that keeps the key; the internal topic is made when it is first asked for."""
+        if self.topic not in self._topics.image.topics:
+            async with self._creating:
+                if self.topic not in self._topics.image.topics:
+                    await self._create_topic()
+        if self.topic not in self._topics.image.topics:
+            # It was made, and this node has not heard of it yet.
+            raise NotDecided(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} is not known here yet")
+        return self.partition_of(key)
+
+    def partition_of(self, key: str) -> int:
+        topic = self._topics.image.topic(self.topic)
+        if topic is None:
+            raise NotDecided(ErrorCode.NOT_COORDINATOR, f"there is no {self.topic} yet: find the coordinator")
+        return self._definition.partition_for(key, len(topic.partitions))
+
+    async def _create_topic(self) -> None:
+        wanted = self._definition.topic
+        live = len(self._topics.image.live_brokers)
+        replicas = min(_REPLICAS, max(live, 1))
+        try:
+            await self._topics.create_internal(
+                NewTopic(wanted.name, wanted.partitions, replicas, configs=wanted.all_configs)
+            )
+        except KafkaError as error:
+            raise NotDecided(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
+        # A coordinator may lose its partition while it loads: that is for those who ask it, not for who made the topic.
+        await asyncio.gather(*self._elect(), return_exceptions=True)
+
+    # -- asking
+
+    async def ask(self, key: str, request: Request[A]) -> A:
+        """The coordinator's answer, or the KafkaError with which it refuses."""
+        answer = await self.decide(key, request)
+        self._require_newest(key)
+        return answer
+
+    def decide(self, key: str, request: Request[A]) -> "asyncio.Future[A]":
+        """Decide now, in the order of calls; the answer comes when it is durable."""
+        partition = self.partition_of(key)
+        self._definition.admit(self._runtime.machine(partition), request)
+        return self._runtime.decide(partition, request)
+
+    def decide_in(self, partition: int, request: Request[A]) -> "asyncio.Future[A]":
+        """As `decide`, for what an effect has to report to the machine that decided on it."""
+        return self._runtime.decide(partition, request)
+
+    async def ask_all(self, request: Request[A]) -> list[A | KafkaError]:
+        """The same request to every machine; one that refuses does not spoil the others."""
+        return await self._runtime.submit_to_all(request)
+
+    def _require_newest(self, key: str) -> None:
+        """When it is answered: what was known when it was asked may have been overtaken while it waited."""
+        partitions = self._partitions
+        try:
+            partitions.require_newest(partitions.find(self.topic, self.partition_of(key)))
+        except KafkaError as error:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, error.message) from None
+
+    def machine(self, partition: int) -> M | None:
+        """To look at; None where it is not loaded."""
+        return self._runtime.machine(partition)
+
+    def machines(self) -> list[M]:
+        return self._runtime.machines()
+
+    # -- what is led here
+
+    def follow_leaders(self) -> None:
+        """Who leads a partition coordinates it, unless others may have gone on without this node."""
+        led = self._led()
+        for index in self._runtime.partitions:
+            if index not in led:
+                if not self._can_write():
+                    sometimes("a coordinator was deposed while its disk was full")
+                self._runtime.resign(index)
+        self._elect()
+
+    def close(self) -> None:
+        self._runtime.close()
+
+    def _elect(self) -> list["asyncio.Task[None]"]:
+        elected = [self._runtime.elect(index) for index in self._led()]
+        return [loading for loading in elected if loading is not None]
+
+    def _led(self) -> list[int]:
+        partitions = self._partitions
+        return [
+            partition.index
+            for partition in partitions.of_topic(self.topic)
+            if partition.is_leader and not partitions.is_withheld(partition)
+        ]

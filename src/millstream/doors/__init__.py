@@ -1,0 +1,85 @@
+"""What a door (HTTP, MQTT, the console) sees of a cluster: small typed interfaces, values in and values out.
+
+The types and protocols live here and nothing that acts: a node implements them in `broker/routing`, where a partition
+may be led here or elsewhere. A door imports this room, never the node, the storage or the cluster behind it.
+"""
+
+from millstream.cluster.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from millstream.cluster.metadata.topics import CreatedTopic, NewTopic
+from millstream.coordinator.decision import Decision, Reply, Request, StateMachine
+from millstream.coordinator.definition import Definition, InternalTopic
+from millstream.coordinator.errors import NotDecided
+from millstream.doors.access import Authoriser, Operation, Permission, QuotaKind, Quotas, Resource
+from millstream.doors.caller import ANONYMOUS, Caller, Principal
+from millstream.doors.cluster import ClusterView, Metadata
+from millstream.doors.coordinators import CoordinatorKind, Coordinators
+from millstream.doors.doors import Doors
+from millstream.doors.messages import Message, Messages
+from millstream.doors.partitions import (
+    Acks,
+    Appended,
+    Durability,
+    Isolation,
+    LogRead,
+    OffsetAt,
+    Offsets,
+    PartitionAccess,
+    Place,
+)
+from millstream.doors.queues import (
+    Acquired,
+    AcquiredRange,
+    Delivery,
+    Queues,
+    Settled,
+    Settlement,
+    SettlementKind,
+)
+
+__all__ = [
+    "ANONYMOUS",
+    "Acks",
+    "Acquired",
+    "AcquiredRange",
+    "Appended",
+    "Authoriser",
+    "BrokerImage",
+    "Caller",
+    "ClusterView",
+    "CoordinatorKind",
+    "Coordinators",
+    "CreatedTopic",
+    "Decision",
+    "Definition",
+    "Delivery",
+    "Doors",
+    "Durability",
+    "InternalTopic",
+    "Isolation",
+    "LogRead",
+    "Message",
+    "Messages",
+    "Metadata",
+    "MetadataImage",
+    "NewTopic",
+    "NotDecided",
+    "OffsetAt",
+    "Offsets",
+    "Operation",
+    "PartitionAccess",
+    "PartitionImage",
+    "Permission",
+    "Place",
+    "Principal",
+    "Queues",
+    "QuotaKind",
+    "Quotas",
+    "Reply",
+    "Request",
+    "Resource",
+    "Settled",
+    "Settlement",
+    "SettlementKind",
+    "StateMachine",
+    "TopicImage",
+]

@@ -1,0 +1,161 @@
+"""Append to a partition and read it, wherever it is led."""
+
+import enum
+from collections.abc import AsyncIterator, Iterator
+from typing import Protocol
+
+import msgspec
+
+from millstream.doors.caller import Caller
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.record_batch import BatchHeader, read_header
+from millstream.protocol.records import Record, decode_records
+
+# What one batch may unpack to.
+_UNPACKED_BYTES = 64 << 20
+
+
+class Place(msgspec.Struct, frozen=True, order=True):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Acks(enum.IntEnum):
+    """When an append is answered."""
+
+    NONE = 0
+    """At once. What happens to it afterwards, the caller does not hear."""
+    LEADER = 1
+    """When it is as durable at the leader as its topic asks for."""
+    ALL = -1
+    """When all that are in sync have it so."""
+
+
+class Durability(enum.Enum):
+    """What an append had reached when it was answered."""
+
+    MEMORY = "memory"
+    DISK = "disk"
+    REPLICATED = "replicated"
+    REPLICATED_ON_DISK = "replicated and on disk"
+
+
+class Isolation(enum.IntEnum):
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class Appended(msgspec.Struct, frozen=True):
+    base_offset: int
+    """Of the first record; the others follow it without a gap. -1 with `Acks.NONE`."""
+    timestamp_ms: int
+    """What the log stamped the records with; -1 where each keeps its own."""
+    durability: Durability
+    log_start_offset: int = -1
+
+
+class Offsets(msgspec.Struct, frozen=True):
+    earliest: int
+    latest: int
+    """The high watermark: the offset of the next record that a reader will see."""
+    last_stable: int
+
+
+class OffsetAt(msgspec.Struct, frozen=True):
+    """The first record that is not older than what was asked for."""
+
+    offset: int
+    timestamp_ms: int
+
+
+class LogRead(msgspec.Struct, frozen=True):
+    """Whole record batches as they are stored. Followers of one partition share it."""
+
+    place: Place
+    offset: int
+    """What was asked for; the first batch may begin before it."""
+    next_offset: int
+    """Where to read on; equal to `offset` when there was nothing."""
+    batches: memoryview
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+    def headers(self) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Each batch with its header."""
+        at = 0
+        while at < len(self.batches):
+            header = read_header(self.batches, at)
+            yield header, self.batches[at : at + header.size_bytes]
+            at += header.size_bytes
+
+    def records(self, limit_bytes: int = _UNPACKED_BYTES) -> Iterator[Record]:
+        """The records from `offset` on, without control records. A batch may unpack to at most `limit_bytes`."""
+        for header, batch in self.headers():
+            if not header.is_control:
+                for record in decode_records(batch, limit_bytes):
+                    if record.offset >= self.offset:
+                        yield record
+
+
+class PartitionAccess(Protocol):
+    """Here, where this node leads the partition, or at its leader.
+
+    Changes of leaders are waited for within the time given. What cannot be done is a `KafkaError`:
+    UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, LEADER_NOT_AVAILABLE when no leader was found in time,
+    REQUEST_TIMED_OUT when an append may have been written or not, OFFSET_OUT_OF_RANGE.
+    """
+
+    async def append(
+        self,
+        caller: Caller,
+        place: Place,
+        batch: bytes | bytearray | memoryview,
+        *,
+        acks: Acks = Acks.ALL,
+        timeout_s: float = 30.0,
+    ) -> Appended:
+        """One record batch. It is sent a second time only where it carries a producer's sequence number."""
+        ...
+
+    async def read(
+        self,
+        caller: Caller,
+        place: Place,
+        offset: int,
+        *,
+        max_bytes: int = 1 << 20,
+        max_wait_s: float = 0.0,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> LogRead:
+        """What is there from `offset` on, at least one batch if there is any; else waits `max_wait_s` for some."""
+        ...
+
+    async def offsets(self, caller: Caller, place: Place) -> Offsets: ...
+
+    async def offset_at(self, caller: Caller, place: Place, timestamp_ms: int) -> OffsetAt | None:
+        """None when all records are older."""
+        ...
+
+    def follow(
+        self,
+        caller: Caller,
+        place: Place,
+        offset: int,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> AsyncIterator[LogRead]:
+        """Everything from `offset` on, for ever: close the iterator (`aclosing`) to end it.
+
+        Any number of followers of a partition share one reader. One that is slower than the others reads for itself
+        until it has caught up. Ends with a `KafkaError` where reading cannot go on: OFFSET_OUT_OF_RANGE when the log
+        no longer has the offset, UNKNOWN_TOPIC_OR_PARTITION when the topic was deleted.
+        """
+        ...
+
+
+def unknown_place(place: Place) -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {place}")

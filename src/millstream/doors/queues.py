@@ -1,0 +1,109 @@
+"""Queues with an acknowledgement for each message: share groups, free of the door that a consumer came by.
+
+A consumer is a group and a member's name, which the door chooses: an acknowledgement may come through another node and
+another connection than its delivery, as long as it names the same member.
+"""
+
+import enum
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from millstream.doors.caller import Caller
+from millstream.doors.partitions import LogRead, Place
+from millstream.protocol.errors import ErrorCode
+from millstream.protocol.records import Record
+
+
+class AcquiredRange(msgspec.Struct, frozen=True):
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+    """How often these were handed out, this time included."""
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    record: Record
+    delivery_count: int
+    locked_until_ms: int
+
+
+class Acquired(msgspec.Struct, frozen=True):
+    """What was handed out. Records of the batches that are in no range are not for the caller."""
+
+    read: LogRead
+    ranges: tuple[AcquiredRange, ...]
+    locked_until_ms: int
+    """When the messages become available to others, in milliseconds since 1970."""
+
+    def deliveries(self) -> Iterator[Delivery]:
+        """The records in the ranges. An offset in a range without a record (compacted, a marker) has none."""
+        ranges = iter(self.ranges)
+        current = next(ranges, None)
+        for record in self.read.records():
+            while current is not None and current.last_offset < record.offset:
+                current = next(ranges, None)
+            if current is None:
+                return
+            if current.first_offset <= record.offset:
+                yield Delivery(record, current.delivery_count, self.locked_until_ms)
+
+
+class SettlementKind(enum.IntEnum):
+    """Kafka's numbers."""
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    first_offset: int
+    last_offset: int
+    kind: SettlementKind
+    delay_ms: int = 0
+    """With RELEASE: not to be delivered again before that."""
+    reason: str = ""
+    """With REJECT: kept with the dead letter."""
+
+
+class Settled(msgspec.Struct, frozen=True):
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+class Queues(Protocol):
+    """The engine where the partition is led. KafkaErrors as with `PartitionAccess`."""
+
+    async def acquire(
+        self,
+        caller: Caller,
+        group: str,
+        member: str,
+        place: Place,
+        *,
+        max_messages: int,
+        max_bytes: int,
+        max_wait_s: float,
+        max_held: int | None = None,
+    ) -> Acquired:
+        """Lock messages for the member; waits for some, and comes back empty when the time is over.
+
+        With `max_held` the member gets only so many that it holds at most that number in the partition, and waits while
+        it does: an acknowledgement, through whichever node, frees a place.
+        If the caller stops waiting (cancels), what it would have got is released.
+        """
+        ...
+
+    async def settle(
+        self, caller: Caller, group: str, member: str, place: Place, settlements: Sequence[Settlement]
+    ) -> tuple[Settled, ...]:
+        """One outcome for each, in order, when it is durable: INVALID_RECORD_STATE for what is not the member's."""
+        ...
+
+    async def release_all(self, caller: Caller, group: str, member: str) -> None:
+        """The member has gone: what it holds, on any node, is available to others."""
+        ...

@@ -1,0 +1,131 @@
+"""A message as a record of the log and back.
+
+The payload is the value; users' properties are headers as they are, in their order. What else there is to know stands
+in headers of our own, and only where it is not the usual: a record that a Kafka client wrote is a message of QoS 1.
+A user's property whose name begins like ours is written behind `mqtt.user.`.
+"""
+
+import enum
+from typing import Final
+
+from msgspec.structs import replace
+
+from millstream.doors.messages import Message as LogMessage
+from millstream.mqtt.messages import NEVER, Message
+from millstream.mqtt.rules import Route, Rules
+from millstream.protocol.mqtt.properties import MOST_USER_PROPERTIES, PublishProperties, UserProperties
+from millstream.protocol.mqtt.topics import is_name
+from millstream.protocol.records import Headers, Record
+
+_OURS: Final = "mqtt."
+_ESCAPE: Final = "mqtt.user."
+_LONGEST_TEXT: Final = 65_535
+_NOTHING: Final = PublishProperties()
+
+
+class Header(enum.StrEnum):
+    TOPIC = "mqtt.topic"
+    QOS = "mqtt.qos"
+    RETAIN = "mqtt.retain"
+    CLIENT = "mqtt.client"
+    EXPIRES_AT = "mqtt.expires-at"
+    CONTENT_TYPE = "mqtt.content-type"
+    RESPONSE_TOPIC = "mqtt.response-topic"
+    CORRELATION_DATA = "mqtt.correlation-data"
+    PAYLOAD_FORMAT = "mqtt.payload-format"
+
+
+def to_record(message: Message, route: Route) -> LogMessage:
+    headers: list[tuple[str, bytes | None]] = []
+    if not route.names_topic:
+        headers.append(("mqtt.topic", message.topic.encode()))
+    if message.qos != 1:
+        headers.append(("mqtt.qos", b"%d" % message.qos))
+    if message.retain:
+        headers.append(("mqtt.retain", b"1"))
+    if message.publisher:
+        headers.append(("mqtt.client", message.publisher.encode()))
+    if message.expires_ms != NEVER:
+        headers.append(("mqtt.expires-at", b"%d" % message.expires_ms))
+    if message.properties != _NOTHING:
+        headers += _property_headers(message.properties)
+    return LogMessage(route.key, message.payload, (*route.headers, *headers))
+
+
+def _property_headers(properties: PublishProperties) -> Headers:
+    texts = (
+        (Header.CONTENT_TYPE.value, properties.content_type),
+        (Header.RESPONSE_TOPIC.value, properties.response_topic),
+    )
+    headers: list[tuple[str, bytes | None]] = [
+        (name, text.encode()) for name, text in texts if text is not None
+    ]
+    if properties.correlation_data is not None:
+        headers.append((Header.CORRELATION_DATA.value, properties.correlation_data))
+    if properties.payload_format is not None:
+        headers.append((Header.PAYLOAD_FORMAT.value, b"%d" % properties.payload_format))
+    for name, value in properties.user_properties:
+        headers.append((_ESCAPE + name if name.startswith(_OURS) else name, value.encode()))
+    return tuple(headers)
+
+
+def from_record(record: Record, log_topic: str, rules: Rules) -> Message:
+    """Any record is a message. What its headers do not say, the rules do; what no client could be told is left out."""
+    payload = record.value or b""
+    if not record.headers:
+        return Message(rules.mqtt_topic(log_topic, record.key), payload)
+    ours: dict[str, bytes] = {}
+    users: list[tuple[str, str]] = []
+    for name, content in record.headers:
+        if name.startswith(_OURS) and not name.startswith(_ESCAPE):
+            ours.setdefault(name, content or b"")
+        elif len(users) < MOST_USER_PROPERTIES:
+            key, value = _text(name.removeprefix(_ESCAPE).encode()), _text(content or b"")
+            if key is not None and value is not None:
+                users.append((key, value))
+    topic = _text(ours.get("mqtt.topic", b""))
+    return Message(
+        topic if topic and is_name(topic) else rules.mqtt_topic(log_topic, record.key),
+        payload,
+        min(_number(ours.get("mqtt.qos", b"1"), 1), 2),
+        "mqtt.retain" in ours,
+        _properties(ours, tuple(users)) if users or len(ours) > 1 or "mqtt.client" not in ours else _NOTHING,
+        _number(ours.get("mqtt.expires-at", b""), NEVER),
+        _text(ours.get("mqtt.client", b"")) or "",
+    )
+
+
+def _properties(ours: dict[str, bytes], users: UserProperties) -> PublishProperties:
+    response = _text(ours[Header.RESPONSE_TOPIC]) if Header.RESPONSE_TOPIC in ours else None
+    format_ = _number(ours.get(Header.PAYLOAD_FORMAT, b""), -1)
+    correlation = ours.get(Header.CORRELATION_DATA)
+    return PublishProperties(
+        user_properties=users,
+        payload_format=format_ if format_ in (0, 1) else None,
+        content_type=_text(ours[Header.CONTENT_TYPE]) if Header.CONTENT_TYPE in ours else None,
+        response_topic=response if response is not None and is_name(response) else None,
+        correlation_data=correlation if correlation is None or len(correlation) <= _LONGEST_TEXT else None,
+    )
+
+
+def _text(raw: bytes) -> str | None:
+    """None where MQTT has no such text."""
+    if len(raw) > _LONGEST_TEXT or b"\0" in raw:
+        return None
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _number(raw: bytes, otherwise: int) -> int:
+    return int(raw) if raw.isdigit() and len(raw) < 16 else otherwise
+
+
+def to_retained(message: Message, route: Route) -> LogMessage:
+    """The record by which the newest message of an MQTT topic is kept; an empty payload deletes it."""
+    if not message.payload:
+        return LogMessage(message.topic.encode(), None)
+    return replace(
+        to_record(message, replace(route, headers=(), names_topic=True)), key=message.topic.encode()
+    )

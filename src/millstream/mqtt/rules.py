@@ -1,0 +1,126 @@
+"""Which record an MQTT topic is, and which MQTT topic a record is: rules of the settings, the first that matches."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from millstream.client.murmur2 import murmur2
+from millstream.mqtt.templates import TOPIC, Pattern, Template
+from millstream.protocol.mqtt.topics import is_name, matches, overlaps
+from millstream.protocol.records import Headers
+
+DEFAULT_TOPIC: Final = "mqtt"
+_KEPT_ROUTES: Final = 8_192
+_LONGEST_KEPT: Final = 512
+_POSITIVE: Final = 0x7FFFFFFF
+
+
+class Route(msgspec.Struct, frozen=True, gc=False):
+    """Where a message goes. `partition_number` counts modulo the partitions that the topic has."""
+
+    topic: str
+    key: bytes
+    partition_number: int
+    headers: Headers
+    names_topic: bool
+    """Whether the key alone tells the MQTT topic, so that no header need."""
+
+
+class Rule:
+    """`filter` to `topic`; key, partition and headers are templates of the filter's levels."""
+
+    def __init__(
+        self,
+        filter: str,  # noqa: A002 - as it is called in the settings
+        topic: str,
+        key: str = "{topic}",
+        partition: str | None = None,
+        headers: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        self._pattern = Pattern(filter)
+        self.topic = topic
+        self.filter = self._pattern.filter
+        self._key = Template(key, self._pattern)
+        self._partition = None if partition is None else Template(partition, self._pattern)
+        self._headers = [(name, Template(text, self._pattern)) for name, text in headers]
+
+    def route(self, topic: str) -> Route | None:
+        """None where the rule is not about this topic."""
+        values = self._pattern.match(topic)
+        if values is None:
+            return None
+        key = self._key.fill(values).encode()
+        headers = tuple((name, template.fill(values).encode()) for name, template in self._headers)
+        return Route(self.topic, key, self._number(key, values), headers, self._key.text == "{topic}")
+
+    def _number(self, key: bytes, values: dict[str, str]) -> int:
+        """As Kafka's clients choose by key; by the rule's own number where it has one."""
+        if self._partition is None:
+            return murmur2(key) & _POSITIVE
+        text = self._partition.fill(values)
+        return (
+            int(text)
+            if text.isascii() and text.isdigit() and len(text) < 10
+            else murmur2(text.encode()) & _POSITIVE
+        )
+
+    def mqtt_topic(self, key: str) -> str | None:
+        """What a record with this key, which no MQTT client wrote, is called; None where the key does not say."""
+        values = self._key.read(key)
+        if values is None:
+            return None
+        topic = values[TOPIC] if TOPIC in values else self._pattern.topic_of(values)
+        return topic if topic is not None and is_name(topic) and self._pattern.match(topic) else None
+
+
+class Rules:
+    """All of them; what no rule is about goes to `default_topic` with its MQTT topic as the key."""
+
+    def __init__(self, rules: Sequence[Rule] = (), default_topic: str = DEFAULT_TOPIC) -> None:
+        self._rules = tuple(rules)
+        self._default_topic = default_topic
+        self._routes: dict[str, Route] = {}
+
+    @property
+    def topics(self) -> list[str]:
+        """All topics of the log that messages may be in."""
+        return list(dict.fromkeys((*(rule.topic for rule in self._rules), self._default_topic)))
+
+    def route(self, topic: str) -> Route:
+        found = self._routes.get(topic)
+        return self._find(topic) if found is None else found
+
+    def _find(self, topic: str) -> Route:
+        for rule in self._rules:
+            if (route := rule.route(topic)) is not None:
+                break
+        else:
+            key = topic.encode()
+            route = Route(self._default_topic, key, murmur2(key) & _POSITIVE, (), True)
+        if len(topic) <= _LONGEST_KEPT:
+            if len(self._routes) >= _KEPT_ROUTES:
+                self._routes.clear()
+            self._routes[topic] = route
+        return route
+
+    def mqtt_topic(self, topic: str, key: bytes | None) -> str:
+        """The MQTT topic of a record that does not say it: by the rules, else the name of the log's topic."""
+        if key:
+            try:
+                text = key.decode()
+            except UnicodeDecodeError:
+                return topic
+            for rule in self._rules:
+                if rule.topic == topic and "\0" not in text and (found := rule.mqtt_topic(text)) is not None:
+                    return found
+            if topic == self._default_topic and "\0" not in text and is_name(text):
+                return text
+        return topic
+
+    def topics_for(self, text: str) -> list[str]:
+        """The topics of the log where messages for this filter may be."""
+        wanted = (rule.topic for rule in self._rules if overlaps(rule.filter, text))
+        # A record without an MQTT topic goes by the name of its log's topic.
+        own = (rule.topic for rule in self._rules if matches(text, rule.topic))
+        return list(dict.fromkeys((*wanted, *own, self._default_topic)))

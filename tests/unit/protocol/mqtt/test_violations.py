@@ -1,0 +1,170 @@
+"""What breaks the protocol is refused with its reason, and nothing behind it is read."""
+
+import random
+
+import pytest
+
+from millstream.protocol.mqtt.decoder import Decoder, Side
+from millstream.protocol.mqtt.encoder import encode
+from millstream.protocol.mqtt.packets import Connect, Pingreq, Publish
+from millstream.protocol.mqtt.properties import MOST_USER_PROPERTIES, PublishProperties
+from millstream.protocol.mqtt.reasons import Reason, Violation
+
+MALFORMED, PROTOCOL = Reason.MALFORMED_PACKET, Reason.PROTOCOL_ERROR
+CONNECT_3 = "0004 4d515454 04"
+CONNECT_5 = "0004 4d515454 05"
+
+
+def packet(head, body):
+    data = bytes.fromhex(body)
+    assert len(data) < 128
+    return bytes((head, len(data))) + data
+
+
+CONNECTS = [
+    ("not MQTT", packet(0x10, "0004 4d515455 04 02 0000 0001 61"), MALFORMED),
+    ("an older level", packet(0x10, "0004 4d515454 03 02 0000 0001 61"), Reason.UNSUPPORTED_PROTOCOL_VERSION),
+    ("3.1", packet(0x10, "0006 4d5149736470 03 02 0000 0001 61"), Reason.UNSUPPORTED_PROTOCOL_VERSION),
+    ("reserved flag", packet(0x10, CONNECT_3 + "03 0000 0001 61"), MALFORMED),
+    ("will QoS without a will", packet(0x10, CONNECT_3 + "0a 0000 0001 61"), MALFORMED),
+    ("will retain without a will", packet(0x10, CONNECT_3 + "22 0000 0001 61"), MALFORMED),
+    ("will QoS 3", packet(0x10, CONNECT_3 + "1e 0000 0001 61 0001 74 0000"), MALFORMED),
+    ("will to a wildcard", packet(0x10, CONNECT_3 + "06 0000 0001 61 0001 23 0000"), Reason.TOPIC_NAME_INVALID),
+    ("password alone in 3.1.1", packet(0x10, CONNECT_3 + "42 0000 0001 61 0001 62"), MALFORMED),
+    ("something behind", packet(0x10, CONNECT_3 + "02 0000 0001 61 00"), MALFORMED),
+    ("cut short", packet(0x10, CONNECT_3 + "02 0000 0005 61"), MALFORMED),
+    ("flags of the header", packet(0x11, CONNECT_3 + "02 0000 0001 61"), MALFORMED),
+    ("receive maximum 0", packet(0x10, CONNECT_5 + "02 0000 03 210000 0001 61"), PROTOCOL),
+    ("packet size 0", packet(0x10, CONNECT_5 + "02 0000 05 2700000000 0001 61"), PROTOCOL),
+    ("a property twice", packet(0x10, CONNECT_5 + "02 0000 06 210001 210001 0001 61"), PROTOCOL),
+    ("a property of another packet", packet(0x10, CONNECT_5 + "02 0000 02 2401 0001 61"), MALFORMED),
+    ("problem information 2", packet(0x10, CONNECT_5 + "02 0000 02 1702 0001 61"), PROTOCOL),
+    ("authentication data alone", packet(0x10, CONNECT_5 + "02 0000 04 16 0001 61 0001 61"), PROTOCOL),
+    ("PINGREQ first", packet(0xC0, ""), PROTOCOL),
+    ("PUBLISH first", packet(0x30, "0001 61"), PROTOCOL),
+]  # fmt: skip
+
+LATER = [
+    (4, "a second CONNECT", packet(0x10, CONNECT_3 + "02 0000 0001 61"), PROTOCOL),
+    (4, "type 0", packet(0x00, ""), PROTOCOL),
+    (4, "AUTH in 3.1.1", packet(0xF0, ""), MALFORMED),
+    (4, "CONNACK from a client", packet(0x20, "0000"), PROTOCOL),
+    (4, "SUBACK from a client", packet(0x90, "0001 00"), PROTOCOL),
+    (4, "PINGREQ with a body", packet(0xC0, "00"), MALFORMED),
+    (4, "PINGREQ with flags", packet(0xC1, ""), MALFORMED),
+    (4, "DISCONNECT with a body in 3.1.1", packet(0xE0, "00"), MALFORMED),
+    (4, "QoS 3", packet(0x36, "0001 61 0001"), MALFORMED),
+    (4, "DUP of QoS 0", packet(0x38, "0001 61"), MALFORMED),
+    (4, "packet id 0", packet(0x32, "0001 61 0000"), PROTOCOL),
+    (4, "no topic", packet(0x30, "0000"), PROTOCOL),
+    (5, "no topic and no alias", packet(0x30, "0000 00"), PROTOCOL),
+    (5, "topic alias 0", packet(0x30, "0001 61 03 230000"), Reason.TOPIC_ALIAS_INVALID),
+    (4, "a wildcard in the topic", packet(0x30, "0003 612f2b"), Reason.TOPIC_NAME_INVALID),
+    (4, "U+0000 in the topic", packet(0x30, "0003 610062"), MALFORMED),
+    (4, "a surrogate in the topic", packet(0x30, "0003 eda080"), MALFORMED),
+    (4, "an overlong form", packet(0x30, "0002 c080"), MALFORMED),
+    (4, "a topic longer than the packet", packet(0x30, "0009 61"), MALFORMED),
+    (4, "no room for the packet id", packet(0x32, "0001 61 00"), MALFORMED),
+    (5, "no property length", packet(0x30, "0001 61"), MALFORMED),
+    (5, "properties longer than the packet", packet(0x30, "0001 61 05 01"), MALFORMED),
+    (5, "an unknown property", packet(0x30, "0001 61 02 7f00"), MALFORMED),
+    (5, "payload format 2", packet(0x30, "0001 61 02 0102"), PROTOCOL),
+    (5, "a subscription identifier from a client", packet(0x30, "0001 61 02 0b01"), PROTOCOL),
+    (5, "a wildcard in the response topic", packet(0x30, "0001 61 04 08000123"), PROTOCOL),
+    (5, "expiry twice", packet(0x30, "0001 61 0a 0200000001 0200000001"), PROTOCOL),
+    (4, "SUBSCRIBE without flags", packet(0x80, "0001 0001 61 00"), MALFORMED),
+    (4, "SUBSCRIBE without filters", packet(0x82, "0001"), PROTOCOL),
+    (4, "SUBSCRIBE without an id", packet(0x82, "0000 0001 61 00"), PROTOCOL),
+    (4, "a filter of QoS 3", packet(0x82, "0001 0001 61 03"), MALFORMED),
+    (4, "options of 5.0 in 3.1.1", packet(0x82, "0001 0001 61 04"), MALFORMED),
+    (5, "reserved options", packet(0x82, "0001 00 0001 61 40"), MALFORMED),
+    (5, "retain handling 3", packet(0x82, "0001 00 0001 61 30"), PROTOCOL),
+    (5, "no local and shared", packet(0x82, "0001 00 000a 2473686172652f672f61 04"), PROTOCOL),
+    (5, "subscription identifier 0", packet(0x82, "0001 02 0b00 0001 61 00"), PROTOCOL),
+    (5, "two subscription identifiers", packet(0x82, "0001 04 0b01 0b02 0001 61 00"), PROTOCOL),
+    (5, "a filter without options", packet(0x82, "0001 00 0001 61"), MALFORMED),
+    (4, "UNSUBSCRIBE without filters", packet(0xA2, "0001"), PROTOCOL),
+    (4, "PUBREL without flags", packet(0x60, "0001"), MALFORMED),
+    (4, "PUBACK with a reason in 3.1.1", packet(0x40, "0001 00"), MALFORMED),
+    (4, "PUBACK of id 0", packet(0x40, "0000"), PROTOCOL),
+    (5, "PUBACK with a reason of others", packet(0x40, "0001 8e"), PROTOCOL),
+    (5, "PUBREL with a reason of others", packet(0x62, "0001 80"), PROTOCOL),
+    (5, "DISCONNECT with a server's reason", packet(0xE0, "8e"), PROTOCOL),
+    (5, "DISCONNECT with a server's reference", packet(0xE0, "00 04 1c 0001 61"), PROTOCOL),
+    (5, "AUTH with an unknown reason", packet(0xF0, "01 00"), PROTOCOL),
+    (4, "a length longer than it need be", bytes.fromhex("c08000"), MALFORMED),
+    (4, "a length that does not end", bytes.fromhex("3080808080 01"), MALFORMED),
+    (5, "a property length longer than it need be", packet(0x30, "0001 61 8000"), MALFORMED),
+]
+
+
+@pytest.mark.parametrize(("data", "reason"), [row[1:] for row in CONNECTS], ids=[row[0] for row in CONNECTS])
+def test_a_broken_start_is_refused(data, reason):
+    check_refused(Decoder(), data, reason)
+
+
+@pytest.mark.parametrize(
+    ("version", "data", "reason"), [(row[0], *row[2:]) for row in LATER], ids=[row[1] for row in LATER]
+)
+def test_a_broken_packet_is_refused(version, data, reason):
+    check_refused(Decoder(version=version), data, reason)
+
+
+def check_refused(decoder, data, reason):
+    *before, last = decoder.feed(data + encode(Pingreq(), 4))
+    assert before == []
+    assert isinstance(last, Violation)
+    assert last.reason is reason
+    assert decoder.feed(encode(Pingreq(), 4)) == []
+
+
+def test_what_came_before_the_violation_is_read():
+    good = encode(Publish("a", b""), 4)
+    first, last = Decoder(version=4).feed(good + packet(0x00, ""))
+    assert first == Publish("a", b"")
+    assert isinstance(last, Violation)
+
+
+def test_a_packet_beyond_the_limit_is_refused_before_it_has_come():
+    (refused,) = Decoder(1000, version=5).feed(bytes.fromhex("30ffff7f"))
+    assert refused.reason is Reason.PACKET_TOO_LARGE
+
+
+def test_a_packet_of_just_the_limit_is_taken():
+    data = encode(Publish("a", b"x" * 1000), 4)
+    assert len(Decoder(len(data), version=4).feed(data)) == 1
+    (refused,) = Decoder(len(data) - 1, version=4).feed(data)
+    assert refused.reason is Reason.PACKET_TOO_LARGE
+
+
+def test_a_byte_order_mark_is_a_character():
+    (read,) = Decoder(version=4).feed(packet(0x30, "0004 efbbbf61"))
+    assert read.topic == "\ufeffa"
+
+
+def test_topics_of_many_levels_and_too_many_user_properties_are_refused():
+    (refused,) = Decoder(version=4).feed(encode(Publish("/" * 65_535, b""), 4))
+    assert refused.reason is Reason.TOPIC_NAME_INVALID
+    many = PublishProperties(user_properties=(("", ""),) * (MOST_USER_PROPERTIES + 1))
+    (refused,) = Decoder(version=5).feed(encode(Publish("a", b"", properties=many), 5))
+    assert refused.reason is Reason.QUOTA_EXCEEDED
+
+
+def test_the_longest_topic_is_taken():
+    (read,) = Decoder(version=5).feed(encode(Publish("a" * 65_535, b"x"), 5))
+    assert len(read.topic) == 65_535
+
+
+@pytest.mark.parametrize("side", Side)
+@pytest.mark.parametrize("version", [4, 5])
+def test_broken_bytes_never_do_more_than_break_the_connection(side, version):
+    chance = random.Random(7)
+    seeds = [row[2] for row in LATER] + [encode(Connect("x", version), version)]
+    for _ in range(3000):
+        data = bytearray(chance.choice(seeds) * chance.randint(1, 3))
+        for _ in range(chance.randint(1, 4)):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        decoder = Decoder(1000, side=side, version=chance.choice((0, version)))
+        found = decoder.feed(bytes(data))
+        assert not any(isinstance(each, Violation) for each in found[:-1])
+        assert decoder.pending_bytes <= 1000
