@@ -22,7 +22,7 @@ from support.waiting import wait_for
 # One after the other: each of them alone keeps a core busy.
 pytestmark = pytest.mark.xdist_group("kill")
 
-ROUNDS = int(os.environ.get("CRASH_ROUNDS", "6"))
+ROUNDS = int(os.environ.get("CRASH_ROUNDS", "4"))
 SEED = int(os.environ.get("CRASH_SEED", "1"))
 PARTITIONS = 3
 SETTINGS = {
