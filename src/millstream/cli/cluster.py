@@ -1,6 +1,5 @@
 """`millstream cluster`: start a local one, see how one fares, and change who takes part and who keeps what."""
 
-import os
 import signal
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from millstream.cli import output
 from millstream.cli.cluster_nodes import add, found, remove
 from millstream.cli.cluster_replicas import elect, reassign, rebalance
 from millstream.cli.errors import ExitCode
+from millstream.cli.local_cluster import known_as_running
 from millstream.cli.options import AsJson
 from millstream.cli.target import Target, on_cluster
 
@@ -37,7 +37,13 @@ def up(
     ] = Path("cluster"),
     port: Annotated[
         int | None,
-        typer.Option("--port", "-p", min=1, max=65000, help="The first node's port; free ones without."),
+        typer.Option(
+            "--port",
+            "-p",
+            min=1,
+            max=65000,
+            help="The first node's port, instead of 9092.",
+        ),
     ] = None,
     http: Annotated[bool, typer.Option("--http", help="Serve /metrics and /health on every node.")] = False,
     as_json: AsJson = False,
@@ -46,29 +52,25 @@ def up(
 
     New topics have three replicas, two of which must be in sync, where there are that many nodes;
     MILLSTREAM_<SECTION>_<KEY> in the environment sets something else. Started again with the same
-    directory it goes on where it stopped.
+    directory it goes on where it stopped. Commands on this machine find the cluster by themselves.
+
+    A node can be stopped and started again by itself: its settings are in DIR/node-N.yaml.
 
     \b
     Examples:
       millstream cluster up
-      millstream cluster up --nodes 5 --data ./five --port 9092
+      millstream cluster up --nodes 5 --data ./five --port 9192
+      millstream serve --config cluster/node-2.yaml
     """
     from millstream.cli.cluster_up import LocalCluster
 
     factor = min(nodes, 3)
     settings = {
-        "MILLSTREAM_REPLICATION_DEFAULT_REPLICATION_FACTOR": str(factor),
-        "MILLSTREAM_REPLICATION_MIN_INSYNC_REPLICAS": str(min(factor, 2)),
+        "replication": {"default_replication_factor": factor, "min_insync_replicas": min(factor, 2)},
         # All the nodes that there are start now: none can come that knows of another cluster.
-        "MILLSTREAM_CLUSTER_FOUNDING_WAIT": "0ms",
+        "cluster": {"founding_wait": "0ms"},
     }
-    cluster = LocalCluster(
-        data,
-        nodes,
-        port or 0,
-        http,
-        {key: value for key, value in settings.items() if key not in os.environ},
-    )
+    cluster = LocalCluster(data, nodes, port or 0, http, settings)
     code: int = ExitCode.OK
     take_signals_as_ctrl_c()
     try:
@@ -77,8 +79,9 @@ def up(
         _show_nodes(cluster.nodes, as_json)
         output.flush()
         if sys.stderr.isatty():
-            output.note(f"use it with --bootstrap {cluster.bootstrap}; Ctrl-C stops it")
-        code = cluster.watch()
+            output.note(f"commands find it, clients at {cluster.bootstrap}; Ctrl-C stops it")
+        with known_as_running(cluster.bootstrap):
+            code = cluster.watch()
     except KeyboardInterrupt:
         output.note("stopping")
     finally:
