@@ -103,6 +103,16 @@ def test_the_bootstrap_address_may_come_from_the_environment() -> None:
     assert NOBODY in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("millstream cl", "cluster"), ("millstream topic tr", "trim"), ("millstream topic x", "")],
+)
+def test_a_shell_completes_commands(line: str, expected: str) -> None:
+    count = str(len(line.split()) - 1)
+    completing = {"_MILLSTREAM_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": count}
+    assert run(**completing).stdout.strip() == expected
+
+
 def test_debug_shows_the_traceback() -> None:
     result = run("--debug", "topic", "list", "--bootstrap", NOBODY)
     assert result.returncode == ExitCode.UNREACHABLE
