@@ -197,6 +197,28 @@ def test_a_fourth_node_comes_and_another_goes(up: Up, tmp_path: Path) -> None:
         fourth.close()
 
 
+def test_replicas_by_number_and_a_node_that_is_drained(up: Up) -> None:
+    cli = Cli(up.bootstrap)
+    cli.ok("topic", "create", "few", "--partitions", "3", "--replication-factor", "1")
+    eventually(lambda: cli.json("cluster", "status")["healthy"], bool, "all are led")
+    assert cli.json("cluster", "reassign", "few", "--replication-factor", "2")["done"]
+
+    def partitions() -> list[Any]:
+        return list(cli.json("topic", "describe", "few")["partitions"])
+
+    found = eventually(partitions, lambda seen: all(len(each["isr"]) == 2 for each in seen), "two replicas")
+    leader = found[0]["leader"]
+    cli.ok("cluster", "drain", str(leader), "--leaders")
+    eventually(partitions, lambda seen: all(each["leader"] != leader for each in seen), "other leaders")
+    cli.ok("cluster", "drain", str(leader))
+    eventually(
+        partitions, lambda seen: all(leader not in each["replicas"] for each in seen), "other replicas"
+    )
+    assert cli.json("topic", "list", "--under-replicated") == []
+    assert "no other live broker" in cli.fails("cluster", "reassign", "few", "--replication-factor", "4")
+    assert "there is no node 9" in cli.fails("cluster", "drain", "9")
+
+
 @pytest.mark.long
 def test_a_removed_node_is_left_out_the_next_time(up: Up) -> None:
     Cli(up.bootstrap).ok("cluster", "remove", "2", "--force", "--yes")

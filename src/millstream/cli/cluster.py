@@ -2,18 +2,20 @@
 
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millstream.cli import output
-from millstream.cli.cluster_nodes import add, found, remove
+from millstream.cli.cluster_nodes import add, drain, found, remove
 from millstream.cli.cluster_replicas import elect, reassign, rebalance
-from millstream.cli.errors import ExitCode
+from millstream.cli.errors import CommandError, ExitCode
 from millstream.cli.local_cluster import known_as_running
 from millstream.cli.options import AsJson
 from millstream.cli.target import Target, on_cluster
+from millstream.client.errors import ClientError, ConnectionFailedError
 
 if TYPE_CHECKING:
     from millstream.admin.cluster_view import ClusterView
@@ -65,7 +67,7 @@ def up(
     from millstream.cli.cluster_up import LocalCluster
 
     factor = min(nodes, 3)
-    settings = {
+    settings: dict[str, dict[str, object]] = {
         "replication": {"default_replication_factor": factor, "min_insync_replicas": min(factor, 2)},
         # All the nodes that there are start now: none can come that knows of another cluster.
         "cluster": {"founding_wait": "0ms"},
@@ -132,6 +134,12 @@ def status(
     check: Annotated[
         bool, typer.Option("--check", help="Exit with 1 unless every node and every replica is there.")
     ] = False,
+    watch: Annotated[
+        float | None,
+        typer.Option(
+            "--watch", "-w", min=0.1, metavar="SECONDS", help="Show it again and again, until Ctrl-C."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the nodes of a cluster, what they are in it, and whether all partitions are well.
@@ -143,10 +151,28 @@ def status(
     Examples:
       millstream cluster status
       millstream cluster status --json --check
+      millstream cluster status --watch 2
     """
+    is_healthy = show_status_once(target, as_json)
+    while watch is not None:
+        output.flush()
+        time.sleep(watch)
+        if sys.stdout.isatty():
+            # Home, and clear what is below.
+            output.write(b"\x1b[H\x1b[2J")
+        try:
+            is_healthy = show_status_once(target, as_json)
+        except (ClientError, CommandError) as error:
+            # It may come back: whoever watches wants to see that.
+            output.note(str(error))
+    if is_healthy is None or (check and not is_healthy):
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+def show_status_once(target: Target, as_json: bool) -> bool | None:
+    """Whether all is well; None where no node serves yet."""
     from millstream.admin.cluster_view import view_cluster
     from millstream.admin.founding import waiting_nodes
-    from millstream.client.errors import ConnectionFailedError
 
     settings = target.settings()
     try:
@@ -157,7 +183,7 @@ def status(
         if not waiting:
             raise
         _show_waiting(waiting, as_json)
-        raise typer.Exit(ExitCode.FAILURE) from None
+        return None
     if as_json:
         output.json_document(status_document(view))
     else:
@@ -167,8 +193,7 @@ def status(
             "a majority of the voters does not answer: nothing can be changed, and what is said of partitions is what"
             " was known last; start those that are away"
         )
-    if check and not view.is_healthy:
-        raise typer.Exit(ExitCode.FAILURE)
+    return view.is_healthy
 
 
 def status_document(view: "ClusterView") -> dict[str, object]:
@@ -275,5 +300,5 @@ def _show_waiting(waiting: "dict[str, NodeState]", as_json: bool) -> None:
     )
 
 
-for command in (found, add, remove, rebalance, elect, reassign):
+for command in (found, add, remove, drain, rebalance, elect, reassign):
     app.command()(command)
