@@ -4,6 +4,7 @@ import json
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -253,6 +254,28 @@ def test_the_offsets_of_a_topic_are_forgotten(cli: Cli, topic: str) -> None:
     assert {each["topic"] for each in cli.json("group", "describe", topic)["partitions"]} == {topic}
     assert "has committed nothing there" in cli.fails("group", "delete-offsets", topic, "--topic", other)
     assert "there is no group" in cli.fails("group", "delete-offsets", "nosuch", "--topic", topic)
+
+
+def test_a_cluster_is_exported(cli: Cli, topic: str, tmp_path: Path) -> None:
+    cli.ok("topic", "alter", topic, "--config", "retention.ms=1234567")
+    cli.ok("produce", topic, "--partition", "0", "-m", "x")
+    cli.ok("cluster", "export", str(tmp_path / "out"))
+    brokers = json.loads((tmp_path / "out" / "brokers.json").read_text())
+    assert [each["id"] for each in brokers["brokers"]] == [brokers["controller"]]
+    topics = {
+        each["name"]: each for each in json.loads((tmp_path / "out" / "topics.json").read_text())["topics"]
+    }
+    assert topics[topic]["configs"] == {"retention.ms": "1234567"}
+    assert topics[topic]["partitions"][0]["high_watermark"] == 1
+
+
+def test_the_metadata_log_is_shown(cli: Cli, broker: NodeProcess, topic: str) -> None:
+    log = broker.data_dir / "__cluster_metadata"
+    rows = cli.json_lines("log", "dump", str(log))
+    assert any(row["record"] == "TopicCreated" and row["fields"]["name"] == topic for row in rows)
+    (newest,) = sorted(log.glob("*.wal"))[-1:]
+    assert f"name={topic}" in cli.ok("log", "dump", str(newest)).decode()
+    assert "no such file" in cli.fails("log", "dump", str(log / "nothing.wal"))
 
 
 def test_consume_of_an_empty_topic_ends_at_once(cli: Cli, topic: str) -> None:

@@ -280,6 +280,35 @@ def _named(names: list[str]) -> int | str:
     return f"{len(names)}: {', '.join(names[:_NAMES_SHOWN])}" + (", ..." if len(names) > _NAMES_SHOWN else "")
 
 
+@app.command()
+@on_cluster
+def export(
+    directory: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", file_okay=False, help="Where the files go.", show_default=False),
+    ],
+    target: Target,
+) -> None:
+    """Write brokers.json and topics.json: brokers, topics, partitions, leaders, replicas, settings, offsets.
+
+    \b
+    Example:
+      millstream cluster export ./inventory
+    """
+    import orjson
+
+    from millstream.admin.export import brokers_document, topics_document
+
+    with target.admin() as admin:
+        documents = {"brokers.json": brokers_document(admin), "topics.json": topics_document(admin)}
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, document in documents.items():
+        (directory / name).write_bytes(
+            orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        )
+        output.line(str(directory / name))
+
+
 def _show_waiting(waiting: "dict[str, NodeState]", as_json: bool) -> None:
     """The nodes are up and none serves: what each waits for."""
     if as_json:
