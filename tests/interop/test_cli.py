@@ -278,6 +278,14 @@ def test_the_metadata_log_is_shown(cli: Cli, broker: NodeProcess, topic: str) ->
     assert "no such file" in cli.fails("log", "dump", str(log / "nothing.wal"))
 
 
+def test_properties_reach_the_client(cli: Cli, topic: str) -> None:
+    cli.ok("produce", topic, "-X", "linger.ms=1", "-m", "x")
+    wrong = cli.run("produce", topic, "-X", "no.such.property=1", "-m", "x")
+    assert (wrong.returncode, b"no.such.property" in wrong.stderr) == (2, True)
+    secured = cli.run("topic", "list", "-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=PLAIN")
+    assert (secured.returncode, b"sasl.username" in secured.stderr) == (2, True)
+
+
 def test_consume_of_an_empty_topic_ends_at_once(cli: Cli, topic: str) -> None:
     assert cli.ok("consume", topic) == b""
 

@@ -39,6 +39,11 @@ def test_help_lists_every_command() -> None:
         assert command in result.stdout
 
 
+def test_help_keeps_words_in_brackets() -> None:
+    assert "millstream[pipeline]" in run("chaos", "--help").stdout
+    assert "TOPIC[:0,1]" in run("topic", "trim", "--help").stdout
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -57,6 +62,10 @@ def test_help_lists_every_command() -> None:
         ["topic", "create", "t", "--config", "novalue"],
         ["topic", "create", "t", "--partitions", "0"],
         ["topic", "list", "--bootstrap", ""],
+        ["topic", "list", "--bootstrap", ","],
+        ["topic", "list", "-X", "linger.ms=5"],
+        ["topic", "list", "-X", "security.protocol"],
+        ["topic", "list", "--profile", "nosuch"],
         ["topic", "list", "--bootstrap", "host:port"],
         ["group", "reset-offsets", "g", "--topic", "t"],
         ["log", "dump", __file__],
