@@ -384,7 +384,8 @@ class Broker:
         log.info(
             "logs loaded",
             partitions=len(specs),
-            clean=self.store.was_clean,
+            # Where there was nothing, nothing can have been left behind.
+            clean=self.store.was_clean or not specs,
             scanned_bytes=progress.scanned_bytes,
             cut_bytes=progress.cut_bytes,
             seconds=round(self.clock.monotonic() - started, 3),
