@@ -6,7 +6,6 @@ from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGro
 from millstream.broker.api.call import Call
 from millstream.broker.coordinators.groups import Groups
 from millstream.broker.handlers.admin import answer
-from millstream.coordinator.groups.replies import Deleted
 from millstream.coordinator.groups.requests import DeleteGroup
 from millstream.protocol.errors import ErrorCode, KafkaError
 
@@ -16,7 +15,7 @@ async def handle(groups: Groups, request: DeleteGroupsRequest, call: Call) -> De
     for group_id in dict.fromkeys(request.groups_names):
         code = ErrorCode.NONE
         try:
-            await groups.submit(group_id, DeleteGroup(group_id), Deleted)
+            await groups.submit(group_id, DeleteGroup(group_id))
         except KafkaError as error:
             code = error.code
         results.append(DeletableGroupResult(group_id=group_id, error_code=code))

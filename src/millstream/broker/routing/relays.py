@@ -17,7 +17,6 @@ from millstream.protocol.peer_client import Greeting, encode_greeting
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
-    from millstream.broker.routing.route import Route
 
 log = get_logger("millstream.proxy")
 
@@ -85,12 +84,6 @@ class Relays:
         relay = ClientRelay(self, connection, lambda: self._shown_to(connection, listener))
         self._relays[relay] = None
         return relay
-
-    def route(self, client_id: str, client: str = "127.0.0.1:0") -> "Route":
-        """A way for requests of this process; `client` is the address of whom it speaks for."""
-        from millstream.broker.routing.route import Route
-
-        return Route(self, client_id, client)
 
     @property
     def is_busy(self) -> bool:

@@ -87,7 +87,7 @@ class ServedCalls:
             ReleaseAll: lambda caller, call: self._queues.release_all(caller, call.group, call.member),
             SubmitCommand: self._submit,
             CreateTopicsFor: self._create_topics,
-            FollowMetadata: lambda _, call: self._followers.next(call.sent, call.max_wait_s),
+            FollowMetadata: self._follow_metadata,
         }
 
     def take(self, data: memoryview, call: Call) -> None:
@@ -182,6 +182,12 @@ class ServedCalls:
         ]
         if released:
             await self._queues.settle(caller, call.group, call.member, call.place, released)
+
+    async def _follow_metadata(self, _caller: Caller, call: FollowMetadata) -> bytes:
+        found = await self._followers.next(call.sent, call.max_wait_s)
+        if self._here.is_cut_off:
+            raise NotDone(ErrorCode.BROKER_NOT_AVAILABLE, "this node is cut off from the others")
+        return found
 
     async def _submit(self, _caller: Caller, call: SubmitCommand) -> bytes:
         return encode_result(await self._metadata.submit(_command(call.command)))
