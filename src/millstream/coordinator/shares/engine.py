@@ -79,6 +79,10 @@ class QueueEngine:
     def locked(self) -> int:
         return self._ledger.locked
 
+    def held(self, member: str) -> int:
+        """Records that are out at this member."""
+        return self._ledger.held.get(member, 0)
+
     @property
     def final(self) -> int:
         """How many records behind the start are settled."""
@@ -301,6 +305,8 @@ class QueueEngine:
 
     def release_member(self, member: str, now_ms: int) -> None:
         """The consumer is gone: what it holds goes to others."""
+        if not self.held(member):
+            return
         held = [(run.first, run.last, run.count) for run in self._ledger.runs if run.owner == member]
         for first, last, count in held:
             self._release(first, last, count, now_ms, 0)
