@@ -1,7 +1,7 @@
 """One group's queue on one partition that this node leads.
 
-Decisions are the engine's and are made at once. What they change is written to the share coordinator, one write at a time
-with all that was decided meanwhile, and whoever is to hear of a decision awaits `stored` first.
+Decisions are the engine's and are made at once. What they change is written to the share coordinator, one write at a
+time with all that was decided meanwhile, and whoever is to hear of a decision awaits `stored` first.
 """
 
 import asyncio
@@ -27,7 +27,6 @@ _log = get_logger("millstream.queues")
 _ACTIVE_MS = 5_000
 _READ_BYTES = 64 << 10
 _MOST_READ_BYTES = 4 << 20
-_WHY_CLOSED = "the queue is no longer kept here"
 
 
 class QueueState(Enum):
@@ -89,6 +88,7 @@ class LedQueue:
         self._dead_letters = dead_letters
         self._settled = settled
         self._round: asyncio.Future[None] = loop.create_future()
+        self._writing: asyncio.Future[None] | None = None
         self._writer: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -129,7 +129,11 @@ class LedQueue:
             self._timer.cancel()
         if self._writer is not None:
             self._writer.cancel()
-        self._end_round(error)
+        for waiting in (self._writing, self._round):
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(error)
+                # Nobody need wait for it.
+                waiting.exception()
         self.partition.stop_waiting(self)
         self.wake()
 
@@ -286,14 +290,13 @@ class LedQueue:
         try:
             while True:
                 current, self._round = self._round, self._loop.create_future()
+                self._writing = current
                 changes = self.engine.take_changes()
                 letters = self.engine.take_dead_letters()
                 if changes is not None:
                     try:
                         await self._store.write(self.key, self.leader_epoch, changes)
                     except KafkaError as error:
-                        current.set_exception(error)
-                        current.exception()
                         self._failed(error)
                         return
                 if not current.done():
@@ -312,11 +315,6 @@ class LedQueue:
         _log.warning("queue given up", queue=str(self.key), error=error.message, code=error.code)
         self._writer = None
         self.close(error)
-
-    def _end_round(self, error: KafkaError) -> None:
-        if not self._round.done():
-            self._round.set_exception(error)
-            self._round.exception()
 
     def _arm(self) -> None:
         due_ms = self.engine.next_deadline()

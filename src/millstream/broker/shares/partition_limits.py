@@ -47,7 +47,7 @@ class PartitionLimits:
         queues = self._current(partition)
         if partition.log.config.queue_groups - queues.keys() or not queues:
             return 0
-        return min(min(queue.engine.start for queue in queues.values()), partition.high_watermark)
+        return min(partition.high_watermark, *(queue.engine.start for queue in queues.values()))
 
     async def _delete(self, partition: Partition) -> None:
         try:

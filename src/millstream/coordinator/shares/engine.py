@@ -359,6 +359,21 @@ class QueueEngine:
         self._advance()
         return self.start + self.final - settled
 
+    def drop_oldest(self, most: int) -> int:
+        """Give up to so many of the oldest records that wait. How many."""
+        wanted: list[tuple[int, int, int]] = []
+        left = most
+        for run in self._ledger.runs:
+            if left <= 0:
+                break
+            if run.state is AVAILABLE:
+                wanted.append((run.first, min(run.last, run.first + left - 1), run.count))
+                left -= len(run)
+        for first, last, count in wanted:
+            self._give_up(first, last, count, Reason.OVERFLOW.value)
+        self._advance()
+        return most - max(left, 0)
+
     def _release(self, first: int, last: int, count: int, now_ms: int, delay_ms: int | None) -> None:
         if first < self._log_start:
             self._finish(first, min(last, self._log_start - 1), ARCHIVED)
