@@ -15,7 +15,7 @@ from millstream.broker.shares.log_view import ReadBatch, chosen, read_batches, s
 from millstream.broker.shares.queue_store import QueueStore
 from millstream.coordinator.shares.engine import QueueEngine
 from millstream.coordinator.shares.policy import QueuePolicy
-from millstream.coordinator.shares.queue_values import Acquired, DeadLetter, Settlement
+from millstream.coordinator.shares.queue_values import Acquired, DeadLetter, Reason, Settlement
 from millstream.coordinator.shares.records import ShareKey
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
@@ -121,6 +121,10 @@ class LedQueue:
             and partition.leader_epoch == self.leader_epoch
         )
 
+    @property
+    def is_ready(self) -> bool:
+        return self.state is QueueState.ACTIVE
+
     def close(self, error: KafkaError) -> None:
         if self.state is QueueState.CLOSED:
             return
@@ -210,8 +214,9 @@ class LedQueue:
     def drop_oldest(self, most: int) -> None:
         """Make room for as many."""
         engine = self.require_active()
-        if engine.drop_oldest(most) < most and engine.end < self.upper:
-            engine.drop_available(min(self.upper, engine.end + most))
+        left = most - engine.drop_oldest(most)
+        if left > 0:
+            engine.drop_available(min(self.upper, engine.end + left), Reason.OVERFLOW)
         self._decided()
 
     def dead_letter_written(self, letter: DeadLetter) -> None:
