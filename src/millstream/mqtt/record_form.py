@@ -1,7 +1,7 @@
 """A message as a record of the log and back.
 
-The payload is the value; users' properties are headers as they are, in their order. What else there is to know stands in
-headers of our own, and only where it is not the usual: a record that a Kafka client wrote is a message of QoS 1.
+The payload is the value; users' properties are headers as they are, in their order. What else there is to know stands
+in headers of our own, and only where it is not the usual: a record that a Kafka client wrote is a message of QoS 1.
 A user's property whose name begins like ours is written behind `mqtt.user.`.
 """
 
@@ -23,7 +23,7 @@ _LONGEST_TEXT: Final = 65_535
 _NOTHING: Final = PublishProperties()
 
 
-class Header(str, enum.Enum):
+class Header(enum.StrEnum):
     TOPIC = "mqtt.topic"
     QOS = "mqtt.qos"
     RETAIN = "mqtt.retain"
@@ -70,7 +70,7 @@ def _property_headers(properties: PublishProperties) -> Headers:
 
 
 def from_record(record: Record, log_topic: str, rules: Rules) -> Message:
-    """Any record is a message: what its headers do not say, the rules do, and what no client could be told is left out."""
+    """Any record is a message. What its headers do not say, the rules do; what no client could be told is left out."""
     payload = record.value or b""
     if not record.headers:
         return Message(rules.mqtt_topic(log_topic, record.key), payload)

@@ -1,0 +1,35 @@
+"""Every limit of the door, in one place. What a client could multiply has one."""
+
+import enum
+
+import msgspec
+
+
+class SlowSubscribers(enum.Enum):
+    """What becomes of a subscriber that does not read what it is sent."""
+
+    DROP = "drop"
+    """Messages of QoS 0 are dropped while its connection is full; those of QoS 1 and 2 wait in the log."""
+    DISCONNECT = "disconnect"
+
+
+class MqttLimits(msgspec.Struct, frozen=True):
+    max_packet_bytes: int = 1 << 20
+    receive_maximum: int = 1_000
+    """Messages of QoS 1 and 2 that a client may send ahead of their acknowledgements."""
+    max_inflight: int = 100
+    """Messages of QoS 1 and 2 that a client is sent ahead; one of 5.0 may ask for fewer."""
+    max_queued: int = 1_000
+    """Messages that wait in memory for room among those; more of them are read from the log later."""
+    max_queued_bytes: int = 1 << 20
+    max_unsent_bytes: int = 1 << 20
+    """Bytes that a connection has not taken yet; beyond it, `slow_subscribers` says what happens."""
+    slow_subscribers: SlowSubscribers = SlowSubscribers.DROP
+    topic_alias_maximum: int = 64
+    max_alias_bytes: int = 64 << 10
+    max_subscriptions: int = 1_000
+    """Filters of one session."""
+    max_session_expiry_s: int = 7 * 24 * 3600
+    server_keep_alive_s: int = 0
+    """0: as the client asks."""
+    connect_timeout_s: float = 10.0

@@ -1,0 +1,275 @@
+"""What one client is sent: packet identifiers, the window of unacknowledged messages, what waits for room in it.
+
+    QoS 1   SENT -> (PUBACK) gone
+    QoS 2   SENT -> (PUBREC) RECEIVED -> (that is durable) RELEASED, PUBREL -> (PUBCOMP) gone
+
+Of a session that outlives its connection, identifiers of QoS 2 are durable before they are sent (RESERVED -> SENT),
+so that a node which comes in its place sends no message under two of them.
+"""
+
+import enum
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from millstream.mqtt.limits import MqttLimits
+from millstream.mqtt.outgoing import Delivery
+from millstream.protocol.mqtt.encoder import encode, publish_frame
+from millstream.protocol.mqtt.packets import V5, Pubrel
+from millstream.protocol.mqtt.reasons import Reason, protocol_error
+
+_MOST_IDS = 65_535
+_ERRORS_FROM = 0x80
+
+
+class Stage(enum.Enum):
+    RESERVED = "reserved"
+    SENT = "sent"
+    RECEIVED = "received"
+    RELEASED = "released"
+
+
+class InFlight(NamedTuple):
+    """`delivery` is None where only PUBREL is owed, and its message is no longer needed."""
+
+    packet_id: int
+    delivery: Delivery | None
+    stage: Stage
+
+
+class Offer(enum.Enum):
+    TAKEN = "taken"
+    DROPPED = "dropped"
+    """Never to be sent: expired, too large for the client, or of QoS 0 while the client does not read."""
+    FULL = "full"
+    """No room: to be read from the log later."""
+
+
+class Outbound:
+    """Bytes to send gather in `bytes_out`, identifiers to make durable in `to_reserve` and `to_keep_received`."""
+
+    __slots__ = (
+        "_alias_maximum", "_aliases", "_durable", "_flight", "_largest", "_last_id", "_limits", "_queue",
+        "_queued_bytes", "_resends", "_version", "_window", "bytes_out", "dropped", "is_blocked", "to_keep_received",
+        "to_reserve",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        version: int,
+        limits: MqttLimits,
+        *,
+        receive_maximum: int | None = None,
+        alias_maximum: int = 0,
+        largest_packet: int | None = None,
+        durable: bool = False,
+    ) -> None:
+        self._version = version
+        self._limits = limits
+        self._window = min(receive_maximum or _MOST_IDS, limits.max_inflight)
+        self._alias_maximum = min(alias_maximum, limits.topic_alias_maximum)
+        self._largest = largest_packet
+        self._durable = durable
+        self._aliases: dict[str, int] = {}
+        self._flight: dict[int, InFlight] = {}
+        self._queue: deque[tuple[Delivery, int]] = deque()
+        self._queued_bytes = 0
+        self._last_id = 0
+        # A window that is smaller than before makes some of them wait.
+        self._resends: deque[tuple[Delivery, int]] = deque()
+        self.bytes_out: list[bytes] = []
+        self.to_reserve: list[InFlight] = []
+        self.to_keep_received: list[int] = []
+        self.is_blocked = False
+        """The connection has not taken what it was given."""
+        self.dropped = 0
+
+    # -- what there is
+
+    @property
+    def in_flight(self) -> list[InFlight]:
+        """In the order in which they were sent first."""
+        return list(self._flight.values())
+
+    @property
+    def queued(self) -> list[Delivery]:
+        return [delivery for delivery, _ in self._queue]
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it is worth reading more from the log."""
+        return len(self._queue) * 2 < self._limits.max_queued
+
+    # -- sending
+
+    def resume(self, before: Iterable[InFlight], now_ms: int) -> None:
+        """First on a connection: what the one before left, in its order, under the same identifiers."""
+        for entry in before:
+            self._flight[entry.packet_id] = entry
+            self._last_id = entry.packet_id
+            if entry.stage in (Stage.RECEIVED, Stage.RELEASED) or entry.delivery is None:
+                self._release(entry.packet_id)
+            else:
+                self._flight[entry.packet_id] = entry._replace(stage=Stage.SENT)
+                self._resends.append((entry.delivery, entry.packet_id))
+        for _ in range(min(self._window, len(self._resends))):
+            self._resend(now_ms)
+
+    def _resend(self, now_ms: int) -> None:
+        delivery, packet_id = self._resends.popleft()
+        self.bytes_out.append(self._frame(delivery, packet_id, now_ms, dup=True))
+
+    def offer(self, delivery: Delivery, now_ms: int) -> Offer:
+        outgoing, qos, retain, identifiers = delivery
+        message = outgoing.message
+        if message.expires_ms and message.is_expired(now_ms):
+            return Offer.DROPPED
+        if self._largest is not None and self._size(delivery, now_ms) > self._largest:
+            self.dropped += 1
+            return Offer.DROPPED
+        if not qos:
+            if self.is_blocked:
+                self.dropped += 1
+                return Offer.DROPPED
+            if self._alias_maximum:
+                self.bytes_out.append(self._aliased(delivery, 0, now_ms))
+            else:
+                frame = outgoing.frame(self._version, 0, retain, identifiers, now_ms)
+                self.bytes_out.append(frame.before + frame.after)
+            return Offer.TAKEN
+        if not self._queue and len(self._flight) < self._window:
+            self._send(delivery, now_ms)
+            return Offer.TAKEN
+        size = len(message.payload)
+        if len(self._queue) >= self._limits.max_queued or (
+            self._queue and self._queued_bytes + size > self._limits.max_queued_bytes
+        ):
+            return Offer.FULL
+        self._queue.append((delivery, size))
+        self._queued_bytes += size
+        return Offer.TAKEN
+
+    def _pump(self, now_ms: int) -> None:
+        while self._queue and len(self._flight) < self._window:
+            delivery, size = self._queue.popleft()
+            self._queued_bytes -= size
+            if not delivery.outgoing.message.is_expired(now_ms):
+                self._send(delivery, now_ms)
+
+    def _send(self, delivery: Delivery, now_ms: int) -> None:
+        packet_id = self._free_id()
+        if delivery.qos == 2 and self._durable:
+            entry = InFlight(packet_id, delivery, Stage.RESERVED)
+            self.to_reserve.append(entry)
+        else:
+            entry = InFlight(packet_id, delivery, Stage.SENT)
+            self.bytes_out.append(self._frame(delivery, packet_id, now_ms))
+        self._flight[packet_id] = entry
+
+    def reserved(self, packet_ids: Iterable[int], now_ms: int) -> None:
+        """These are durable now."""
+        for packet_id in packet_ids:
+            entry = self._flight.get(packet_id)
+            if entry is not None and entry.stage is Stage.RESERVED and entry.delivery is not None:
+                self._flight[packet_id] = entry._replace(stage=Stage.SENT)
+                self.bytes_out.append(self._frame(entry.delivery, packet_id, now_ms))
+
+    # -- what the client answers
+
+    def puback(self, packet_id: int, now_ms: int) -> Delivery | None:
+        """What was acknowledged; None where nothing was under that identifier."""
+        entry = self._flight.get(packet_id)
+        if entry is None:
+            return None
+        if entry.delivery is None or entry.delivery.qos != 1:
+            raise protocol_error("PUBACK for a message of QoS 2")
+        return self._done(packet_id, now_ms)
+
+    def pubrec(self, packet_id: int, reason: int, now_ms: int) -> Delivery | None:
+        """What was refused, and is thereby over; None where the exchange goes on."""
+        entry = self._flight.get(packet_id)
+        if entry is None or entry.stage is Stage.RESERVED:
+            if reason < _ERRORS_FROM:
+                self._pubrel(packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND)
+            return None
+        if entry.delivery is not None and entry.delivery.qos != 2:
+            raise protocol_error("PUBREC for a message of QoS 1")
+        if reason >= _ERRORS_FROM:
+            return self._done(packet_id, now_ms)
+        if entry.stage is Stage.RELEASED:
+            self._pubrel(packet_id)
+        elif entry.stage is Stage.SENT:
+            self._flight[packet_id] = entry._replace(stage=Stage.RECEIVED)
+            if self._durable:
+                self.to_keep_received.append(packet_id)
+            else:
+                self._release(packet_id)
+        return None
+
+    def kept_received(self, packet_ids: Iterable[int]) -> None:
+        """That the client has these is durable now."""
+        for packet_id in packet_ids:
+            entry = self._flight.get(packet_id)
+            if entry is not None and entry.stage is Stage.RECEIVED:
+                self._release(packet_id)
+
+    def pubcomp(self, packet_id: int, now_ms: int) -> Delivery | None:
+        entry = self._flight.get(packet_id)
+        if entry is None:
+            return None
+        if entry.stage is not Stage.RELEASED:
+            raise protocol_error("PUBCOMP without PUBREL")
+        return self._done(packet_id, now_ms)
+
+    # -- the parts of the above
+
+    def _done(self, packet_id: int, now_ms: int) -> Delivery | None:
+        delivery = self._flight.pop(packet_id).delivery
+        if self._resends:
+            self._resend(now_ms)
+        elif self._queue:
+            self._pump(now_ms)
+        return delivery
+
+    def _release(self, packet_id: int) -> None:
+        self._flight[packet_id] = self._flight[packet_id]._replace(stage=Stage.RELEASED)
+        self._pubrel(packet_id)
+
+    def _pubrel(self, packet_id: int, reason: Reason = Reason.SUCCESS) -> None:
+        self.bytes_out.append(encode(Pubrel(packet_id, reason), self._version))
+
+    def _free_id(self) -> int:
+        packet_id = self._last_id
+        while True:
+            packet_id = packet_id % _MOST_IDS + 1
+            if packet_id not in self._flight:
+                self._last_id = packet_id
+                return packet_id
+
+    def _size(self, delivery: Delivery, now_ms: int) -> int:
+        outgoing, qos, retain, identifiers = delivery
+        return outgoing.frame(self._version, qos, retain, identifiers, now_ms).size_bytes
+
+    def _frame(self, delivery: Delivery, packet_id: int, now_ms: int, *, dup: bool = False) -> bytes:
+        outgoing, qos, retain, identifiers = delivery
+        if self._alias_maximum and not dup:
+            return self._aliased(delivery, packet_id, now_ms)
+        return outgoing.frame(self._version, qos, retain, identifiers, now_ms).with_id(packet_id, dup=dup)
+
+    def _aliased(self, delivery: Delivery, packet_id: int, now_ms: int) -> bytes:
+        """With an alias in the topic's place, where it has one; the first topics get them."""
+        outgoing, qos, retain, identifiers = delivery
+        message = outgoing.message
+        topic = message.topic.encode()
+        properties = outgoing.properties(V5, identifiers, now_ms)
+        alias = self._aliases.get(message.topic)
+        if alias is not None:
+            topic = b""
+        elif len(self._aliases) < self._alias_maximum:
+            alias = self._aliases[message.topic] = len(self._aliases) + 1
+        if alias is not None:
+            properties = replace(properties, topic_alias=alias)
+        frame = publish_frame(topic, message.payload, qos, retain, V5, properties)
+        return frame.with_id(packet_id) if qos else frame.before + frame.after

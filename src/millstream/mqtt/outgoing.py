@@ -1,0 +1,60 @@
+"""A message on its way to many subscribers: its bytes are made once for all that get it in the same form."""
+
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from millstream.doors.partitions import Place
+from millstream.mqtt.messages import NEVER, Message
+from millstream.protocol.mqtt.encoder import PublishFrame, publish_frame
+from millstream.protocol.mqtt.packets import NO_PUBLISH_PROPERTIES, V3
+from millstream.protocol.mqtt.properties import PublishProperties
+
+_NOTHING = PublishProperties()
+
+
+class Outgoing:
+    """`place` and `offset` say where in the log it is, to find it again."""
+
+    __slots__ = ("_frames", "message", "offset", "place")
+
+    def __init__(self, message: Message, place: Place, offset: int) -> None:
+        self.message = message
+        self.place = place
+        self.offset = offset
+        self._frames: dict[tuple[int, int, bool, tuple[int, ...]], PublishFrame] = {}
+
+    def frame(
+        self, version: int, qos: int, retain: bool, identifiers: tuple[int, ...], now_ms: int
+    ) -> PublishFrame:
+        shape = (version, qos, retain, identifiers)
+        frame = self._frames.get(shape)
+        if frame is None:
+            message = self.message
+            properties = self.properties(version, identifiers, now_ms)
+            frame = publish_frame(message.topic.encode(), message.payload, qos, retain, version, properties)
+            # What is told of the time left changes with the time.
+            if message.expires_ms == NEVER or version == V3:
+                self._frames[shape] = frame
+        return frame
+
+    def properties(self, version: int, identifiers: tuple[int, ...], now_ms: int) -> PublishProperties:
+        message = self.message
+        if version == V3 or (
+            not identifiers and message.expires_ms == NEVER and message.properties == _NOTHING
+        ):
+            return NO_PUBLISH_PROPERTIES
+        return replace(
+            message.properties,
+            subscription_identifiers=identifiers,
+            message_expiry_s=message.seconds_left(now_ms),
+        )
+
+
+class Delivery(NamedTuple):
+    """A message as one subscriber gets it."""
+
+    outgoing: Outgoing
+    qos: int
+    retain: bool = False
+    identifiers: tuple[int, ...] = ()

@@ -1,0 +1,105 @@
+"""Who gets a message, and how: all sessions of a node with their filters, looked up once for each message.
+
+A session whose filters overlap gets one copy: with the highest QoS, and the identifiers of all of them.
+"""
+
+from collections.abc import Hashable, Iterable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from millstream.protocol.mqtt.packets import RetainHandling
+from millstream.protocol.mqtt.topic_tree import TopicTree
+
+S = TypeVar("S", bound=Hashable)
+
+# A topic with ten thousand subscribers counts ten thousand.
+_MOST_KEPT_MATCHES: Final = 200_000
+_LONGEST_KEPT: Final = 512
+
+
+class Subscription(msgspec.Struct, frozen=True, gc=False):
+    filter: str
+    qos: int = 0
+    no_local: bool = False
+    retain_as_published: bool = False
+    retain_handling: RetainHandling = RetainHandling.ALWAYS
+    identifier: int = 0
+    """0 where the client gave none."""
+
+
+class Granted(NamedTuple):
+    """What the filters that match say together."""
+
+    qos: int
+    retain_as_published: bool
+    identifiers: tuple[int, ...]
+
+
+class Match(NamedTuple, Generic[S]):
+    subscriber: S
+    granted: Granted
+    to_publisher: Granted | None
+    """The same if the subscriber itself has published it; None where all filters that match say no local."""
+
+
+def granted(subscriptions: Iterable[Subscription]) -> Granted | None:
+    """None where there are none."""
+    qos, as_published = -1, False
+    identifiers: list[int] = []
+    for each in subscriptions:
+        qos = max(qos, each.qos)
+        as_published = as_published or each.retain_as_published
+        if each.identifier:
+            identifiers.append(each.identifier)
+    return None if qos < 0 else Granted(qos, as_published, tuple(identifiers))
+
+
+class SubscriptionIndex(Generic[S]):
+    def __init__(self) -> None:
+        self._tree: TopicTree[S, Subscription] = TopicTree()
+        self._kept: dict[str, list[Match[S]]] = {}
+        self._kept_matches = 0
+
+    @property
+    def count(self) -> int:
+        return self._tree.count
+
+    def add(self, subscriber: S, subscription: Subscription) -> Subscription | None:
+        """The one with the same filter that it replaces."""
+        self._forget()
+        return self._tree.put(subscription.filter, subscriber, subscription)
+
+    def remove(self, subscriber: S, text: str) -> Subscription | None:
+        self._forget()
+        return self._tree.remove(text, subscriber)
+
+    def find(self, topic: str) -> list[Match[S]]:
+        """Not to be changed: it may be given out again."""
+        found = self._kept.get(topic)
+        return self._find(topic) if found is None else found
+
+    def _find(self, topic: str) -> list[Match[S]]:
+        by_subscriber: dict[S, list[Subscription]] = {}
+        for holders in self._tree.match(topic):
+            for subscriber, subscription in holders.items():
+                by_subscriber.setdefault(subscriber, []).append(subscription)
+        found = [_match(subscriber, held) for subscriber, held in by_subscriber.items()]
+        if len(topic) <= _LONGEST_KEPT and len(found) < _MOST_KEPT_MATCHES:
+            if self._kept_matches + len(found) > _MOST_KEPT_MATCHES:
+                self._forget()
+            self._kept[topic] = found
+            self._kept_matches += 1 + len(found)
+        return found
+
+    def _forget(self) -> None:
+        self._kept.clear()
+        self._kept_matches = 0
+
+
+def _match(subscriber: S, held: list[Subscription]) -> Match[S]:
+    everything = granted(held)
+    assert everything is not None
+    if not any(each.no_local for each in held):
+        return Match(subscriber, everything, everything)
+    return Match(subscriber, everything, granted(each for each in held if not each.no_local))
