@@ -18,7 +18,7 @@ from millstream.coordinator.groups.share_requests import ShareHeartbeat
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
-async def handle(
+async def heartbeat(
     groups: Groups, request: ShareGroupHeartbeatRequest, call: Call
 ) -> ShareGroupHeartbeatResponse:
     names = request.subscribed_topic_names
