@@ -155,6 +155,16 @@ class LedQueue:
     def depth(self) -> int:
         return self.engine.depth(self.partition.high_watermark)
 
+    def oldest_ms(self) -> int:
+        """When the first message that is not settled was written; -1 where there is none."""
+        if self.depth <= 0:
+            return -1
+        try:
+            read = read_batches(self.partition, self.engine.start, 1, self.upper)
+        except KafkaError:
+            return -1
+        return read[0].batch.newest_ms if read else -1
+
     # -- what consumers do
 
     def acquire(self, member: str, wanted: Wanted) -> Taken:
