@@ -349,9 +349,9 @@ class ReplicaFetcher:
             self._give_up(key, following, error)
             return
         if error.code == ErrorCode.CORRUPT_MESSAGE:
-            self._broker.corruption(error)
+            self._broker.faults.damaged(None, -1, error)
         elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
-            self._broker.storage_error("replicate", error)
+            self._broker.faults.failed("replicate", error)
         self._cancel_timer(key)
         again: Callable[[], None] = partial(self._ask_again, key, following)
         self._timers[key] = self._broker.loop.call_later(_RETRY_SECONDS, again)
@@ -370,7 +370,7 @@ class ReplicaFetcher:
         )
         if self._followed.get(key) is following:
             self.unfollow(following.partition)
-        self._broker.storage_error("replicate", error)
+        self._broker.faults.failed("replicate", error)
 
 
 def _key(found: FetchedPartition) -> Key:

@@ -2,20 +2,19 @@
 
 import asyncio
 from collections.abc import Callable
-from struct import Struct
 from typing import Any, TypeVar
+
+import msgspec
 
 from millstream.broker.routing.calls import Cancel, NodeCall, decode_answer, encode_call
 from millstream.doors.caller import NODE, Caller
 from millstream.protocol.api import NODE_CALL, PEER_CLIENT
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 from millstream.protocol.peer_client import Greeting, encode_greeting
+from millstream.protocol.stream import BrokenStream, RequestStream, TooManyInFlight
 
 A = TypeVar("A")
 
-# Size, API key, version, correlation id, and a client id of null.
-_HEAD = Struct(">ihhih")
-_REPLY_HEAD = Struct(">ii")
 _MOST_REPLY_BYTES = 256 << 20
 _MOST_UNSENT_BYTES = 16 << 20
 _MOST_CALLS = 10_000
@@ -23,20 +22,61 @@ _CONNECT_SECONDS = 2.0
 # Beyond what a call itself may wait at the other end.
 _GRACE_SECONDS = 5.0
 
-Late = Callable[[Any], None]
+
+class _Waiting(msgspec.Struct, eq=False):
+    call: NodeCall[Any]
+    answer: "asyncio.Future[Any]"
+    late: Callable[[Any], None] | None
+
+    def received(self, body: memoryview) -> None:
+        try:
+            value = decode_answer(self.call, body)
+        except KafkaError as error:
+            if not self.answer.done():
+                self.answer.set_exception(error)
+            return
+        if not self.answer.done():
+            self.answer.set_result(value)
+        elif self.late is not None:
+            self.late(value)
+
+    def lost(self, address: str) -> None:
+        if not self.answer.done():
+            error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the connection to {address} was lost")
+            self.answer.set_exception(error)
+            # Whoever gave up in the same turn does not look at it.
+            self.answer.exception()
+
+
+class _Open:
+    """A connection while it lasts."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+        self.stream: RequestStream[_Waiting] = RequestStream(
+            most_in_flight=_MOST_CALLS, most_reply_bytes=_MOST_REPLY_BYTES, in_order=False
+        )
+        self.last_heard = 0.0
+        self.reading: asyncio.Task[None] | None = None
+
+    @property
+    def is_usable(self) -> bool:
+        return not self.writer.transport.is_closing()
+
+    def tell(self, key: int, body: bytes) -> None:
+        """Without waiting for an answer."""
+        self.writer.write(self.stream.head_without_reply(key, 0, len(body)) + body)
 
 
 class CallLink:
+    """Connects when it is first used, and again after it was lost."""
+
     def __init__(self, address: str, greeting: Callable[[], Greeting]) -> None:
         """`greeting` says who calls, when the connection is made."""
         self.address = address
         self._greeting = greeting
-        self._writer: asyncio.StreamWriter | None = None
-        self._reading: asyncio.Task[None] | None = None
+        self._open: _Open | None = None
         self._connecting = asyncio.Lock()
-        self._waiting: dict[int, tuple[NodeCall[Any], asyncio.Future[Any], Late | None]] = {}
-        self._correlation = 0
-        self._last_heard = 0.0
         self._closed = False
 
     async def call(
@@ -49,126 +89,93 @@ class CallLink:
         """
         body = encode_call(caller, call)
         loop = asyncio.get_running_loop()
+        waiting = _Waiting(call, loop.create_future(), late)
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                writer = await self._ready()
-        except (OSError, TimeoutError, UnicodeError):
+                connection = await self._ready()
+            connection.writer.write(connection.stream.head(NODE_CALL, 0, len(body), waiting) + body)
+        except (OSError, TimeoutError, UnicodeError, TooManyInFlight):
             raise self._not_reached() from None
-        began = loop.time()
-        correlation = self._send(writer, NODE_CALL, body)
-        answer: asyncio.Future[A] = loop.create_future()
-        self._waiting[correlation] = call, answer, late
+        correlation, began = connection.stream.correlation, loop.time()
         try:
             async with asyncio.timeout(wait_s + _GRACE_SECONDS):
-                return await asyncio.shield(answer)
+                answer: A = await asyncio.shield(waiting.answer)
+                return answer
         except TimeoutError:
-            self._give_up(correlation)
-            if self._last_heard < began:
+            self._give_up(connection, correlation, waiting)
+            if connection.last_heard < began:
                 # Nothing has come since: the connection may be dead, and nobody told us.
-                self._lost(writer)
+                self._lost(connection)
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"the node at {self.address} did not answer in time"
             ) from None
         except asyncio.CancelledError:
-            self._give_up(correlation)
+            self._give_up(connection, correlation, waiting)
             raise
 
     def close(self) -> None:
         self._closed = True
-        if self._writer is not None:
-            self._lost(self._writer)
+        if self._open is not None:
+            self._lost(self._open)
 
-    async def _ready(self) -> asyncio.StreamWriter:
-        if self._closed or len(self._waiting) >= _MOST_CALLS:
+    async def _ready(self) -> _Open:
+        async with self._connecting:
+            if self._open is None and not self._closed:
+                await self._connect()
+        connection = self._open
+        if (
+            connection is not None
+            and connection.writer.transport.get_write_buffer_size() > _MOST_UNSENT_BYTES
+        ):
+            await connection.writer.drain()
+        if connection is None or self._open is not connection or not connection.is_usable:
             raise self._not_reached()
-        if self._writer is None:
-            async with self._connecting:
-                if self._writer is None:
-                    await self._connect()
-        writer = self._writer
-        if writer is None or self._closed:
-            raise self._not_reached()
-        if writer.transport.get_write_buffer_size() > _MOST_UNSENT_BYTES:
-            await writer.drain()
-        if self._writer is not writer or writer.transport.is_closing():
-            raise self._not_reached()
-        return writer
+        return connection
 
     async def _connect(self) -> None:
         host, _, port = self.address.rpartition(":")
         reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-        self._writer = writer
-        self._send(writer, PEER_CLIENT, encode_greeting(self._greeting()))
-        self._reading = asyncio.get_running_loop().create_task(
-            self._read(reader, writer), name=f"answers of {self.address}"
+        connection = self._open = _Open(writer)
+        connection.tell(PEER_CLIENT, encode_greeting(self._greeting()))
+        connection.reading = asyncio.get_running_loop().create_task(
+            self._read(reader, connection), name=f"answers of {self.address}"
         )
 
-    def _send(self, writer: asyncio.StreamWriter, key: int, body: bytes) -> int:
-        self._correlation = (self._correlation + 1) & 0x7FFFFFFF
-        writer.write(_HEAD.pack(_HEAD.size - 4 + len(body), key, 0, self._correlation, -1) + body)
-        return self._correlation
-
-    def _give_up(self, correlation: int) -> None:
-        waiting = self._waiting.get(correlation)
-        if waiting is None:
-            return
-        _, answer, late = waiting
-        if answer.done() and not answer.cancelled() and answer.exception() is None and late is not None:
-            # It came in the same turn.
-            late(answer.result())
-        if answer.done() or late is None:
-            del self._waiting[correlation]
-        if self._writer is not None and not self._writer.transport.is_closing():
-            self._send(self._writer, NODE_CALL, encode_call(NODE, Cancel(correlation)))
-        answer.cancel()
-
-    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        loop = asyncio.get_running_loop()
+    async def _read(self, reader: asyncio.StreamReader, connection: _Open) -> None:
+        loop, stream = asyncio.get_running_loop(), connection.stream
         try:
             while True:
-                size, correlation = _REPLY_HEAD.unpack(await reader.readexactly(_REPLY_HEAD.size))
-                if not 4 <= size <= _MOST_REPLY_BYTES:
-                    return
-                body = await reader.readexactly(size - 4)
-                self._last_heard = loop.time()
-                self._answered(correlation, body)
-        except (OSError, EOFError):
+                size = stream.reply_size(await reader.readexactly(4))
+                waiting, body = stream.received(memoryview(await reader.readexactly(size)))
+                connection.last_heard = loop.time()
+                if waiting is not None:
+                    waiting.received(body)
+        except (OSError, EOFError, BrokenStream):
             return
         finally:
-            self._lost(writer)
+            self._lost(connection)
 
-    def _answered(self, correlation: int, body: bytes) -> None:
-        waiting = self._waiting.pop(correlation, None)
-        if waiting is None:
-            # The greeting's, or one that was given up.
+    def _give_up(self, connection: _Open, correlation: int, waiting: _Waiting) -> None:
+        answer = waiting.answer
+        if answer.done():
+            # It came in the same turn.
+            if not answer.cancelled() and answer.exception() is None and waiting.late is not None:
+                waiting.late(answer.result())
             return
-        call, answer, late = waiting
-        try:
-            value = decode_answer(call, body)
-        except KafkaError as error:
-            if not answer.done():
-                answer.set_exception(error)
-            return
-        if not answer.done():
-            answer.set_result(value)
-        elif late is not None:
-            late(value)
+        answer.cancel()
+        if waiting.late is None:
+            connection.stream.forget(correlation)
+        if connection.is_usable:
+            connection.tell(NODE_CALL, encode_call(NODE, Cancel(correlation)))
 
-    def _lost(self, writer: asyncio.StreamWriter) -> None:
-        if self._writer is not writer:
-            return
-        self._writer = None
-        writer.transport.abort()
-        if self._reading is not None and self._reading is not asyncio.current_task():
-            self._reading.cancel()
-        waiting, self._waiting = self._waiting, {}
-        for _, answer, _ in waiting.values():
-            if not answer.done():
-                answer.set_exception(
-                    KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the connection to {self.address} was lost")
-                )
-                # Whoever gave up in the same turn does not look at it.
-                answer.exception()
+    def _lost(self, connection: _Open) -> None:
+        if self._open is connection:
+            self._open = None
+        connection.writer.transport.abort()
+        if connection.reading is not None and connection.reading is not asyncio.current_task():
+            connection.reading.cancel()
+        for waiting in connection.stream.give_up():
+            waiting.lost(self.address)
 
     def _not_reached(self) -> NotDone:
         return NotDone(ErrorCode.BROKER_NOT_AVAILABLE, f"the node at {self.address} cannot be reached")

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from millstream.broker.api.table import TABLE
 from millstream.broker.routing.relay import ClientRelay
 from millstream.broker.server.addresses import WILDCARDS, ShownNode
 from millstream.broker.server.connection import Connection
+from millstream.broker.server.listener import Listener
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.machine import Records
 from millstream.cluster.metadata.service import MetadataService
@@ -68,8 +70,12 @@ class Relays:
             await self.broker.server.bind(
                 host.strip("[]"),
                 int(port),
-                lambda connection: self.open(connection, bound[0]),
-                "broker.proxy_listen",
+                Listener(
+                    "PROXY",
+                    frozenset(TABLE),
+                    "broker.proxy_listen",
+                    lambda connection: self.open(connection, bound[0]),
+                ),
             )
         )
         log.info("answers for all nodes", listen=f"{bound[0][0]}:{bound[0][1]}")

@@ -14,9 +14,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from millstream.broker.api.table import TABLE
 from millstream.broker.routing.relay import ClientRelay
-from millstream.broker.server.connection import Connection, PendingReply, Reply
+from millstream.broker.server.addresses import ShownNode
+from millstream.broker.server.connection import Connection
+from millstream.broker.server.listener import Listener
+from millstream.broker.server.replies import PendingReply, Reply
 from millstream.cluster.metadata.image import TopicImage
+from millstream.doors.caller import Caller
 from millstream.protocol.api import APIS, FETCH, PRODUCE
 from millstream.protocol.codec import decode_response, encode_request
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
 
 _BY_NAME = {api.name: api for api in APIS.values()}
 _PRODUCE_VERSION = APIS[PRODUCE].max_version
+_IN_PROCESS = Listener("IN_PROCESS", frozenset(TABLE))
 _ALL_BYTES = 50 << 20
 _PARTITION_BYTES = 1 << 20
 
@@ -153,6 +159,14 @@ class _InProcess:
     def unblock(self) -> None:
         self.has_room.set()
 
+    def caller(self, client_id: bytes | memoryview) -> Caller:
+        host = self.client.rpartition(":")[0]
+        return Caller(client_id=str(client_id, "utf-8"), host=host, listener=_IN_PROCESS.name)
+
+    @property
+    def only_node(self) -> ShownNode | None:
+        return None if self.relay is None else self.relay.shown
+
     def refuse(self, reason: str) -> None:
         for call in list(self.calls):
             call.refuse(reason)
@@ -172,6 +186,7 @@ class _Call:
         self.relay = route.relay
         self.client = self.peer = route.client
         self.local_host = route.local_host
+        self.listener = _IN_PROCESS
         route.calls[self] = None
         self.reply.add_done_callback(lambda _: route.calls.pop(self, None))
 
@@ -184,16 +199,25 @@ class _Call:
             # Behind its size and its correlation id.
             self.reply.set_result(memoryview(b"".join(buffers))[2 * I32.size :])
 
-    def expect_reply(self) -> PendingReply:
-        self._pending = PendingReply(cast(Connection, self))
-        return self._pending
+    def caller(self, client_id: bytes | memoryview) -> Caller:
+        return self._route.caller(client_id)
+
+    @property
+    def only_node(self) -> ShownNode | None:
+        return self._route.only_node
+
+    def expect_reply(self, reply: PendingReply) -> None:
+        self._pending = reply
 
     def completed(self, reply: PendingReply) -> None:
         assert reply.buffers is not None
         self.send(reply.buffers)
 
-    def forward_nothing(self) -> None:
+    def speak_for(self, client: str | None) -> None:
         """A route is there to forward."""
+
+    def close_when_answered(self) -> None:
+        """A route is closed by who opened it."""
 
     def block(self) -> None:
         """Requests of a route do not wait for each other here; those of one lane do at the other end."""
