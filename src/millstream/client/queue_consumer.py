@@ -22,8 +22,8 @@ from millstream.protocol.queue_call import (
     SettledAll,
     SettledRange,
     SettleMessages,
-    Taken,
     TakeMessages,
+    Taken,
 )
 from millstream.protocol.records import Headers
 
@@ -155,9 +155,7 @@ class QueueConsumer:
         return [message for place in taken.places for message in self._messages(place)]
 
     def _messages(self, place: Any) -> Iterator[QueueMessage]:
-        counts = {
-            offset: each.count for each in place.ranges for offset in range(each.first, each.last + 1)
-        }
+        counts = {offset: each.count for each in place.ranges for offset in range(each.first, each.last + 1)}
         for record in records_of(place.batches):
             count = counts.get(record.offset)
             if count is not None:
@@ -217,9 +215,7 @@ class AsyncQueueConsumer:
         self._thread = ThreadPoolExecutor(1, "millstream-queue")
 
     async def _run(self, call: Any, *args: Any, **options: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(
-            self._thread, lambda: call(*args, **options)
-        )
+        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: call(*args, **options))
 
     async def receive(self, max_messages: int = 1, timeout: float = 1.0) -> list[QueueMessage]:  # noqa: ASYNC109
         found: list[QueueMessage] = await self._run(self._queue.receive, max_messages, timeout)

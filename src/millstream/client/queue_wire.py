@@ -11,8 +11,8 @@ from millstream.client.wire.connection import Connection
 from millstream.protocol.api import QUEUE_CALL
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.queue_call import QueueRequest, decode_reply, encode_request
-from millstream.protocol.records import Record, decode_records
 from millstream.protocol.record_batch import CONTROL_BIT, read_header
+from millstream.protocol.records import Record, decode_records
 
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 

@@ -1,6 +1,7 @@
 """ShareAcknowledge, versions 1 and 2: settle records of a share session; answered when it is durable."""
 
 import datetime
+from typing import cast
 from uuid import UUID
 
 from kio.schema.share_acknowledge.v2.request import ShareAcknowledgeRequest
@@ -15,7 +16,7 @@ from kio.schema.share_acknowledge.v2.response import (
 from millstream.broker.api.call import Call
 from millstream.broker.handlers.admin import answer
 from millstream.broker.shares.session_work import SessionWork
-from millstream.broker.shares.sessions import CLOSE, OPEN
+from millstream.broker.shares.sessions import CLOSE, OPEN, Source
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 _MILLISECOND = datetime.timedelta(milliseconds=1)
@@ -32,7 +33,7 @@ class ShareAcknowledge:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "GroupId and MemberId must not be empty")
             if epoch == OPEN:
                 raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "a session is opened by ShareFetch")
-            work = self._work.begin(request.group_id, request.member_id, epoch, call.source)
+            work = self._work.begin(request.group_id, request.member_id, epoch, cast(Source, call.source))
         except KafkaError as error:
             return answer(
                 ShareAcknowledgeResponse,
@@ -49,12 +50,12 @@ class ShareAcknowledge:
         answered = work.answered(full=False)
         topics: dict[UUID, list[PartitionData]] = {}
         for (topic_id, index), told in answered.items():
-            error = told.acknowledge_error
+            refused = told.acknowledge_error
             topics.setdefault(topic_id, []).append(
                 PartitionData(
                     partition_index=index,
-                    error_code=ErrorCode.NONE if error is None else error.code,
-                    error_message=None if error is None else error.message,
+                    error_code=ErrorCode.NONE if refused is None else refused.code,
+                    error_message=None if refused is None else refused.message,
                     current_leader=LeaderIdAndEpoch(leader_id=told.leader[0], leader_epoch=told.leader[1]),
                 )
             )

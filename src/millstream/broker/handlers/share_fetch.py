@@ -5,6 +5,7 @@ durable. Where a request acknowledges and finds nothing to read, it is answered 
 """
 
 import datetime
+from typing import cast
 from uuid import UUID
 
 from kio.schema.share_fetch.v2.request import ShareFetchRequest
@@ -22,7 +23,7 @@ from millstream.broker.handlers.admin import answer
 from millstream.broker.shares.consumers import await_and_acquire
 from millstream.broker.shares.led_queue import Taken, Wanted
 from millstream.broker.shares.session_work import Answered, SessionWork, Work
-from millstream.broker.shares.sessions import CLOSE, OPEN
+from millstream.broker.shares.sessions import CLOSE, OPEN, Source
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 _MILLISECOND = datetime.timedelta(milliseconds=1)
@@ -38,7 +39,7 @@ class ShareFetch:
         try:
             _check(request)
             work = self._work.begin(
-                request.group_id, request.member_id, request.share_session_epoch, call.source
+                request.group_id, request.member_id, request.share_session_epoch, cast(Source, call.source)
             )
         except KafkaError as error:
             if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:

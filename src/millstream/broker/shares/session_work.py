@@ -134,8 +134,8 @@ class Work:
         for queue, taken in self.taken.items():
             told.setdefault((queue.key.topic_id, queue.key.partition), Answered()).taken = taken
         for place, each in told.items():
-            error = each.error or each.acknowledge_error
-            if error is not None and error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            why = each.error or each.acknowledge_error
+            if why is not None and why.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 each.leader = self._leader(place)
         return told
 
