@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from millstream.client.errors import UnknownTopicError
+from millstream.client.errors import UnknownTopicError, from_code
 from millstream.client.queue_wire import ask_leader, ask_node, records_of
 from millstream.client.settings import servers
 from millstream.client.wire.cluster import Cluster
@@ -21,6 +21,8 @@ from millstream.protocol.queue_call import (
 from millstream.protocol.records import Record
 
 _TIMEOUT_S = 15.0
+# Kafka's numbers: the resource, and what is done to a setting.
+_GROUP, _SET, _DELETE = 32, 0, 1
 
 
 class QueueAdmin:
@@ -94,6 +96,27 @@ class QueueAdmin:
             ).messages
             for partition in range(self.partitions(topic))
         )
+
+    def group_configs(self, group: str) -> dict[str, str]:
+        """What is in effect for a share group."""
+        wanted = {"resource_type": _GROUP, "resource_name": group, "configuration_keys": None}
+        for result in self._cluster.call("describe_configs", resources=[wanted]).results:
+            if result.error_code:
+                raise from_code(f"settings of group {group}", result.error_code, result.error_message)
+            return {each.name: each.value for each in result.configs}
+        return {}
+
+    def alter_group_configs(self, group: str, configs: Mapping[str, str | None]) -> None:
+        """Set what a share group does, by Kafka's names; None takes a setting back."""
+        changes = [
+            {"name": name, "config_operation": _DELETE if value is None else _SET, "value": value}
+            for name, value in configs.items()
+        ]
+        resource = {"resource_type": _GROUP, "resource_name": group, "configs": changes}
+        reply = self._cluster.call("incremental_alter_configs", resources=[resource], validate_only=False)
+        for response in reply.responses:
+            if response.error_code:
+                raise from_code(f"settings of group {group}", response.error_code, response.error_message)
 
     def close(self) -> None:
         self._cluster.close()

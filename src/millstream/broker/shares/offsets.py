@@ -19,8 +19,6 @@ from millstream.doors.coordinators import CoordinatorKind, Coordinators
 from millstream.doors.partitions import PartitionAccess, Place
 from millstream.protocol.errors import ErrorCode, KafkaError
 
-NOTHING_STORED = StateSummary(0, -1, -1, 0)
-
 
 class QueueOffset(msgspec.Struct, frozen=True):
     """Of one partition. A start of -1: nothing is stored. `lag` is how many records are left, -1 unknown."""
@@ -147,12 +145,7 @@ class ShareOffsets:
         await self._coordinators.ask(caller, CoordinatorKind.GROUP, group_id, forget)
 
     async def _summary(self, caller: Caller, key: ShareKey) -> StateSummary:
-        try:
-            return await self._coordinators.ask(caller, CoordinatorKind.SHARE, str(key), ReadSummary(key))
-        except KafkaError as error:
-            if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                return NOTHING_STORED
-            raise
+        return await self._coordinators.ask(caller, CoordinatorKind.SHARE, str(key), ReadSummary(key))
 
     async def _group(self, caller: Caller, group_id: str) -> DescribedShareGroup:
         return await self._coordinators.ask(

@@ -32,11 +32,8 @@ class QueueStore:
         self, key: ShareKey, topic: str, leader_epoch: int, resolve: Callable[[int], int]
     ) -> StoredState:
         """What is stored; a queue that is new begins at `resolve(wish)`, which is stored before it is used."""
-        try:
-            stored = await self._read(key, leader_epoch)
-        except KafkaError as error:
-            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
+        stored = await self._read(key, leader_epoch)
+        if stored.state_epoch < 0:
             opened = await self._coordinators.ask(
                 _NODE, CoordinatorKind.GROUP, key.group_id, OpenQueue(key.group_id, topic, key.partition)
             )
