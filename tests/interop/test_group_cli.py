@@ -193,7 +193,7 @@ def test_a_group_can_be_given_a_position_before_its_first_member(
 def test_what_cannot_be_reset_is_named(cli: Cli, topic: str) -> None:
     for arguments, message in {
         ("-t", "no-such-topic", "--to-latest"): "there is no topic 'no-such-topic'",
-        ("--all-topics", "--to-latest"): "has committed nothing; name the topics with --topic",
+        ("--all-topics", "--to-latest"): "has committed nothing; name the topics",
         ("-t", f"{topic}:7", "--to-latest"): "has no partition 7; it has partitions 0 to 1",
         ("-t", topic, "--shift-by", "1"): "nothing to shift",
     }.items():

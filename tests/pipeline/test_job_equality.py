@@ -140,44 +140,44 @@ def _check_events(stored: tuple[object, ...]) -> None:
     }
 
 
-def test_rollups_are_exact(spark: "SparkSession", broker: NodeProcess, tmp_path: Path) -> None:
-    values = [0.1, 0.2, 0.3, 99.7, 50.05, 1e-3, 33.3, 66.6, 12.5, 87.9]
-    with parts(spark, tmp_path / "exact", broker) as opened:
-        feed(
-            spark, opened, 0,
-            [
-                (number, telemetry_json(NOON + timedelta(seconds=number), value, uuid=f"GPU-{number % 2}"))
-                for number, value in enumerate(values)
-            ],
-        )  # fmt: skip
-        opened.recomputation.everything()
-        for resolution in Resolution:
-            [row] = opened.store.rollups(RollupQuery(resolution, level=Level.FLEET)).rows
-            assert (row.key, row.hostname, row.count) == ("fleet", "", len(values))
-            assert (row.min, row.max) == (1e-3, 99.7)
-            assert row.mean == math.fsum(values) / len(values)
-            ordered = sorted(values)
-            assert row.p95 == pytest.approx(ordered[8] + (ordered[9] - ordered[8]) * 0.55, rel=1e-15)
-            gpus = opened.store.rollups(RollupQuery(resolution, level=Level.GPU)).rows
-            assert [(each.key, each.hostname, each.count) for each in gpus] == [
-                ("GPU-0", "host-0", 5), ("GPU-1", "host-1", 5),
-            ]  # fmt: skip
-            assert {each.key for each in opened.store.rollups(RollupQuery(resolution, level=Level.HOST)).rows} == {
-                "host-0", "host-1",
-            }  # fmt: skip
-
-
-def test_a_point_that_names_another_host_leaves_the_first(
+def test_rollups_are_exact_and_follow_a_point_to_another_host(
     spark: "SparkSession", broker: NodeProcess, tmp_path: Path
 ) -> None:
-    first = [telemetry_json(NOON, 1.0, uuid="GPU-0"), telemetry_json(NOON, 2.0, uuid="GPU-1")]
-    moved = first[0].replace(b"host-0", b"host-1")
-    with parts(spark, tmp_path / "moved", broker) as opened:
-        for batch, records in enumerate(([(0, first[0]), (1, first[1])], [(2, moved)])):
-            feed(spark, opened, batch, records)
-            opened.recomputation.everything()
+    values = [0.1, 0.2, 0.3, 99.7, 50.05, 1e-3, 33.3, 66.6, 12.5, 87.9]
+    exact = [
+        telemetry_json(NOON + timedelta(seconds=number), value, uuid=f"GPU-{number % 2}")
+        for number, value in enumerate(values)
+    ]
+    later = NOON + timedelta(hours=5)
+    stays, moves = (telemetry_json(later, float(gpu), uuid=f"GPU-{gpu}") for gpu in (1, 0))
+    with parts(spark, tmp_path / "exact", broker) as opened:
+        feed(spark, opened, 0, list(enumerate([*exact, stays, moves])))
+        opened.recomputation.everything()
         for resolution in Resolution:
-            hosts = opened.store.rollups(RollupQuery(resolution, level=Level.HOST)).rows
+            check_exact(opened.store, resolution, values)
+        # The same point once more, as one of the other host.
+        feed(spark, opened, 1, [(len(exact) + 2, moves.replace(b"host-0", b"host-1"))])
+        opened.recomputation.everything()
+        for resolution in Resolution:
+            check_exact(opened.store, resolution, values)
+            hosts = opened.store.rollups(RollupQuery(resolution, level=Level.HOST, start=later)).rows
             assert [(row.key, row.count) for row in hosts] == [("host-1", 2)]
-            gpus = opened.store.rollups(RollupQuery(resolution, level=Level.GPU)).rows
+            gpus = opened.store.rollups(RollupQuery(resolution, level=Level.GPU, start=later)).rows
             assert [(row.key, row.hostname) for row in gpus] == [("GPU-0", "host-1"), ("GPU-1", "host-1")]
+
+
+def check_exact(store: Store, resolution: Resolution, values: list[float]) -> None:
+    end = NOON + timedelta(hours=1)
+    [row] = store.rollups(RollupQuery(resolution, level=Level.FLEET, end=end)).rows
+    assert (row.key, row.hostname, row.count) == ("fleet", "", len(values))
+    assert (row.min, row.max) == (1e-3, 99.7)
+    assert row.mean == math.fsum(values) / len(values)
+    ordered = sorted(values)
+    assert row.p95 == pytest.approx(ordered[8] + (ordered[9] - ordered[8]) * 0.55, rel=1e-15)
+    gpus = store.rollups(RollupQuery(resolution, level=Level.GPU, end=end)).rows
+    assert [(each.key, each.hostname, each.count) for each in gpus] == [
+        ("GPU-0", "host-0", 5),
+        ("GPU-1", "host-1", 5),
+    ]
+    hosts = store.rollups(RollupQuery(resolution, level=Level.HOST, end=end)).rows
+    assert {each.key for each in hosts} == {"host-0", "host-1"}

@@ -1,8 +1,12 @@
-"""Parsing and judging in Spark: every form of record is read, every mistake is named."""
+"""Parsing and judging in Spark: every form of record is read, every mistake is named.
+
+Spark takes seconds to plan what it does in a moment, so all records are looked at together, and each test at its own.
+"""
 
 import base64
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -24,6 +28,48 @@ RECORD = TelemetryRecord(
 )  # fmt: skip
 
 
+# Each form at a time of its own, or they would be one point.
+FORMS = [
+    *(RECORD.to_json(form, time_ms=RECORD.time_ms + 1000 * n) for n, form in enumerate(RecordForm)),
+    b"["
+    + RECORD.to_json(time_ms=RECORD.time_ms + 9000)
+    + b","
+    + telemetry_json(NOON, 7.0, uuid="GPU-2")
+    + b"]",
+]
+UNUSUAL = [
+    json.dumps(right_record(value="85.5")).encode(),
+    json.dumps(right_record(uuid="a uuid of another make")).encode(),
+    json.dumps(right_record(Hostname=None, hostname="lower-case")).encode(),
+    json.dumps(right_record(Hostname=None, timestamp="2026-03-01T13:00:00.250+01:00", gpu_id=5)).encode(),
+    json.dumps(right_record(timestamp="2026-03-01T12:00:01Z"), indent=2).encode() + b"\n",
+]
+ARRAY = b"[17," + telemetry_json(NOON, 1.0, uuid="GPU-3") + b",{}]"
+EQUAL = [
+    telemetry_json(NOON, 1.0, uuid="GPU-4"),
+    telemetry_json(NOON, 2.0, uuid="GPU-4"),
+    b"[" + telemetry_json(NOON, 3.0, uuid="GPU-4") + b"," + telemetry_json(NOON, 4.0, uuid="GPU-4") + b"]",
+]
+RECORDS: dict[str, list[bytes | None]] = {
+    "mistakes": [record.data for record in BAD_RECORDS],
+    "headers": [None, b"{}"],
+    "sentinels": [json.dumps(right_record(value=value)).encode() for value in SENTINELS],
+    "forms": [*FORMS],
+    "unusual": [*UNUSUAL],
+    "array": [ARRAY],
+    "equal": [*EQUAL],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of some records, by their places among them."""
+
+    verdicts: "dict[int, str]"
+    letters: "dict[int, Row]"
+    points: "list[tuple[int, Row]]"
+
+
 def judged(spark: "SparkSession", values: Sequence[bytes | None]) -> "tuple[DataFrame, DataFrame]":
     """The records by their types, and the odd ones as an examination of their text found them."""
     from millstream.pipeline.job import judge
@@ -37,23 +83,35 @@ def judged(spark: "SparkSession", values: Sequence[bytes | None]) -> "tuple[Data
     return rows, judge.examined(odd, Limits(), now)
 
 
-def points(spark: "SparkSession", values: Sequence[bytes | None]) -> "list[Row]":
+@pytest.fixture(scope="module")
+def outcomes(spark: "SparkSession") -> dict[str, Outcome]:
+    from millstream.pipeline.job.dead_letters import dead_letters
     from millstream.pipeline.job.points import points_of, without_duplicates
 
-    rows, looked_at = judged(spark, values)
-    found = without_duplicates(points_of(rows).unionByName(points_of(looked_at)))
-    return found.orderBy("source_offset", "uuid").collect()
+    rows, looked_at = judged(spark, [value for values in RECORDS.values() for value in values])
+    verdicts = {row.offset: row.verdict for row in rows.select("offset", "verdict").collect()}
+    letters = {json.loads(row.value)["offset"]: row for row in dead_letters(looked_at).collect()}
+    points = without_duplicates(points_of(rows).unionByName(points_of(looked_at)))
+    found = points.orderBy("source_offset", "uuid").collect()
+
+    parts, start = {}, 0
+    for name, values in RECORDS.items():
+        places = range(start, start + len(values))
+        parts[name] = Outcome(
+            {place - start: verdict for place, verdict in verdicts.items() if place in places},
+            {place - start: letter for place, letter in letters.items() if place in places},
+            [(point.source_offset - start, point) for point in found if point.source_offset in places],
+        )
+        start += len(values)
+    return parts
 
 
-def test_every_mistake_is_named(spark: "SparkSession") -> None:
-    from millstream.pipeline.job.dead_letters import dead_letters
-
-    _, looked_at = judged(spark, [record.data for record in BAD_RECORDS])
-    letters = [json.loads(row.value) for row in dead_letters(looked_at).collect()]
-    found = {letter["offset"]: (letter["reason"], letter["field"]) for letter in letters}
+def test_every_mistake_is_named(outcomes: dict[str, Outcome]) -> None:
+    letters = {place: json.loads(row.value) for place, row in outcomes["mistakes"].letters.items()}
+    found = {place: (letter["reason"], letter["field"]) for place, letter in letters.items()}
     assert found == {number: (record.reason, record.field) for number, record in enumerate(BAD_RECORDS)}
-    for letter in letters:
-        original = BAD_RECORDS[letter["offset"]].data
+    for place, letter in letters.items():
+        original = BAD_RECORDS[place].data
         kept = base64.b64decode(letter["original_base64"])
         assert original.startswith(kept)
         assert letter["truncated"] == (len(kept) < len(original))
@@ -62,73 +120,50 @@ def test_every_mistake_is_named(spark: "SparkSession") -> None:
         assert (letter["topic"], letter["partition"]) == ("telemetry", 0)
 
 
-def test_a_dead_letter_has_position_and_reason_as_headers(spark: "SparkSession") -> None:
-    from millstream.pipeline.job.dead_letters import dead_letters
-
-    _, looked_at = judged(spark, [None, b"{}"])
-    rows = {json.loads(row.value)["offset"]: row for row in dead_letters(looked_at).collect()}
+def test_a_dead_letter_has_position_and_reason_as_headers(outcomes: dict[str, Outcome]) -> None:
+    rows = outcomes["headers"].letters
     headers = {header.key: bytes(header.value).decode() for header in rows[1].headers}
     assert headers == {
-        "reason": "missing_field", "field": "timestamp", "topic": "telemetry", "partition": "0", "offset": "1",
+        "reason": "missing_field", "field": "timestamp", "topic": "telemetry", "partition": "0",
+        "offset": str(json.loads(rows[1].value)["offset"]),
     }  # fmt: skip
     assert bytes(rows[1].key) == b"key"
     assert json.loads(rows[0].value)["reason"] == "empty"
 
 
-def test_all_forms_give_the_same_point(spark: "SparkSession") -> None:
-    # Each at a time of its own, or they would be one point.
-    single = [RECORD.to_json(form, time_ms=RECORD.time_ms + 1000 * n) for n, form in enumerate(RecordForm)]
-    array = (
-        b"["
-        + RECORD.to_json(time_ms=RECORD.time_ms + 9000)
-        + b","
-        + telemetry_json(NOON, 7.0, uuid="GPU-2")
-        + b"]"
-    )
-    *alike, other = sorted(points(spark, [*single, array]), key=lambda point: point.uuid == "GPU-2")
+def test_all_forms_give_the_same_point(outcomes: dict[str, Outcome]) -> None:
+    points = sorted(outcomes["forms"].points, key=lambda found: found[1].uuid == "GPU-2")
+    *alike, (place, other) = points
     assert len(alike) == len(RecordForm) + 1
-    for point in alike:
+    for _, point in alike:
         assert (point.uuid, point.value, point.gpu_id, point.device) == ("GPU-5fd4f087", 42.5, "3", "nvidia3")
         assert (point.model_name, point.hostname, point.pod) == ("NVIDIA H100", "host-1", "pod-1")
-    assert (other.value, other.source_offset) == (7.0, len(RecordForm))
+    assert (other.value, place) == (7.0, len(RecordForm))
 
 
-def test_unusual_but_right_records_are_points(spark: "SparkSession") -> None:
-    values = [
-        json.dumps(right_record(value="85.5")).encode(),
-        json.dumps(right_record(uuid="a uuid of another make")).encode(),
-        json.dumps(right_record(Hostname=None, hostname="lower-case")).encode(),
-        json.dumps(right_record(Hostname=None, timestamp="2026-03-01T13:00:00.250+01:00", gpu_id=5)).encode(),
-        json.dumps(right_record(timestamp="2026-03-01T12:00:01Z"), indent=2).encode() + b"\n",
-    ]
-    found = {point.source_offset: point for point in points(spark, values)}
+def test_unusual_but_right_records_are_points(outcomes: dict[str, Outcome]) -> None:
+    found = dict(outcomes["unusual"].points)
     assert found[1].uuid == "a uuid of another make"
     # Of the three with one identity the last wins.
     assert set(found) == {1, 2, 3, 4}
     assert (found[2].hostname, found[3].hostname, found[3].gpu_id) == ("lower-case", "", "5")
 
 
-def test_sentinels_are_dropped_and_are_no_mistakes(spark: "SparkSession") -> None:
-    rows, looked_at = judged(spark, [json.dumps(right_record(value=value)).encode() for value in SENTINELS])
-    assert {row.verdict for row in rows.select("verdict").collect()} == {"sentinel"}
-    assert looked_at.count() == 0
+def test_sentinels_are_dropped_and_are_no_mistakes(outcomes: dict[str, Outcome]) -> None:
+    seen = outcomes["sentinels"]
+    assert seen.verdicts == dict.fromkeys(range(len(SENTINELS)), "sentinel")
+    assert (seen.letters, seen.points) == ({}, [])
 
 
-def test_a_bad_element_does_not_spoil_its_array(spark: "SparkSession") -> None:
-    from millstream.pipeline.job.dead_letters import dead_letters
-
-    array = b"[17," + telemetry_json(NOON, 1.0) + b",{}]"
-    _, looked_at = judged(spark, [array])
-    [letter] = [json.loads(row.value) for row in dead_letters(looked_at).collect()]
+def test_a_bad_element_does_not_spoil_its_array(outcomes: dict[str, Outcome]) -> None:
+    letter = json.loads(outcomes["array"].letters[0].value)
     assert (letter["reason"], letter["element"], letter["bad_elements"]) == ("not_an_object", 0, 2)
-    assert base64.b64decode(letter["original_base64"]) == array
-    assert [point.value for point in points(spark, [array])] == [1.0]
+    assert base64.b64decode(letter["original_base64"]) == ARRAY
+    assert [point.value for _, point in outcomes["array"].points] == [1.0]
 
 
-def test_the_last_of_equal_identities_wins(spark: "SparkSession") -> None:
-    values = [telemetry_json(NOON, value) for value in (1.0, 2.0)]
-    array = b"[" + telemetry_json(NOON, 3.0) + b"," + telemetry_json(NOON, 4.0) + b"]"
-    assert [point.value for point in points(spark, [*values, array])] == [4.0]
+def test_the_last_of_equal_identities_wins(outcomes: dict[str, Outcome]) -> None:
+    assert [point.value for _, point in outcomes["equal"].points] == [4.0]
 
 
 def test_a_point_that_the_store_refused_is_a_dead_letter(spark: "SparkSession") -> None:

@@ -16,13 +16,13 @@ pytest.importorskip("pyspark", reason="the `spark` extra is not installed")
 
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from millstream.client.errors import NotAuthorizedError
+from millstream.client.wire.cluster import Cluster
+from millstream.client.wire.requests import LATEST
 from millstream.spark.fetching import RangeReader
 from millstream.spark.kafka_properties import cluster_settings
 from millstream.spark.producing import TaskProducer
 from millstream.spark.ranges import OffsetRange
-from millstream.spark.wire.cluster import Cluster
-from millstream.spark.wire.errors import AuthenticationFailed
-from millstream.spark.wire.requests import LATEST
 from millstream.spark.write_options import write_options
 from support.apache_kafka import PASSWORD, USER, ApacheKafka, unavailable
 from support.topics import admin_for, create_topic
@@ -181,16 +181,16 @@ def test_a_token_of_an_identity_provider_opens_the_door(
         "sasl.oauthbearer.client.secret": PASSWORD,
     }
     assert written_and_read(properties, topic)
-    with pytest.raises(AuthenticationFailed, match="gave no token: HTTP 401"):
+    with pytest.raises(NotAuthorizedError, match="gave no token: HTTP 401"):
         values({**properties, "sasl.oauthbearer.client.secret": "guessed"}, topic)
 
 
 @pytest.mark.parametrize("kind", ["PLAIN", "SCRAM-SHA-512"])
 def test_a_wrong_password_is_refused_at_once(kafka: ApacheKafka, topic: str, kind: str) -> None:
-    with pytest.raises(AuthenticationFailed, match="refused user 'alice'"):
+    with pytest.raises(NotAuthorizedError, match="refused user 'alice'"):
         values(secured(kafka, kind, "guessed"), topic)
 
 
 def test_an_unknown_authority_is_refused_at_once(kafka: ApacheKafka, topic: str) -> None:
-    with pytest.raises(AuthenticationFailed, match="certificate is refused"):
+    with pytest.raises(NotAuthorizedError, match="certificate is refused"):
         values({"bootstrap.servers": kafka.tls, "security.protocol": "SSL"}, topic)

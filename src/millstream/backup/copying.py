@@ -3,12 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from millstream.backup.errors import BackupError, Refused
+from millstream.backup.errors import BackupError
 from millstream.backup.folder import BackupFolder
 from millstream.backup.manifest import SegmentCopy
-from millstream.backup.nodes import Cluster, refused
 from millstream.backup.segment_file import SegmentFile
 from millstream.backup.source import Fetched, Place, epoch_end, fetch, log_checksum
+from millstream.client.errors import ClientError, from_code
+from millstream.client.wire.cluster import Cluster
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.record_batch import CorruptBatch, iter_batches
 
@@ -96,7 +97,7 @@ class PartitionCopier:
             found = log_checksum(
                 self.cluster, leader, place, segment.base_offset, segment.end_offset, 2**31 - 1
             )
-        except (OSError, Refused):
+        except (OSError, ClientError):
             self.cluster.close()
             return False
         return (found.size_bytes, found.crc) == (segment.size_bytes, segment.checksum)
@@ -156,8 +157,8 @@ class PartitionCopier:
                 " election; make the backup again"
             )
         if fetched.error:
-            raise refused(f"a fetch of {self.place} at offset {offset}", fetched.error)
+            raise from_code(f"a fetch of {self.place} at offset {offset}", fetched.error)
         if not fetched.records:
             # A node that is short of memory, or a new leader that does not know its high watermark yet.
-            raise refused(f"nothing came of {self.place} at offset {offset}", ErrorCode.REQUEST_TIMED_OUT)
+            raise from_code(f"nothing came of {self.place} at offset {offset}", ErrorCode.REQUEST_TIMED_OUT)
         return fetched

@@ -8,16 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from millstream.backup.copying import SEGMENT_BYTES, Extent, PartitionCopier
-from millstream.backup.errors import BackupError, Damaged, Refused
+from millstream.backup.errors import BackupError, Damaged
 from millstream.backup.folder import BackupFolder, out_of_room
 from millstream.backup.manifest import Manifest, PartitionCopy, SegmentCopy, TopicCopy
-from millstream.backup.nodes import Cluster, TopicInfo
-from millstream.backup.selection import Selection
+from millstream.backup.selection import Selection, name_of
 from millstream.backup.source import (
     CLEANUP_POLICY,
     COMPACT,
-    EARLIEST,
-    LATEST,
     Place,
     TopicSettings,
     broker_configs,
@@ -25,10 +22,11 @@ from millstream.backup.source import (
     offsets,
     topic_settings,
 )
-from millstream.protocol.errors import ErrorCode
+from millstream.client.errors import ClientError, UnknownTopicError
+from millstream.client.wire.cluster import Cluster
+from millstream.client.wire.requests import EARLIEST, LATEST
+from millstream.protocol.metadata import TopicMetadata
 from millstream.runtime.clock import Clock
-
-_GONE = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +59,22 @@ class BackupMaker:
 
     def make(self, source: str, selection: Selection) -> Manifest:
         cluster = self.cluster
-        topics = cluster.patiently("the cluster cannot be reached", cluster.topics)
-        topics = selection.of_cluster(topics)
+        topics = selection.of_cluster(cluster.topics(None))
         try:
             self.folder.open_for_writing()
             return self._make(source, topics, selection)
+        except ClientError:
+            # Some of them are OSErrors too, and the disk is not to blame.
+            raise
         except OSError as error:
             raise out_of_room(error, self.folder.path, self.folder.disk) from error
 
-    def _make(self, source: str, topics: list[TopicInfo], selection: Selection) -> Manifest:
+    def _make(self, source: str, topics: list[TopicMetadata], selection: Selection) -> Manifest:
         known = self._known()
         cluster = self.cluster
         settings = cluster.patiently(
             "the topics' settings cannot be read",
-            lambda: topic_settings(cluster, (topic.name for topic in topics)),
+            lambda: topic_settings(cluster, (name_of(topic) for topic in topics)),
         )
         defaults = cluster.patiently("the brokers' settings cannot be read", lambda: broker_configs(cluster))
         backup_id = self.folder.new_id(self.clock.now_ms())
@@ -85,8 +85,8 @@ class BackupMaker:
         copies = [
             copy
             for topic in topics
-            if topic.name in settings
-            and (copy := self._topic(topic, settings[topic.name], extents, known)) is not None
+            if name_of(topic) in settings
+            and (copy := self._topic(topic, settings[name_of(topic)], extents, known)) is not None
         ]
         manifest = Manifest(
             backup_id,
@@ -125,16 +125,16 @@ class BackupMaker:
                     known[topic.topic_id, each.index] = _Known(each.segments, was_compacted or is_foreign)
         return known
 
-    def _extents(self, topics: Iterable[TopicInfo], selection: Selection) -> dict[Place, Extent]:
+    def _extents(self, topics: Iterable[TopicMetadata], selection: Selection) -> dict[Place, Extent]:
         """Where each log begins and ends, those of the internal topics first."""
         extents: dict[Place, Extent] = {}
         for is_internal in (True, False):
             places = [
-                Place(topic.name, topic.topic_id, each.index)
+                Place(name_of(topic), topic.topic_id, each.partition)
                 for topic in topics
                 if topic.is_internal == is_internal
                 for each in topic.partitions
-                if selection.has(topic.name, each.index)
+                if selection.has(name_of(topic), each.partition)
             ]
             ends = self._ask(places, LATEST)
             starts = self._ask(places, EARLIEST)
@@ -148,7 +148,7 @@ class BackupMaker:
         """About how much there is to copy; the bar goes without when nobody knows."""
         try:
             sizes = log_bytes(self.cluster)
-        except (OSError, Refused):
+        except (OSError, ClientError):
             self.cluster.close()
             return
         total = 0
@@ -166,7 +166,7 @@ class BackupMaker:
 
     def _topic(
         self,
-        topic: TopicInfo,
+        topic: TopicMetadata,
         settings: TopicSettings,
         extents: Mapping[Place, Extent],
         known: Mapping[tuple[str, int], _Known],
@@ -175,10 +175,10 @@ class BackupMaker:
         topic_id = topic.topic_id.hex()
         partitions = []
         for each in topic.partitions:
-            place = Place(topic.name, topic.topic_id, each.index)
+            place = Place(name_of(topic), topic.topic_id, each.partition)
             if place not in extents:
                 continue
-            before = known.get((topic_id, each.index), _Known((), False))
+            before = known.get((topic_id, each.partition), _Known((), False))
             copier = PartitionCopier(
                 self.cluster,
                 self.folder,
@@ -189,18 +189,18 @@ class BackupMaker:
             )
             try:
                 extent, segments = copier.copy(extents[place], before.segments)
-            except Refused as error:
-                if error.code not in _GONE:
-                    raise BackupError(f"{place} cannot be copied: {error}") from error
+            except UnknownTopicError:
                 self.progress.note(f"topic {topic.name} was deleted while it was copied; it is left out")
                 return None
+            except ClientError as error:
+                raise BackupError(f"{place} cannot be copied: {error}") from error
             partitions.append(
                 PartitionCopy(
-                    each.index, extent.log_start_offset, extent.end_offset, each.leader_epoch, segments
+                    each.partition, extent.log_start_offset, extent.end_offset, each.leader_epoch, segments
                 )
             )
         return TopicCopy(
-            topic.name,
+            name_of(topic),
             topic_id,
             topic.is_internal,
             max((len(each.replicas) for each in topic.partitions), default=1),

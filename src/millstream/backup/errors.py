@@ -15,15 +15,3 @@ class Damaged(BackupError):
 
 class NoRoom(BackupError):
     """The disk is full."""
-
-
-class ClusterAway(BackupError):
-    """No node answers, or not in time."""
-
-
-class Refused(BackupError):
-    """A node answered with an error code."""
-
-    def __init__(self, what: str, code: int, name: str) -> None:
-        super().__init__(f"{what}: {name}")
-        self.code = code

@@ -100,7 +100,9 @@ def _plan(
 ) -> Plan:
     in_base = {each.topic_id for each in base.topics}
     later = {each.topic_id: each for each in merged_with.topics} if merged_with is not None else {}
-    selection.of_cluster([*topics, *later.values()])
+    selection.check(
+        (topic.name, each.index) for topic in (*topics, *later.values()) for each in topic.partitions
+    )
     planned = []
     for topic in topics:
         newer = later.get(topic.topic_id)

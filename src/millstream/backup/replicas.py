@@ -8,9 +8,9 @@ verified.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from millstream.backup.errors import Refused
-from millstream.backup.nodes import Cluster
 from millstream.backup.source import Place, log_checksum
+from millstream.client.errors import ClientError
+from millstream.client.wire.cluster import Cluster
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.log_checksum import LogChecksum
 
@@ -73,8 +73,8 @@ class ReplicaComparer:
             try:
                 # Up to offset 0 there is nothing to read, only to say where the log begins and ends.
                 states[node] = log_checksum(self.cluster, node, self.place, 0, _NOTHING, 1)
-            except (OSError, Refused) as error:
-                if isinstance(error, Refused) and error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+            except (OSError, ClientError) as error:
+                if isinstance(error, ClientError) and error.code == ErrorCode.KAFKA_STORAGE_ERROR.name:
                     result.differences.append(Difference(node, 0, str(error)))
                 else:
                     result.away.append(node)
@@ -164,8 +164,8 @@ class ReplicaComparer:
         def ask() -> Answer:
             try:
                 return log_checksum(self.cluster, node, self.place, offset, until, limit)
-            except Refused as error:
-                if error.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR):
+            except ClientError as error:
+                if error.code in (ErrorCode.CORRUPT_MESSAGE.name, ErrorCode.KAFKA_STORAGE_ERROR.name):
                     return str(error)
                 raise
 

@@ -1,25 +1,15 @@
 """Which topics and partitions a backup or a restore is about."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
 
 from millstream.backup.errors import BackupError
+from millstream.protocol.metadata import TopicMetadata
 
 
-class _Numbered(Protocol):
-    @property
-    def index(self) -> int: ...
-
-
-class _Named(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def partitions(self) -> Sequence[_Numbered]: ...
-
-
-Topic = TypeVar("Topic", bound=_Named)
+def name_of(topic: TopicMetadata) -> str:
+    """Of one that exists."""
+    return topic.name or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +24,18 @@ class Selection:
         wanted = self.topics.get(topic, frozenset())
         return wanted is None or index in wanted
 
-    def of_cluster(self, topics: Iterable[Topic]) -> list[Topic]:
-        """Those that are wanted; BackupError when a topic or a partition that is asked for is not there."""
-        found = [topic for topic in topics if not self.topics or topic.name in self.topics]
-        missing = set(self.topics) - {topic.name for topic in found}
-        if missing:
-            raise BackupError(f"there is no topic {min(missing)!r}")
-        there: dict[str, set[int]] = {}
-        for topic in found:
-            there.setdefault(topic.name, set()).update(each.index for each in topic.partitions)
-        for name, indexes in there.items():
-            unknown = (self.topics.get(name) or frozenset()) - indexes
-            if unknown:
+    def check(self, there: Iterable[tuple[str, int]]) -> None:
+        """BackupError when a topic or a partition that is asked for is not there."""
+        known: dict[str, set[int]] = {}
+        for name, index in there:
+            known.setdefault(name, set()).add(index)
+        for name, indexes in self.topics.items():
+            if name not in known:
+                raise BackupError(f"there is no topic {name!r}")
+            if unknown := (indexes or frozenset()) - known[name]:
                 raise BackupError(f"topic {name!r} has no partition {min(unknown)}")
-        return found
+
+    def of_cluster(self, topics: Mapping[str, TopicMetadata]) -> list[TopicMetadata]:
+        """Those that are wanted, by name."""
+        self.check((name, each.partition) for name, topic in topics.items() for each in topic.partitions)
+        return [topics[name] for name in sorted(self.topics or topics)]

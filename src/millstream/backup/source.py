@@ -1,12 +1,13 @@
 """What is asked of a cluster for a backup: configurations, offsets, epochs, checksums and batches."""
 
-import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from millstream.backup.nodes import Cluster, refused
+from millstream.client.errors import from_code
+from millstream.client.wire import requests
+from millstream.client.wire.cluster import Cluster
 from millstream.cluster.metadata.records import ConfigResource
-from millstream.protocol.api import FETCH, LOG_CHECKSUM
+from millstream.protocol.api import LOG_CHECKSUM
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.log_checksum import (
     ChecksumRequest,
@@ -14,23 +15,12 @@ from millstream.protocol.log_checksum import (
     decode_checksum_reply,
     encode_checksum_request,
 )
-from millstream.protocol.wire import Reader
 
-LATEST, EARLIEST = -1, -2
 CLEANUP_POLICY, COMPACT = "cleanup.policy", "compact"
 
-_LIST_OFFSETS_VERSION = 7
-_EPOCH_VERSION = 4
-_CONFIGS_VERSION = 4
-_LOG_DIRS_VERSION = 2
-_FETCH_VERSION = 13
 _DYNAMIC_TOPIC, _DYNAMIC_DEFAULT_BROKER = 1, 3
 _CONSUMER = -1
 _MAX_WAIT_MS = 500
-_FETCH_HEAD = struct.Struct(">iiiibii")
-_FETCH_PARTITION = struct.Struct(">iiqiqi")
-_ONE = b"\x02"
-_NO_TAGS = b"\0"
 _TOPICS_AT_ONCE = 200
 
 
@@ -73,12 +63,12 @@ def topic_settings(cluster: Cluster, topics: Iterable[str]) -> dict[str, TopicSe
             {"resource_type": ConfigResource.TOPIC, "resource_name": name, "configuration_keys": None}
             for name in names[start : start + _TOPICS_AT_ONCE]
         ]
-        reply = cluster.any_node().call("describe_configs", _CONFIGS_VERSION, resources=wanted)
+        reply = cluster.any_node().call("describe_configs", resources=wanted)
         for each in reply.results:
             if each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 continue
             if each.error_code:
-                raise refused(
+                raise from_code(
                     f"the settings of {each.resource_name} cannot be read",
                     each.error_code,
                     each.error_message,
@@ -95,7 +85,7 @@ def topic_settings(cluster: Cluster, topics: Iterable[str]) -> dict[str, TopicSe
 def broker_configs(cluster: Cluster) -> dict[str, str]:
     """The defaults of all brokers that were set while they ran."""
     wanted = {"resource_type": ConfigResource.BROKER, "resource_name": "", "configuration_keys": None}
-    reply = cluster.any_node().call("describe_configs", _CONFIGS_VERSION, resources=[wanted])
+    reply = cluster.any_node().call("describe_configs", resources=[wanted])
     return {
         config.name: config.value
         for each in reply.results
@@ -106,40 +96,23 @@ def broker_configs(cluster: Cluster) -> dict[str, str]:
 
 def offsets(cluster: Cluster, places: Iterable[Place], timestamp: int) -> dict[Place, int]:
     """The log's start or its high watermark, for each; those of a topic that is gone are left out."""
-    by_node: dict[int, list[Place]] = {}
-    for place in places:
-        by_node.setdefault(cluster.leader_of(place.topic_id, place.index), []).append(place)
+    by_name = {(place.topic, place.index): place for place in places}
     found: dict[Place, int] = {}
-    for node_id, here in by_node.items():
-        wanted: dict[str, list[Mapping[str, int]]] = {}
-        for place in here:
-            wanted.setdefault(place.topic, []).append(
-                {"partition_index": place.index, "timestamp": timestamp, "current_leader_epoch": -1}
-            )
-        reply = cluster.node(node_id).call(
-            "list_offsets",
-            _LIST_OFFSETS_VERSION,
-            replica_id=_CONSUMER,
-            topics=[{"name": name, "partitions": partitions} for name, partitions in wanted.items()],
-        )
-        answers = {
-            (topic.name, each.partition_index): each for topic in reply.topics for each in topic.partitions
-        }
-        for place in here:
-            each = answers[place.topic, place.index]
-            if each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                continue
-            if each.error_code:
-                raise refused(f"the offsets of {place}", each.error_code)
-            found[place] = each.offset
+    for each in cluster.list_offsets(dict.fromkeys(by_name, timestamp)):
+        place = by_name[each.topic, each.partition]
+        if each.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            continue
+        if each.error:
+            raise from_code(f"the offsets of {place}", each.error)
+        found[place] = each.offset
     return found
 
 
 def log_bytes(cluster: Cluster) -> dict[tuple[str, int], int]:
     """The sizes of all logs where they are led, as far as the nodes tell; for a bar that shows how far one is."""
     sizes: dict[tuple[str, int], int] = {}
-    for node_id in list(cluster.addresses):
-        reply = cluster.node(node_id).call("describe_log_dirs", _LOG_DIRS_VERSION, topics=None)
+    for node_id in sorted(cluster.addresses):
+        reply = cluster.node(node_id).call("describe_log_dirs", topics=None)
         for directory in reply.results:
             for topic in directory.topics:
                 for each in topic.partitions:
@@ -152,7 +125,6 @@ def epoch_end(cluster: Cluster, place: Place, epoch: int) -> tuple[int, int]:
     """The largest epoch up to `epoch` that the leader's log knows, and where it ended; -1, -1 for none."""
     reply = cluster.leader(place.topic_id, place.index).call(
         "offset_for_leader_epoch",
-        _EPOCH_VERSION,
         replica_id=_CONSUMER,
         topics=[
             {"topic": place.topic, "partitions": [{"partition": place.index, "leader_epoch": epoch}]},
@@ -160,7 +132,7 @@ def epoch_end(cluster: Cluster, place: Place, epoch: int) -> tuple[int, int]:
     )
     (answer,) = reply.topics[0].partitions
     if answer.error_code:
-        raise refused(f"the leader epochs of {place}", answer.error_code)
+        raise from_code(f"the leader epochs of {place}", answer.error_code)
     return answer.leader_epoch, answer.end_offset
 
 
@@ -169,10 +141,10 @@ def log_checksum(
 ) -> LogChecksum:
     """Of what one node has on disk. A broker that is not Millstream's closes the connection: ConnectionError."""
     body = encode_checksum_request(ChecksumRequest(place.topic_id, place.index, offset, until, max_bytes))
-    reply = cluster.node(node_id).request(LOG_CHECKSUM, 0, body, flexible=False)
+    reply = cluster.node(node_id).request(LOG_CHECKSUM, 0, body)
     code, message, found = decode_checksum_reply(reply)
     if code:
-        raise refused(f"{place} on node {node_id}", code, message)
+        raise from_code(f"{place} on node {node_id}", code, message)
     return found
 
 
@@ -181,35 +153,11 @@ def fetch(cluster: Cluster, place: Place, offset: int, max_bytes: int) -> Fetche
 
     By the topic's id, so that another topic under the same name is never taken for it.
     """
-    body = b"".join(
-        (
-            _FETCH_HEAD.pack(_CONSUMER, _MAX_WAIT_MS, 1, max_bytes, 0, 0, -1),
-            _ONE,
-            place.topic_id,
-            _ONE,
-            _FETCH_PARTITION.pack(place.index, -1, offset, -1, -1, max_bytes),
-            _NO_TAGS,
-            _NO_TAGS,
-            b"\x01",  # no forgotten topics
-            b"\x01",  # no rack
-            _NO_TAGS,
-        )
+    body = requests.fetch_request(
+        place.topic_id, place.index, offset, max_bytes=max_bytes, max_wait_ms=_MAX_WAIT_MS
     )
     node = cluster.leader(place.topic_id, place.index)
-    reader = Reader(node.request(FETCH, _FETCH_VERSION, body, flexible=True), flexible=True)
-    reader.i32()
-    error = reader.i16()
-    reader.i32()
-    if error or reader.array_length() < 1:
-        raise refused(f"a fetch of {place}", error or ErrorCode.UNKNOWN_SERVER_ERROR)
-    reader.uuid()
-    reader.array_length()
-    reader.i32()
-    error = reader.i16()
-    high_watermark, _, log_start_offset = reader.i64(), reader.i64(), reader.i64()
-    for _ in range(max(reader.array_length(), 0)):
-        reader.i64()
-        reader.i64()
-        reader.skip_tags()
-    reader.i32()
-    return Fetched(error, high_watermark, log_start_offset, reader.nullable_bytes() or memoryview(b""))
+    view = node.request(requests.FETCH, requests.FETCH_BY_ID_VERSION, body, flexible=True)
+    reply = requests.read_fetch(view, by_id=True)
+    at, size = reply.records
+    return Fetched(reply.error, reply.high_watermark, reply.log_start_offset, view[at : at + size])

@@ -7,7 +7,8 @@ import typer
 
 from millstream.cli import output
 from millstream.cli.errors import ExitCode, UsageError, print_error
-from millstream.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from millstream.cli.options import AsJson, parse_moment_ms
+from millstream.cli.target import Target, on_cluster
 
 app = typer.Typer(
     help="Copy a running cluster into a folder, and make a node's data from it again.", no_args_is_help=True
@@ -23,9 +24,10 @@ Topics = Annotated[
 
 
 @app.command()
+@on_cluster
 def create(
     folder: Folder,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    target: Target,
     topic: Topics = None,
     as_json: AsJson = False,
 ) -> None:
@@ -42,7 +44,7 @@ def create(
     """
     from millstream.cli.backup_work import create_backup, shown_manifest
 
-    manifest = create_backup(folder, bootstrap, topic or [])
+    manifest = create_backup(folder, target, topic or [])
     if as_json:
         output.json_document(shown_manifest(manifest))
         return
@@ -153,11 +155,11 @@ def restore(
       millstream backup restore /backups/main --data ./data --until 2026-01-31T12:00:00Z
       millstream backup restore /backups/main --data ./data --topic events --node-id 3
     """
-    from millstream.cli.backup_work import moment_text, parse_until, restore_backup
+    from millstream.cli.backup_work import moment_text, restore_backup
 
     if backup is not None and until is not None:
         raise UsageError("--until finds the backups that it needs; leave out --backup")
-    until_ms = None if until is None else parse_until(until)
+    until_ms = None if until is None else parse_moment_ms(until, "--until")
     plan, restored = restore_backup(folder, data, node_id, backup, until_ms, topic or [])
     fewer = sorted(each.name for each in plan.topics if each.replication_factor > 1)
     if as_json:

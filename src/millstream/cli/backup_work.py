@@ -1,6 +1,5 @@
 """What `millstream backup` does, between the command line and the backup room."""
 
-import re
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,19 +9,17 @@ from typing import TYPE_CHECKING
 
 from millstream import __version__
 from millstream.backup.create import BackupMaker, Progress
-from millstream.backup.errors import BackupError, ClusterAway, Damaged
+from millstream.backup.errors import BackupError, Damaged
 from millstream.backup.folder import BackupFolder
 from millstream.backup.manifest import Manifest, segment_path
-from millstream.backup.nodes import Cluster
 from millstream.backup.plan import Plan, plan_of, plan_until
 from millstream.backup.restore import Restored, Restorer
 from millstream.backup.selection import Selection
 from millstream.cli import output
-from millstream.cli.errors import CommandError, Unreachable, UsageError
-from millstream.cli.kafka import DEFAULT_PORT, require_listener
-from millstream.cli.options import parse_address
+from millstream.cli.errors import CommandError
+from millstream.cli.options import parse_topics
 from millstream.cli.progress import ByteBar
-from millstream.cli.reset_target import parse_topics
+from millstream.cli.target import Target
 from millstream.runtime.clock import SystemClock
 from millstream.runtime.disk import SystemDisk
 
@@ -31,29 +28,16 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def told_to_the_user(bootstrap: str = "") -> "Iterator[None]":
+def told_to_the_user() -> "Iterator[None]":
     try:
         yield
-    except ClusterAway as error:
-        raise Unreachable(bootstrap, str(error)) from error
     except BackupError as error:
         raise CommandError(str(error)) from error
 
 
-def addresses_of(bootstrap: str) -> list[tuple[str, int]]:
-    """Raises `Unreachable` at once when nobody listens."""
-    require_listener(bootstrap)
-    words = [part.strip() for part in bootstrap.split(",") if part.strip()]
-    return [parse_address(word if ":" in word else f"{word}:{DEFAULT_PORT}", "--bootstrap") for word in words]
-
-
-def create_backup(folder: Path, bootstrap: str, topics: Sequence[str]) -> Manifest:
+def create_backup(folder: Path, target: Target, topics: Sequence[str]) -> Manifest:
     selection = Selection(parse_topics(topics))
-    with (
-        told_to_the_user(bootstrap),
-        Cluster(addresses_of(bootstrap)) as cluster,
-        ByteBar("copying") as bar,
-    ):
+    with told_to_the_user(), target.cluster() as cluster, ByteBar("copying") as bar:
         maker = BackupMaker(
             cluster,
             BackupFolder(SystemDisk(), str(folder.absolute())),
@@ -61,7 +45,7 @@ def create_backup(folder: Path, bootstrap: str, topics: Sequence[str]) -> Manife
             __version__,
             Progress(bar.expect, bar.advance, output.note),
         )
-        return maker.make(bootstrap, selection)
+        return maker.make(target.bootstrap, selection)
 
 
 @dataclass(slots=True)
@@ -178,18 +162,3 @@ def shown_manifest(manifest: Manifest) -> dict[str, object]:
 def moment_text(moment_ms: int) -> str:
     moment = datetime.fromtimestamp(moment_ms / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def parse_until(text: str) -> int:
-    """RFC 3339, UTC where no offset is given, or milliseconds since 1970 after an @."""
-    if re.fullmatch(r"@\d+", text):
-        return int(text[1:])
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise UsageError(
-            f"--until {text!r} is not a time such as 2026-01-31T12:00:00Z or @MILLISECONDS"
-        ) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)

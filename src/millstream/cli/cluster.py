@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millstream.cli import output
-from millstream.cli.cluster_founding import found, waiting_nodes
-from millstream.cli.cluster_nodes import add, remove
+from millstream.cli.cluster_nodes import add, found, remove
 from millstream.cli.cluster_replicas import elect, reassign, rebalance
-from millstream.cli.errors import ExitCode, Unreachable
-from millstream.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from millstream.cli.errors import ExitCode
+from millstream.cli.options import AsJson
+from millstream.cli.target import Target, on_cluster
 
 if TYPE_CHECKING:
-    from millstream.broker.peers.founding_messages import NodeState
+    from millstream.admin.cluster_view import ClusterView
     from millstream.cli.cluster_up import LocalNode
+    from millstream.cluster.founding_messages import NodeState
+
+_NAMES_SHOWN = 8
 
 app = typer.Typer(
     help="Start a local cluster, and look after a running one: status, nodes, leaders, replicas.",
@@ -120,8 +123,9 @@ def _show_nodes(nodes: "list[LocalNode]", as_json: bool) -> None:
 
 
 @app.command()
+@on_cluster
 def status(
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    target: Target,
     check: Annotated[
         bool, typer.Option("--check", help="Exit with 1 unless every node and every replica is there.")
     ] = False,
@@ -137,63 +141,115 @@ def status(
       millstream cluster status
       millstream cluster status --json --check
     """
-    from millstream.cli.cluster_calls import ClusterCalls
-    from millstream.cli.cluster_view import view_cluster
+    from millstream.admin.cluster_view import view_cluster
+    from millstream.admin.founding import waiting_nodes
+    from millstream.client.errors import ConnectionFailedError
 
+    settings = target.settings()
     try:
-        with ClusterCalls(bootstrap) as calls:
-            view = view_cluster(calls)
-    except Unreachable:
-        waiting = waiting_nodes(bootstrap)
+        with target.cluster() as cluster:
+            view = view_cluster(cluster)
+    except ConnectionFailedError:
+        waiting = waiting_nodes(settings)
         if not waiting:
             raise
         _show_waiting(waiting, as_json)
         raise typer.Exit(ExitCode.FAILURE) from None
     if as_json:
-        output.json_document(view.as_document())
+        output.json_document(status_document(view))
     else:
-        output.facts(
-            {
-                "cluster": view.cluster_id,
-                "controller": view.controller if view.controller >= 0 else "none",
-                "health": "good" if view.is_healthy else "not all is there",
-                "topics": len({each.topic for each in view.partitions}),
-                "partitions": len(view.partitions),
-                "without a leader": len(view.leaderless),
-                "with replicas out of sync": len(view.under_replicated),
-                "not led by the preferred": len(view.not_preferred),
-                "being reassigned": view.reassigning,
-            }
-            | ({"voters that are away": list(view.missing_voters)} if view.missing_voters else {})
-        )
-        output.table(
-            ("node", "address", "rack", "state", "quorum", "log end", "leaders", "replicas"),
-            [
-                (
-                    str(each.broker_id),
-                    each.address,
-                    each.rack,
-                    "fenced" if each.is_fenced else "live",
-                    each.quorum or "-",
-                    each.log_end,
-                    each.leaders,
-                    each.replicas,
-                )
-                for each in view.brokers
-            ],
-        )
-        if view.unled:
-            output.table(
-                ("without a leader", "why", "what to do"),
-                [(each.name, each.reason, each.advice) for each in view.unled],
-            )
+        show_status(view)
     if view.controller < 0:
         output.note(
-            "a majority of the voters does not answer: nothing can be changed, and what is said of nodes is what was"
-            " known last; start those that are away"
+            "a majority of the voters does not answer: nothing can be changed, and what is said of partitions is what"
+            " was known last; start those that are away"
         )
     if check and not view.is_healthy:
         raise typer.Exit(ExitCode.FAILURE)
+
+
+def status_document(view: "ClusterView") -> dict[str, object]:
+    return {
+        "cluster_id": view.cluster_id,
+        "controller": view.controller,
+        "healthy": view.is_healthy,
+        "problems": view.problems,
+        "brokers": [
+            {
+                "id": each.broker_id,
+                "address": each.address,
+                "rack": each.rack,
+                "state": each.state,
+                "fenced": each.state == "fenced",
+                "quorum": each.quorum,
+                "log_end": each.log_end,
+                "leaders": each.leaders,
+                "replicas": each.replicas,
+            }
+            for each in view.brokers
+        ],
+        "voters_away": list(view.voters_away),
+        "topics": view.topics,
+        "partitions": len(view.partitions),
+        "leaderless": [each.name for each in view.leaderless],
+        "without_leader": [
+            {
+                "topic": each.topic,
+                "partition": each.index,
+                "replicas": list(each.replicas),
+                "reason": each.reason,
+                "advice": each.advice,
+            }
+            for each in view.unled
+        ],
+        "under_replicated": [each.name for each in view.under_replicated],
+        "not_preferred": len(view.not_preferred),
+        "reassigning": view.reassigning,
+    }
+
+
+def show_status(view: "ClusterView") -> None:
+    output.facts(
+        {
+            "cluster": view.cluster_id,
+            "controller": view.controller if view.controller >= 0 else "none",
+            "health": "good" if view.is_healthy else "; ".join(view.problems),
+            "topics": view.topics,
+            "partitions": len(view.partitions),
+            "without a leader": len(view.leaderless),
+            "with replicas out of sync": _named([each.name for each in view.under_replicated]),
+            "not led by the preferred": len(view.not_preferred),
+            "being reassigned": view.reassigning,
+        }
+    )
+    output.table(
+        ("node", "address", "rack", "state", "quorum", "log end", "leaders", "replicas"),
+        [
+            (
+                str(each.broker_id),
+                each.address,
+                each.rack,
+                each.state,
+                each.quorum or "-",
+                each.log_end,
+                each.leaders,
+                each.replicas,
+            )
+            for each in view.brokers
+        ],
+    )
+    if view.unled:
+        output.table(
+            ("without a leader", "why", "what to do"),
+            [(each.name, each.reason, each.advice) for each in view.unled],
+        )
+
+
+def _named(names: list[str]) -> int | str:
+    """How many, and the first of them."""
+    if not names:
+        return 0
+    return f"{len(names)}: {', '.join(names[:_NAMES_SHOWN])}" + (", ..." if len(names) > _NAMES_SHOWN else "")
 
 
 def _show_waiting(waiting: "dict[str, NodeState]", as_json: bool) -> None:

@@ -1,38 +1,34 @@
-"""`millstream cluster add` and `remove`: nodes come into a running cluster, and go out of it."""
+"""`millstream cluster add`, `remove` and `found`: nodes come into a cluster, go out of it, and make one."""
 
 import sys
-import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from millstream.cli import output
-from millstream.cli.cluster_work import (
+from millstream.cli.cluster_replicas import (
     Patience,
     PlacementName,
     Throttle,
     VirtualNodes,
-    Yes,
     check_placement,
-    chosen_placement,
     move_replicas,
+    parse_rate,
 )
-from millstream.cli.errors import CommandError
-from millstream.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from millstream.cli.errors import UsageError
+from millstream.cli.options import AsJson, Yes
+from millstream.cli.target import Target, on_cluster
 from millstream.cluster.placement import VIRTUAL_NODES
-
-if TYPE_CHECKING:
-    from millstream.cli.cluster_calls import ClusterCalls
 
 NodeId = Annotated[int, typer.Argument(metavar="NODE", min=0, help="The node's id.", show_default=False)]
 
-_LOOK_SECONDS = 0.2
 _PATIENCE_SECONDS = 60.0
 
 
+@on_cluster
 def add(
     node: NodeId,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    target: Target,
     voter: Annotated[
         bool, typer.Option("--voter/--no-voter", help="Whether the node gets a vote in the metadata quorum.")
     ] = True,
@@ -48,36 +44,20 @@ def add(
       millstream serve --data ./4 --node-id 4 --listen n4:9092 --seeds n1:9092,n2:9092,n3:9092 &
       millstream cluster add 4 && millstream cluster rebalance
     """
-    from millstream.cli.cluster_calls import ClusterCalls, reason_of
-    from millstream.cli.cluster_view import view_cluster
-    from millstream.protocol.errors import ErrorCode
+    from millstream.admin.nodes import add_node
 
-    deadline = time.monotonic() + timeout
-    with ClusterCalls(bootstrap) as calls:
-        while True:
-            problem = f"node {node} is not there; start it with the cluster's --seeds"
-            found = next(
-                (each for each in view_cluster(calls).live_brokers() if each.broker_id == node), None
-            )
-            if found is not None and found.quorum:
-                if not voter or found.quorum != "follower":
-                    break
-                reply = calls.call("add_raft_voter", voter_id=node, listeners=())
-                if reply.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER):
-                    continue
-                problem = reason_of(reply)
-            if time.monotonic() > deadline:
-                raise CommandError(f"cannot add node {node}: {problem}")
-            time.sleep(_LOOK_SECONDS)
+    with target.cluster() as cluster:
+        found = add_node(cluster, node, is_voter=voter, timeout_s=timeout)
     if as_json:
         output.json_document({"node": node, "quorum": found.quorum})
     else:
         output.line(f"node {node} at {found.address} is in, as a {found.quorum} of the quorum")
 
 
+@on_cluster
 def remove(
     node: NodeId,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    target: Target,
     throttle: Throttle = None,
     force: Annotated[
         bool,
@@ -98,55 +78,65 @@ def remove(
       millstream cluster remove 4
       millstream cluster remove 2 --force --yes
     """
-    from millstream.cli.cluster_calls import ClusterCalls
-    from millstream.cli.cluster_moves import evacuate
-    from millstream.cli.cluster_view import view_cluster
+    from millstream.admin.cluster_view import view_cluster
+    from millstream.admin.moves import placement_of
+    from millstream.admin.nodes import check_removable, remove_node
+    from millstream.admin.plans import evacuated
 
     check_placement(placement)
-    with ClusterCalls(bootstrap) as calls:
-        view = view_cluster(calls)
-        found = next((each for each in view.brokers if each.broker_id == node), None)
-        if found is None and node not in view.missing_voters:
-            raise CommandError(f"there is no node {node}; see `millstream cluster status`")
-        if len(view.brokers) == 1:
-            raise CommandError(f"node {node} is the only one; stop it instead")
+    rate = parse_rate(throttle)
+    with target.cluster() as cluster:
+        view = view_cluster(cluster)
+        check_removable(view, node)
         if not yes and sys.stdin.isatty():
-            typer.confirm(f"Take node {node} out of the cluster at {bootstrap}?", abort=True, err=True)
+            typer.confirm(f"Take node {node} out of the cluster at {target.bootstrap}?", abort=True, err=True)
         moves = []
-        if not force and found is not None:
-            chosen = chosen_placement(calls, placement, view.controller)
-            moves = evacuate(view, node, chosen, virtual_nodes)
-        move_replicas(calls, moves, throttle, timeout, is_waiting=True)
-    is_member = node in view.missing_voters or (found is not None and bool(found.quorum))
-    others = [each.address for each in view.live_brokers() if each.broker_id != node]
-    if not others:
-        raise CommandError(f"no other live node is there to take node {node} out; start one of them first")
-    # Not through the node itself, which ends on the way. Its registration goes first: it is not let in again then.
-    with ClusterCalls(",".join(others)) as calls:
-        until = time.monotonic() + min(timeout, _PATIENCE_SECONDS)
-        if found is not None:
-            _take_out(calls, until, f"cannot unregister broker {node}", "unregister_broker", broker_id=node)
-        if is_member:
-            _take_out(
-                calls, until, f"cannot take node {node} out of the quorum", "remove_raft_voter", voter_id=node
-            )
+        if not force and view.broker(node) is not None:
+            chosen = placement or placement_of(cluster, view.controller)
+            moves = evacuated(view, node, chosen, virtual_nodes)
+        move_replicas(cluster, moves, rate, timeout)
+        remove_node(cluster, view, node, min(timeout, _PATIENCE_SECONDS))
     if as_json:
         output.json_document({"node": node, "moved": len(moves)})
     else:
         output.line(f"removed node {node}, after {len(moves)} replicas moved to others")
 
 
-def _take_out(calls: "ClusterCalls", until: float, action: str, name: str, **fields: int) -> None:
-    """Asked again while the cluster has no controller: the node that goes may have been it, and ends on the way.
+@on_cluster
+def found(
+    nodes: Annotated[
+        str,
+        typer.Option("--with", metavar="NODE,...", help="Ids of the seeds that found it, most of all seeds."),
+    ],
+    target: Target,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Found a new cluster though not all seeds are there.
 
-    What is not there any more has been taken out, by a request whose answer was lost or by somebody else.
+    With all seeds there a cluster is founded by itself. Without some of them the nodes wait, because those
+    that are away may belong to a cluster with data: then this command would make a second, empty one. Give it
+    only for a cluster that is started for the first time. The seeds that are away join when they are started
+    with empty directories.
+
+    \b
+    Example:
+      millstream cluster found --with 1,3 --bootstrap n1:9092
     """
-    from millstream.cli.cluster_calls import reason_of
-    from millstream.protocol.errors import ErrorCode
+    from millstream.admin.founding import found_cluster, founder_of
 
-    done = (ErrorCode.NONE, ErrorCode.VOTER_NOT_FOUND, ErrorCode.BROKER_ID_NOT_REGISTERED)
-    while (reply := calls.call(name, **fields)).error_code not in done:
-        unsure = reply.error_code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER)
-        if not unsure or time.monotonic() > until:
-            raise CommandError(f"{action}: {reason_of(reply)}")
-        time.sleep(_LOOK_SECONDS)
+    words = [each.strip() for each in nodes.split(",") if each.strip()]
+    if not words or not all(each.isdecimal() for each in words):
+        raise UsageError(f"--with {nodes!r}: give node ids such as 1,3")
+    wanted = sorted(set(map(int, words)))
+    names = ", ".join(map(str, wanted))
+    settings = target.settings()
+    founder = founder_of(settings, wanted)
+    if not yes and sys.stdin.isatty():
+        question = f"Found a new, empty cluster with the nodes {names}? Seeds that are away may belong to one already."
+        typer.confirm(question, abort=True, err=True)
+    state = found_cluster(settings, founder, wanted)
+    if as_json:
+        output.json_document({"cluster_id": state.cluster_id, "nodes": wanted})
+    else:
+        output.line(f"cluster {state.cluster_id} is founded with the nodes {names}")

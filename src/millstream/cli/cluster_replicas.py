@@ -1,30 +1,42 @@
 """`millstream cluster rebalance`, `elect` and `reassign`: who leads partitions, and who keeps them."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millstream.cli import output
-from millstream.cli.cluster_work import (
-    Patience,
-    PlacementName,
-    Throttle,
-    VirtualNodes,
-    Yes,
-    check_placement,
-    chosen_placement,
-    elect_leaders,
-    move_replicas,
-    show_cancelled,
-    show_moves,
-    show_ongoing,
-)
 from millstream.cli.errors import ExitCode, UsageError
-from millstream.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
-from millstream.cluster.placement import VIRTUAL_NODES
+from millstream.cli.options import AsJson, Yes
+from millstream.cli.target import Target, on_cluster
+from millstream.cluster.placement import PLACEMENTS, VIRTUAL_NODES
+from millstream.config.units import parse_size
 
+if TYPE_CHECKING:
+    from millstream.admin.moves import Ongoing
+    from millstream.admin.plans import Move
+    from millstream.client.wire.cluster import Cluster
+
+Throttle = Annotated[
+    str | None,
+    typer.Option(
+        "--throttle", metavar="SIZE", help="At most this many bytes a second and broker, such as 50MB."
+    ),
+]
+Patience = Annotated[float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait.")]
+PlacementName = Annotated[
+    str | None,
+    typer.Option(
+        "--placement",
+        help="How replicas are spread: balanced, ring or modulo.",
+        show_default="as the cluster places new partitions",
+    ),
+]
+VirtualNodes = Annotated[
+    int, typer.Option("--virtual-nodes", min=1, help="Points of each broker on the ring, for placement ring.")
+]
 Partitions = Annotated[
     list[str] | None,
     typer.Argument(
@@ -35,8 +47,9 @@ NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait for replica
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would move, and move nothing.")]
 
 
+@on_cluster
 def rebalance(
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    target: Target,
     leaders: Annotated[
         bool, typer.Option("--leaders", help="Only give leadership back to preferred leaders; copy nothing.")
     ] = False,
@@ -56,21 +69,22 @@ def rebalance(
       millstream cluster rebalance --throttle 50MB
       millstream cluster rebalance --leaders
     """
-    from millstream.cli.cluster_calls import ClusterCalls
-    from millstream.cli.cluster_moves import plan
-    from millstream.cli.cluster_view import view_cluster
+    from millstream.admin.cluster_view import view_cluster
+    from millstream.admin.moves import elect_leaders, placement_of
+    from millstream.admin.plans import rebalanced
 
     check_placement(placement)
-    with ClusterCalls(bootstrap) as calls:
+    rate = parse_rate(throttle, is_waiting=not no_wait)
+    with target.cluster() as cluster:
         moves = []
         if not leaders:
-            view = view_cluster(calls)
-            moves = plan(view, chosen_placement(calls, placement, view.controller), virtual_nodes)
+            view = view_cluster(cluster)
+            moves = rebalanced(view, placement or placement_of(cluster, view.controller), virtual_nodes)
         if dry_run:
             show_moves(moves, as_json)
             return
-        is_done = move_replicas(calls, moves, throttle, timeout, is_waiting=not no_wait)
-        elected = elect_leaders(calls, None, is_unclean=False)[0] if is_done else []
+        is_done = move_replicas(cluster, moves, rate, None if no_wait else timeout)
+        elected = elect_leaders(cluster, None).elected if is_done else []
     if as_json:
         output.json_document(
             {"moves": [each.as_document() for each in moves], "done": is_done, "elected": len(elected)}
@@ -80,9 +94,10 @@ def rebalance(
         output.line(f"{len(moves)} partitions {state}, {len(elected)} given back to their preferred leaders")
 
 
+@on_cluster
 def elect(
+    target: Target,
     partitions: Partitions = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     unclean: Annotated[
         bool,
         typer.Option("--unclean", help="Where nobody leads, elect any live replica; messages may be lost."),
@@ -98,18 +113,20 @@ def elect(
       millstream cluster elect events orders:3
       millstream cluster elect --unclean events:0
     """
-    from millstream.cli.cluster_calls import ClusterCalls
-    from millstream.cli.cluster_moves import moves_of
+    from millstream.admin.cluster_view import partitions_of
+    from millstream.admin.moves import elect_leaders
+    from millstream.admin.plans import chosen
 
     if unclean and not partitions:
         raise UsageError("--unclean may lose messages: name the partitions it is meant for")
     if unclean and not yes and sys.stdin.isatty():
         typer.confirm("Messages that only other replicas have will be lost. Go on?", abort=True, err=True)
-    with ClusterCalls(bootstrap) as calls:
+    named = parse_partitions(partitions or ())
+    with target.cluster() as cluster:
         wanted = None
-        if partitions:
-            wanted = [(each.topic, each.index) for each in moves_of(calls, _parsed(partitions), ())]
-        elected, failed = elect_leaders(calls, wanted, is_unclean=unclean)
+        if named:
+            wanted = [(each.topic, each.index) for each in chosen(partitions_of(cluster), named)]
+        elected, failed = elect_leaders(cluster, wanted, is_unclean=unclean)
     if as_json:
         output.json_document(
             {
@@ -125,9 +142,10 @@ def elect(
         raise typer.Exit(ExitCode.FAILURE)
 
 
+@on_cluster
 def reassign(
+    target: Target,
     partitions: Partitions = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     replicas: Annotated[
         str | None,
         typer.Option(
@@ -156,36 +174,59 @@ def reassign(
       millstream cluster reassign --file plan.json --throttle 50MB
       millstream cluster reassign --cancel
     """
-    from millstream.cli import cluster_moves
-    from millstream.cli.cluster_calls import ClusterCalls
+    from millstream.admin import moves as moving
+    from millstream.admin.cluster_view import partitions_of
+    from millstream.admin.plans import chosen, moves_in, moves_to
 
     if sum((replicas is not None, file is not None, cancel)) > 1:
         raise UsageError("give one of --replicas, --file and --cancel")
     if (replicas is not None and not partitions) or (file is not None and partitions):
         raise UsageError("--replicas needs TOPIC[:PARTITION], and --file names the partitions itself")
-    with ClusterCalls(bootstrap) as calls:
-        if cancel:
-            called_off = cluster_moves.cancel(calls, _parsed(partitions or []))
-            show_cancelled(called_off, as_json)
+    named, rate = parse_partitions(partitions or ()), parse_rate(throttle, is_waiting=not no_wait)
+    with target.cluster() as cluster:
+        if replicas is None and file is None and not cancel:
+            show_ongoing(moving.reassignments(cluster), as_json)
             return
-        if replicas is None and file is None:
-            show_ongoing(cluster_moves.reassignments(calls), as_json)
+        known = partitions_of(cluster)
+        if cancel:
+            wanted = [(each.topic, each.index) for each in chosen(known, named)] if named else None
+            show_cancelled(moving.cancel(cluster, wanted), as_json)
             return
         if file is not None:
-            moves = cluster_moves.moves_in(calls, file)
+            moves = moves_in(file.read_text(), known)
         else:
-            moves = cluster_moves.moves_of(calls, _parsed(partitions or []), _ids(replicas or ""))
+            moves = moves_to(chosen(known, named), _ids(replicas or ""))
         if dry_run:
             show_moves(moves, as_json)
             return
-        is_done = move_replicas(calls, moves, throttle, timeout, is_waiting=not no_wait)
+        is_done = move_replicas(cluster, moves, rate, None if no_wait else timeout)
     if as_json:
         output.json_document({"moves": [each.as_document() for each in moves], "done": is_done})
     else:
         output.line(f"{len(moves)} partitions {'moved' if is_done else 'on their way'}")
 
 
-def _parsed(names: list[str]) -> list[tuple[str, int | None]]:
+def check_placement(given: str | None) -> None:
+    if given is not None and given not in PLACEMENTS:
+        raise UsageError(f"--placement {given!r} is unknown; use {', '.join(PLACEMENTS)}")
+
+
+def parse_rate(text: str | None, *, is_waiting: bool = True) -> int | None:
+    """Bytes a second, of --throttle."""
+    if text is None:
+        return None
+    try:
+        rate = parse_size(text)
+    except ValueError as error:
+        raise UsageError(f"--throttle {text!r}: {error}") from error
+    if rate == 0:
+        raise UsageError("--throttle 0 would never come to an end; give a size such as 50MB")
+    if not is_waiting:
+        raise UsageError("--throttle ends with the move, which --no-wait does not wait for; give one of them")
+    return rate
+
+
+def parse_partitions(names: Sequence[str]) -> list[tuple[str, int | None]]:
     parsed: list[tuple[str, int | None]] = []
     for name in names:
         topic, colon, index = name.rpartition(":")
@@ -193,6 +234,48 @@ def _parsed(names: list[str]) -> list[tuple[str, int | None]]:
             raise UsageError(f"{name!r} is not of the form TOPIC or TOPIC:PARTITION")
         parsed.append((topic, int(index)) if colon else (name, None))
     return parsed
+
+
+def move_replicas(
+    cluster: "Cluster", moves: "Sequence[Move]", rate: int | None, timeout: float | None
+) -> bool:
+    """Whether all replicas are where they belong; without a time-out it is not waited for."""
+    from millstream.admin.moves import move
+
+    progress = output.Progress("partitions moved")
+    try:
+        move(cluster, moves, bytes_per_second=rate, timeout_s=timeout, moved=progress.update)
+    finally:
+        progress.clear()
+    return timeout is not None or not moves
+
+
+def show_moves(moves: "Sequence[Move]", as_json: bool) -> None:
+    if as_json:
+        # As a plan that --file reads.
+        output.json_document({"version": 1, "partitions": [each.as_document() for each in moves]})
+        return
+    output.table(
+        ("topic", "partition", "from", "to"),
+        [(each.topic, each.index, each.before, each.replicas) for each in moves],
+    )
+
+
+def show_ongoing(ongoing: "Sequence[Ongoing]", as_json: bool) -> None:
+    columns = ("topic", "partition", "adding", "removing")
+    if as_json:
+        output.json_document([each._asdict() for each in ongoing])
+    elif not ongoing and sys.stdout.isatty():
+        output.note("no partition is being reassigned")
+    else:
+        output.table(columns, ongoing)
+
+
+def show_cancelled(called_off: list[tuple[str, int]], as_json: bool) -> None:
+    if as_json:
+        output.json_document({"cancelled": [{"topic": t, "partition": i} for t, i in called_off]})
+    else:
+        output.line(f"{len(called_off)} reassignments called off")
 
 
 def _ids(text: str) -> tuple[int, ...]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millstream.cli import output
-from millstream.cli.errors import CommandError, NoAnswer, UsageError, kafka_failure, unknown_topic
+from millstream.cli.errors import CommandError, NoAnswer, UsageError, kafka_failure
 from millstream.cli.messages import IncomingMessage, MessageFormatError, compile_format, to_json_line
-from millstream.cli.options import DEFAULT_BOOTSTRAP, Bootstrap
 from millstream.cli.start_position import FORMS, StartKind, StartPosition, parse_start
+from millstream.cli.target import REQUEST_TIMEOUT_S, Target, on_cluster
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -25,9 +25,10 @@ SILENCE_LIMIT_S = 30.0
 LEADER_LIMIT_S = 5.0
 
 
+@on_cluster
 def command(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to read.", show_default=False)],
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    target: Target,
     start: Annotated[
         str, typer.Option("--from", metavar="WHERE", help=f"Where to start: {FORMS}.")
     ] = "beginning",
@@ -73,10 +74,8 @@ def command(
     except MessageFormatError as error:
         raise UsageError(f"--format {format_!r}: {error}") from error
 
-    from millstream.cli import kafka
-
-    client = kafka.consumer(bootstrap, **{"enable.partition.eof": True, "auto.offset.reset": "earliest"})
-    reading = Reading(client, topic, bootstrap, render, count)
+    client = target.consumer(**{"enable.partition.eof": True, "auto.offset.reset": "earliest"})
+    reading = Reading(client, topic, target.bootstrap, render, count)
     try:
         reading.start(position, partition or None, bounded=not follow and position.kind is not StartKind.END)
         reading.run(timeout)
@@ -110,8 +109,6 @@ class Reading:
 
     def start(self, position: StartPosition, wanted: list[int] | None, *, bounded: bool) -> None:
         from confluent_kafka import KafkaException, TopicPartition
-
-        from millstream.cli.kafka import REQUEST_TIMEOUT_S
 
         self.bounded = bounded
         try:
@@ -155,19 +152,17 @@ class Reading:
         """Who leads each partition of the topic; -1 where nobody does."""
         from confluent_kafka import KafkaError
 
-        from millstream.cli.kafka import REQUEST_TIMEOUT_S
-
         metadata = self.client.list_topics(self.topic, timeout=REQUEST_TIMEOUT_S).topics[self.topic]
         if metadata.error is None:
             return {index: each.leader for index, each in metadata.partitions.items()}
         if metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise unknown_topic(self.topic, self.bootstrap)
+            raise CommandError(
+                f"there is no topic {self.topic!r} at {self.bootstrap}; see `millstream topic list`"
+            )
         raise kafka_failure(f"cannot read topic {self.topic!r}", metadata.error, self.bootstrap)
 
     def offsets_by_time(self, partitions: list[int], position: StartPosition) -> dict[int, int]:
         from confluent_kafka import TopicPartition
-
-        from millstream.cli.kafka import REQUEST_TIMEOUT_S
 
         if position.kind is not StartKind.TIMESTAMP:
             return {}

@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
+    from millstream.client.errors import ClientError
+
+_NO_CLUSTER = "`millstream serve` starts a node, --bootstrap HOST:PORT names another address"
+_TOO_FEW = "`millstream cluster status` tells whether enough nodes are there"
+
 
 class ExitCode(IntEnum):
     OK = 0
@@ -39,9 +44,7 @@ class Unreachable(CommandError):
 
     def __init__(self, bootstrap: str, reason: str) -> None:
         super().__init__(
-            f"cannot reach the cluster at {bootstrap}: {reason}; `millstream serve` starts a node,"
-            " --bootstrap HOST:PORT names another address",
-            ExitCode.UNREACHABLE,
+            f"cannot reach the cluster at {bootstrap}: {reason}; {_NO_CLUSTER}", ExitCode.UNREACHABLE
         )
 
 
@@ -49,10 +52,7 @@ class NoAnswer(CommandError):
     """A node is there, but what was asked needs others: the controller, a leader, a coordinator."""
 
     def __init__(self, action: str, reason: str) -> None:
-        super().__init__(
-            f"{action}: {reason}; `millstream cluster status` tells whether enough nodes are there",
-            ExitCode.UNREACHABLE,
-        )
+        super().__init__(f"{action}: {reason}; {_TOO_FEW}", ExitCode.UNREACHABLE)
 
 
 class ReaderGone(Exception):
@@ -97,11 +97,17 @@ def exit_code_of(exit_: SystemExit) -> int:
 
 
 def report(error: Exception) -> int:
+    from millstream.client import errors as client_errors
+
     if debugging():
         traceback.print_exception(error)
     if isinstance(error, CommandError):
         print_error(str(error))
         return error.exit_code
+    if isinstance(error, client_errors.ClientError):
+        message, code = told(error)
+        print_error(message)
+        return code
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         print_error(f"{where}{error.strerror or error}")
@@ -109,6 +115,23 @@ def report(error: Exception) -> int:
     hint = "" if debugging() else "; run `millstream --debug ...` for the traceback"
     print_error(f"{type(error).__name__}: {one_line(str(error))}{hint}")
     return ExitCode.FAILURE
+
+
+def told(error: "ClientError") -> "tuple[str, ExitCode]":
+    """What a user is told of a failure of the client, with what to do about it, and the exit code."""
+    from millstream.client import errors
+
+    hints = (
+        (errors.ConnectionFailedError, f"; {_NO_CLUSTER}", ExitCode.UNREACHABLE),
+        ((errors.TimedOutError, errors.NotAvailableError), f"; {_TOO_FEW}", ExitCode.UNREACHABLE),
+        (errors.ConfigurationError, "", ExitCode.USAGE),
+        (errors.UnknownPartitionError, "", ExitCode.FAILURE),
+        (errors.UnknownTopicError, "; see `millstream topic list`", ExitCode.FAILURE),
+        (errors.UnknownGroupError, "; see `millstream group list`", ExitCode.FAILURE),
+        (errors.ClientError, "", ExitCode.FAILURE),
+    )
+    hint, code = next((hint, code) for kind, hint, code in hints if isinstance(error, kind))
+    return one_line(str(error)) + hint, code
 
 
 def print_error(message: str) -> None:
@@ -137,7 +160,3 @@ def kafka_failure(action: str, error: "KafkaError", bootstrap: str) -> CommandEr
     if code == Codes._TIMED_OUT:  # noqa: SLF001
         return NoAnswer(action, text)
     return CommandError(f"{action}: {text} ({error.name()})")
-
-
-def unknown_topic(topic: str, bootstrap: str) -> CommandError:
-    return CommandError(f"there is no topic {topic!r} at {bootstrap}; see `millstream topic list`")

@@ -1,35 +1,39 @@
 """`millstream group`: list, describe, reset and delete consumer groups through Kafka's admin calls."""
 
 import sys
-from typing import Annotated
+import time
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millstream.cli import output
-from millstream.cli.errors import ExitCode, UsageError
-from millstream.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from millstream.cli.errors import UsageError
+from millstream.cli.options import AsJson, Yes, parse_moment_ms, parse_topics
+from millstream.cli.target import Target, delete_each, on_cluster
+from millstream.config.units import parse_duration_ms
+
+if TYPE_CHECKING:
+    from millstream.admin.resets import ResetTarget
+    from millstream.client import GroupInfo, GroupMember, GroupPosition
 
 app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.", show_default=False)]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @app.command("list")
-def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+@on_cluster
+def list_(target: Target, as_json: AsJson = False) -> None:
     """List the groups of a cluster with state, type, protocol, members and lag.
 
     The lag is the sum over all partitions with a committed offset. Where a partition's leader does not answer, the lag
     is shown as unknown for that many partitions.
     """
-    from millstream.cli.group_view import group_names, view_groups
-    from millstream.cli.kafka import admin_client
-
-    client = admin_client(bootstrap)
-    views = view_groups(client, group_names(client, bootstrap), bootstrap)
+    with target.admin() as admin:
+        views = admin.describe_groups(each.group for each in admin.list_groups())
     columns = ("group", "state", "type", "protocol", "members", "lag")
     rows = [
-        (view.group, view.state, view.type, view.protocol, len(view.members), view.shown_lag)
+        (view.group, view.state, view.type, view.protocol, len(view.members), shown_lag(view))
         for view in views
     ]
     if as_json:
@@ -44,22 +48,19 @@ def list_(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> 
             ]
         )
     elif not rows and sys.stdout.isatty():
-        output.note(f"no groups at {bootstrap}; a consumer with a group id makes one")
+        output.note(f"no groups at {target.bootstrap}; a consumer with a group id makes one")
     else:
         output.table(columns, rows)
 
 
 @app.command()
-def describe(group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+@on_cluster
+def describe(group: Group, target: Target, as_json: AsJson = False) -> None:
     """Show a group's members and, for each partition, committed offset, end offset and lag."""
-    from millstream.cli.group_view import unknown_group, view_group
-    from millstream.cli.kafka import admin_client
-
-    view = view_group(admin_client(bootstrap), group, bootstrap)
-    if view is None:
-        raise unknown_group(group, bootstrap)
+    with target.admin() as admin:
+        view = admin.describe_group(group)
     if as_json:
-        output.json_document(view.as_document())
+        output.json_document(group_document(view))
         return
     output.facts(
         {
@@ -68,23 +69,22 @@ def describe(group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: As
             "type": view.type,
             "protocol": view.protocol,
             "members": len(view.members),
-            "lag": view.shown_lag,
+            "lag": shown_lag(view),
         }
     )
     if view.members:
         output.table(
             ("member", "instance", "client", "host", "assigned"),
-            [(m.member_id, m.instance_id, m.client_id, m.host, m.assigned_text) for m in view.members],
+            [(m.member_id, m.instance_id, m.client_id, m.host, assigned_text(m)) for m in view.members],
         )
     output.table(
         ("topic", "partition", "committed", "end", "lag", "client"),
         [
             (
-                position.topic,
-                position.partition,
+                *position.place,
                 position.committed_offset,
                 position.end_offset,
-                position.shown_lag,
+                "unknown" if position.is_lag_unknown else position.lag,
                 position.member.client_id if position.member else None,
             )
             for position in view.positions
@@ -92,10 +92,55 @@ def describe(group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: As
     )
 
 
+def shown_lag(view: "GroupInfo") -> int | str:
+    unknown = view.unknown_lags
+    return f"{view.lag} and unknown for {unknown} partition(s)" if unknown else view.lag
+
+
+def assigned_text(member: "GroupMember") -> str:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in member.assignment:
+        topics.setdefault(topic, []).append(partition)
+    return " ".join(f"{topic}:{','.join(map(str, indexes))}" for topic, indexes in topics.items())
+
+
+def group_document(view: "GroupInfo") -> dict[str, object]:
+    def place(position: "GroupPosition") -> dict[str, object]:
+        return {
+            "topic": position.place.topic,
+            "partition": position.place.partition,
+            "committed_offset": position.committed_offset,
+            "end_offset": position.end_offset,
+            "lag": position.lag,
+            "member_id": position.member.member_id if position.member else None,
+        }
+
+    return {
+        "group": view.group,
+        "state": view.state,
+        "type": view.type,
+        "protocol": view.protocol,
+        "lag": view.lag,
+        "partitions_with_unknown_lag": view.unknown_lags,
+        "members": [
+            {
+                "member_id": each.member_id,
+                "instance_id": each.instance_id,
+                "client_id": each.client_id,
+                "host": each.host,
+                "assignment": [place._asdict() for place in each.assignment],
+            }
+            for each in view.members
+        ],
+        "partitions": [place(each) for each in view.positions],
+    }
+
+
 @app.command("reset-offsets")
+@on_cluster
 def reset_offsets(
     group: Group,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    target: Target,
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", "-t", metavar="TOPIC[:0,1,2]", help="A topic or some of it; repeatable."),
@@ -131,13 +176,9 @@ def reset_offsets(
       millstream group reset-offsets billing --topic invoices:0,3 --shift-by -100
       millstream group reset-offsets billing --all-topics --to-datetime 2026-01-31T12:00:00Z
     """
-    import time
+    from millstream.admin.resets import apply_reset, plan_reset
 
-    from millstream.cli.kafka import admin_client
-    from millstream.cli.reset_offsets import apply_moves, plan_moves, require_idle
-    from millstream.cli.reset_target import parse_target, parse_topics
-
-    target = parse_target(
+    to = parse_target(
         to_earliest=to_earliest,
         to_latest=to_latest,
         to_offset=to_offset,
@@ -149,9 +190,8 @@ def reset_offsets(
     topics = parse_topics(topic or ())
     if bool(topics) == all_topics:
         raise UsageError("give either --topic TOPIC (repeatable) or --all-topics")
-    client = admin_client(bootstrap)
-    require_idle(client, group, bootstrap)
-    moves = plan_moves(client, group, topics, target, bootstrap)
+    admin = target.admin()
+    moves = plan_reset(admin, group, topics, to)
     columns = ("topic", "partition", "old_offset", "new_offset", "lag")
     rows = [(m.topic, m.partition, m.old_offset, m.new_offset, m.lag) for m in moves]
     asks = not (dry_run or yes) and sys.stdin.isatty()
@@ -159,45 +199,72 @@ def reset_offsets(
         output.table(columns, rows)
     if asks:
         output.flush()
-        typer.confirm(f"Move group {group} to these offsets at {bootstrap}?", abort=True, err=True)
+        typer.confirm(f"Move group {group} to these offsets at {target.bootstrap}?", abort=True, err=True)
     if not dry_run:
-        apply_moves(client, group, moves, bootstrap)
+        apply_reset(admin, group, moves)
     if as_json:
         partitions = [dict(zip(columns, row, strict=True)) for row in rows]
         output.json_document({"group": group, "dry_run": dry_run, "partitions": partitions})
 
 
+def parse_target(
+    *,
+    to_earliest: bool,
+    to_latest: bool,
+    to_offset: int | None,
+    to_datetime: str | None,
+    by_duration: str | None,
+    shift_by: int | None,
+    now_ms: int,
+) -> "ResetTarget":
+    from millstream.admin.resets import ResetTarget, TargetKind
+
+    chosen: list[ResetTarget] = []
+    if to_earliest:
+        chosen.append(ResetTarget(TargetKind.EARLIEST))
+    if to_latest:
+        chosen.append(ResetTarget(TargetKind.LATEST))
+    if to_offset is not None:
+        chosen.append(ResetTarget(TargetKind.OFFSET, to_offset))
+    # Negative timestamps mean other things to ListOffsets, and no message is older than 1970.
+    if to_datetime is not None:
+        moment_ms = parse_moment_ms(to_datetime, "--to-datetime")
+        chosen.append(ResetTarget(TargetKind.TIMESTAMP, max(0, moment_ms)))
+    if by_duration is not None:
+        chosen.append(ResetTarget(TargetKind.TIMESTAMP, max(0, now_ms - parse_span_ms(by_duration))))
+    if shift_by is not None:
+        chosen.append(ResetTarget(TargetKind.SHIFT, shift_by))
+    if len(chosen) != 1:
+        raise UsageError(
+            "give exactly one of --to-earliest, --to-latest, --to-offset, --to-datetime, --by-duration and --shift-by"
+        )
+    return chosen[0]
+
+
+def parse_span_ms(text: str) -> int:
+    try:
+        span_ms = parse_duration_ms(text)
+    except ValueError as error:
+        raise UsageError(f"--by-duration {error}") from error
+    if span_ms < 0:
+        raise UsageError(f"--by-duration {text!r} is not a duration such as 30m or 2h")
+    return span_ms
+
+
 @app.command()
+@on_cluster
 def delete(
     groups: Annotated[
         list[str], typer.Argument(metavar="GROUP...", help="Groups to delete.", show_default=False)
     ],
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    target: Target,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete groups without members, and their offsets. Asks first when run on a terminal."""
-    from millstream.cli.errors import print_error
-    from millstream.cli.group_delete import delete_group_calls, failure_of
-    from millstream.cli.kafka import admin_client
-
-    client = admin_client(bootstrap)
     names = list(dict.fromkeys(groups))
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"Delete {', '.join(names)} at {bootstrap} with all offsets?", abort=True, err=True)
-    deleted: list[str] = []
-    for name, call in delete_group_calls(client, names).items():
-        failure = failure_of(name, call, bootstrap)
-        if failure is None:
-            deleted.append(name)
-        elif failure.exit_code == ExitCode.UNREACHABLE:
-            raise failure
-        else:
-            print_error(str(failure))
-    if as_json:
-        output.json_document({"deleted": deleted, "failed": [name for name in names if name not in deleted]})
-    else:
-        for name in deleted:
-            output.line(f"deleted group {name}")
-    if len(deleted) < len(names):
-        raise typer.Exit(ExitCode.FAILURE)
+    with target.admin() as admin:
+        if not yes and sys.stdin.isatty():
+            where = target.bootstrap
+            typer.confirm(f"Delete {', '.join(names)} at {where} with all offsets?", abort=True, err=True)
+        delete_each("group", names, admin.delete_group, as_json)

@@ -5,30 +5,25 @@ from dataclasses import asdict
 
 import typer
 
-from millstream.backup.nodes import Cluster
 from millstream.backup.replicas import ComparedPartition, ReplicaComparer
-from millstream.backup.selection import Selection
+from millstream.backup.selection import Selection, name_of
 from millstream.backup.source import Place
 from millstream.cli import output
-from millstream.cli.backup_work import addresses_of, told_to_the_user
+from millstream.cli.backup_work import told_to_the_user
 from millstream.cli.errors import ExitCode, print_error
+from millstream.cli.options import parse_topics
 from millstream.cli.progress import ByteBar
-from millstream.cli.reset_target import parse_topics
+from millstream.cli.target import Target
 
 
-def verify_replicas(bootstrap: str, topics: Sequence[str], as_json: bool) -> None:
+def verify_replicas(target: Target, topics: Sequence[str], as_json: bool) -> None:
     selection = Selection(parse_topics(topics))
     compared = []
-    with (
-        told_to_the_user(bootstrap),
-        Cluster(addresses_of(bootstrap)) as cluster,
-        ByteBar("comparing") as bar,
-    ):
-        found = cluster.patiently("the cluster cannot be reached", cluster.topics)
-        for topic in selection.of_cluster(found):
+    with told_to_the_user(), target.cluster() as cluster, ByteBar("comparing") as bar:
+        for topic in selection.of_cluster(cluster.topics(None)):
             for each in topic.partitions:
-                if selection.has(topic.name, each.index):
-                    place = Place(topic.name, topic.topic_id, each.index)
+                if selection.has(name_of(topic), each.partition):
+                    place = Place(name_of(topic), topic.topic_id, each.partition)
                     comparer = ReplicaComparer(cluster, place, each.replicas, each.leader, bar.advance)
                     compared.append(comparer.compare())
     show_compared(compared, as_json)

@@ -10,6 +10,7 @@ from millstream.cli import output
 from millstream.cli.errors import CommandError, ExitCode, UsageError, print_error
 from millstream.cli.options import AsJson
 from millstream.cli.progress import ByteBar
+from millstream.cli.target import Profile, Properties, target_of
 from millstream.runtime.disk import SystemDisk
 from millstream.storage.checkpoint import LogCheckpoint, read_checkpoint
 from millstream.storage.identity import read_identity
@@ -41,6 +42,8 @@ def verify(
             help="Compare the replicas of a running cluster instead; any node of it.",
         ),
     ] = None,
+    properties: Properties = None,
+    profile: Profile = None,
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", "-t", metavar="TOPIC[:0,1]", help="Only this topic; may be repeated."),
@@ -60,11 +63,11 @@ def verify(
       millstream log verify --bootstrap localhost:9092 --topic events
     """
     if path is None:
-        if bootstrap is None:
+        if bootstrap is None and profile is None:
             raise UsageError("name a directory, or a running cluster with --bootstrap HOST:PORT")
         from millstream.cli.log_replicas import verify_replicas
 
-        verify_replicas(bootstrap, topic or [], as_json)
+        verify_replicas(target_of(bootstrap, properties or (), profile), topic or [], as_json)
         return
     source = context.get_parameter_source("bootstrap")
     if source is not None and source.name == "COMMANDLINE":

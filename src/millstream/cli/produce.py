@@ -12,7 +12,8 @@ import typer
 from millstream.cli import output
 from millstream.cli.errors import CommandError, ExitCode, UsageError, kafka_failure, print_error
 from millstream.cli.messages import Headers, MessageFormatError, OutgoingMessage, from_json_line
-from millstream.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, parse_pairs
+from millstream.cli.options import AsJson, parse_pairs
+from millstream.cli.target import Target, on_cluster
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -36,13 +37,14 @@ class Codec(StrEnum):
     ZSTD = "zstd"
 
 
+@on_cluster
 def command(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to write to.", show_default=False)],
+    target: Target,
     file: Annotated[
         Path | None,
         typer.Argument(metavar="[FILE]", help="File to read; standard input without.", show_default=False),
     ] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     message: Annotated[
         list[str] | None, typer.Option("--message", "-m", help="Send this text instead; repeatable.")
     ] = None,
@@ -100,10 +102,7 @@ def command(
             return from_json_line(line)
         return split_line(line, constant_key, separator)
 
-    from millstream.cli import kafka
-
-    client = kafka.producer(
-        bootstrap,
+    client = target.producer(
         **{
             "acks": acks.value,
             "compression.type": compression.value,
@@ -112,7 +111,7 @@ def command(
             "message.max.bytes": MAX_REQUEST_BYTES,
         },
     )
-    sending = Sending(client, topic, bootstrap, headers, partition)
+    sending = Sending(client, topic, target.bootstrap, headers, partition)
     try:
         for number, line in enumerate(lines_of(message, file), 1):
             try:

@@ -13,7 +13,7 @@ from millstream.config.setting import Setting, settings_of
 from millstream.config.settings import SECTIONS, Settings
 
 # These belong to the command line, though they are spelled like settings of a node.
-COMMAND_VARIABLES = {"MILLSTREAM_BOOTSTRAP", "MILLSTREAM_DEBUG"}
+COMMAND_VARIABLES = {"MILLSTREAM_BOOTSTRAP", "MILLSTREAM_DEBUG", "MILLSTREAM_PROFILE"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import Enum, auto
 
 from millstream.cli.errors import UsageError
+from millstream.cli.options import parse_moment_ms
 
 FORMS = "beginning, end, an offset, -N (the last N), a time such as 2026-01-31T12:00:00Z, or @MILLISECONDS"
 
@@ -53,12 +53,7 @@ def parse_start(text: str) -> StartPosition:
         return StartPosition(StartKind.OFFSET, int(text))
     if re.fullmatch(r"-\d+", text):
         return StartPosition(StartKind.LAST, -int(text))
-    if re.fullmatch(r"@\d+", text):
-        return StartPosition(StartKind.TIMESTAMP, int(text[1:]))
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
+        return StartPosition(StartKind.TIMESTAMP, parse_moment_ms(text, "--from"))
+    except UsageError as error:
         raise UsageError(f"--from {text!r} is not {FORMS}") from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return StartPosition(StartKind.TIMESTAMP, round(moment.timestamp() * 1000))

@@ -1,55 +1,57 @@
-"""`millstream topic`: list, create, describe, alter and delete topics through Kafka's admin calls."""
+"""`millstream topic`: list, create, describe, alter, trim and delete topics."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millstream.cli import output
-from millstream.cli.errors import CommandError, ExitCode, UsageError
-from millstream.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, parse_pairs
+from millstream.cli.errors import CommandError, UsageError
+from millstream.cli.options import AsJson, Yes, parse_pairs
+from millstream.cli.target import Target, delete_each, on_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from millstream.client import ConfigEntry, TopicInfo
 
 app = typer.Typer(help="List, create, describe, alter and delete topics.", no_args_is_help=True)
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)]
+Config = Annotated[
+    list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic setting; repeatable.")
+]
 
 
 @app.command("list")
+@on_cluster
 def list_(
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    target: Target,
     internal: Annotated[
         bool, typer.Option("--internal", help="Include internal topics (those starting with __).")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the topics of a cluster."""
-    from confluent_kafka import KafkaException
-
-    from millstream.cli.errors import kafka_failure
-    from millstream.cli.kafka import REQUEST_TIMEOUT_S, admin_client
-
-    try:
-        topics = admin_client(bootstrap).list_topics(timeout=REQUEST_TIMEOUT_S).topics
-    except KafkaException as error:
-        raise kafka_failure("cannot list topics", error.args[0], bootstrap) from error
-    rows = [
-        (name, len(topic.partitions), max((len(p.replicas) for p in topic.partitions.values()), default=0))
-        for name, topic in sorted(topics.items())
-        if internal or not name.startswith("__")
-    ]
+    with target.admin() as admin:
+        topics = [
+            each for each in admin.list_topics(internal=True) if internal or not each.name.startswith("__")
+        ]
     columns = ("topic", "partitions", "replication_factor")
+    rows = [(each.name, len(each.partitions), each.replication_factor) for each in topics]
     if as_json:
         output.json_document([dict(zip(columns, row, strict=True)) for row in rows])
     elif not rows and sys.stdout.isatty():
-        output.note(f"no topics at {bootstrap}; `millstream topic create NAME` makes one")
+        output.note(f"no topics at {target.bootstrap}; `millstream topic create NAME` makes one")
     else:
         output.table(columns, rows)
 
 
 @app.command()
+@on_cluster
 def create(
     topic: Topic,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    target: Target,
     partitions: Annotated[
         int | None,
         typer.Option("--partitions", "-p", min=1, help="Partitions; the cluster's default without."),
@@ -57,10 +59,7 @@ def create(
     replication_factor: Annotated[
         int | None, typer.Option("--replication-factor", "-r", min=1, help="Copies of each partition.")
     ] = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic setting; repeatable."),
-    ] = None,
+    config: Config = None,
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Succeed when the topic exists already.")
     ] = False,
@@ -73,29 +72,17 @@ def create(
       millstream topic create events --partitions 12
       millstream topic create state -c cleanup.policy=compact -c retention.ms=-1
     """
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import NewTopic
+    from millstream.client.errors import TopicExistsError
 
-    from millstream.cli.errors import kafka_failure
-    from millstream.cli.kafka import REQUEST_TIMEOUT_S, admin_client
-
-    new_topic = NewTopic(
-        topic,
-        num_partitions=partitions or -1,
-        replication_factor=replication_factor or -1,
-        config=parse_pairs(config or (), "--config"),
-    )
-    client = admin_client(bootstrap)
+    configs = parse_pairs(config or (), "--config")
     created = True
-    try:
-        futures = client.create_topics([new_topic], request_timeout=REQUEST_TIMEOUT_S)
-        futures[topic].result(timeout=REQUEST_TIMEOUT_S + 5)
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise kafka_failure(f"cannot create topic {topic!r}", error.args[0], bootstrap) from error
-        if not if_not_exists:
-            raise CommandError(f"topic {topic!r} exists already; --if-not-exists accepts that") from error
-        created = False
+    with target.admin() as admin:
+        try:
+            admin.create_topic(topic, partitions, replication_factor, configs)
+        except TopicExistsError as error:
+            if not if_not_exists:
+                raise CommandError(f"topic {topic!r} exists already; --if-not-exists accepts that") from error
+            created = False
     if as_json:
         output.json_document({"topic": topic, "created": created})
     else:
@@ -103,49 +90,68 @@ def create(
 
 
 @app.command()
-def describe(topic: Topic, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+@on_cluster
+def describe(topic: Topic, target: Target, as_json: AsJson = False) -> None:
     """Show a topic's partitions, leaders, replicas, offsets, and settings that are not the default.
 
     The number of messages is the end offset less the start offset; in a compacted topic some of
     these are gone.
     """
-    from millstream.cli.describe import describe_topic
-    from millstream.cli.kafka import admin_client
-
-    view = describe_topic(admin_client(bootstrap), topic, bootstrap)
+    with target.admin() as admin:
+        view = admin.describe_topic(topic)
+        configs = {name: each for name, each in admin.topic_configs(topic).items() if not each.is_default}
     if as_json:
-        output.json_document(view.as_document())
+        output.json_document(topic_document(view, configs))
         return
     output.facts(
         {
-            "topic": view.topic,
+            "topic": view.name,
             "topic id": view.topic_id,
             "partitions": len(view.partitions),
             "messages": view.messages,
         }
-        | {f"config {name}": value for name, value in view.configs.items()}
+        | {f"config {name}": each.value for name, each in configs.items()}
     )
     output.table(
         ("partition", "leader", "replicas", "isr", "start", "end", "messages"),
         [
-            (p.partition, p.leader, p.replicas, p.isr, p.start_offset, p.end_offset, p.messages)
+            (p.partition, p.leader, p.replicas, p.in_sync_replicas, p.start_offset, p.end_offset, p.messages)
             for p in view.partitions
         ],
     )
 
 
+def topic_document(view: "TopicInfo", configs: "Mapping[str, ConfigEntry]") -> dict[str, object]:
+    return {
+        "topic": view.name,
+        "topic_id": view.topic_id,
+        "messages": view.messages,
+        "partitions": [
+            {
+                "partition": each.partition,
+                "leader": each.leader,
+                "replicas": each.replicas,
+                "isr": each.in_sync_replicas,
+                "start_offset": each.start_offset,
+                "end_offset": each.end_offset,
+                "messages": each.messages,
+            }
+            for each in view.partitions
+        ],
+        "configs": {name: each.value for name, each in configs.items()},
+    }
+
+
 @app.command()
+@on_cluster
 def alter(
     topic: Topic,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    target: Target,
     partitions: Annotated[
         int | None,
         typer.Option("--partitions", "-p", min=1, help="New total number of partitions; only grows."),
     ] = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option("--config", "-c", metavar="KEY=VALUE", help="Set a setting; repeatable."),
-    ] = None,
+    config: Config = None,
     delete_config: Annotated[
         list[str] | None,
         typer.Option("--delete-config", metavar="KEY", help="Return a setting to its default; repeatable."),
@@ -160,18 +166,15 @@ def alter(
       millstream topic alter events --delete-config retention.ms
       millstream topic alter events --partitions 24
     """
-    from millstream.cli.alter import add_partitions, change_configs
-    from millstream.cli.kafka import admin_client
-
     to_set = parse_pairs(config or (), "--config")
     to_delete = list(delete_config or ())
     if partitions is None and not to_set and not to_delete:
         raise UsageError("nothing to alter; give --partitions, --config or --delete-config")
-    client = admin_client(bootstrap)
-    if to_set or to_delete:
-        change_configs(client, topic, to_set, to_delete, bootstrap)
-    if partitions is not None:
-        add_partitions(client, topic, partitions, bootstrap)
+    with target.admin() as admin:
+        if to_set or to_delete:
+            admin.alter_topic_configs(topic, to_set, to_delete)
+        if partitions is not None:
+            admin.add_partitions(topic, partitions)
     if as_json:
         changes = {"topic": topic, "partitions": partitions, "set": to_set, "deleted": to_delete}
         output.json_document(changes)
@@ -180,42 +183,19 @@ def alter(
 
 
 @app.command()
+@on_cluster
 def delete(
     topics: Annotated[
         list[str], typer.Argument(metavar="TOPIC...", help="Topics to delete.", show_default=False)
     ],
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    target: Target,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete topics and everything in them. Asks first when run on a terminal."""
-    from confluent_kafka import KafkaError, KafkaException
-
-    from millstream.cli.errors import kafka_failure, print_error, unknown_topic
-    from millstream.cli.kafka import REQUEST_TIMEOUT_S, admin_client
-
-    client = admin_client(bootstrap)
     names = list(dict.fromkeys(topics))
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"Delete {', '.join(names)} at {bootstrap} with all messages?", abort=True, err=True)
-    deleted: list[str] = []
-    futures = client.delete_topics(names, request_timeout=REQUEST_TIMEOUT_S)
-    for name, future in futures.items():
-        try:
-            future.result(timeout=REQUEST_TIMEOUT_S + 5)
-            deleted.append(name)
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                print_error(str(unknown_topic(name, bootstrap)))
-                continue
-            failure = kafka_failure(f"cannot delete topic {name!r}", error.args[0], bootstrap)
-            if failure.exit_code == ExitCode.UNREACHABLE:
-                raise failure from error
-            print_error(str(failure))
-    if as_json:
-        output.json_document({"deleted": deleted, "failed": [name for name in names if name not in deleted]})
-    else:
-        for name in deleted:
-            output.line(f"deleted topic {name}")
-    if len(deleted) < len(names):
-        raise typer.Exit(ExitCode.FAILURE)
+    with target.admin() as admin:
+        if not yes and sys.stdin.isatty():
+            where = target.bootstrap
+            typer.confirm(f"Delete {', '.join(names)} at {where} with all messages?", abort=True, err=True)
+        delete_each("topic", names, admin.delete_topic, as_json)

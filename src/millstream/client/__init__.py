@@ -2,10 +2,23 @@
 
 Everything the protocol needs (batches, retries, groups, compression) is librdkafka's work, through confluent-kafka,
 which is imported when the first client starts. What is here gives it types, results and exceptions, and the
-semantics that docs/CLIENT.md describes. `node_connection` stands apart: our own commands send with it what
-librdkafka does not. Of the project only `protocol` may come in; no broker code.
+semantics that docs/CLIENT.md describes. `admin` and `wire` stand apart: they speak the protocol themselves, for what
+librdkafka does not do. Of the project only `protocol` may come in; no broker code.
 """
 
+from millstream.client.admin.face import Admin, AsyncAdmin
+from millstream.client.admin.values import (
+    BrokerInfo,
+    ClusterInfo,
+    ConfigEntry,
+    GroupInfo,
+    GroupListing,
+    GroupMember,
+    GroupPosition,
+    LogDir,
+    PartitionInfo,
+    TopicInfo,
+)
 from millstream.client.aio_consumer import AsyncConsumer
 from millstream.client.aio_producer import AsyncProducer
 from millstream.client.choices import AckMode, OffsetResetPolicy
@@ -36,6 +49,8 @@ from millstream.client.errors import (
     SerializationError,
     TimedOut,
     TimedOutError,
+    TopicExistsError,
+    UnknownGroupError,
     UnknownPartitionError,
     UnknownTopic,
     UnknownTopicError,
@@ -55,12 +70,17 @@ __all__ = [
     "MSGPACK",
     "STRING",
     "AckMode",
+    "Admin",
+    "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
     "BatchFailed",
     "BatchFailedError",
+    "BrokerInfo",
     "ClientError",
     "ClosedError",
+    "ClusterInfo",
+    "ConfigEntry",
     "ConfigurationError",
     "ConnectionFailed",
     "ConnectionFailedError",
@@ -69,7 +89,12 @@ __all__ = [
     "DeserializationError",
     "GroupChanged",
     "GroupChangedError",
+    "GroupInfo",
+    "GroupListing",
+    "GroupMember",
+    "GroupPosition",
     "HashPartitioner",
+    "LogDir",
     "Message",
     "MessageTooLarge",
     "MessageTooLargeError",
@@ -81,6 +106,7 @@ __all__ = [
     "OffsetOutOfRange",
     "OffsetOutOfRangeError",
     "OffsetResetPolicy",
+    "PartitionInfo",
     "Partitioner",
     "Producer",
     "ProducerConfig",
@@ -94,7 +120,10 @@ __all__ = [
     "SerializationError",
     "TimedOut",
     "TimedOutError",
+    "TopicExistsError",
+    "TopicInfo",
     "TopicPartition",
+    "UnknownGroupError",
     "UnknownPartitionError",
     "UnknownTopic",
     "UnknownTopicError",

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from millstream.protocol.errors import ErrorCode
+
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
@@ -154,6 +156,33 @@ class UnknownPartitionError(UnknownTopicError):
     """
 
 
+class TopicExistsError(ClientError):
+    """There is a topic of this name already.
+
+    >>> from millstream.client import Admin
+    >>> with Admin("localhost:9092") as admin:
+    ...     admin.create_topic("twice")
+    ...     try:
+    ...         admin.create_topic("twice")
+    ...     except TopicExistsError as error:
+    ...         print(error.code)
+    TOPIC_ALREADY_EXISTS
+    """
+
+
+class UnknownGroupError(ClientError, LookupError):
+    """There is no consumer group of this name. `except LookupError` catches it too.
+
+    >>> from millstream.client import Admin
+    >>> with Admin("localhost:9092") as admin:
+    ...     try:
+    ...         admin.describe_group("nosuch")
+    ...     except UnknownGroupError as error:
+    ...         print(error)
+    there is no group 'nosuch'
+    """
+
+
 class MessageTooLargeError(ClientError, ValueError):
     """The message is larger than `max_message_size` or than the topic's max.message.bytes.
 
@@ -221,14 +250,20 @@ _KINDS: dict[type[ClientError], tuple[str, ...]] = {
     TimedOutError: ("_TIMED_OUT", "_MSG_TIMED_OUT", "_TIMED_OUT_QUEUE", "REQUEST_TIMED_OUT"),
     QueueFullError: ("_QUEUE_FULL",),
     NotAvailableError: (
-        "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "REPLICA_NOT_AVAILABLE", "NOT_ENOUGH_REPLICAS",
+        "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "NOT_LEADER_OR_FOLLOWER", "NOT_CONTROLLER",
+        "REPLICA_NOT_AVAILABLE", "NOT_ENOUGH_REPLICAS",
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "_ISR_INSUFF", "_WAIT_COORD", "COORDINATOR_NOT_AVAILABLE",
         "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "KAFKA_STORAGE_ERROR", "OFFSET_NOT_AVAILABLE",
         "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "UNSTABLE_OFFSET_COMMIT", "THROTTLING_QUOTA_EXCEEDED",
     ),
-    UnknownTopicError: ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_ID"),
+    UnknownTopicError: (
+        "UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_ID",
+        "INCONSISTENT_TOPIC_ID",
+    ),
+    TopicExistsError: ("TOPIC_ALREADY_EXISTS",),
+    UnknownGroupError: ("GROUP_ID_NOT_FOUND",),
     UnknownPartitionError: ("_UNKNOWN_PARTITION",),
-    MessageTooLargeError: ("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_MSG_SIZE"),
+    MessageTooLargeError: ("MSG_SIZE_TOO_LARGE", "MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_MSG_SIZE"),
     NotAuthorizedError: (
         "TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED",
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "SASL_AUTHENTICATION_FAILED", "_AUTHENTICATION", "_SSL",
@@ -241,6 +276,23 @@ _KINDS: dict[type[ClientError], tuple[str, ...]] = {
     ConfigurationError: ("_INVALID_ARG", "_CONFLICT"),
 }  # fmt: skip
 _KIND_BY_NAME = {name: kind for kind, names in _KINDS.items() for name in names}
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
+def from_code(action: str, code: int, message: str | None = None) -> ClientError:
+    """The exception for an error code of a reply; `action` says what was tried, `message` what the node said of it."""
+    name = error_name(code)
+    if code == ErrorCode.NOT_CONTROLLER:
+        message = "the cluster has no controller, because a majority of its nodes does not answer"
+    kind = _KIND_BY_NAME.get(name, ClientError)
+    return kind(f"{action}: {message} ({name})" if message else f"{action}: {name}", name)
 
 
 def from_kafka(action: str, error: "KafkaError") -> ClientError:

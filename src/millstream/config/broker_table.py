@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from millstream.config.group_table import GROUP_CONFIGS
 from millstream.config.kinds import ConfigDefinition, ConfigType
+from millstream.config.share_table import SHARE_BROKER_CONFIGS
 from millstream.config.topic import MAX_LONG
 from millstream.config.topic_table import TOPIC_CONFIGS
 
@@ -171,7 +172,8 @@ def _topic_defaults() -> Iterator[ConfigDefinition]:
 
 
 BROKER_CONFIGS = {
-    definition.name: definition for definition in (*_OWN, *_THROTTLES, *GROUP_CONFIGS, *_topic_defaults())
+    definition.name: definition
+    for definition in (*_OWN, *_THROTTLES, *GROUP_CONFIGS, *SHARE_BROKER_CONFIGS, *_topic_defaults())
 }
 
 UNSUPPORTED_BROKER_CONFIGS = {

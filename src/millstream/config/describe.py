@@ -8,6 +8,7 @@ import msgspec
 from millstream.config.broker_table import BROKER_CONFIGS
 from millstream.config.definitions import inherited_text, resolve_topic_config
 from millstream.config.kinds import ConfigDefinition, to_text
+from millstream.config.share_table import SHARE_GROUP_CONFIGS, inherited_group_text
 from millstream.config.topic_table import TOPIC_CONFIGS
 
 
@@ -19,6 +20,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    GROUP_CONFIG = 8
 
 
 class BrokerLayers(msgspec.Struct, frozen=True):
@@ -85,6 +87,22 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerLayers) -> list[D
         broker_name = definition.synonyms[0].name if definition.synonyms else definition.name
         origins.append(ConfigOrigin(broker_name, definition.default, ConfigSource.DEFAULT_CONFIG))
         described.append(DescribedConfig(definition, in_effect, origins[0].source, tuple(origins)))
+    return described
+
+
+def describe_group(overrides: Mapping[str, str], broker: BrokerLayers) -> list[DescribedConfig]:
+    """Every setting of a share group as it is for one with these overrides."""
+    described = []
+    for definition in SHARE_GROUP_CONFIGS.values():
+        origins = []
+        if definition.name in overrides:
+            origins.append(
+                ConfigOrigin(definition.name, overrides[definition.name], ConfigSource.GROUP_CONFIG)
+            )
+        if inherited_group_text(definition.name, broker.merged()) is not None:
+            origins += _origins(f"group.{definition.name}", broker)
+        origins.append(ConfigOrigin(definition.name, definition.default, ConfigSource.DEFAULT_CONFIG))
+        described.append(DescribedConfig(definition, origins[0].value, origins[0].source, tuple(origins)))
     return described
 
 

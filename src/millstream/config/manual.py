@@ -7,6 +7,7 @@ from millstream.config.broker_table import BROKER_CONFIGS
 from millstream.config.kinds import ConfigDefinition, ConfigType
 from millstream.config.setting import Setting, Spelling, settings_of
 from millstream.config.settings import SECTIONS
+from millstream.config.share_table import SHARE_GROUP_CONFIGS
 from millstream.config.topic import MAX_LONG
 from millstream.config.topic_table import TOPIC_CONFIGS
 from millstream.config.topics_section import FRIENDLY_NAMES
@@ -78,6 +79,14 @@ Set per topic when it is created or later; the default is that of the broker set
 """
 
 
+_GROUP_SETTINGS = """\
+## Group settings
+
+Settings of share groups (queues), changed with IncrementalAlterConfigs on a group. A broker's setting `group.` and the
+name, where there is one, is the default; `group.share.min.` and `group.share.max.` bound them.
+"""
+
+
 def render_manual() -> str:
     """The whole page."""
     parts = [_INTRODUCTION]
@@ -89,6 +98,11 @@ def render_manual() -> str:
     parts.append(f"{_TOPICS}\n{_table(('key', 'topic setting', 'written as'), friendly)}")
     topics = [_topic_row(definition) for definition in TOPIC_CONFIGS.values()]
     parts.append(f"{_TOPIC_SETTINGS}\n{_table(('name', 'default', 'values', 'broker', 'meaning'), topics)}")
+    groups = [
+        (f"`{each.name}`", _default(each), each.accepts(), each.documentation)
+        for each in SHARE_GROUP_CONFIGS.values()
+    ]
+    parts.append(f"{_GROUP_SETTINGS}\n{_table(('name', 'default', 'values', 'meaning'), groups)}")
     brokers = [_broker_row(definition) for _, definition in sorted(BROKER_CONFIGS.items())]
     parts.append(f"{_KAFKA}\n{_table(('name', 'default', 'values', 'dynamic', 'meaning'), brokers)}")
     return "\n".join(parts)

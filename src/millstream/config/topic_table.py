@@ -77,6 +77,10 @@ _DEFINITIONS = (
         "log.cleaner.delete.retention.ms", minimum=0,
     ),
     _define(
+        "errors.deadletterqueue.group.enable", ConfigType.BOOLEAN,
+        "Whether share groups may write their dead letters to this topic.",
+    ),
+    _define(
         "file.delete.delay.ms", ConfigType.LONG,
         "How long the files of a deleted segment stay on disk for readers that still use them.",
         "log.segment.delete.delay.ms", minimum=0,
@@ -156,6 +160,34 @@ _DEFINITIONS = (
         "preallocate", ConfigType.BOOLEAN,
         "Whether a new segment's disk blocks are reserved when it is created.",
         "log.preallocate",
+    ),
+    _define(
+        "queue.delete.settled", ConfigType.BOOLEAN,
+        "Whether records are deleted once every share group that uses the topic has settled them.",
+    ),
+    _define(
+        "queue.headers.enable", ConfigType.BOOLEAN,
+        "Whether share groups obey the headers millstream.priority, millstream.delay.ms, millstream.deliver.at.ms and"
+        " millstream.ttl.ms of single records.",
+    ),
+    _define(
+        "queue.max.depth", ConfigType.LONG,
+        "The most records of a partition that a share group may have left to settle; -1 sets no limit.", minimum=-1,
+    ),
+    _define(
+        "queue.order", ConfigType.STRING,
+        "What a share group delivers at the same time: none, anything; key, one record of a key; strict, one record of"
+        " a partition.", choices=("none", "key", "strict"),
+    ),
+    _define(
+        "queue.overflow", ConfigType.STRING,
+        "What happens at queue.max.depth: refuse new records with POLICY_VIOLATION, or drop the oldest.",
+        choices=("refuse", "drop-oldest"),
+    ),
+    _define(
+        "queue.ttl.ms", ConfigType.LONG,
+        "Share groups give up records that are older than this; a batch is as old as its newest record. -1: never.",
+        minimum=-1,
     ),
     _define(
         "replication.mode", ConfigType.STRING,

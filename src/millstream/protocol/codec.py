@@ -88,11 +88,12 @@ def _made(entity: Any, values: Values) -> Any:
 
 
 def _filled(entity: Any, fields: Values) -> Any:
+    """Without what says nothing and is not known yet; what says something must be known."""
     entities = {field.name: field.entity for field in shape_of(entity)}
-    return _made(
-        entity,
-        {name: _filled_value(entities[name], value) for name, value in fields.items()},
-    )
+    known = {name: value for name, value in fields.items() if name in entities or value}
+    if unknown := known.keys() - entities:
+        raise MalformedRequest(f"{entity.__name__} of this version has no field {min(unknown)}")
+    return _made(entity, {name: _filled_value(entities[name], value) for name, value in known.items()})
 
 
 def _filled_value(entity: Any, value: Any) -> Any:

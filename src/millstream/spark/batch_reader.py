@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from millstream.client.wire.cluster import Cluster
 from millstream.spark.offsets import require_partitions, resolve
 from millstream.spark.options import ReadOptions
 from millstream.spark.ranges import OffsetRange, cut
 from millstream.spark.tasks import RangePartition, read_range
 from millstream.spark.typed.layout import Layout
-from millstream.spark.wire.cluster import Cluster
 
 if TYPE_CHECKING:
     import pyarrow as pa

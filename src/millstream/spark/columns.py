@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from millstream.protocol.record_batch import BatchHeader
 from millstream.spark import kernels
-from millstream.spark.wire.errors import SourceError
+from millstream.spark.errors import SourceError
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -9,17 +9,18 @@ import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
 
+from millstream.client.errors import UnknownTopicError, from_code
+from millstream.client.wire import requests
+from millstream.client.wire.cluster import Cluster
+from millstream.client.wire.connection import Connection
+from millstream.client.wire.requests import FetchReply
 from millstream.protocol.compression import Compression, DecompressionError, decompress
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.record_batch import CRC_START, HEADER_SIZE, MAGIC, BatchHeader, read_header
 from millstream.spark.aborted import AbortedTransactions
 from millstream.spark.columns import BadRecords, Columns, OpenBatch
+from millstream.spark.errors import DataLoss, SourceError
 from millstream.spark.ranges import OffsetRange
-from millstream.spark.wire import requests
-from millstream.spark.wire.cluster import Cluster
-from millstream.spark.wire.connection import Connection
-from millstream.spark.wire.errors import BrokerRefused, DataLoss, SourceError
-from millstream.spark.wire.requests import FetchReply
 
 log = logging.getLogger("millstream.spark")
 
@@ -138,17 +139,17 @@ class RangeReader:
         view = connection.receive()
         reply = requests.read_fetch(view)
         if reply.error and reply.error != ErrorCode.OFFSET_OUT_OF_RANGE:
-            raise BrokerRefused(f"a fetch of {self._range} at offset {self._position}", reply.error)
+            raise from_code(f"a fetch of {self._range} at offset {self._position}", reply.error)
         return reply, view
 
     def _leader(self) -> Connection:
         try:
             connection = self._cluster.leader(self._range.topic, self._range.partition)
-        except BrokerRefused as error:
-            if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        except UnknownTopicError as error:
+            if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name:
                 self._unknown_since = self._unknown_since or time.monotonic()
                 if time.monotonic() - self._unknown_since > _GONE_AFTER_S:
-                    raise _TopicGone from error
+                    raise _TopicGone("the partition does not exist any more") from error
             raise
         self._unknown_since = None
         return connection

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from millstream.spark.kafka_properties import kafka_properties
+from millstream.spark.errors import OptionError
+from millstream.spark.kafka_properties import kafka_properties, librdkafka_security
 from millstream.spark.positions import TopicPartition
-from millstream.spark.producer_properties import librdkafka_security
-from millstream.spark.wire.errors import OptionError
 
 log = logging.getLogger("millstream.spark")
 

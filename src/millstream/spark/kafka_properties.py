@@ -1,13 +1,18 @@
 """Options that begin with `kafka.`: which are used, refused, or accepted without effect, and what they make."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from millstream.spark.security import security_of
-from millstream.spark.wire.errors import OptionError
-from millstream.spark.wire.settings import ClusterSettings
+from millstream.client.errors import ConfigurationError
+from millstream.client.wire import properties as wire
+from millstream.client.wire.settings import ClusterSettings
+from millstream.spark.errors import OptionError
 
 log = logging.getLogger("millstream.spark")
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 PREFIX = "kafka."
 # Spark's Kafka source refuses these too: it decides them itself.
@@ -54,38 +59,35 @@ def cluster_settings(properties: Mapping[str, str]) -> ClusterSettings:
         names = ", ".join(PREFIX + name for name in ignored)
         log.warning("no effect on format('millstream') when reading: %s", names)
     defaults = ClusterSettings(bootstrap=())
+    request_timeout_s = whole_number(properties, "request.timeout.ms", 30_000, least=1) / 1000
     return ClusterSettings(
-        bootstrap=addresses(properties["bootstrap.servers"]),
-        security=security_of(properties),
-        client_id=properties.get("client.id", defaults.client_id),
+        bootstrap=_made(wire.addresses, properties["bootstrap.servers"], "bootstrap.servers: "),
+        security=_made(wire.security_of, properties),
+        client_id=properties.get("client.id", "millstream-spark"),
+        waits_for_topics=True,
+        connect_timeout_s=request_timeout_s,
+        first_reply_timeout_s=request_timeout_s,
         read_committed=_choice(properties, "isolation.level", ("read_uncommitted", "read_committed")) == 1,
         check_crcs=_choice(properties, "check.crcs", ("true", "false")) == 0,
         fetch_bytes=whole_number(properties, "max.partition.fetch.bytes", defaults.fetch_bytes, least=1),
         fetch_max_wait_ms=whole_number(properties, "fetch.max.wait.ms", defaults.fetch_max_wait_ms),
         fetch_min_bytes=whole_number(properties, "fetch.min.bytes", defaults.fetch_min_bytes),
-        request_timeout_s=whole_number(properties, "request.timeout.ms", 30_000, least=1) / 1000,
+        request_timeout_s=request_timeout_s,
         api_timeout_s=whole_number(properties, "default.api.timeout.ms", 60_000) / 1000,
         retry_backoff_s=whole_number(properties, "retry.backoff.ms", 100, least=1) / 1000,
         receive_buffer_bytes=whole_number(properties, "receive.buffer.bytes", 0, least=-1),
     )
 
 
-def addresses(servers: str) -> tuple[tuple[str, int], ...]:
-    found = []
-    for server in servers.split(","):
-        # A listener's name in front (PLAINTEXT://) is Kafka's habit.
-        address = server.strip().rpartition("://")[2]
-        if not address:
-            continue
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdigit():
-            raise OptionError(
-                f"option kafka.bootstrap.servers: {server.strip()!r} is not an address host:port"
-            )
-        found.append((host.strip("[]"), int(port)))
-    if not found:
-        raise OptionError("option kafka.bootstrap.servers names no address")
-    return tuple(found)
+def librdkafka_security(properties: Mapping[str, str]) -> dict[str, Any]:
+    return _made(wire.librdkafka_security, properties)
+
+
+def _made(make: "Callable[[Given], Made]", given: Given, name: str = "") -> Made:
+    try:
+        return make(given)
+    except ConfigurationError as error:
+        raise OptionError(f"option {PREFIX}{name}{error}") from None
 
 
 def whole_number(properties: Mapping[str, str], name: str, default: int, *, least: int = 0) -> int:

@@ -3,11 +3,11 @@
 import logging
 from collections.abc import Iterable, Mapping
 
+from millstream.client.wire.cluster import Cluster
+from millstream.client.wire.requests import EARLIEST, LATEST
+from millstream.spark.errors import OptionError, SourceError
 from millstream.spark.options import Assigned, Pattern, Subscription, Topics
 from millstream.spark.positions import AtOffsets, AtTime, AtTimes, Earliest, Latest, Position, TopicPartition
-from millstream.spark.wire.cluster import Cluster
-from millstream.spark.wire.errors import OptionError, SourceError
-from millstream.spark.wire.requests import EARLIEST, LATEST
 
 log = logging.getLogger("millstream.spark")
 

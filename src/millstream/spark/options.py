@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from millstream.client.wire.settings import ClusterSettings
+from millstream.spark.errors import OptionError
 from millstream.spark.group_commits import GroupOptions, group_options
 from millstream.spark.kafka_properties import PREFIX, cluster_settings, kafka_properties
 from millstream.spark.positions import (
@@ -18,8 +20,6 @@ from millstream.spark.positions import (
     starting_position,
 )
 from millstream.spark.typed.layout import FORMAT_OPTIONS
-from millstream.spark.wire.errors import OptionError
-from millstream.spark.wire.settings import ClusterSettings
 
 log = logging.getLogger("millstream.spark")
 

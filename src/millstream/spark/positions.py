@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.spark.wire.errors import OptionError
-from millstream.spark.wire.requests import EARLIEST, LATEST
+from millstream.client.wire.requests import EARLIEST, LATEST
+from millstream.spark.errors import OptionError
 
 TopicPartition = tuple[str, int]
 

@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from millstream.spark.kafka_properties import whole_number
-from millstream.spark.security import security_of
-from millstream.spark.wire.errors import OptionError
-from millstream.spark.wire.settings import Sasl, Tls
+from millstream.spark.errors import OptionError
+from millstream.spark.kafka_properties import librdkafka_security, whole_number
 
 _RENAMED = {
     "max.request.size": "message.max.bytes",
@@ -51,46 +49,3 @@ def producer_properties(properties: Mapping[str, str]) -> dict[str, Any]:
 
 def max_block_s(properties: Mapping[str, str]) -> float:
     return whole_number(properties, "max.block.ms", 60_000, least=1) / 1000
-
-
-def librdkafka_security(properties: Mapping[str, str]) -> dict[str, Any]:
-    security = security_of(properties)
-    made: dict[str, Any] = {"security.protocol": security.protocol.value}
-    if security.protocol.has_tls:
-        made |= _tls(security.tls)
-    if security.sasl is not None:
-        made |= _sasl(security.sasl)
-    return made
-
-
-def _tls(tls: Tls) -> dict[str, Any]:
-    named = {
-        "ssl.ca.location": tls.ca_file,
-        "ssl.ca.pem": tls.ca_pem,
-        "ssl.certificate.location": tls.certificate_file,
-        "ssl.certificate.pem": tls.certificate_pem,
-        "ssl.key.location": tls.key_file or (None if tls.key_pem else tls.certificate_file),
-        "ssl.key.pem": tls.key_pem,
-        "ssl.key.password": tls.key_password,
-    }
-    made: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-    made["ssl.endpoint.identification.algorithm"] = "https" if tls.check_hostname else "none"
-    made["enable.ssl.certificate.verification"] = tls.verify
-    return made
-
-
-def _sasl(sasl: Sasl) -> dict[str, Any]:
-    if sasl.mechanism != "OAUTHBEARER":
-        return {
-            "sasl.mechanism": sasl.mechanism,
-            "sasl.username": sasl.username,
-            "sasl.password": sasl.password,
-        }
-    made = {
-        "sasl.mechanism": sasl.mechanism,
-        "sasl.oauthbearer.method": "oidc",
-        "sasl.oauthbearer.client.id": sasl.username,
-        "sasl.oauthbearer.client.secret": sasl.password,
-        "sasl.oauthbearer.token.endpoint.url": sasl.token_endpoint,
-    }
-    return {**made, "sasl.oauthbearer.scope": sasl.scope} if sasl.scope else made

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from millstream.client.connect import open_producer
 from millstream.client.errors import ClientError, from_kafka
-from millstream.spark.wire.errors import SourceError
+from millstream.spark.errors import SourceError
 from millstream.spark.write_options import WriteOptions
 
 if TYPE_CHECKING:

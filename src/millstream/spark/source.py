@@ -9,9 +9,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from millstream.spark.errors import OptionError
 from millstream.spark.options import include_headers, read_options
 from millstream.spark.typed.layout import default_schema, layout_of
-from millstream.spark.wire.errors import OptionError
 from millstream.spark.write_options import write_options
 
 

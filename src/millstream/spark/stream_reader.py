@@ -14,6 +14,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from millstream.client.wire.cluster import Cluster
+from millstream.client.wire.requests import EARLIEST
+from millstream.spark.errors import DataLoss
 from millstream.spark.group_commits import GroupCommits
 from millstream.spark.offsets import Offsets, find_partitions, from_json, resolve, to_json
 from millstream.spark.options import ReadOptions
@@ -21,9 +24,6 @@ from millstream.spark.positions import Latest
 from millstream.spark.ranges import OffsetRange, cut, limited
 from millstream.spark.tasks import RangePartition, read_range
 from millstream.spark.typed.layout import Layout
-from millstream.spark.wire.cluster import Cluster
-from millstream.spark.wire.errors import DataLoss
-from millstream.spark.wire.requests import EARLIEST
 
 if TYPE_CHECKING:
     import pyarrow as pa

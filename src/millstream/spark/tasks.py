@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
+from millstream.client.wire.cluster import Cluster
+from millstream.client.wire.settings import ClusterSettings
 from millstream.spark.options import ReadOptions
 from millstream.spark.ranges import OffsetRange
-from millstream.spark.wire.cluster import Cluster
-from millstream.spark.wire.settings import ClusterSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa

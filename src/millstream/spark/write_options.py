@@ -14,9 +14,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from millstream.spark.errors import OptionError
 from millstream.spark.kafka_properties import kafka_properties
 from millstream.spark.producer_properties import max_block_s, producer_properties
-from millstream.spark.wire.errors import OptionError
 
 _TEXT_OR_BYTES = (StringType, BinaryType)
 

@@ -9,10 +9,13 @@ from millstream.backup.create import BackupMaker, Progress
 from millstream.backup.errors import BackupError
 from millstream.backup.folder import BackupFolder
 from millstream.backup.manifest import Manifest, segment_path
-from millstream.backup.nodes import Cluster
 from millstream.backup.plan import Plan
 from millstream.backup.restore import Restored, Restorer
 from millstream.backup.selection import Selection
+from millstream.client.errors import ClientError
+from millstream.client.wire.cluster import Cluster
+from millstream.client.wire.properties import addresses
+from millstream.client.wire.settings import ClusterSettings
 from millstream.runtime.clock import SystemClock
 from millstream.testing.disk import SimulatedDisk
 from support.inprocess import InProcessNode, node_on
@@ -30,8 +33,8 @@ class Workbench:
     """Of the backups and of what is restored from them; the node has another one."""
 
     def create(self, *, segment_bytes: int = 1 << 20, notes: list[str] | None = None) -> Manifest:
-        host, _, port = self.node.listen.rpartition(":")
-        with Cluster([(host, int(port))], patience_seconds=2) as cluster:
+        settings = ClusterSettings(addresses(self.node.listen), asks_node_itself=True, api_timeout_s=2)
+        with Cluster(settings) as cluster:
             maker = BackupMaker(
                 cluster,
                 self.folder(),
@@ -42,7 +45,7 @@ class Workbench:
             )
             try:
                 manifest = maker.make("test", Selection())
-            except BackupError:
+            except (BackupError, ClientError):
                 self.disk.restart()
                 raise
             # The process ends with the command, and its lock with the process.

@@ -8,6 +8,7 @@ import pytest
 
 from millstream.backup.errors import BackupError, NoRoom, NotABackup
 from millstream.backup.manifest import segment_path
+from millstream.client.errors import NotAvailableError
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import stamp
@@ -149,7 +150,7 @@ def test_a_partition_that_cannot_be_read_is_named(bench: Workbench) -> None:
     write(bench, topic, b"a")
     log = bench.node.broker.partitions.find(topic, 0).log
     log.offline = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is broken")
-    with pytest.raises(BackupError, match="t-0"):
+    with pytest.raises(NotAvailableError, match="t-0"):
         bench.create()
     assert bench.manifests() == []
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from millstream.backup.nodes import Cluster
 from millstream.backup.plan import plan_of
 from millstream.backup.replicas import ComparedPartition, ReplicaComparer
 from millstream.backup.selection import Selection
 from millstream.backup.source import Place
+from millstream.client.wire.cluster import Cluster
+from millstream.client.wire.settings import ClusterSettings
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.log_checksum import (
     ChecksumRequest,
@@ -25,6 +26,10 @@ from unit.backup.conftest import DATA_DIR, Workbench
 COUNT = 40
 
 
+def seen_from(address: tuple[str, int]) -> ClusterSettings:
+    return ClusterSettings((address,), asks_node_itself=True, api_timeout_s=1)
+
+
 @dataclass
 class Pair:
     place: Place
@@ -32,7 +37,7 @@ class Pair:
     other: InProcessNode
 
     def compare(self, *, leader: int = 1, replicas: tuple[int, ...] = (1, 2)) -> ComparedPartition:
-        with Cluster([self.one.broker.listen], patience_seconds=1) as cluster:
+        with Cluster(seen_from(self.one.broker.listen)) as cluster:
             cluster.addresses = {1: self.one.broker.listen, 2: self.other.broker.listen}
             return ReplicaComparer(cluster, self.place, replicas, leader).compare()
 
@@ -134,7 +139,7 @@ def test_a_node_that_is_away_is_named(pair: Pair) -> None:
 def test_a_request_is_answered_with_an_error_and_the_connection_goes_on(
     pair: Pair, body: ChecksumRequest | None, code: ErrorCode
 ) -> None:
-    with Cluster([pair.one.broker.listen]) as cluster:
+    with Cluster(seen_from(pair.one.broker.listen)) as cluster:
         wanted = body or ChecksumRequest(pair.place.topic_id, 0, -5, 1 << 40, -1)
         for _ in range(2):
             reply = cluster.any_node().request(30010, 0, encode_checksum_request(wanted), flexible=False)

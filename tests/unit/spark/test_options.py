@@ -2,9 +2,9 @@ import pytest
 
 pytest.importorskip("numpy", reason="the `spark` extra is not installed")
 
+from millstream.spark.errors import OptionError
 from millstream.spark.options import Assigned, Pattern, ReadOptions, Topics, read_options
 from millstream.spark.positions import AtOffsets, AtTime, AtTimes, Earliest, Latest
-from millstream.spark.wire.errors import OptionError
 
 BASE = {"kafka.bootstrap.servers": "a:9092,PLAINTEXT://b:9093", "subscribe": "t"}
 
@@ -86,7 +86,7 @@ def test_the_longest_delay_is_a_time_of_spark(text: str, seconds: float) -> None
         ({"kafka.value.deserializer": "X"}, "read as bytes"),
         ({"kafka.isolation.level": "strict"}, "choose one of read_uncommitted, read_committed"),
         ({"kafka.fetch.min.bytes": "many"}, "whole number"),
-        ({"kafka.bootstrap.servers": "nowhere"}, "not an address host:port"),
+        ({"kafka.bootstrap.servers": "nowhere:port"}, "not of the form HOST:PORT"),
         ({"kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers is missing"),
     ],
 )

@@ -30,9 +30,9 @@ from pyspark.sql.types import (
 )
 
 from millstream.protocol.message_frame import MessageFrame, encode_frame
+from millstream.spark.errors import OptionError
 from millstream.spark.typed.layout import FRAME, Layout, default_schema, layout_of
 from millstream.spark.typed.rows import MalformedRecord, TypedRows
-from millstream.spark.wire.errors import OptionError
 
 POINT = StructType([StructField("id", LongType()), StructField("name", StringType())])
 JSON = {"value.format": "json"}

@@ -1,10 +1,16 @@
-"""Tells the group coordinators of topics that are made, grow or go."""
+"""Tells the group coordinators of topics that are made, grow or go, and of settings of groups."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from millstream.cluster.metadata.image import MetadataImage
-from millstream.cluster.metadata.records import MetadataRecord, PartitionCreated, TopicDeleted
+from millstream.cluster.metadata.records import (
+    ConfigChanged,
+    ConfigResource,
+    MetadataRecord,
+    PartitionCreated,
+    TopicDeleted,
+)
 from millstream.cluster.metadata.service import MetadataService
 from millstream.coordinator.groups.requests import ChangeTopics
 from millstream.observability.logs import get_logger
@@ -40,7 +46,8 @@ class GroupTopics:
                 topic = old.topic_by_id(record.topic_id)
                 if topic is not None:
                     self._deleted.add(topic.name)
-            if isinstance(record, TopicDeleted | PartitionCreated):
+            of_group = isinstance(record, ConfigChanged) and record.resource is ConfigResource.GROUP
+            if of_group or isinstance(record, TopicDeleted | PartitionCreated):
                 self._changed.set()
 
     async def _run(self) -> None:

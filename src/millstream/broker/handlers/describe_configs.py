@@ -1,4 +1,4 @@
-"""DescribeConfigs: what is in effect for a topic or a broker, and where each value comes from."""
+"""DescribeConfigs: what is in effect for a topic, a broker or a group, and where each value comes from."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +18,7 @@ from millstream.config.describe import (
     ConfigSource,
     DescribedConfig,
     describe_broker,
+    describe_group,
     describe_topic,
 )
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -57,10 +58,12 @@ def describe(broker: AdminBroker, resource_type: int, name: str) -> Sequence[Des
     layers = layers_of(broker, image)
     if resource_type == ConfigResource.TOPIC:
         return describe_topic(current_configs(image, ConfigResource.TOPIC, name), layers)
+    if resource_type == ConfigResource.GROUP:
+        return describe_group(current_configs(image, ConfigResource.GROUP, name), layers)
     if resource_type != ConfigResource.BROKER:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Configs of resource type {resource_type} cannot be described; use 2 (topic) or 4 (broker).",
+            f"Configs of resource type {resource_type} cannot be described; use 2 (topic), 4 (broker) or 32 (group).",
         )
     if not name:
         # The defaults of all brokers: only what was set there.

@@ -33,4 +33,6 @@ def _names(image: MetadataImage, kind: int) -> Iterable[str]:
         return sorted(image.topics)
     if kind == _BROKER:
         return map(str, sorted(image.brokers))
+    if kind == _GROUP:
+        return sorted(image.group_configs)
     return ()

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from millstream.broker.api.dispatch import LaterReply, RequestContext
-from millstream.broker.peers.founding_messages import (
+from millstream.cluster.founding_messages import (
     AskState,
     FoundingRequest,
     NodeState,

@@ -14,9 +14,9 @@ from millstream.broker.peers.founding import (
     refusal_to_promise,
     waits_for_founder,
 )
-from millstream.broker.peers.founding_messages import AskPromise, PromiseAnswer
 from millstream.broker.peers.network import PeerNetwork
 from millstream.broker.peers.promise import Promise
+from millstream.cluster.founding_messages import AskPromise, PromiseAnswer
 from millstream.cluster.raft.membership import ReplicaKey
 from millstream.observability.logs import get_logger
 from millstream.runtime.sometimes import sometimes

@@ -10,13 +10,6 @@ from msgspec.structs import replace
 from millstream.broker.peers.contact import ContactWatch
 from millstream.broker.peers.errors import CannotJoin
 from millstream.broker.peers.founder import Founder
-from millstream.broker.peers.founding_messages import (
-    AskPromise,
-    FoundingRequest,
-    FoundWith,
-    NodeState,
-    PromiseAnswer,
-)
 from millstream.broker.peers.heartbeats import Heartbeats
 from millstream.broker.peers.lease import Lease
 from millstream.broker.peers.link import LONGEST_PAUSE
@@ -24,6 +17,13 @@ from millstream.broker.peers.network import PeerNetwork
 from millstream.broker.peers.promise import Promise
 from millstream.broker.peers.waiting import WaitLog, away_of
 from millstream.broker.server.addresses import WILDCARDS
+from millstream.cluster.founding_messages import (
+    AskPromise,
+    FoundingRequest,
+    FoundWith,
+    NodeState,
+    PromiseAnswer,
+)
 from millstream.cluster.metadata.brokers import RegisterBroker
 from millstream.cluster.metadata.directory import StoredReplica, create_replica, open_replica
 from millstream.cluster.metadata.ids import id_text, readable_ids

@@ -10,10 +10,10 @@ import msgspec
 from millstream.broker.peers.admission import Admission
 from millstream.broker.peers.contact import Contact
 from millstream.broker.peers.founding import KnownCluster
-from millstream.broker.peers.founding_messages import AskPromise, PromiseAnswer, decode_answer, encode
 from millstream.broker.peers.hello import Hello, Welcome, answer
 from millstream.broker.peers.link import LONGEST_PAUSE, PeerLink
 from millstream.broker.server.addresses import WILDCARDS
+from millstream.cluster.founding_messages import AskPromise, PromiseAnswer, decode_answer, encode
 from millstream.cluster.metadata.image import BrokerImage, MetadataImage
 from millstream.cluster.metadata.machine import Records
 from millstream.cluster.metadata.service import MetadataService

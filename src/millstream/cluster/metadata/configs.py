@@ -22,6 +22,7 @@ from millstream.config.definitions import (
     validate_broker_override,
 )
 from millstream.config.errors import ConfigError
+from millstream.config.share_table import check_group_config, group_definition
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 _ELECTION_KEYS = ("min.insync.replicas", "unclean.leader.election.enable")
@@ -95,6 +96,8 @@ class AlterConfigs(msgspec.Struct, frozen=True):
             self._change(image, resource, wanted, change)
         if resource is ConfigResource.TOPIC:
             resolve_topic_config(wanted, self.defaults.broker_configs(image))
+        elif resource is ConfigResource.GROUP:
+            check_group_config(wanted, self.defaults.broker_configs(image))
         else:
             self._check_broker(image, current, wanted)
         return [
@@ -161,6 +164,10 @@ def current_configs(image: MetadataImage, resource: ConfigResource, name: str) -
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
         return topic.configs
+    if resource is ConfigResource.GROUP:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "The name of a group must not be empty.")
+        return image.group_configs.get(name, {})
     if name and (not name.isdecimal() or int(name) not in image.brokers):
         raise KafkaError(
             ErrorCode.BROKER_ID_NOT_REGISTERED if name.isdecimal() else ErrorCode.INVALID_REQUEST,
@@ -196,11 +203,13 @@ def _resource(resource_type: int) -> ConfigResource:
     except ValueError:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Configs of resource type {resource_type} cannot be altered; use 2 (topic) or 4 (broker).",
+            f"Configs of resource type {resource_type} cannot be altered; use 2 (topic), 4 (broker) or 32 (group).",
         ) from None
 
 
 def _definition(resource: ConfigResource, key: str) -> ConfigDefinition:
+    if resource is ConfigResource.GROUP:
+        return group_definition(key)
     return topic_definition(key) if resource is ConfigResource.TOPIC else broker_definition(key)
 
 

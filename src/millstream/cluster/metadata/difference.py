@@ -40,6 +40,10 @@ def difference(old: MetadataImage, new: MetadataImage) -> Iterator[MetadataRecor
         yield from _configs(
             ConfigResource.BROKER, name, old.broker_configs.get(name, {}), new.broker_configs.get(name, {})
         )
+    for name in {**old.group_configs, **new.group_configs}:
+        yield from _configs(
+            ConfigResource.GROUP, name, old.group_configs.get(name, {}), new.group_configs.get(name, {})
+        )
     for topic in old.topics.values():
         if topic.topic_id not in new.topics_by_id:
             yield TopicDeleted(topic.topic_id)

@@ -82,6 +82,7 @@ class MetadataImage(msgspec.Struct, frozen=True):
     names_by_metric_name: Mapping[str, str] = msgspec.field(default_factory=dict)
     # By broker id as text; the empty name holds the defaults of all brokers.
     broker_configs: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
+    group_configs: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
     next_producer_id: int = 0
     partition_count: int = 0
     # By broker id: partitions that prefer it as their leader, and replicas in all.
@@ -142,6 +143,7 @@ class _Draft:
         "_broker_configs",
         "_brokers",
         "_cluster_id",
+        "_group_configs",
         "_ids",
         "_last_broker_epoch",
         "_next_producer_id",
@@ -157,6 +159,7 @@ class _Draft:
         self._retired = base.retired_directories
         self._brokers: dict[int, BrokerImage | None] = {}
         self._broker_configs: dict[str, dict[str, str]] = {}
+        self._group_configs: dict[str, dict[str, str]] = {}
         self._touched: dict[UUID, _TopicDraft | None] = {}
         self._ids: dict[str, UUID] = {}
 
@@ -252,26 +255,22 @@ class _Draft:
                 invariant(record.name in self._base.topics, f"config of unknown topic {record.name}")
                 topic_id = self._base.topics[record.name].topic_id
             return self._topic(topic_id).configs
-        configs = self._broker_configs.get(record.name)
-        if configs is None:
-            configs = self._broker_configs[record.name] = dict(self._base.broker_configs.get(record.name, {}))
-        return configs
+        if record.resource is ConfigResource.GROUP:
+            return _own(self._group_configs, self._base.group_configs, record.name)
+        return _own(self._broker_configs, self._base.broker_configs, record.name)
 
     def finish(self) -> MetadataImage:
         base = self._base
         topics, by_id, names, partition_count = self._finish_topics()
         loads = self._finish_loads(by_id)
-        broker_configs = base.broker_configs
-        if self._broker_configs:
-            merged = {**base.broker_configs, **self._broker_configs}
-            broker_configs = {name: configs for name, configs in merged.items() if configs}
         return MetadataImage(
             cluster_id=self._cluster_id,
             brokers=self._finish_brokers(),
             topics=topics,
             topics_by_id=by_id,
             names_by_metric_name=names,
-            broker_configs=broker_configs,
+            broker_configs=_merged(base.broker_configs, self._broker_configs),
+            group_configs=_merged(base.group_configs, self._group_configs),
             next_producer_id=self._next_producer_id,
             partition_count=partition_count,
             loads=loads,
@@ -350,6 +349,23 @@ def _partition(record: PartitionCreated | PartitionChanged) -> PartitionImage:
         record.last_known_leader,
         record.last_known_elr,
     )
+
+
+def _own(
+    changed: dict[str, dict[str, str]], base: Mapping[str, Mapping[str, str]], name: str
+) -> dict[str, str]:
+    configs = changed.get(name)
+    if configs is None:
+        configs = changed[name] = dict(base.get(name, {}))
+    return configs
+
+
+def _merged(
+    base: Mapping[str, Mapping[str, str]], changed: Mapping[str, Mapping[str, str]]
+) -> Mapping[str, Mapping[str, str]]:
+    if not changed:
+        return base
+    return {name: configs for name, configs in {**base, **changed}.items() if configs}
 
 
 def _change(configs: dict[str, str], key: str, value: str | None) -> None:

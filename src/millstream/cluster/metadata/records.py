@@ -15,6 +15,7 @@ class ConfigResource(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 class Endpoint(msgspec.Struct, frozen=True, array_like=True):

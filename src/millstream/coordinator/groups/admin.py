@@ -1,5 +1,8 @@
-"""ListGroups, DescribeGroups, ConsumerGroupDescribe and DeleteGroups."""
+"""ListGroups, DescribeGroups, ConsumerGroupDescribe, ShareGroupDescribe and DeleteGroups."""
 
+from itertools import chain
+
+from millstream.coordinator.groups import share_heartbeat
 from millstream.coordinator.groups.classic_group import ClassicGroup, Phase
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
 from millstream.coordinator.groups.consumer_protocol import PROTOCOL_TYPE
@@ -19,6 +22,13 @@ from millstream.coordinator.groups.requests import (
     DescribeGroup,
     ListGroups,
 )
+from millstream.coordinator.groups.share_group import ASSIGNOR, ShareGroup
+from millstream.coordinator.groups.share_group import PROTOCOL_TYPE as SHARE
+from millstream.coordinator.groups.share_requests import (
+    DescribedShareGroup,
+    DescribedShareMember,
+    DescribeShareGroup,
+)
 from millstream.coordinator.groups.state import Group
 from millstream.coordinator.groups.turn import Turn
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -29,7 +39,7 @@ def list_groups(turn: Turn, request: ListGroups, token: int) -> None:
     types = {kind.lower() for kind in request.types}
     listed = [
         group
-        for group in map(_listed, turn.state.groups.values())
+        for group in map(_listed, chain(turn.state.groups.values(), turn.state.share_groups.values()))
         if (not states or group.state.lower() in states) and (not types or group.type.lower() in types)
     ]
     turn.reply(token, Listed(tuple(listed)))
@@ -88,7 +98,40 @@ def describe_consumer(turn: Turn, request: DescribeConsumerGroup, token: int) ->
     )
 
 
+def describe_share(turn: Turn, request: DescribeShareGroup, token: int) -> None:
+    group = turn.state.share_groups.get(request.group_id)
+    if group is None:
+        kind = "not a share group" if request.group_id in turn.state.groups else "not known"
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is {kind}.")
+    members = tuple(
+        DescribedShareMember(
+            member_id,
+            member.rack_id,
+            group.current(member_id).member_epoch,
+            member.client_id,
+            member.client_host,
+            tuple(sorted(member.topic_names)),
+            group.current(member_id).assigned,
+        )
+        for member_id, member in group.members.items()
+    )
+    topics = tuple((topic_id, topic.name) for topic_id, topic in group.topics.items())
+    turn.reply(
+        token,
+        DescribedShareGroup(group.state, group.epoch, group.target_epoch, ASSIGNOR, members, topics),
+    )
+
+
 def delete_group(turn: Turn, request: DeleteGroup, token: int) -> None:
+    share_group = turn.state.share_groups.get(request.group_id)
+    if share_group is not None:
+        if share_group.members:
+            raise KafkaError(
+                ErrorCode.NON_EMPTY_GROUP, f"stop the members of group {request.group_id!r} first"
+            )
+        share_heartbeat.remove_group(turn, share_group)
+        turn.reply(token, Deleted())
+        return
     group = turn.state.groups.get(request.group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}")
@@ -103,7 +146,9 @@ def delete_group(turn: Turn, request: DeleteGroup, token: int) -> None:
     turn.reply(token, Deleted())
 
 
-def _listed(group: Group) -> ListedGroup:
+def _listed(group: Group | ShareGroup) -> ListedGroup:
+    if isinstance(group, ShareGroup):
+        return ListedGroup(group.group_id, SHARE, group.state, SHARE)
     if isinstance(group, ConsumerGroup):
         return ListedGroup(group.group_id, PROTOCOL_TYPE, group.state.value, "consumer")
     return ListedGroup(group.group_id, group.protocol_type or "", group.phase.value, "classic")

@@ -2,8 +2,8 @@
 
 A file per subject: `classic_join`, `classic_rebalance` and `classic_membership` for classic groups,
 `consumer_heartbeat`, `consumer_changes` and `reconciliation` for KIP-848 groups, `classic_in_consumer` and
-`migration` for what lies between, `offset_commits` and `offset_expiry`, `admin`. State is in `state` and
-changes by `replay`.
+`migration` for what lies between, `share_heartbeat` for share groups, `offset_commits` and `offset_expiry`,
+`admin`. State is in `state` and changes by `replay`.
 """
 
 from collections.abc import Callable
@@ -21,6 +21,7 @@ from millstream.coordinator.groups import (
     migration,
     offset_commits,
     offset_expiry,
+    share_heartbeat,
 )
 from millstream.coordinator.groups.classic_group import ClassicGroup
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
@@ -44,6 +45,12 @@ from millstream.coordinator.groups.requests import (
     SyncGroup,
 )
 from millstream.coordinator.groups.settings import GroupSettings
+from millstream.coordinator.groups.share_requests import (
+    DescribeShareGroup,
+    ForgetShareTopics,
+    OpenQueue,
+    ShareHeartbeat,
+)
 from millstream.coordinator.groups.state import GroupState
 from millstream.coordinator.groups.topics import TopicsView
 from millstream.coordinator.groups.turn import Timer, TimerKind, Turn
@@ -71,6 +78,7 @@ class GroupCoordinator(StateMachine[GroupRequest, GroupRecord, GroupReply, Never
         self, request: GroupRequest, token: int, now_ms: int
     ) -> Decision[GroupRecord, GroupReply, Never]:
         _check_strings(request)
+        _check_type(self.state, request)
         turn = self._turn(now_ms)
         try:
             _HANDLERS[type(request)](turn, request, token)
@@ -95,6 +103,9 @@ class GroupCoordinator(StateMachine[GroupRequest, GroupRecord, GroupReply, Never
                 if group.current(member_id).state is MemberState.UNREVOKED_PARTITIONS:
                     timer = Timer(TimerKind.REVOKE, group.group_id, member_id)
                     turn.schedule(timer, subscription.rebalance_timeout_ms)
+        for share_group in self.state.share_groups.values():
+            for member_id in share_group.members:
+                share_heartbeat.keep_session(turn, share_group, member_id)
         offset_expiry.schedule_check(turn)
         return turn.decision()
 
@@ -170,6 +181,7 @@ def _leave(turn: Turn, request: LeaveGroup, token: int) -> None:
 def _change_topics(turn: Turn, request: ChangeTopics, token: int) -> None:
     turn.state.topics = request.view
     offset_expiry.forget_topics(turn, request.deleted)
+    share_heartbeat.forget_topics(turn, request.deleted)
     turn.reply(token, TopicsChanged())
 
 
@@ -184,6 +196,11 @@ def _group_of_member(turn: Turn, group_id: str) -> ClassicGroup | ConsumerGroup:
 def _on_timer(turn: Turn, timer: Timer) -> None:
     if timer.kind is TimerKind.EXPIRE_OFFSETS:
         offset_expiry.expire(turn)
+        return
+    if timer.kind is TimerKind.SHARE_SESSION:
+        share_group = turn.state.share_groups.get(timer.group_id)
+        if share_group is not None:
+            share_heartbeat.session_ended(turn, share_group, timer.member_id)
         return
     group = turn.state.groups.get(timer.group_id)
     if isinstance(group, ConsumerGroup):
@@ -202,6 +219,15 @@ def _on_timer(turn: Turn, timer: Timer) -> None:
 def _check_group_id(group_id: str) -> None:
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id must not be empty")
+
+
+def _check_type(state: GroupState, request: GroupRequest) -> None:
+    """A share group has no generations and no committed offsets: who joins or commits means another group."""
+    group_id = getattr(request, "group_id", None)
+    if group_id is not None and group_id in state.share_groups:
+        code = _REFUSED_BY_SHARE_GROUPS.get(type(request))
+        if code is not None:
+            raise KafkaError(code, f"group {group_id!r} is a share group")
 
 
 def _check_strings(request: GroupRequest) -> None:
@@ -231,4 +257,17 @@ _HANDLERS: Final[dict[type, Callable[..., None]]] = {
     DeleteGroup: admin.delete_group,
     ConsumerHeartbeat: consumer_heartbeat.heartbeat,
     ChangeTopics: _change_topics,
+    ShareHeartbeat: share_heartbeat.heartbeat,
+    OpenQueue: share_heartbeat.open_queue,
+    DescribeShareGroup: admin.describe_share,
+    ForgetShareTopics: share_heartbeat.forget_share_topics,
+}
+_REFUSED_BY_SHARE_GROUPS: Final[dict[type, ErrorCode]] = {
+    JoinGroup: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    SyncGroup: ErrorCode.UNKNOWN_MEMBER_ID,
+    Heartbeat: ErrorCode.UNKNOWN_MEMBER_ID,
+    ConsumerHeartbeat: ErrorCode.GROUP_ID_NOT_FOUND,
+    CommitOffsets: ErrorCode.GROUP_ID_NOT_FOUND,
+    FetchOffsets: ErrorCode.GROUP_ID_NOT_FOUND,
+    DeleteOffsets: ErrorCode.GROUP_ID_NOT_FOUND,
 }

@@ -1,5 +1,8 @@
 """Records of `__consumer_offsets` to bytes and back: Kafka's kinds, fields and versions as tables."""
 
+import uuid
+from collections.abc import Mapping
+
 from millstream.coordinator.groups.records import (
     ClassicGroupKey,
     ClassicProtocols,
@@ -22,6 +25,21 @@ from millstream.coordinator.groups.records import (
     TargetEpoch,
     TargetEpochKey,
     TargetKey,
+)
+from millstream.coordinator.groups.share_records import (
+    ShareCurrent,
+    ShareCurrentKey,
+    ShareGroupEpoch,
+    ShareGroupKey,
+    ShareMember,
+    ShareMemberKey,
+    ShareTarget,
+    ShareTargetEpoch,
+    ShareTargetEpochKey,
+    ShareTargetKey,
+    ShareTopic,
+    ShareTopics,
+    ShareTopicsKey,
 )
 from millstream.coordinator.record_table import RecordKind, RecordTable
 from millstream.protocol.layout import (
@@ -47,6 +65,17 @@ def _known_state(number: int) -> MemberState:
 
 def _rows(partitions: PartitionSet) -> list[tuple[object, list[int]]]:
     return [(topic_id, sorted(partitions[topic_id])) for topic_id in sorted(partitions)]
+
+
+def _topic_rows(topics: Mapping[uuid.UUID, ShareTopic]) -> list[tuple[object, ...]]:
+    return [
+        (topic_id, topic.name, sorted(topic.partitions), topic.since_ms)
+        for topic_id, topic in sorted(topics.items())
+    ]
+
+
+def _topics_of(rows: list[tuple[uuid.UUID, str, list[int], int]]) -> dict[uuid.UUID, ShareTopic]:
+    return {topic_id: ShareTopic(name, frozenset(held), ms) for topic_id, name, held, ms in rows}
 
 
 _NAMES = mapped(array(STRING), sorted, frozenset)
@@ -137,6 +166,33 @@ _REGEX = Layout(
     flexible_from=0,
 )
 
+# Share groups, KIP-932.
+_SHARE_MEMBER = Layout(
+    ShareMember,
+    Field("rack_id", NULLABLE_STRING),
+    Field("client_id", STRING),
+    Field("client_host", STRING),
+    Field("topic_names", _NAMES),
+    flexible_from=0,
+)
+_SHARE_EPOCH = Layout(ShareGroupEpoch, Field("epoch", INT32), Field("metadata_hash", INT64), flexible_from=0)
+_SHARE_CURRENT = Layout(
+    ShareCurrent,
+    Field("member_epoch", INT32),
+    Field("previous_epoch", INT32),
+    Field("state", INT8),
+    Field("assigned", _PARTITIONS),
+    flexible_from=0,
+)
+_SHARE_TOPIC = array(row(UUID, STRING, array(INT32), INT64))
+_SHARE_TOPICS = Layout(
+    lambda initializing, topics, deleting: ShareTopics(topics, tuple(initializing), tuple(deleting)),
+    Field("initializing", _SHARE_TOPIC),
+    Field("topics", mapped(_SHARE_TOPIC, _topic_rows, _topics_of)),
+    Field("deleting", array(row(UUID, STRING))),
+    flexible_from=0,
+)
+
 _TABLE = RecordTable(
     RecordKind(
         1,
@@ -151,6 +207,22 @@ _TABLE = RecordTable(
     RecordKind(6, Layout(TargetEpochKey, _GROUP), _TARGET_EPOCH, TargetEpochKey),
     RecordKind(7, Layout(TargetKey, _GROUP, _MEMBER), _TARGET, TargetKey),
     RecordKind(8, Layout(CurrentKey, _GROUP, _MEMBER), _CURRENT, CurrentKey),
+    RecordKind(10, Layout(ShareMemberKey, _GROUP, _MEMBER), _SHARE_MEMBER, ShareMemberKey),
+    RecordKind(11, Layout(ShareGroupKey, _GROUP), _SHARE_EPOCH, ShareGroupKey),
+    RecordKind(
+        12,
+        Layout(ShareTargetEpochKey, _GROUP),
+        Layout(ShareTargetEpoch, Field("epoch", INT32), flexible_from=0),
+        ShareTargetEpochKey,
+    ),
+    RecordKind(
+        13,
+        Layout(ShareTargetKey, _GROUP, _MEMBER),
+        Layout(ShareTarget, Field("partitions", _PARTITIONS), flexible_from=0),
+        ShareTargetKey,
+    ),
+    RecordKind(14, Layout(ShareCurrentKey, _GROUP, _MEMBER), _SHARE_CURRENT, ShareCurrentKey),
+    RecordKind(15, Layout(ShareTopicsKey, _GROUP), _SHARE_TOPICS, ShareTopicsKey),
     RecordKind(16, Layout(RegexKey, _GROUP, Field("regex", STRING)), _REGEX, RegexKey),
 )
 

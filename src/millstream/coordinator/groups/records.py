@@ -1,13 +1,11 @@
 """The records of `__consumer_offsets`: a key says what it is about, a value of None removes it."""
 
 import enum
-from collections.abc import Mapping
-from uuid import UUID
 
 import msgspec
 
-# Partitions by topic id. Treated as immutable: a change makes a new mapping.
-PartitionSet = Mapping[UUID, frozenset[int]]
+from millstream.coordinator.groups.share_records import PartitionSet as PartitionSet  # noqa: PLC0414 - for others
+from millstream.coordinator.groups.share_records import ShareRecordKey, ShareRecordValue
 
 
 class OffsetKey(msgspec.Struct, frozen=True):
@@ -143,6 +141,7 @@ Key = (
     | TargetKey
     | CurrentKey
     | RegexKey
+    | ShareRecordKey
 )
 Value = (
     CommittedOffset
@@ -153,6 +152,7 @@ Value = (
     | Target
     | Current
     | ResolvedRegex
+    | ShareRecordValue
 )
 
 

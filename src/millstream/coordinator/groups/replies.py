@@ -3,6 +3,7 @@
 import msgspec
 
 from millstream.coordinator.groups.records import CommittedOffset, PartitionSet
+from millstream.coordinator.groups.share_requests import ShareGroupReply
 from millstream.protocol.errors import ErrorCode
 
 
@@ -144,4 +145,5 @@ GroupReply = (
     | Deleted
     | ConsumerAlive
     | TopicsChanged
+    | ShareGroupReply
 )

@@ -19,6 +19,7 @@ from millstream.coordinator.groups.replies import (
     Synced,
     TopicsChanged,
 )
+from millstream.coordinator.groups.share_requests import ShareGroupRequest
 from millstream.coordinator.groups.topics import TopicsView
 
 
@@ -156,6 +157,7 @@ RemoteGroupRequest = (
     | DescribeConsumerGroup
     | DeleteGroup
     | ConsumerHeartbeat
+    | ShareGroupRequest
 )
 GroupRequest = RemoteGroupRequest | ChangeTopics
 

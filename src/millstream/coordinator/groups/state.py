@@ -26,6 +26,8 @@ from millstream.coordinator.groups.records import (
     TargetEpochKey,
     TargetKey,
 )
+from millstream.coordinator.groups.share_group import ShareGroup
+from millstream.coordinator.groups.share_records import ShareGroupKey, ShareRecordKey, ShareRecordValue
 from millstream.coordinator.groups.topics import NoTopics, TopicsView
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ Group = ClassicGroup | ConsumerGroup
 class GroupState:
     def __init__(self, topics: TopicsView | None = None) -> None:
         self.groups: dict[str, Group] = {}
+        self.share_groups: dict[str, ShareGroup] = {}
         self.offsets = Offsets()
         self.deadlines: Deadlines[Timer] = Deadlines()
         self.expiry = ExpiryWalk()
@@ -51,6 +54,8 @@ class GroupState:
                 self.groups[key.group_id] = ClassicGroup(key.group_id)
         elif isinstance(key, ClassicGroupKey):
             self._replay_classic(key, cast(StoredClassicGroup | None, value))
+        elif isinstance(key, ShareRecordKey):
+            self._replay_share(key, cast(ShareRecordValue | None, value))
         else:
             self._replay_consumer(record)
 
@@ -63,6 +68,18 @@ class GroupState:
         if not isinstance(group, ClassicGroup):
             group = self.groups[key.group_id] = ClassicGroup(key.group_id)
         group.replay(value)
+
+    def _replay_share(self, key: ShareRecordKey, value: ShareRecordValue | None) -> None:
+        group = self.share_groups.get(key.group_id)
+        if value is None:
+            if isinstance(key, ShareGroupKey):
+                self.share_groups.pop(key.group_id, None)
+            elif group is not None:
+                group.replay(key, None)
+            return
+        if group is None:
+            group = self.share_groups[key.group_id] = ShareGroup(key.group_id)
+        group.replay(key, value)
 
     def _replay_consumer(self, record: GroupRecord) -> None:
         key, value = record.key, record.value

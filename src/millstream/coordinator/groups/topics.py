@@ -26,12 +26,18 @@ class TopicsView(Protocol):
     @property
     def topics_by_id(self) -> Mapping[UUID, Topic]: ...
 
+    @property
+    def group_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """What is set for share groups."""
+        ...
+
 
 class NoTopics(msgspec.Struct, frozen=True):
     """Before the first metadata image arrives."""
 
     topics: Mapping[str, Topic] = msgspec.field(default_factory=dict)
     topics_by_id: Mapping[UUID, Topic] = msgspec.field(default_factory=dict)
+    group_configs: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
 
 
 def metadata_hash(view: TopicsView, names: Iterable[str]) -> int:

@@ -8,12 +8,12 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from millstream.client.errors import ClientError
+from millstream.client.wire.cluster import Cluster
+from millstream.client.wire.requests import EARLIEST, LATEST
 from millstream.config.pipeline_settings import PipelineSettings
 from millstream.spark.offsets import Offsets, find_partitions, from_json
 from millstream.spark.options import Topics, read_options
-from millstream.spark.wire.cluster import Cluster
-from millstream.spark.wire.errors import SourceError
-from millstream.spark.wire.requests import EARLIEST, LATEST
 
 
 class LogPosition:
@@ -79,5 +79,5 @@ class LogPosition:
             try:
                 places, _ = find_partitions(self._cluster, self._subscription)
                 return self._cluster.offsets(dict.fromkeys(sorted(places), which))
-            except (OSError, SourceError):
+            except (OSError, ClientError):
                 return None

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from millstream.spark.wire.errors import OptionError
+from millstream.spark.errors import OptionError
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 HEADERS = ArrayType(_HEADER)

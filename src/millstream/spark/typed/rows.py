@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType
 
+from millstream.spark.errors import SourceError
 from millstream.spark.typed.formats import decoder_for
 from millstream.spark.typed.layout import Layout, Mode
 from millstream.spark.typed.types import arrow_type
-from millstream.spark.wire.errors import SourceError
 
 log = logging.getLogger("millstream.spark")
 

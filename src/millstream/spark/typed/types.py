@@ -33,7 +33,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from millstream.spark.wire.errors import OptionError
+from millstream.spark.errors import OptionError
 
 _PLAIN: dict[type[DataType], Any] = {
     StringType: str,

@@ -14,7 +14,10 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from millstream.client.node_connection import BadAnswer, NodeConnection
+from millstream.client.errors import ClientError
+from millstream.client.wire.connection import Connection
+from millstream.client.wire.properties import addresses
+from millstream.client.wire.settings import ClusterSettings
 from millstream.testing.chaos.clients import Recorder
 
 _NAMES = tuple(f"passing-{number}" for number in range(6))
@@ -42,7 +45,7 @@ class TopicChanger:
             try:
                 self._random.choice(self._works)()
                 self.count += 1
-            except (OSError, BadAnswer) as error:
+            except (OSError, ClientError) as error:
                 self._recorder.note(f"topics: {error}")
             self._fill(producer)
             is_over.wait(self._random.expovariate(4.0))
@@ -127,8 +130,8 @@ class TopicChanger:
 
 
 def ask(address: str, name: str, **fields: Any) -> Any:
-    host, _, port = address.rpartition(":")
-    node = NodeConnection((host, int(port)))
+    known = addresses(address)
+    node = Connection(known[0], ClusterSettings(known, asks_node_itself=True, request_timeout_s=65.0))
     try:
         return node.call(name, **fields)
     finally:

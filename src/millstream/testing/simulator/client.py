@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+from millstream.client.wire import requests as reading
 from millstream.protocol.api import APIS
 from millstream.protocol.codec import decode_response, encode_request
-from millstream.protocol.wire import I32
-from millstream.spark.wire import requests as reading
+from millstream.protocol.stream import RequestStream
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.process import Process
 
@@ -22,8 +22,9 @@ class NoAnswer(Exception):
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self) -> None:
-        self.replies: dict[int, asyncio.Future[memoryview]] = {}
+    def __init__(self, name: bytes) -> None:
+        # A reply that came too late is passed over.
+        self.stream: RequestStream[asyncio.Future[memoryview]] = RequestStream(name, in_order=False)
         self.transport: asyncio.Transport | None = None
         self._buffer = b""
 
@@ -35,7 +36,7 @@ class _Connection(asyncio.Protocol):
         data = self._buffer + data
         at = 0
         while len(data) - at >= 4:
-            size: int = I32.unpack_from(data, at)[0]
+            size = self.stream.reply_size(data, at)
             if len(data) - at - 4 < size:
                 break
             self._reply(memoryview(data)[at + 4 : at + 4 + size])
@@ -43,14 +44,13 @@ class _Connection(asyncio.Protocol):
         self._buffer = data[at:]
 
     def _reply(self, frame: memoryview) -> None:
-        reply = self.replies.pop(I32.unpack_from(frame, 0)[0], None)
+        reply, body = self.stream.received(frame)
         if reply is not None and not reply.done():
-            reply.set_result(frame[4:])
+            reply.set_result(body)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
-        lost, self.replies = self.replies, {}
-        for reply in lost.values():
+        for reply in self.stream.give_up():
             if not reply.done():
                 reply.set_exception(NoAnswer(f"the connection was lost: {exc}"))
 
@@ -74,7 +74,6 @@ class SimulatedClient:
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[tuple[str, int], int] = {}
         self._connections: dict[Address, _Connection] = {}
-        self._correlation = 0
 
     async def call(self, address: Address, name: str, version: int, seconds: float, **fields: Any) -> Any:
         """As `ask`, for a request that is named; dictionaries stand for the entities within it."""
@@ -91,12 +90,7 @@ class SimulatedClient:
             if connection is None or connection.transport is None:
                 async with asyncio.timeout(seconds):
                     connection = await self._connect(address)
-            assert connection.transport is not None
-            self._correlation += 1
-            reply: asyncio.Future[memoryview] = self.loop.create_future()
-            connection.replies[self._correlation] = reply
-            head = reading.header(api, version, self._correlation, self.name)
-            connection.transport.write(I32.pack(len(head) + len(body)) + head + body)
+            reply = self._send(connection, api, version, body)
             timer = self.loop.call_later(seconds, _give_up, reply)
             try:
                 return await reply
@@ -117,21 +111,24 @@ class SimulatedClient:
                     connection = await self._connect(address)
             except (TimeoutError, OSError):
                 return [None] * len(bodies)
-        assert connection.transport is not None
         replies: list[asyncio.Future[memoryview]] = []
         for body in bodies:
-            self._correlation += 1
-            reply: asyncio.Future[memoryview] = self.loop.create_future()
-            connection.replies[self._correlation] = reply
-            replies.append(reply)
-            head = reading.header(api, version, self._correlation, self.name)
-            connection.transport.write(I32.pack(len(head) + len(body)) + head + body)
-            self.loop.call_later(seconds, _give_up, reply)
+            replies.append(self._send(connection, api, version, body))
+            self.loop.call_later(seconds, _give_up, replies[-1])
         answers = await asyncio.gather(*replies, return_exceptions=True)
         return [None if isinstance(each, BaseException) else each for each in answers]
 
+    def _send(
+        self, connection: _Connection, api: int, version: int, body: bytes
+    ) -> "asyncio.Future[memoryview]":
+        assert connection.transport is not None
+        reply: asyncio.Future[memoryview] = self.loop.create_future()
+        head = connection.stream.head(api, version, len(body), reply)
+        connection.transport.write(head + body)
+        return reply
+
     async def _connect(self, address: Address) -> _Connection:
-        _, connection = await self.loop.create_connection(_Connection, *address)
+        _, connection = await self.loop.create_connection(lambda: _Connection(self.name.encode()), *address)
         assert isinstance(connection, _Connection)
         self._connections[address] = connection
         return connection
@@ -159,8 +156,8 @@ class SimulatedClient:
         body = reading.metadata_request([topic])
         reply = await self.ask(self.any_node(), reading.METADATA, reading.METADATA_VERSION, body, seconds)
         found = reading.read_metadata(reply)
-        self._brokers = dict(found.brokers)
+        self._brokers = {each.node_id: (each.host, each.port) for each in found.brokers.values()}
         for each in found.topics:
             for partition in each.partitions:
                 if partition.leader >= 0:
-                    self._leaders[each.name, partition.partition] = partition.leader
+                    self._leaders[each.name or "", partition.partition] = partition.leader

@@ -3,12 +3,11 @@
 import asyncio
 from collections.abc import Iterator
 
+from millstream.client.wire import requests as reading
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.record_batch import HEADER_SIZE, read_header
 from millstream.protocol.records import Record, decode_records
-from millstream.spark.wire import requests as reading
 from millstream.testing.history import History, Poll, Seen
-from millstream.testing.simulator import requests_by_id
 from millstream.testing.simulator.client import Address, NoAnswer, SimulatedClient
 
 _RETRY_SECONDS = 0.3
@@ -80,15 +79,16 @@ class SimulatedConsumer:
     async def _fetch(self, address: Address, wait_ms: int) -> tuple[memoryview, reading.FetchReply]:
         ask, position = self.client.ask, self.position
         if self._topic_id is not None:
-            body = requests_by_id.fetch_request(
+            body = reading.fetch_request(
                 self._topic_id, self._partition, position, max_bytes=_MAX_BYTES, max_wait_ms=wait_ms
             )
-            reply = await ask(address, reading.FETCH, requests_by_id.FETCH_VERSION, body, _FETCH_SECONDS)
-            return reply, requests_by_id.read_fetch(reply)
+            version = reading.FETCH_BY_ID_VERSION
+            # The head of a flexible request, and of its reply, ends with tags.
+            reply = (await ask(address, reading.FETCH, version, b"\0" + body, _FETCH_SECONDS))[1:]
+            return reply, reading.read_fetch(reply, by_id=True)
         body = reading.fetch_request(
-            self._topic, self._partition, position,
-            max_bytes=_MAX_BYTES, max_wait_ms=wait_ms, min_bytes=1, isolation_level=0,
-        )  # fmt: skip
+            self._topic, self._partition, position, max_bytes=_MAX_BYTES, max_wait_ms=wait_ms
+        )
         reply = await ask(address, reading.FETCH, reading.FETCH_VERSION, body, _FETCH_SECONDS)
         return reply, reading.read_fetch(reply)
 

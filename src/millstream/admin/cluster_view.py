@@ -1,0 +1,192 @@
+"""What a cluster is made of at this moment: brokers, votes, and the state of its partitions."""
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from millstream.admin.leaderless import Leaderless, leaderless_of
+from millstream.client.errors import ClientError, from_code
+from millstream.client.wire.cluster import Cluster
+from millstream.client.wire.connection import Connection
+
+QUORUM_TOPIC = "__cluster_metadata"
+_PROBES_AT_ONCE = 16
+
+
+class BrokerState(StrEnum):
+    LIVE = "live"
+    FENCED = "fenced"
+    """The controller does not hear from it, or it has just been registered."""
+    NO_ANSWER = "no answer"
+    """There is no controller to ask, and it does not answer itself."""
+
+
+class PartitionView(msgspec.Struct, frozen=True):
+    topic: str
+    index: int
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """As commands take it."""
+        return f"{self.topic}:{self.index}"
+
+
+class BrokerView(msgspec.Struct, frozen=True):
+    broker_id: int
+    address: str
+    rack: str | None
+    state: BrokerState
+    quorum: str
+    """`leader`, `voter` or `follower` of the metadata log; empty for one that is not in it."""
+    log_end: int | None
+    leaders: int
+    replicas: int
+
+    @property
+    def is_live(self) -> bool:
+        return self.state is BrokerState.LIVE
+
+
+class ClusterView(msgspec.Struct, frozen=True):
+    cluster_id: str
+    controller: int
+    brokers: tuple[BrokerView, ...]
+    partitions: tuple[PartitionView, ...]
+    reassigning: int
+    voters_away: tuple[int, ...] = ()
+    unled: tuple[Leaderless, ...] = ()
+    """Why partitions have no leader."""
+
+    @property
+    def leaderless(self) -> list[PartitionView]:
+        return [each for each in self.partitions if each.leader < 0]
+
+    @property
+    def under_replicated(self) -> list[PartitionView]:
+        return [each for each in self.partitions if len(each.isr) < len(each.replicas)]
+
+    @property
+    def not_preferred(self) -> list[PartitionView]:
+        return [each for each in self.partitions if 0 <= each.leader != each.replicas[0]]
+
+    @property
+    def topics(self) -> int:
+        return len({each.topic for each in self.partitions})
+
+    @property
+    def is_healthy(self) -> bool:
+        return not self.problems
+
+    @property
+    def problems(self) -> list[str]:
+        """In words; none means that every node and every replica is there."""
+        away = [each for each in self.brokers if not each.is_live]
+        found = {
+            "no controller": self.controller < 0,
+            f"{len(away)} of {len(self.brokers)} nodes away": away,
+            f"voters away: {', '.join(map(str, self.voters_away))}": self.voters_away,
+            f"{len(self.leaderless)} partitions without a leader": self.leaderless,
+            f"{len(self.under_replicated)} partitions with replicas out of sync": self.under_replicated,
+        }
+        return [problem for problem, is_so in found.items() if is_so]
+
+    def live_brokers(self) -> list[BrokerView]:
+        return [each for each in self.brokers if each.is_live]
+
+    def broker(self, broker_id: int) -> BrokerView | None:
+        return next((each for each in self.brokers if each.broker_id == broker_id), None)
+
+
+def view_cluster(cluster: Cluster) -> ClusterView:
+    described = cluster.call("describe_cluster", include_fenced_brokers=True)
+    if described.error_code:
+        raise from_code("cannot describe the cluster", described.error_code, described.error_message)
+    votes, ends = _quorum(cluster)
+    partitions = partitions_of(cluster)
+    leaders = Counter(each.leader for each in partitions)
+    replicas = Counter(broker for each in partitions for broker in each.replicas)
+    moving = cluster.call("list_partition_reassignments", topics=None)
+    states = _states(cluster, described)
+    brokers = tuple(
+        BrokerView(
+            each.broker_id,
+            f"{each.host}:{each.port}",
+            each.rack,
+            states[each.broker_id],
+            votes.get(each.broker_id, ""),
+            ends.get(each.broker_id),
+            leaders[each.broker_id],
+            replicas[each.broker_id],
+        )
+        for each in described.brokers
+    )
+    live = {each.broker_id for each in brokers if each.is_live}
+    return ClusterView(
+        described.cluster_id,
+        described.controller_id,
+        brokers,
+        tuple(partitions),
+        sum(len(topic.partitions) for topic in moving.topics),
+        tuple(sorted(node for node, vote in votes.items() if vote != "follower" and node not in live)),
+        leaderless_of(cluster, {each.topic for each in partitions if each.leader < 0}),
+    )
+
+
+def partitions_of(cluster: Cluster) -> list[PartitionView]:
+    """All partitions, those of internal topics too, by topic and number."""
+    found = cluster.patiently("cannot list the topics", lambda: cluster.metadata(None))
+    return sorted(
+        (
+            PartitionView(
+                topic.name or "",
+                each.partition,
+                each.leader,
+                tuple(each.replicas),
+                tuple(each.in_sync_replicas),
+            )
+            for topic in found.topics
+            for each in topic.partitions
+        ),
+        key=lambda each: (each.topic, each.index),
+    )
+
+
+def _states(cluster: Cluster, described: Any) -> dict[int, BrokerState]:
+    """By what the controller knows. Without one, what was known last says little: each broker is asked."""
+    if described.controller_id >= 0:
+        return {
+            each.broker_id: BrokerState.FENCED if each.is_fenced else BrokerState.LIVE
+            for each in described.brokers
+        }
+
+    def ask(broker: Any) -> BrokerState:
+        try:
+            Connection((broker.host, broker.port), cluster.settings).close()
+        except (OSError, ClientError):
+            return BrokerState.NO_ANSWER
+        return BrokerState.LIVE
+
+    with ThreadPoolExecutor(_PROBES_AT_ONCE) as pool:
+        states = list(pool.map(ask, described.brokers))
+    return {each.broker_id: state for each, state in zip(described.brokers, states, strict=True)}
+
+
+def _quorum(cluster: Cluster) -> tuple[dict[int, str], dict[int, int]]:
+    """What each node is in the quorum, and how far its copy of the log reaches where that is known."""
+    asked: list[dict[str, Any]] = [{"topic_name": QUORUM_TOPIC, "partitions": [{"partition_index": 0}]}]
+    reply = cluster.call("describe_quorum", topics=asked)
+    if reply.error_code:
+        raise from_code("cannot describe the quorum", reply.error_code, reply.error_message)
+    state = reply.topics[0].partitions[0]
+    votes = {each.replica_id: "follower" for each in state.observers}
+    votes |= {each.replica_id: "voter" for each in state.current_voters}
+    if state.leader_id >= 0:
+        votes[state.leader_id] = "leader"
+    replicas = (*state.current_voters, *state.observers)
+    return votes, {each.replica_id: each.log_end_offset for each in replicas if each.log_end_offset >= 0}

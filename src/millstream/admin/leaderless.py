@@ -1,0 +1,104 @@
+"""Why a partition has no leader, and what to do: from what the controller knows of its replicas."""
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import msgspec
+
+from millstream.client.wire.cluster import Cluster
+
+_PAGE = 2000
+
+
+class Leaderless(msgspec.Struct, frozen=True):
+    """Of `compared` none surely has everything: they ended uncleanly, or are what is left of the partition."""
+
+    topic: str
+    index: int
+    replicas: tuple[int, ...]
+    away: tuple[int, ...]
+    has_all: tuple[int, ...]
+    compared: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """As commands take it."""
+        return f"{self.topic}:{self.index}"
+
+    @property
+    def reason(self) -> str:
+        if set(self.away) >= set(self.replicas):
+            return f"no replica is alive: {_nodes(self.replicas)}"
+        if self.has_all:
+            return f"waits for {_nodes(self.has_all)}, which {_has(self.has_all)} everything that was acknowledged"
+        waited_for = [each for each in self.compared if each in self.away]
+        if waited_for:
+            return (
+                f"{_nodes(self.compared)} {_is(self.compared)} in doubt after an unclean stop; waits for"
+                f" {_nodes(waited_for)}, so that what they kept can be compared"
+            )
+        if self.compared:
+            return (
+                f"{_nodes(self.compared)} {_is(self.compared)} in doubt after an unclean stop, and"
+                f" {_has(self.compared)} not told yet what is kept"
+            )
+        return "none of the replicas is known to have everything that was acknowledged"
+
+    @property
+    def advice(self) -> str:
+        lost = f"`millstream cluster elect --unclean {self.name}` takes what is left"
+        awaited = [each for each in (self.has_all or self.compared or self.replicas) if each in self.away]
+        if awaited:
+            gone = " ".join(f"`millstream cluster remove {each} --force`" for each in awaited)
+            return f"start {_nodes(awaited)}; if the disk is lost: {gone}, and what is left leads"
+        if self.compared:
+            return f"if it stays so, the log of {_nodes(self.compared)} says which replica cannot be opened; {lost}"
+        return lost
+
+
+def leaderless_of(cluster: Cluster, topics: Collection[str]) -> tuple[Leaderless, ...]:
+    """Of these topics, the partitions that nobody leads."""
+    return tuple(
+        Leaderless(
+            topic.name,
+            p.partition_index,
+            tuple(p.replica_nodes),
+            tuple(p.offline_replicas),
+            (*p.isr_nodes, *(p.eligible_leader_replicas or ())),
+            tuple(p.last_known_elr or ()),
+        )
+        for topic in _described(cluster, topics)
+        for p in topic.partitions
+        if p.leader_id < 0
+    )
+
+
+def _described(cluster: Cluster, topics: Collection[str]) -> Iterable[Any]:
+    if not topics:
+        return
+    cursor = None
+    while True:
+        wanted = [{"name": name} for name in sorted(topics)]
+        reply = cluster.call(
+            "describe_topic_partitions", topics=wanted, response_partition_limit=_PAGE, cursor=cursor
+        )
+        yield from reply.topics
+        if reply.next_cursor is None:
+            return
+        cursor = {
+            "topic_name": reply.next_cursor.topic_name,
+            "partition_index": reply.next_cursor.partition_index,
+        }
+
+
+def _nodes(numbers: Collection[int]) -> str:
+    names = ", ".join(map(str, numbers))
+    return f"node {names}" if len(numbers) == 1 else f"nodes {names}"
+
+
+def _has(numbers: Collection[int]) -> str:
+    return "has" if len(numbers) == 1 else "have"
+
+
+def _is(numbers: Collection[int]) -> str:
+    return "is" if len(numbers) == 1 else "are"

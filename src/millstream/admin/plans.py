@@ -1,0 +1,141 @@
+"""Which replicas go where: plans as values, made from what a cluster is now. Nothing here asks or changes anything."""
+
+import json
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from millstream.admin.cluster_view import ClusterView, PartitionView
+from millstream.client.errors import ClientError, ConfigurationError
+from millstream.cluster.placement import VIRTUAL_NODES, Candidate, Placed, placement_named, with_load
+
+
+class Move(msgspec.Struct, frozen=True):
+    topic: str
+    index: int
+    before: tuple[int, ...]
+    replicas: tuple[int, ...]
+
+    def as_document(self) -> dict[str, object]:
+        """As Kafka's own tool writes a plan, and where the partition is now."""
+        return {
+            "topic": self.topic,
+            "partition": self.index,
+            "from": list(self.before),
+            "replicas": list(self.replicas),
+        }
+
+
+def rebalanced(view: ClusterView, placement: str, virtual_nodes: int = VIRTUAL_NODES) -> list[Move]:
+    """Every partition where the placement puts it among the live brokers."""
+    candidates = [Candidate(each.broker_id, each.rack) for each in view.live_brokers()]
+    for each in view.partitions:
+        if len(each.replicas) > len(candidates):
+            raise ClientError(
+                f"{each.name} has {len(each.replicas)} replicas and there would be {len(candidates)} brokers for"
+                " them; start those that are fenced, or add one (`millstream cluster status`)"
+            )
+    placed = [Placed(each.topic, each.index, each.replicas) for each in view.partitions]
+    arranged = placement_named(placement, virtual_nodes).arrange(candidates, placed)
+    return [
+        Move(each.topic, each.index, each.replicas, replicas)
+        for each, replicas in zip(placed, arranged, strict=True)
+        if replicas != each.replicas
+    ]
+
+
+def evacuated(
+    view: ClusterView, broker_id: int, placement: str, virtual_nodes: int = VIRTUAL_NODES
+) -> list[Move]:
+    """Only what the broker has goes elsewhere, to where the placement would have it instead."""
+    load = _load(view, without=broker_id)
+    moves = []
+    for each in view.partitions:
+        if broker_id in each.replicas:
+            best, load = _substitute(each, load, placement, virtual_nodes)
+            replicas = tuple(best if broker == broker_id else broker for broker in each.replicas)
+            moves.append(Move(each.topic, each.index, each.replicas, replicas))
+    return moves
+
+
+def with_factor(
+    view: ClusterView,
+    partitions: Iterable[PartitionView],
+    factor: int,
+    placement: str,
+    virtual_nodes: int = VIRTUAL_NODES,
+) -> list[Move]:
+    """As many replicas for each of the partitions. Those that are there stay, the leader and those in sync first."""
+    load = _load(view)
+    moves = []
+    for each in partitions:
+        kept = sorted(each.replicas, key=lambda broker: (broker != each.leader, broker not in each.isr))[
+            :factor
+        ]
+        # The preferred leader keeps its place.
+        replicas = tuple(sorted(kept, key=each.replicas.index))
+        while len(replicas) < factor:
+            best, load = _substitute(replace(each, replicas=replicas), load, placement, virtual_nodes)
+            replicas = (*replicas, best)
+        if replicas != each.replicas:
+            moves.append(Move(each.topic, each.index, each.replicas, replicas))
+    return moves
+
+
+def moves_to(partitions: Iterable[PartitionView], replicas: tuple[int, ...]) -> list[Move]:
+    """The same replicas for each of the partitions."""
+    return [Move(each.topic, each.index, each.replicas, replicas) for each in partitions]
+
+
+def moves_in(text: str, known: Iterable[PartitionView]) -> list[Move]:
+    """A plan in the format of Kafka's own tool: `{"partitions": [{"topic", "partition", "replicas"}, ...]}`."""
+    try:
+        listed = [
+            (each["topic"], int(each["partition"]), tuple(map(int, each["replicas"])))
+            for each in json.loads(text)["partitions"]
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(
+            f'it is not a plan: {error}; write {{"partitions": [{{"topic": "t", "partition": 0,'
+            ' "replicas": [1, 2, 3]}]}'
+        ) from error
+    there = {(each.topic, each.index): each for each in known}
+    for topic, index, _ in listed:
+        if (topic, index) not in there:
+            raise ClientError(f"there is no partition {topic}:{index}")
+    return [Move(topic, index, there[topic, index].replicas, replicas) for topic, index, replicas in listed]
+
+
+def chosen(known: Sequence[PartitionView], wanted: Iterable[tuple[str, int | None]]) -> list[PartitionView]:
+    """What is named; a topic without a number is all of its partitions. A name that fits nothing is an error."""
+    found = []
+    for topic, index in wanted:
+        fitting = [each for each in known if each.topic == topic and index in (None, each.index)]
+        if not fitting:
+            raise ClientError(f"there is no partition {topic}" + ("" if index is None else f":{index}"))
+        found += fitting
+    return found
+
+
+def _load(view: ClusterView, without: int | None = None) -> list[Candidate]:
+    others = [each for each in view.live_brokers() if each.broker_id != without]
+    candidates = (Candidate(each.broker_id, each.rack) for each in others)
+    return list(with_load(candidates, [each.replicas for each in view.partitions]))
+
+
+def _substitute(
+    partition: PartitionView, load: list[Candidate], placement: str, virtual_nodes: int
+) -> tuple[int, list[Candidate]]:
+    """The best broker that does not keep the partition yet, and the load with it."""
+    free = [other for other in load if other.broker_id not in partition.replicas]
+    if not free:
+        raise ClientError(
+            f"{partition.name} has replicas on {list(partition.replicas)} and no other live broker is left for it;"
+            " add a broker, or give it fewer replicas with `millstream cluster reassign`"
+        )
+    placed = Placed(partition.topic, partition.index, partition.replicas)
+    best = placement_named(placement, virtual_nodes).substitutes(free, placed)[0].broker_id
+    return best, [
+        replace(other, replicas=other.replicas + 1) if other.broker_id == best else other for other in load
+    ]

@@ -1,0 +1,224 @@
+"""The cluster that a command is for: how it is named on the command line, and the ways to it.
+
+`@on_cluster` gives a command the options --bootstrap, -X and --profile; the command gets what they name as `target`.
+"""
+
+import inspect
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from millstream.cli import output
+from millstream.cli.errors import ExitCode, Unreachable, UsageError, debugging, print_error, told
+from millstream.cli.local_cluster import running_local_cluster
+from millstream.cli.options import parse_pairs
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Producer
+
+    from millstream.client.admin.face import Admin
+    from millstream.client.wire.cluster import Cluster
+    from millstream.client.wire.settings import ClusterSettings
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+CONNECT_TIMEOUT_S = 5.0
+REQUEST_TIMEOUT_S = 15.0
+DEFAULT_BOOTSTRAP = "localhost:9092"
+_PATIENCE_S = 30.0
+# More than a node itself takes before it answers that something took too long.
+_REPLY_S = 65.0
+_CLIENT_ID = "millstream-cli"
+_SERVERS = "bootstrap.servers"
+_SECURITY = ("security.", "ssl.", "sasl.", "enable.ssl.")
+
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        envvar="MILLSTREAM_BOOTSTRAP",
+        metavar="HOST:PORT",
+        help="Address of any node of the cluster; several are separated by commas.",
+        show_default=f"the cluster that `cluster up` runs here, else {DEFAULT_BOOTSTRAP}",
+    ),
+]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-X",
+        metavar="KEY=VALUE",
+        help="A client property by Kafka's name, such as security.protocol=SASL_SSL; repeatable.",
+    ),
+]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        envvar="MILLSTREAM_PROFILE",
+        metavar="NAME",
+        help="Properties of this name in ~/.config/millstream/profiles.yaml.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    bootstrap: str
+    properties: Mapping[str, str]
+
+    def settings(self) -> "ClusterSettings":
+        """For our own connections; raises `Unreachable` at once when no address accepts one."""
+        from millstream.client.wire.properties import addresses, security_of
+        from millstream.client.wire.settings import ClusterSettings
+
+        self.require_listener()
+        return ClusterSettings(
+            addresses(self.bootstrap),
+            security_of(self.properties),
+            self.properties.get("client.id", _CLIENT_ID),
+            asks_node_itself=True,
+            connect_timeout_s=CONNECT_TIMEOUT_S,
+            request_timeout_s=_REPLY_S,
+            api_timeout_s=_PATIENCE_S,
+        )
+
+    def cluster(self) -> "Cluster":
+        """Each node answers for itself, also where clients see one of them only."""
+        from millstream.client.wire.cluster import Cluster
+
+        return Cluster(self.settings())
+
+    def admin(self) -> "Admin":
+        from millstream.client.admin.face import Admin
+
+        self.require_listener()
+        security = {name: value for name, value in self.properties.items() if name.startswith(_SECURITY)}
+        return Admin(self.bootstrap, client_id=self.properties.get("client.id", _CLIENT_ID), extra=security)
+
+    def producer(self, **settings: Any) -> "Producer":
+        from confluent_kafka import Producer
+
+        return Producer({**self._librdkafka(), **settings})
+
+    def consumer(self, **settings: Any) -> "Consumer":
+        from confluent_kafka import Consumer
+
+        # librdkafka wants a group name even from a reader that joins no group.
+        group = {"group.id": _CLIENT_ID, "enable.auto.commit": False, "allow.auto.create.topics": False}
+        return Consumer({**group, **self._librdkafka(), **settings})
+
+    def _librdkafka(self) -> dict[str, Any]:
+        from millstream.client.wire.properties import librdkafka_security
+
+        self.require_listener()
+        others = {name: value for name, value in self.properties.items() if not name.startswith(_SECURITY)}
+        return {
+            "client.id": _CLIENT_ID,
+            "socket.connection.setup.timeout.ms": int(CONNECT_TIMEOUT_S * 1000),
+            # librdkafka writes its own log to standard error, where only our one line belongs.
+            "log_level": 6 if debugging() else 0,
+            **others,
+            **librdkafka_security(self.properties),
+            _SERVERS: self.bootstrap,
+        }
+
+    def require_listener(self) -> None:
+        """Who retries a refused connection does so until a time-out; a person wants to know at once."""
+        from millstream.client.errors import ConfigurationError
+        from millstream.client.wire.properties import addresses
+
+        reason = ""
+        try:
+            named = addresses(self.bootstrap)
+        except ConfigurationError as error:
+            raise UsageError(f"--bootstrap: {error}") from error
+        for address in named:
+            try:
+                socket.create_connection(address, timeout=CONNECT_TIMEOUT_S).close()
+            except OSError as error:
+                reason = error.strerror or str(error)
+            else:
+                return
+        raise Unreachable(self.bootstrap, reason)
+
+
+def on_cluster(command: Command) -> Command:
+    """A command with a parameter `target: Target`, as one with the options that name a cluster in its place."""
+    signature = inspect.signature(command)
+    parameters: list[inspect.Parameter] = []
+    for each in signature.parameters.values():
+        if each.name != "target":
+            parameters.append(each)
+            continue
+        for name, kind in (("bootstrap", Bootstrap), ("properties", Properties), ("profile", Profile)):
+            parameters.append(
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            )
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+
+    @wraps(command)
+    def run(
+        *, bootstrap: str | None, properties: list[str] | None, profile: str | None, **options: Any
+    ) -> Any:
+        return command(target=target_of(bootstrap, properties or (), profile), **options)
+
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run  # type: ignore[return-value]
+
+
+def target_of(bootstrap: str | None, properties: Sequence[str], profile: str | None) -> Target:
+    named = {**(_profile(profile) if profile else {}), **parse_pairs(properties, "-X")}
+    servers = named.pop(_SERVERS, None)
+    if bootstrap is None:
+        bootstrap = servers or running_local_cluster() or DEFAULT_BOOTSTRAP
+    return Target(bootstrap, named)
+
+
+def delete_each(kind: str, names: Sequence[str], delete: Callable[[str], None], as_json: bool) -> None:
+    """All that can be deleted; why one cannot is told, and a cluster that is away ends it."""
+    from millstream.client.errors import ClientError
+
+    deleted: list[str] = []
+    for name in names:
+        try:
+            delete(name)
+            deleted.append(name)
+        except ClientError as error:
+            message, code = told(error)
+            if code == ExitCode.UNREACHABLE:
+                raise
+            print_error(message)
+    if as_json:
+        output.json_document({"deleted": deleted, "failed": [name for name in names if name not in deleted]})
+    else:
+        for name in deleted:
+            output.line(f"deleted {kind} {name}")
+    if len(deleted) < len(names):
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+def _profile(name: str) -> dict[str, str]:
+    import yaml
+
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    file = Path(home) / "millstream" / "profiles.yaml"
+    try:
+        profiles = yaml.safe_load(file.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise UsageError(f"--profile {name}: {file} cannot be read: {error}") from error
+    known = profiles if isinstance(profiles, dict) else {}
+    if not isinstance(known.get(name), dict):
+        raise UsageError(f"--profile {name}: {file} has no such profile; it has {', '.join(known) or 'none'}")
+    return {str(key): _text(value) for key, value in known[name].items()}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,145 @@
+"""One connection to one node. Requests may be sent ahead; replies come in their order."""
+
+import socket
+from errno import ETIMEDOUT
+from typing import Any
+
+from millstream.client.errors import ClientError
+from millstream.client.wire import requests, sasl, tls
+from millstream.client.wire.settings import Address, ClusterSettings
+from millstream.protocol.api import APIS, PEER_CLIENT
+from millstream.protocol.peer_client import Greeting, encode_greeting
+from millstream.protocol.stream import BrokenStream, RequestStream
+from millstream.protocol.wire import MalformedRequest, Reader
+
+_APIS = {api.name: api for api in APIS.values()}
+_FIRST_BYTES = 64 * 1024
+
+
+class Connection:
+    """OSError when it cannot be made, or breaks. A reply is a view of a buffer that the next one overwrites: take out
+    of it what you keep.
+
+    The first request asks for the API versions: a node that is stopped accepts connections and never answers, and one
+    that waits for others hangs up. Neither is waited for.
+    """
+
+    def __init__(self, address: Address, settings: ClusterSettings, *, is_for_client: bool = True) -> None:
+        """Without `is_for_client` nothing is said at first: for the nodes' own requests, which `ask` sends."""
+        self.address = address
+        self._is_for_client = is_for_client
+        self._settings = settings
+        self._stream: RequestStream[bool] = RequestStream(settings.client_id.encode())
+        self._buffer = bytearray(_FIRST_BYTES)
+        self._size = memoryview(bytearray(4))
+        self._open()
+        if settings.asks_node_itself and is_for_client:
+            self._ask_for_itself()
+
+    def _open(self) -> None:
+        settings = self._settings
+        self._socket = socket.create_connection(self.address, timeout=settings.connect_timeout_s)
+        try:
+            if settings.receive_buffer_bytes > 0:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if settings.security.protocol.has_tls:
+                self._socket = tls.wrap(self._socket, self.address[0], settings.security.tls)
+            self._socket.settimeout(settings.first_reply_timeout_s)
+            if not self._is_for_client:
+                return
+            self._versions = requests.read_api_versions(self.request(requests.API_VERSIONS, 0, b""))
+            self._socket.settimeout(settings.request_timeout_s)
+            if settings.security.sasl is not None:
+                sasl.authenticate(self.request, settings.security.sasl)
+        except TimeoutError:
+            self.close()
+            raise TimeoutError(ETIMEDOUT, "the node accepts connections and does not answer") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def _ask_for_itself(self) -> None:
+        """A node that forwards for clients is to say what it has itself, and which others there are. Another kind of
+        broker hangs up on what it does not know."""
+        try:
+            self.ask(PEER_CLIENT, encode_greeting(Greeting()))
+        except OSError:
+            self.close()
+            self._stream.give_up()
+            self._open()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    @property
+    def expects_reply(self) -> bool:
+        return self._stream.in_flight > 0
+
+    def version_of(self, key: int, newest: int, oldest: int = 0) -> int:
+        """The newest version of an API that both sides know."""
+        low, high = self._versions.get(key, (0, -1))
+        if min(high, newest) < max(low, oldest):
+            host, port = self.address
+            raise ClientError(
+                f"the broker at {host}:{port} does not serve API {key} in versions {oldest} to {newest}",
+                "UNSUPPORTED_VERSION",
+            )
+        return min(high, newest)
+
+    def call(self, name: str, version: int | None = None, **fields: Any) -> Any:
+        """The reply to the request, of the newest version that both sides know, or of `version` at most;
+        dictionaries stand for the entities within it."""
+        from millstream.protocol.codec import decode_response, encode_request
+
+        api = _APIS[name]
+        version = self.version_of(api.key, api.max_version if version is None else version, api.min_version)
+        flexible = api.is_flexible(version)
+        reply = self.request(api.key, version, encode_request(api, version, fields), flexible=flexible)
+        try:
+            # Nothing of what is decoded may refer to the buffer.
+            return decode_response(api, version, memoryview(bytes(reply)))
+        except MalformedRequest as error:
+            raise BrokenStream(0, f"the answer to {name} cannot be read: {error}") from error
+
+    def ask(self, key: int, body: bytes) -> bytes:
+        """The reply to a request that is no Kafka message: of nodes among themselves, and our own tools."""
+        return bytes(self.request(key, 0, body))
+
+    def request(self, key: int, version: int, body: bytes, *, flexible: bool = False) -> memoryview:
+        self.send(key, version, body, flexible=flexible)
+        return self.receive()
+
+    def send(self, key: int, version: int, body: bytes, *, flexible: bool = False) -> None:
+        # Kafka's one exception: who asks for versions may not know how heads are written.
+        is_head_flexible = flexible and key != requests.API_VERSIONS
+        head = self._stream.head(key, version, len(body), is_head_flexible, flexible=flexible)
+        self._socket.sendall(head + body)
+
+    def receive(self) -> memoryview:
+        """The body of the next reply."""
+        self._fill(self._size)
+        size = self._stream.reply_size(self._size)
+        if size > len(self._buffer):
+            self._buffer = bytearray(size)
+        frame = memoryview(self._buffer)[:size]
+        self._fill(frame)
+        is_flexible, body = self._stream.received(frame)
+        if not is_flexible:
+            return body
+        reader = Reader(body, flexible=True)
+        reader.skip_tags()
+        return body[reader.position :]
+
+    def _fill(self, view: memoryview) -> None:
+        while view:
+            try:
+                count = self._socket.recv_into(view)
+            except ConnectionResetError:
+                # It was closed before the request was read.
+                count = 0
+            if not count:
+                raise ConnectionError(
+                    0, "the node closed the connection, as one does that is starting or waits for other nodes"
+                )
+            view = view[count:]

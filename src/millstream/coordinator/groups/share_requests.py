@@ -1,0 +1,81 @@
+"""What the group coordinator can be asked about share groups, and what it answers."""
+
+from uuid import UUID
+
+import msgspec
+
+from millstream.coordinator.decision import Request
+from millstream.coordinator.groups.share_records import PartitionSet
+
+
+class ShareAlive(msgspec.Struct, frozen=True):
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int
+    # None: nothing changed since the last answer.
+    assigned: PartitionSet | None = None
+
+
+class ShareHeartbeat(Request[ShareAlive], frozen=True):
+    group_id: str
+    member_id: str
+    member_epoch: int
+    client_id: str = ""
+    client_host: str = ""
+    rack_id: str | None = None
+    # None: as in the last heartbeat.
+    topic_names: frozenset[str] | None = None
+
+
+class QueueOpened(msgspec.Struct, frozen=True):
+    """-1: where `share.auto.offset.reset` says."""
+
+    start: int
+
+
+class OpenQueue(Request[QueueOpened], frozen=True):
+    """A leader is about to keep the group's queue on one of its partitions."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+class DescribedShareMember(msgspec.Struct, frozen=True):
+    member_id: str
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    topic_names: tuple[str, ...]
+    assigned: PartitionSet
+
+
+class DescribedShareGroup(msgspec.Struct, frozen=True):
+    """`topics`: what the group has used, by id."""
+
+    state: str
+    group_epoch: int
+    assignment_epoch: int
+    assignor: str
+    members: tuple[DescribedShareMember, ...]
+    topics: tuple[tuple[UUID, str], ...]
+
+
+class DescribeShareGroup(Request[DescribedShareGroup], frozen=True):
+    group_id: str
+
+
+class ShareTopicsForgotten(msgspec.Struct, frozen=True):
+    pass
+
+
+class ForgetShareTopics(Request[ShareTopicsForgotten], frozen=True):
+    """The group's state of these topics is gone; only while it has no members."""
+
+    group_id: str
+    topics: frozenset[str]
+
+
+ShareGroupRequest = ShareHeartbeat | OpenQueue | DescribeShareGroup | ForgetShareTopics
+ShareGroupReply = ShareAlive | QueueOpened | DescribedShareGroup | ShareTopicsForgotten

@@ -1,0 +1,180 @@
+"""The share coordinator: keeps what queues on partitions have come to, in one partition of `__share_group_state`.
+
+Updates are appended until there are many, then a snapshot makes those before it needless. Snapshots of queues in which
+nothing happens are written again, one with every write of others, so that the log can be cut behind them.
+"""
+
+from collections.abc import Callable
+from typing import Never, TypeVar
+
+from millstream.coordinator.decision import Decision, Reply, StateMachine
+from millstream.coordinator.shares.records import (
+    ShareKey,
+    ShareRecord,
+    Snapshot,
+    SnapshotKey,
+    Update,
+    UpdateKey,
+    decode_record,
+    encode_record,
+)
+from millstream.coordinator.shares.requests import (
+    DeleteState,
+    InitializeState,
+    ReadState,
+    ReadSummary,
+    ShareReply,
+    ShareRequest,
+    StateDeleted,
+    StateInitialized,
+    StateSummary,
+    StateWritten,
+    StoredState,
+    WriteState,
+)
+from millstream.coordinator.shares.stored_queue import StoredQueue
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+K = TypeVar("K", SnapshotKey, UpdateKey)
+
+_UPDATES_BETWEEN_SNAPSHOTS = 500
+# How many records of the log a queue may hold back before its snapshot is written again.
+_HELD_BACK = 5_000
+_HELD_BACK_PER_QUEUE = 4
+
+
+class ShareCoordinator(StateMachine[ShareRequest, ShareRecord, ShareReply, Never]):
+    def __init__(self, updates_between_snapshots: int = _UPDATES_BETWEEN_SNAPSHOTS) -> None:
+        self.queues: dict[ShareKey, StoredQueue] = {}
+        self._updates_between_snapshots = updates_between_snapshots
+        # Where the newest snapshot of each queue is in the log, the oldest first.
+        self._snapshots: dict[ShareKey, int] = {}
+        self._renewed: set[ShareKey] = set()
+        self._next_offset = 0
+        self._handlers: dict[type, Callable[..., tuple[list[ShareRecord], ShareReply]]] = {
+            InitializeState: self._initialize,
+            ReadState: self._read,
+            ReadSummary: self._summary,
+            WriteState: self._write,
+            DeleteState: self._delete,
+        }
+
+    def handle(
+        self, request: ShareRequest, token: int, now_ms: int
+    ) -> Decision[ShareRecord, ShareReply, Never]:
+        records, answer = self._handlers[type(request)](request, now_ms)
+        if records:
+            records += self._renewal(now_ms)
+        for record in records:
+            self.replay(record)
+        return Decision(records, (Reply(token, answer),))
+
+    def replay(self, record: ShareRecord) -> None:
+        key, value = record.of, record.value
+        if value is None:
+            self.queues.pop(key, None)
+        elif isinstance(value, Snapshot):
+            self.queues[key] = StoredQueue(value)
+        elif key in self.queues:
+            self.queues[key].update(value)
+
+    def stored(self, record: ShareRecord, offset: int, /) -> None:
+        self._next_offset = offset + 1
+        if isinstance(record.key, SnapshotKey):
+            key = record.of
+            self._snapshots.pop(key, None)
+            self._renewed.discard(key)
+            if record.value is not None:
+                self._snapshots[key] = offset
+
+    def needed_from(self) -> int | None:
+        return next(iter(self._snapshots.values()), self._next_offset)
+
+    def encode(self, record: ShareRecord) -> tuple[bytes, bytes | None]:
+        return encode_record(record)
+
+    def decode(self, key: bytes, value: bytes | None) -> ShareRecord | None:
+        return decode_record(key, value)
+
+    # -- requests: each returns the records it needs and its answer
+
+    def _initialize(self, request: InitializeState, now_ms: int) -> tuple[list[ShareRecord], ShareReply]:
+        queue = self.queues.get(request.key)
+        if queue is not None:
+            if request.state_epoch < queue.state_epoch:
+                raise _fenced_state(request.state_epoch, queue)
+            if request.state_epoch == queue.state_epoch and queue.start >= 0:
+                return [], StateInitialized(queue.start)
+        epoch = 0 if queue is None else queue.snapshot_epoch + 1
+        leader_epoch = -1 if queue is None else queue.leader_epoch
+        snapshot = Snapshot(epoch, request.state_epoch, leader_epoch, request.start, now_ms, now_ms, (), 0)
+        return [_snapshot(request.key, snapshot)], StateInitialized(request.start)
+
+    def _read(self, request: ReadState, _now_ms: int) -> tuple[list[ShareRecord], ShareReply]:
+        queue = self._queue(request.key)
+        _check_leader(request.leader_epoch, queue)
+        answer = StoredState(queue.state_epoch, queue.start, queue.batches())
+        if request.leader_epoch <= queue.leader_epoch:
+            return [], answer
+        # An earlier leader that does not know yet must not write any more, also after a restart.
+        update = Update(queue.snapshot_epoch, request.leader_epoch, -1, ())
+        return [ShareRecord(_as(UpdateKey, request.key), update)], answer
+
+    def _summary(self, request: ReadSummary, _now_ms: int) -> tuple[list[ShareRecord], ShareReply]:
+        queue = self._queue(request.key)
+        return [], StateSummary(queue.state_epoch, queue.leader_epoch, queue.start, queue.final)
+
+    def _write(self, request: WriteState, now_ms: int) -> tuple[list[ShareRecord], ShareReply]:
+        queue = self._queue(request.key)
+        _check_leader(request.leader_epoch, queue)
+        if request.state_epoch < queue.state_epoch:
+            raise _fenced_state(request.state_epoch, queue)
+        update = Update(
+            queue.snapshot_epoch, request.leader_epoch, request.start, request.batches, request.final
+        )
+        if queue.updates + 1 < self._updates_between_snapshots:
+            return [ShareRecord(_as(UpdateKey, request.key), update)], StateWritten()
+        # The snapshot says the same, and takes this queue's place when it is replayed.
+        queue.update(update)
+        return [_snapshot(request.key, queue.snapshot(now_ms))], StateWritten()
+
+    def _delete(self, request: DeleteState, _now_ms: int) -> tuple[list[ShareRecord], ShareReply]:
+        if request.key not in self.queues:
+            return [], StateDeleted()
+        return [ShareRecord(_as(SnapshotKey, request.key), None)], StateDeleted()
+
+    def _queue(self, key: ShareKey) -> StoredQueue:
+        queue = self.queues.get(key)
+        if queue is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"nothing is stored of the queue {key}")
+        return queue
+
+    def _renewal(self, now_ms: int) -> list[ShareRecord]:
+        """Write the snapshot that holds back most of the log again, if that is much."""
+        key = next(iter(self._snapshots), None)
+        if key is None or key in self._renewed or key not in self.queues:
+            return []
+        allowed = _HELD_BACK + _HELD_BACK_PER_QUEUE * len(self.queues)
+        if self._next_offset - self._snapshots[key] <= allowed:
+            return []
+        self._renewed.add(key)
+        return [_snapshot(key, self.queues[key].snapshot(now_ms))]
+
+
+def _as(kind: type[K], key: ShareKey) -> K:
+    return kind(key.group_id, key.topic_id, key.partition)
+
+
+def _snapshot(key: ShareKey, snapshot: Snapshot) -> ShareRecord:
+    return ShareRecord(_as(SnapshotKey, key), snapshot)
+
+
+def _check_leader(leader_epoch: int, queue: StoredQueue) -> None:
+    if leader_epoch < queue.leader_epoch:
+        raise KafkaError(
+            ErrorCode.FENCED_LEADER_EPOCH, f"leader epoch {leader_epoch} is older than {queue.leader_epoch}"
+        )
+
+
+def _fenced_state(epoch: int, queue: StoredQueue) -> KafkaError:
+    return KafkaError(ErrorCode.FENCED_STATE_EPOCH, f"state epoch {epoch} is older than {queue.state_epoch}")

@@ -1,0 +1,424 @@
+"""One group's queue on one partition, at the partition's leader: who may have which records, and what became of them.
+
+Decisions take effect at once; whoever is told of one waits until `take_changes` has been stored. So a record may be
+acquired again while its release is still on its way to the disk, but no reply overtakes the write it rests on. If a
+write fails the whole queue is thrown away and built from what is stored.
+"""
+
+import heapq
+from collections.abc import Sequence
+
+import msgspec
+
+from millstream.coordinator.shares.key_order import KeyOrder
+from millstream.coordinator.shares.ledger import PARKED_MS, Ledger
+from millstream.coordinator.shares.policy import Order, QueuePolicy
+from millstream.coordinator.shares.queue_values import (
+    Acquired,
+    Changes,
+    Counters,
+    DeadLetter,
+    LogBatch,
+    Mark,
+    Outcome,
+    Reason,
+    Settlement,
+)
+from millstream.coordinator.shares.runs import Run
+from millstream.coordinator.shares.states import RecordState, StateBatch
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+AVAILABLE, ACQUIRED, ACKNOWLEDGED = RecordState.AVAILABLE, RecordState.ACQUIRED, RecordState.ACKNOWLEDGED
+ARCHIVING, ARCHIVED = RecordState.ARCHIVING, RecordState.ARCHIVED
+
+# More runs than this, and nothing new is handed out until some are settled: what bounds memory and snapshots.
+MOST_RUNS = 10_000
+# So many records that are not settled are looked into at most, where headers or keys count.
+MOST_SCANNED = 20_000
+
+
+class QueueEngine:
+    def __init__(
+        self,
+        start: int,
+        policy: QueuePolicy,
+        stored: Sequence[StateBatch] = (),
+        *,
+        most_runs: int = MOST_RUNS,
+        most_scanned: int = MOST_SCANNED,
+    ) -> None:
+        self.counters = Counters()
+        self._policy = policy
+        self._most_runs = most_runs
+        self._most_scanned = most_scanned
+        self._scanned = start
+        self._log_start = 0
+        self._ledger = Ledger(start, stored, self._is_scanned)
+        self._scanned = self._ledger.start
+        self._expiring: list[tuple[int, int]] = []
+        self._keys = KeyOrder()
+        self._dead_letters = [
+            DeadLetter(run.first, run.last, run.count, Reason.RESTARTED.value)
+            for run in self._ledger.runs
+            if run.state is ARCHIVING
+        ]
+
+    # -- what there is
+
+    @property
+    def start(self) -> int:
+        """The first offset that is not settled."""
+        return self._ledger.start
+
+    @property
+    def end(self) -> int:
+        """The first offset that nothing has happened to."""
+        return self._ledger.end
+
+    @property
+    def locked(self) -> int:
+        return self._ledger.locked
+
+    @property
+    def final(self) -> int:
+        """How many records behind the start are settled."""
+        return self._ledger.final
+
+    @property
+    def scanned(self) -> int:
+        """Where looking into records goes on."""
+        return self._scanned
+
+    @property
+    def run_count(self) -> int:
+        return len(self._ledger.runs)
+
+    @property
+    def policy(self) -> QueuePolicy:
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: QueuePolicy) -> None:
+        """Locks that were given keep their length. A queue that looks into records now begins with the next one."""
+        if policy.scans and not self._policy.scans:
+            self._scanned = self.end
+        self._policy = policy
+
+    def depth(self, log_end: int) -> int:
+        """Records before `log_end` that are not settled."""
+        return max(log_end, self.end) - self.start - self.final
+
+    def runs(self, first: int, most: int) -> list[Run]:
+        """For whoever looks: states of records from `first` on."""
+        found: list[Run] = []
+        for run in self._ledger.runs.following(first):
+            if len(found) == most:
+                break
+            found.append(msgspec.structs.replace(run))
+        return found
+
+    # -- looking into records
+
+    def wants_scan(self, log_end: int) -> bool:
+        """Whether records from `scanned` on are to be read and told by `observe`."""
+        unsettled = self._scanned - self.start - self.final
+        return self._policy.scans and self._scanned < log_end and unsettled < self._most_scanned
+
+    def observe(self, marks: Sequence[Mark], upto: int) -> None:
+        """What was read of the records from `scanned` to before `upto`; offsets without a mark hold no record."""
+        first = position = self._scanned
+        self._ledger.extend(upto)
+        self._scanned = max(self._scanned, upto)
+        for mark in marks:
+            self._ledger.archive_available(position, mark.offset - 1)
+            position = mark.offset + 1
+            self._mark(mark)
+        self._ledger.archive_available(position, upto - 1)
+        self._ledger.changed(first, upto - 1)
+        self._advance()
+
+    def _mark(self, mark: Mark) -> None:
+        run = self._ledger.runs.at(mark.offset)
+        if run is None or run.state is not AVAILABLE:
+            return
+        due_ms = max(run.due_ms, mark.due_ms if run.count == 0 else 0)
+        key = b"" if self._policy.order is Order.STRICT else mark.key
+        if self._policy.order is not Order.NONE and key is not None and not self._keys.add(mark.offset, key):
+            due_ms = PARKED_MS
+        if mark.expires_ms > 0:
+            heapq.heappush(self._expiring, (mark.expires_ms, mark.offset))
+        if (due_ms, mark.priority) != (run.due_ms, run.priority):
+            for each in self._ledger.runs.cut(mark.offset, mark.offset):
+                each.due_ms, each.priority = due_ms, mark.priority
+
+    def _is_scanned(self, run: Run) -> bool:
+        return not self._policy.scans or run.first < self._scanned
+
+    # -- handing out
+
+    def next_available(self, log_end: int, now_ms: int) -> int | None:
+        """From where to read the log for the next consumer; None when there is nothing to hand out."""
+        self.on_time(now_ms)
+        if self.locked >= (1 if self._policy.order is Order.STRICT else self._policy.max_locks):
+            return None
+        ready = self._ledger.first_ready()
+        if ready is not None:
+            return ready.first if ready.first < log_end else None
+        if self._policy.scans or self.end >= log_end or self.run_count >= self._most_runs:
+            return None
+        return max(self.end, self._log_start)
+
+    def acquire(
+        self,
+        member: str,
+        now_ms: int,
+        batches: Sequence[LogBatch],
+        most: int,
+        *,
+        whole_batches: bool = False,
+        lock_ms: int | None = None,
+    ) -> list[Acquired]:
+        """Lock records of these batches, which begin where `next_available` said.
+
+        `whole_batches` stops at the last border of a batch, unless one batch alone is more than `most`.
+        """
+        if not batches:
+            return []
+        self._see(batches)
+        ready = self._ledger.first_ready()
+        offer = _Offer(
+            member,
+            now_ms + (lock_ms or self._policy.lock_ms),
+            min(most, self._policy.max_locks - self.locked),
+            0 if ready is None else ready.priority,
+            whole_batches=whole_batches,
+        )
+        for batch in batches:
+            if self._is_expired(batch, now_ms):
+                self._give_up_available(batch.first, batch.last, Reason.EXPIRED)
+            elif batch.skipped:
+                self._ledger.archive_available(batch.first, batch.last)
+            elif not self._acquire_from(batch, offer):
+                break
+        self._advance()
+        return offer.taken
+
+    def _acquire_from(self, batch: LogBatch, offer: "_Offer") -> bool:
+        """False when nothing more goes into this offer."""
+        end = min(batch.last, self._scanned - 1) if self._policy.scans else batch.last
+        stretches = [
+            (max(run.first, batch.first), min(run.last, end), run.count)
+            for run in self._ledger.runs.overlapping(batch.first, end)
+            if self._ledger.is_ready(run) and run.priority == offer.priority
+        ]
+        wanted = sum(last - first + 1 for first, last, _ in stretches)
+        if offer.whole_batches and offer.taken and wanted > offer.room:
+            return False
+        for first, last, count in stretches:
+            length = last - first + 1
+            suspicious = count >= self._policy.suspicious_from
+            if offer.room <= 0 or (suspicious and offer.taken):
+                return False
+            if suspicious:
+                length = self._policy.together(count, length)
+            elif self._policy.order is Order.STRICT:
+                length = 1
+            self._hand_out(first, first + min(length, offer.room) - 1, count + 1, offer)
+            if suspicious or self._policy.order is Order.STRICT:
+                return False
+        return offer.room > 0
+
+    def _hand_out(self, first: int, last: int, count: int, offer: "_Offer") -> None:
+        self._ledger.set(first, last, ACQUIRED, count=count, due_ms=offer.until_ms, owner=offer.member)
+        offer.taken.append(Acquired(first, last, count))
+        offer.room -= last - first + 1
+        self.counters.delivered += last - first + 1
+        if count > 1:
+            self.counters.redelivered += last - first + 1
+
+    def _see(self, batches: Sequence[LogBatch]) -> None:
+        """Cover all that was read with runs; offsets before and between the batches hold no record."""
+        if not self._policy.scans:
+            self._ledger.extend(batches[-1].last + 1)
+        ready = self._ledger.first_ready()
+        position = batches[0].first if ready is None else min(ready.first, batches[0].first)
+        for batch in batches:
+            self._ledger.archive_available(position, batch.first - 1)
+            position = batch.last + 1
+
+    def _is_expired(self, batch: LogBatch, now_ms: int) -> bool:
+        return self._policy.ttl_ms >= 0 and 0 <= batch.newest_ms <= now_ms - self._policy.ttl_ms
+
+    # -- settling
+
+    def settle(self, member: str, settlements: Sequence[Settlement], now_ms: int) -> None:
+        """All of them or, with a KafkaError, none. What lies before the start was settled long ago."""
+        self.on_time(now_ms)
+        self._check(member, settlements)
+        for each in settlements:
+            held = self._ledger.runs.cut(max(each.first, self.start), each.last)
+            for first, last, count in [(run.first, run.last, run.count) for run in held]:
+                self._settle_run(first, last, count, each, now_ms)
+        self._advance()
+
+    def _check(self, member: str, settlements: Sequence[Settlement]) -> None:
+        before = -1
+        for each in settlements:
+            if not before < each.first <= each.last:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"offsets {each.first} to {each.last} are not ascending"
+                )
+            before = each.last
+            if each.last >= self.end:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"offset {each.last} was not delivered to this group"
+                )
+            if each.outcome is Outcome.RENEW and not self._policy.renew_enabled:
+                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "share.renew.acknowledge.enable is false")
+            for run in self._ledger.runs.overlapping(max(each.first, self.start), each.last):
+                if run.state is not ACQUIRED or run.owner != member:
+                    raise KafkaError(
+                        ErrorCode.INVALID_RECORD_STATE,
+                        f"offset {max(each.first, run.first)} is not acquired by member {member}",
+                    )
+
+    def _settle_run(self, first: int, last: int, count: int, given: Settlement, now_ms: int) -> None:
+        length = last - first + 1
+        if given.outcome is Outcome.ACCEPT:
+            self.counters.accepted += length
+            self._finish(first, last, ACKNOWLEDGED)
+        elif given.outcome is Outcome.GAP:
+            self._finish(first, last, ARCHIVED)
+        elif given.outcome is Outcome.REJECT:
+            self.counters.rejected += length
+            self._give_up(first, last, count, given.reason or Reason.REJECTED.value)
+        elif given.outcome is Outcome.RELEASE:
+            self.counters.released += length
+            self._release(first, last, count, now_ms, given.delay_ms)
+        else:
+            self.counters.renewed += length
+            self._ledger.delay(first, last, now_ms + (given.lock_ms or self._policy.lock_ms))
+
+    def release_member(self, member: str, now_ms: int) -> None:
+        """The consumer is gone: what it holds goes to others."""
+        held = [(run.first, run.last, run.count) for run in self._ledger.runs if run.owner == member]
+        for first, last, count in held:
+            self._release(first, last, count, now_ms, 0)
+        self._advance()
+
+    def on_time(self, now_ms: int) -> None:
+        """Locks end, back-offs and delays are over, messages expire."""
+        moved = False
+        while (found := self._ledger.first_timed()) is not None and found[0] <= now_ms:
+            run = found[1]
+            moved = True
+            if run.state is ACQUIRED:
+                self.counters.locks_ended += len(run)
+                self._release(run.first, run.last, run.count, now_ms, None)
+            else:
+                self._ledger.delay(run.first, run.last, 0)
+        while self._expiring and self._expiring[0][0] <= now_ms:
+            moved = True
+            self._expire(heapq.heappop(self._expiring)[1])
+        if moved:
+            self._advance()
+
+    def next_deadline(self) -> int | None:
+        found = self._ledger.first_timed()
+        due = [] if found is None else [found[0]]
+        if self._expiring:
+            due.append(self._expiring[0][0])
+        return min(due, default=None)
+
+    # -- giving up
+
+    def log_starts_at(self, offset: int) -> None:
+        """Records before `offset` were deleted: what is available there is over, what is out goes when it is back."""
+        if offset <= self._log_start:
+            return
+        self._log_start = offset
+        if offset > self.start:
+            self.drop_available(offset)
+
+    def drop_available(self, before: int, reason: Reason | None = None) -> int:
+        """Give up what is available before `before`: to dead letters with a reason, for good without. How many."""
+        self._ledger.extend(before)
+        self._scanned = max(self._scanned, before)
+        settled = self.start + self.final
+        if reason is None:
+            for first, last, _ in self._ledger.available(self.start, before - 1):
+                self._finish(first, last, ARCHIVED)
+        else:
+            self._give_up_available(self.start, before - 1, reason)
+        self._advance()
+        return self.start + self.final - settled
+
+    def _release(self, first: int, last: int, count: int, now_ms: int, delay_ms: int | None) -> None:
+        if first < self._log_start:
+            self._finish(first, min(last, self._log_start - 1), ARCHIVED)
+            first = self._log_start
+        if first > last:
+            return
+        if count >= self._policy.deliveries:
+            self._give_up(first, last, count, Reason.DELIVERIES.value)
+        else:
+            wait_ms = self._policy.backoff(count) if delay_ms is None else delay_ms
+            self._ledger.set(first, last, AVAILABLE, due_ms=now_ms + wait_ms if wait_ms > 0 else 0)
+
+    def _expire(self, offset: int) -> None:
+        run = self._ledger.runs.at(offset)
+        if run is not None and run.state is ACQUIRED:
+            # Too late only if it comes back.
+            heapq.heappush(self._expiring, (run.due_ms + 1, offset))
+        self._give_up_available(offset, offset, Reason.EXPIRED)
+
+    def _give_up_available(self, first: int, last: int, reason: Reason) -> None:
+        for low, high, count in self._ledger.available(first, last):
+            if reason is Reason.EXPIRED:
+                self.counters.expired += high - low + 1
+            self._give_up(low, high, count, reason.value)
+
+    def _give_up(self, first: int, last: int, count: int, reason: str) -> None:
+        self.counters.given_up += last - first + 1
+        if self._policy.dead_letters and last >= self._log_start:
+            self._ledger.set(first, last, ARCHIVING)
+            self._dead_letters.append(DeadLetter(first, last, count, reason))
+        else:
+            self._finish(first, last, ARCHIVED)
+
+    def take_dead_letters(self) -> list[DeadLetter]:
+        """To be written elsewhere once it is stored that they are on their way; then `dead_letter_written`."""
+        letters, self._dead_letters = self._dead_letters, []
+        return letters
+
+    def dead_letter_written(self, first: int, last: int) -> None:
+        for run in self._ledger.runs.cut(max(first, self.start), last):
+            if run.state is ARCHIVING:
+                self.counters.dead_letters += len(run)
+                self._finish(run.first, run.last, ARCHIVED)
+        self._advance()
+
+    def _finish(self, first: int, last: int, state: RecordState) -> None:
+        self._ledger.set(first, last, state)
+        if len(self._keys):
+            for offset in self._keys.settle(first, last):
+                self._ledger.delay(offset, offset, 0)
+
+    def _advance(self) -> None:
+        self._ledger.advance()
+        self._scanned = max(self._scanned, self.start)
+
+    def take_changes(self) -> Changes | None:
+        """What changed since the last call, as it is now; None when nothing of it needs to be stored."""
+        return self._ledger.take_changes()
+
+
+class _Offer(msgspec.Struct):
+    """One consumer's request while it is filled."""
+
+    member: str
+    until_ms: int
+    room: int
+    priority: int
+    taken: list[Acquired] = msgspec.field(default_factory=list)
+    whole_batches: bool = False

@@ -1,0 +1,163 @@
+"""The states of all records of a queue, as runs, and the one place where they change.
+
+Offsets from `start` to before `end` are covered by runs. Those from `end` on were never looked at: they are available.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from millstream.coordinator.shares.index import RunHeap
+from millstream.coordinator.shares.queue_values import Changes
+from millstream.coordinator.shares.runs import Run, Runs
+from millstream.coordinator.shares.states import RecordState, StateBatch
+
+AVAILABLE, ACQUIRED, ARCHIVED = RecordState.AVAILABLE, RecordState.ACQUIRED, RecordState.ARCHIVED
+
+HIGHEST_PRIORITY = 9
+# Available, but not before something else is settled.
+PARKED_MS = 1 << 62
+
+
+class Ledger:
+    def __init__(self, start: int, stored: Sequence[StateBatch], is_ready: Callable[[Run], bool]) -> None:
+        """`is_ready` says of an available run that nothing is due for whether it may be delivered."""
+        self.start = start
+        self.end = start
+        self.locked = 0
+        self.final = 0
+        self.runs = Runs()
+        self._is_ready = is_ready
+        self._ready = RunHeap(self.runs, self._ready_key)
+        self._timed = RunHeap(self.runs, _due_key)
+        self._dirty: list[tuple[int, int]] = []
+        self._load(stored)
+        self._stored_start = self.start
+
+    def first_ready(self) -> Run | None:
+        found = self._ready.first()
+        return None if found is None else found[1]
+
+    def first_timed(self) -> tuple[int, Run] | None:
+        return self._timed.first()
+
+    def available(self, first: int, last: int) -> list[tuple[int, int, int]]:
+        """First and last offset and count of what is available here, delivered now or later."""
+        return [
+            (max(run.first, first), min(run.last, last), run.count)
+            for run in self.runs.overlapping(first, last)
+            if run.state is AVAILABLE
+        ]
+
+    def is_ready(self, run: Run) -> bool:
+        return run.state is AVAILABLE and run.due_ms == 0 and self._is_ready(run)
+
+    # -- changes
+
+    def set(
+        self,
+        first: int,
+        last: int,
+        state: RecordState,
+        *,
+        count: int | None = None,
+        due_ms: int = 0,
+        owner: str = "",
+    ) -> None:
+        for run in self.runs.cut(first, last):
+            length = len(run)
+            self.locked += length * ((state is ACQUIRED) - (run.state is ACQUIRED))
+            self.final += length * (state.is_final - run.state.is_final)
+            run.state, run.due_ms, run.owner = state, due_ms, owner
+            if count is not None:
+                run.count = count
+        self._dirty.append((first, last))
+        self.changed(first, last)
+
+    def delay(self, first: int, last: int, due_ms: int) -> None:
+        """Another deadline for what is here; nothing that must be stored."""
+        for run in self.runs.cut(first, last):
+            run.due_ms = due_ms
+        self.changed(first, last)
+
+    def archive_available(self, first: int, last: int) -> None:
+        for low, high, _ in self.available(first, last):
+            self.set(low, high, ARCHIVED)
+
+    def changed(self, first: int, last: int) -> None:
+        """Runs here may be one now, and they and what is left at the borders may have a new place."""
+        self.runs.join(first, last)
+        changed = self.runs.overlapping(first - 1, last + 1)
+        self._ready.note(changed)
+        self._timed.note(changed)
+
+    def extend(self, upto: int) -> None:
+        """Cover offsets before `upto` that nothing has happened to."""
+        if upto > self.end:
+            first, self.end = self.end, upto
+            self.runs.add(Run(first, upto - 1, AVAILABLE))
+            self.changed(first, upto - 1)
+
+    def advance(self) -> None:
+        """The start moves past what is final."""
+        while (run := self.runs.first) is not None and run.state.is_final:
+            self.runs.remove(run)
+            self.final -= len(run)
+            self.start = run.last + 1
+        if self.runs.first is None:
+            self.start = self.end
+
+    # -- storing
+
+    def take_changes(self) -> Changes | None:
+        """What changed since the last call, as it is now; None when nothing of it needs to be stored."""
+        dirty, self._dirty = sorted(self._dirty), []
+        batches: list[StateBatch] = []
+        position = self.start
+        for first, last in dirty:
+            first = max(first, position)
+            if first <= last:
+                position = last + 1
+                for run in self.runs.overlapping(first, last):
+                    _append_joined(batches, _stored(run, first, last))
+        if not batches and self.start == self._stored_start:
+            return None
+        self._stored_start = self.start
+        return Changes(self.start, self.final, tuple(batches))
+
+    def _load(self, stored: Sequence[StateBatch]) -> None:
+        for batch in sorted(stored, key=lambda each: each.first):
+            first = max(batch.first, self.end)
+            if batch.last < first:
+                continue
+            self.extend(first)
+            self.runs.add(Run(first, batch.last, batch.state, batch.count, batch.due_ms))
+            self.end = batch.last + 1
+            self.final += batch.state.is_final * (batch.last - first + 1)
+        self.changed(self.start, self.end)
+        self.advance()
+
+    def _ready_key(self, run: Run) -> int | None:
+        return HIGHEST_PRIORITY - run.priority if self.is_ready(run) else None
+
+
+def _due_key(run: Run) -> int | None:
+    timed = run.state is ACQUIRED or (run.state is AVAILABLE and 0 < run.due_ms < PARKED_MS)
+    return run.due_ms if timed else None
+
+
+def _stored(run: Run, first: int, last: int) -> StateBatch:
+    """What is out for delivery is stored as available with its count: after a crash that delivery has counted."""
+    state = AVAILABLE if run.state is ACQUIRED else run.state
+    due_ms = run.due_ms if run.state is AVAILABLE and run.due_ms < PARKED_MS else 0
+    return StateBatch(max(run.first, first), min(run.last, last), state, run.count, due_ms)
+
+
+def _append_joined(batches: list[StateBatch], batch: StateBatch) -> None:
+    if batches:
+        before = batches[-1]
+        alike = (before.state, before.count, before.due_ms) == (batch.state, batch.count, batch.due_ms)
+        if alike and before.last + 1 == batch.first:
+            batches[-1] = msgspec.structs.replace(before, last=batch.last)
+            return
+    batches.append(batch)

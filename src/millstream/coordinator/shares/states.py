@@ -1,0 +1,54 @@
+"""The states of a record in a queue, and stretches of records that share one."""
+
+import enum
+from typing import Final
+
+import msgspec
+
+
+class RecordState(enum.IntEnum):
+    """Kafka's numbers, which are in the log.
+
+    AVAILABLE -> ACQUIRED -> AVAILABLE (released, lock ended), ACKNOWLEDGED, ARCHIVED (given up, deleted, expired),
+    or ARCHIVING -> ARCHIVED where a dead letter is written first.
+    """
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    ARCHIVED = 4
+
+    @property
+    def is_final(self) -> bool:
+        return self is RecordState.ACKNOWLEDGED or self is RecordState.ARCHIVED
+
+
+class StateBatch(msgspec.Struct, frozen=True):
+    """A stretch of records as it is stored; a record that is out for delivery is stored as available, with its count.
+
+    `due_ms` is our own addition: not to be delivered again before then.
+    """
+
+    first: int
+    last: int
+    state: RecordState
+    count: int
+    due_ms: int = 0
+
+
+# A state that is stored is never undone: of two reports the one that is further along counts, in whichever order
+# they come.
+_STAGES: Final = {
+    RecordState.AVAILABLE: 0,
+    RecordState.ACQUIRED: 0,
+    RecordState.ARCHIVING: 1,
+    RecordState.ACKNOWLEDGED: 2,
+    RecordState.ARCHIVED: 2,
+}
+
+
+def follows(state: RecordState, count: int, former: RecordState, former_count: int) -> bool:
+    """Whether a report comes after what is known; what is final stays as it is."""
+    stage, known = _STAGES[state], _STAGES[former]
+    return stage > known or (stage == known and not former.is_final and count >= former_count)

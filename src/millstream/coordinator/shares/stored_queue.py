@@ -1,0 +1,77 @@
+"""What is stored of one group's queue on one partition: a snapshot, and the updates that came after it."""
+
+from millstream.coordinator.shares.records import Snapshot, Update
+from millstream.coordinator.shares.runs import Run, Runs
+from millstream.coordinator.shares.states import StateBatch, follows
+
+
+class StoredQueue:
+    __slots__ = (
+        "_created_ms",
+        "_runs",
+        "final",
+        "leader_epoch",
+        "snapshot_epoch",
+        "start",
+        "state_epoch",
+        "updates",
+    )
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot_epoch = snapshot.snapshot_epoch
+        self.state_epoch = snapshot.state_epoch
+        self.leader_epoch = snapshot.leader_epoch
+        self.start = snapshot.start
+        self.final = snapshot.final
+        self.updates = 0
+        self._created_ms = snapshot.created_ms
+        self._runs = Runs()
+        self._apply(snapshot.batches)
+
+    def update(self, update: Update) -> None:
+        self.updates += 1
+        self.leader_epoch = max(self.leader_epoch, update.leader_epoch)
+        if update.final >= 0:
+            self.final = update.final
+        self._apply(update.batches)
+        if update.start > self.start:
+            self.start = update.start
+            self._runs.drop_before(update.start)
+
+    def batches(self) -> tuple[StateBatch, ...]:
+        return tuple(StateBatch(run.first, run.last, run.state, run.count, run.due_ms) for run in self._runs)
+
+    def snapshot(self, now_ms: int) -> Snapshot:
+        return Snapshot(
+            self.snapshot_epoch + 1,
+            self.state_epoch,
+            self.leader_epoch,
+            self.start,
+            self._created_ms,
+            now_ms,
+            self.batches(),
+            self.final,
+        )
+
+    def _apply(self, batches: tuple[StateBatch, ...]) -> None:
+        for batch in batches:
+            self._put(batch)
+
+    def _put(self, batch: StateBatch) -> None:
+        """Of what is known already, what is further along stays."""
+        runs = self._runs
+        known = runs.cut(batch.first, batch.last)
+        position = batch.first
+        for run in known:
+            if run.first > position:
+                runs.add(_run(batch, position, run.first - 1))
+            if follows(batch.state, batch.count, run.state, run.count):
+                run.state, run.count, run.due_ms = batch.state, batch.count, batch.due_ms
+            position = run.last + 1
+        if position <= batch.last:
+            runs.add(_run(batch, position, batch.last))
+        runs.join(batch.first, batch.last)
+
+
+def _run(batch: StateBatch, first: int, last: int) -> Run:
+    return Run(first, last, batch.state, batch.count, batch.due_ms)

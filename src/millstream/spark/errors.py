@@ -1,0 +1,15 @@
+"""What can go wrong between a task and the cluster, beside what goes wrong in any client."""
+
+from millstream.client.errors import ClientError, ConfigurationError
+
+
+class SourceError(ClientError):
+    """A failure that a user of the data source sees; the message says what to do."""
+
+
+class OptionError(SourceError, ConfigurationError):
+    """An option that is missing, unknown or cannot be used."""
+
+
+class DataLoss(SourceError):
+    """Offsets that should be read are gone."""

@@ -1,0 +1,178 @@
+"""Share groups: who is in them and where each member is sent."""
+
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.coordinator.groups.coordinator import GroupCoordinator
+from millstream.coordinator.groups.record_codec import decode_record, encode_record
+from millstream.coordinator.groups.requests import ChangeTopics, DeleteGroup, JoinGroup, ListGroups
+from millstream.coordinator.groups.settings import GroupSettings
+from millstream.coordinator.groups.share_assignor import assign_simple
+from millstream.coordinator.groups.share_requests import DescribeShareGroup, OpenQueue, ShareHeartbeat
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+
+class Topic(msgspec.Struct, frozen=True):
+    name: str
+    topic_id: UUID
+    partitions: tuple[int, ...]
+
+
+class View(msgspec.Struct, frozen=True):
+    topics: dict[str, Topic]
+    topics_by_id: dict[UUID, Topic] = {}
+    group_configs: dict[str, dict[str, str]] = {}
+
+
+def view(partitions: int = 4, **configs: dict[str, str]) -> View:
+    return View({"t": Topic("t", UUID(int=1), tuple(range(partitions)))}, {}, configs)
+
+
+class Coordinator:
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.written: list[tuple[bytes, bytes | None]] = []
+        self.machine = self._new()
+        self.ask(ChangeTopics(view()))
+
+    def _new(self) -> GroupCoordinator:
+        return GroupCoordinator(GroupSettings(), lambda: "id", view())
+
+    def ask(self, request: Any) -> Any:
+        decision = self.machine.handle(request, 1, self.now_ms)
+        self.written += [encode_record(record) for record in decision.records]
+        answer = decision.replies[0].answer
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    def restart(self) -> None:
+        self.machine = self._new()
+        for key, value in self.written:
+            record = decode_record(key, value)
+            assert record is not None
+            self.machine.replay(record)
+        self.machine.loaded(self.now_ms)
+
+    def wait(self, ms: int) -> None:
+        self.now_ms += ms
+        while (due := self.machine.next_deadline()) is not None and due <= self.now_ms:
+            decision = self.machine.on_time(self.now_ms)
+            self.written += [encode_record(record) for record in decision.records]
+
+
+def beat(member: str, epoch: int = 0, *topics: str) -> ShareHeartbeat:
+    return ShareHeartbeat("g", member, epoch, topic_names=frozenset(topics) if topics else None)
+
+
+def refusal(coordinator: Coordinator, request: Any) -> ErrorCode:
+    with pytest.raises(KafkaError) as refused:
+        coordinator.ask(request)
+    return refused.value.code
+
+
+def test_the_first_heartbeat_assigns() -> None:
+    answer = Coordinator().ask(beat("a", 0, "t"))
+    assert answer.member_epoch == 1
+    assert answer.assigned == {UUID(int=1): frozenset(range(4))}
+
+
+def test_members_share_partitions_and_hear_of_it_with_their_next_heartbeat() -> None:
+    coordinator = Coordinator()
+    coordinator.ask(beat("a", 0, "t"))
+    second = coordinator.ask(beat("b", 0, "t"))
+    first = coordinator.ask(beat("a", 1))
+    both = [first.assigned[UUID(int=1)], second.assigned[UUID(int=1)]]
+    assert both[0] | both[1] == frozenset(range(4))
+    assert not both[0] & both[1]
+    assert coordinator.ask(beat("a", first.member_epoch)).assigned is None
+
+
+def test_a_restart_keeps_members_and_the_previous_epoch_is_taken() -> None:
+    coordinator = Coordinator()
+    coordinator.ask(beat("a", 0, "t"))
+    coordinator.ask(beat("b", 0, "t"))
+    coordinator.restart()
+    answer = coordinator.ask(beat("a", 1))
+    assert answer.member_epoch == 2
+    assert coordinator.ask(beat("a", 1)).member_epoch == 2
+    assert refusal(coordinator, beat("a", 7)) == ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_bad_heartbeats_are_refused() -> None:
+    coordinator = Coordinator()
+    assert refusal(coordinator, beat("a", 1)) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert refusal(coordinator, beat("a", 0)) == ErrorCode.INVALID_REQUEST
+    assert refusal(coordinator, beat("", 0, "t")) == ErrorCode.INVALID_REQUEST
+    assert refusal(coordinator, beat("x" * 37, 0, "t")) == ErrorCode.INVALID_REQUEST
+    assert refusal(coordinator, beat("a", -2)) == ErrorCode.INVALID_REQUEST
+    coordinator.ask(beat("a", 0, "t"))
+    assert refusal(coordinator, beat("b", 1)) == ErrorCode.UNKNOWN_MEMBER_ID
+    for number in range(199):
+        coordinator.ask(beat(f"m{number}", 0, "t"))
+    assert refusal(coordinator, beat("b", 0, "t")) == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_a_silent_member_is_out_and_its_partitions_go_to_others() -> None:
+    coordinator = Coordinator()
+    coordinator.ask(beat("a", 0, "t"))
+    coordinator.ask(beat("b", 0, "t"))
+    coordinator.wait(40_000)
+    coordinator.ask(beat("b", 2))
+    coordinator.wait(6_000)
+    assert coordinator.ask(beat("b", 2)).assigned == {UUID(int=1): frozenset(range(4))}
+    coordinator.ask(beat("b", -1))
+    assert coordinator.ask(DescribeShareGroup("g")).state == "Empty"
+
+
+def test_a_session_is_as_long_as_the_group_says() -> None:
+    coordinator = Coordinator()
+    coordinator.ask(ChangeTopics(view(g={"share.session.timeout.ms": "60000"})))
+    coordinator.ask(beat("a", 0, "t"))
+    coordinator.wait(59_000)
+    assert coordinator.ask(DescribeShareGroup("g")).members
+
+
+def test_a_share_group_is_no_other_group_and_the_other_way_round() -> None:
+    coordinator = Coordinator()
+    coordinator.ask(beat("a", 0, "t"))
+    join = JoinGroup("g", "", None, "c", "h", "consumer", (("range", b""),), 10_000, 10_000)
+    assert refusal(coordinator, join) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert [group.type for group in coordinator.ask(ListGroups()).groups] == ["share"]
+    assert refusal(coordinator, DeleteGroup("g")) == ErrorCode.NON_EMPTY_GROUP
+    coordinator.ask(beat("a", -1))
+    coordinator.ask(DeleteGroup("g"))
+    coordinator.restart()
+    assert coordinator.ask(ListGroups()).groups == ()
+
+
+def test_partitions_that_a_topic_gets_later_are_read_from_the_beginning() -> None:
+    coordinator = Coordinator()
+    coordinator.ask(beat("a", 0, "t"))
+    coordinator.ask(ChangeTopics(view(6)))
+    coordinator.restart()
+    coordinator.ask(ChangeTopics(view(6)))
+    assert coordinator.ask(OpenQueue("g", "t", 3)).start == -1
+    assert coordinator.ask(OpenQueue("g", "t", 5)).start == 0
+    assert coordinator.ask(OpenQueue("without members", "t", 5)).start == -1
+    assert refusal(coordinator, OpenQueue("g", "nothing", 0)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@given(st.integers(1, 30), st.lists(st.integers(1, 20), min_size=1, max_size=6))
+def test_everybody_has_something_and_everything_has_somebody(partitions: int, sizes: list[int]) -> None:
+    topic = UUID(int=1)
+    targets: dict[str, Any] = {}
+    for size in sizes:
+        members = {f"m{number}": frozenset({topic}) for number in range(size)}
+        targets = assign_simple(members, {topic: partitions}, targets)
+        held = [targets[member].get(topic, frozenset()) for member in members]
+        assert all(held)
+        assert frozenset().union(*held) == frozenset(range(partitions))
+        readers = [sum(partition in each for each in held) for partition in range(partitions)]
+        assert max(readers) <= -(-size // partitions)
+        assert max(map(len, held)) <= -(-partitions // size)

@@ -1,0 +1,151 @@
+"""What is stored of queues: epochs, updates and snapshots, and how much of the log is needed."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.coordinator.shares.coordinator import ShareCoordinator
+from millstream.coordinator.shares.records import ShareKey, ShareRecord, decode_record, encode_record
+from millstream.coordinator.shares.requests import (
+    DeleteState,
+    InitializeState,
+    ReadState,
+    ReadSummary,
+    WriteState,
+)
+from millstream.coordinator.shares.states import RecordState, StateBatch, follows
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+TOPIC = UUID(int=7)
+KEY = ShareKey("g", TOPIC, 0)
+AVAILABLE, ACKNOWLEDGED, ARCHIVED = RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED
+
+
+class Log:
+    """A coordinator, and the bytes that it would have written."""
+
+    def __init__(self, updates_between_snapshots: int = 5) -> None:
+        self.updates_between_snapshots = updates_between_snapshots
+        self.machine = ShareCoordinator(updates_between_snapshots)
+        self.written: list[tuple[bytes, bytes | None]] = []
+        self.trimmed = 0
+
+    def ask(self, request: Any) -> Any:
+        decision = self.machine.handle(request, 1, 1_000)
+        for record in decision.records:
+            self.written.append(encode_record(record))
+            self.machine.stored(record, len(self.written) - 1)
+        self.trimmed = max(self.trimmed, self.machine.needed_from() or 0)
+        return decision.replies[0].answer
+
+    def reload(self) -> None:
+        self.machine = ShareCoordinator(self.updates_between_snapshots)
+        for offset, (key, value) in enumerate(self.written):
+            if offset >= self.trimmed:
+                record = decode_record(key, value)
+                assert isinstance(record, ShareRecord)
+                self.machine.replay(record)
+                self.machine.stored(record, offset)
+
+
+def write(start: int, *batches: StateBatch, leader_epoch: int = 1, state_epoch: int = 0) -> WriteState:
+    return WriteState(KEY, state_epoch, leader_epoch, start, 0, batches)
+
+
+def test_what_was_written_is_read_after_a_restart() -> None:
+    log = Log()
+    log.ask(InitializeState(KEY, 0, 10))
+    log.ask(write(-1, StateBatch(10, 19, AVAILABLE, 1)))
+    log.ask(write(12, StateBatch(12, 14, ACKNOWLEDGED, 1), StateBatch(15, 15, AVAILABLE, 1, due_ms=99)))
+    log.reload()
+    state = log.ask(ReadState(KEY, 1))
+    assert state.start == 12
+    assert state.batches == (
+        StateBatch(12, 14, ACKNOWLEDGED, 1),
+        StateBatch(15, 15, AVAILABLE, 1, 99),
+        StateBatch(16, 19, AVAILABLE, 1),
+    )
+
+
+def test_a_leader_that_was_replaced_cannot_write_also_after_a_restart() -> None:
+    log = Log()
+    log.ask(InitializeState(KEY, 0, 0))
+    log.ask(ReadState(KEY, 5))
+    log.reload()
+    with pytest.raises(KafkaError) as refused:
+        log.ask(write(-1, StateBatch(0, 0, ACKNOWLEDGED, 1), leader_epoch=4))
+    assert refused.value.code == ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_a_queue_that_was_set_back_takes_nothing_of_before() -> None:
+    log = Log()
+    log.ask(InitializeState(KEY, 0, 50))
+    log.ask(InitializeState(KEY, 1, 0))
+    with pytest.raises(KafkaError) as refused:
+        log.ask(write(-1, StateBatch(50, 50, ACKNOWLEDGED, 1)))
+    assert refused.value.code == ErrorCode.FENCED_STATE_EPOCH
+    assert log.ask(ReadSummary(KEY)).start == 0
+
+
+def test_initializing_twice_changes_nothing() -> None:
+    log = Log()
+    log.ask(InitializeState(KEY, 0, 10))
+    assert log.ask(InitializeState(KEY, 0, 99)).start == 10
+
+
+def test_a_deleted_queue_is_unknown() -> None:
+    log = Log()
+    log.ask(InitializeState(KEY, 0, 0))
+    log.ask(DeleteState(KEY))
+    log.reload()
+    with pytest.raises(KafkaError) as refused:
+        log.ask(ReadState(KEY, 1))
+    assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_the_log_behind_snapshots_goes_also_with_idle_queues() -> None:
+    log = Log(updates_between_snapshots=500)
+    for partition in range(3):
+        log.ask(InitializeState(ShareKey("idle", TOPIC, partition), 0, partition))
+    log.ask(InitializeState(KEY, 0, 0))
+    for offset in range(12_000):
+        log.ask(write(offset + 1, StateBatch(offset, offset, ACKNOWLEDGED, 1)))
+    assert len(log.written) - log.trimmed < 6_000
+    log.reload()
+    assert log.ask(ReadSummary(KEY)).start == 12_000
+    assert log.ask(ReadSummary(ShareKey("idle", TOPIC, 2))).start == 2
+
+
+batches = st.lists(
+    st.tuples(
+        st.integers(0, 30),
+        st.integers(0, 8),
+        st.sampled_from((AVAILABLE, ACKNOWLEDGED, ARCHIVED)),
+        st.integers(1, 4),
+    ).map(lambda t: StateBatch(t[0], t[0] + t[1], t[2], t[3])),
+    max_size=4,
+).map(tuple)
+
+
+@given(st.lists(batches, max_size=12), st.integers(2, 6))
+def test_whatever_is_written_is_the_furthest_of_each_record(writes: list[Any], between: int) -> None:
+    log = Log(updates_between_snapshots=between)
+    log.ask(InitializeState(KEY, 0, 0))
+    rows: dict[int, StateBatch] = {}
+    for given_batches in writes:
+        log.ask(write(-1, *given_batches))
+        for batch in given_batches:
+            for offset in range(batch.first, batch.last + 1):
+                former = rows.get(offset)
+                if former is None or follows(batch.state, batch.count, former.state, former.count):
+                    rows[offset] = batch
+    log.reload()
+    stored = {
+        offset: batch.state
+        for batch in log.ask(ReadState(KEY, 1)).batches
+        for offset in range(batch.first, batch.last + 1)
+    }
+    assert stored == {offset: batch.state for offset, batch in rows.items()}
