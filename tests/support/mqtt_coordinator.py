@@ -10,6 +10,7 @@ from millstream.coordinator.mqtt_sessions.requests import (
     NeedProducer,
     OpenSession,
     OwedAppended,
+    OwedRefused,
     ProducerGiven,
     SessionRequest,
 )
@@ -32,6 +33,8 @@ class Coordinator:
         self.settings = SessionSettings(**settings)
         self.log = []
         self.appended = {}
+        self.epochs = {}
+        self.started = {}
         self.effects = []
         self.answers = {}
         self.now_ms = 1_000
@@ -92,15 +95,22 @@ class Coordinator:
         effect = self.effects.pop(0)
         if isinstance(effect, NeedProducer):
             if reports:
-                self.ask(ProducerGiven(77, 0))
+                self.ask(ProducerGiven(77))
             return
         assert isinstance(effect, AppendOwed)
+        refused = next((owed for owed in effect.owed if owed.message.value == b"refused"), None)
+        if refused is not None:
+            self.ask(OwedRefused(refused.number))
+            return
         for owed in effect.owed:
             place = (owed.message.topic, owed.message.partition)
-            before = self.appended.setdefault(place, [])
+            if effect.epoch > self.epochs.get(place, 0):
+                self.epochs[place] = effect.epoch
+                self.started[place] = len(self.appended.get(place, []))
+            before = self.appended.setdefault(place, [])[self.started.get(place, 0) :]
             assert owed.sequence <= len(before), "a gap in the sequence"
             if owed.sequence == len(before):
-                before.append(owed.message.value.decode())
+                self.appended[place].append(owed.message.value.decode())
         if reports:
             self.ask(OwedAppended(tuple(owed.number for owed in effect.owed)))
 

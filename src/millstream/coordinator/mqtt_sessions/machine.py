@@ -34,6 +34,7 @@ from millstream.coordinator.mqtt_sessions.requests import (
     Done,
     OpenSession,
     OwedAppended,
+    OwedRefused,
     ProducerGiven,
     Receive,
     SessionEffect,
@@ -97,9 +98,12 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
                 return self._decided(turn)
             case ProducerGiven():
                 if self.state.producer is None:
-                    turn.write(ProducerKey(), StoredProducer(request.producer_id, request.epoch))
+                    turn.write(ProducerKey(), StoredProducer(request.producer_id))
             case OwedAppended():
                 self._owed_appended(turn, request)
+            case OwedRefused():
+                self._outbox.refused(request.number)
+                turn.refuse(request.number)
             case Receive():
                 self._check_owed()
                 progress.receive(turn, request)

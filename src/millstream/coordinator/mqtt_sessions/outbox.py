@@ -45,7 +45,7 @@ class Outbox:
             numbers = self._take(place)
             self._given[place] = set(numbers)
             owed = tuple(Owed(each, state.owed[each].message, state.owed[each].sequence) for each in numbers)
-            effects.append(AppendOwed(producer.producer_id, producer.epoch, owed))
+            effects.append(AppendOwed(producer.producer_id, state.sequences[place].epoch, owed))
         return effects
 
     def appended(self, numbers: tuple[int, ...]) -> None:
@@ -55,6 +55,16 @@ class Outbox:
             given.difference_update(numbers)
             if not given:
                 del self._given[place]
+
+    def refused(self, number: int) -> None:
+        """It is gone, and what was given out with it is to be given out again."""
+        self.waiting_bytes -= self._sizes.pop(number, 0)
+        for place, given in list(self._given.items()):
+            if number in given:
+                del self._given[place]
+                again = sorted(given - {number})
+                if again:
+                    self._queue[place] = again + self._queue.get(place, [])
 
     def _add(self, state: SessionState, number: int) -> None:
         owed = state.owed.get(number)

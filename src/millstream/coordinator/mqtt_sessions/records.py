@@ -138,6 +138,8 @@ class SequenceKey(msgspec.Struct, frozen=True):
 
 class StoredSequence(msgspec.Struct, frozen=True):
     following: int
+    epoch: int
+    """Grows when a message was refused for good: the numbers begin again at 0."""
 
 
 class ProducerKey(msgspec.Struct, frozen=True):
@@ -146,7 +148,6 @@ class ProducerKey(msgspec.Struct, frozen=True):
 
 class StoredProducer(msgspec.Struct, frozen=True):
     producer_id: int
-    epoch: int
 
 
 Key = (
@@ -261,13 +262,13 @@ _TABLE = RecordTable(
     RecordKind(
         6,
         Layout(SequenceKey, Field("topic", STRING), Field("partition", INT32)),
-        Layout(StoredSequence, Field("following", INT32)),
+        Layout(StoredSequence, Field("following", INT32), Field("epoch", INT16)),
         SequenceKey,
     ),
     RecordKind(
         7,
         Layout(ProducerKey),
-        Layout(StoredProducer, Field("producer_id", INT64), Field("epoch", INT16)),
+        Layout(StoredProducer, Field("producer_id", INT64)),
         ProducerKey,
     ),
 )

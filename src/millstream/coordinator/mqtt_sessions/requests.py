@@ -134,13 +134,18 @@ class ProducerGiven(Request[Done], frozen=True):
     """Of the effect `NeedProducer`."""
 
     producer_id: int
-    epoch: int
 
 
 class OwedAppended(Request[Done], frozen=True):
     """Of the effect `AppendOwed`."""
 
     numbers: tuple[int, ...]
+
+
+class OwedRefused(Request[Done], frozen=True):
+    """Of the effect `AppendOwed`: the partition will never take this one, and has got none of the same effect."""
+
+    number: int
 
 
 SessionRequest = (
@@ -157,7 +162,22 @@ SessionRequest = (
     | Confirm
     | ProducerGiven
     | OwedAppended
+    | OwedRefused
 )
+RemoteSessionRequest = (
+    OpenSession
+    | Subscribe
+    | Unsubscribe
+    | Receive
+    | Release
+    | Reserve
+    | KeepReceived
+    | SaveProgress
+    | CloseSession
+    | Attend
+    | Confirm
+)
+"""Those that come from doors, of any node."""
 SessionReply = SessionOpened | Done | Attended | Confirmed
 
 

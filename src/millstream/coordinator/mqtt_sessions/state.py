@@ -43,7 +43,7 @@ class SessionState:
     def __init__(self) -> None:
         self.sessions: dict[str, Session] = {}
         self.owed: dict[int, StoredOwed] = {}
-        self.sequences: dict[Place, int] = {}
+        self.sequences: dict[Place, StoredSequence] = {}
         self.producer: StoredProducer | None = None
         self.last_epoch = 0
         self.last_owed = 0
@@ -61,7 +61,7 @@ class SessionState:
                 else:
                     self.owed[key.number] = cast(StoredOwed, value)
             case SequenceKey():
-                self.sequences[key.topic, key.partition] = cast(StoredSequence, value).following
+                self.sequences[key.topic, key.partition] = cast(StoredSequence, value)
             case ProducerKey():
                 self.producer = cast(StoredProducer | None, value)
             case _:

@@ -54,12 +54,32 @@ class Turn:
     def owe(self, messages: Iterable[KeptMessage]) -> None:
         """To be appended once, behind all that is owed to the same partition."""
         for message in messages:
-            number = self.state.last_owed + 1
-            sequence = self.state.sequences.get((message.topic, message.partition), 0)
-            self.write(OwedKey(number), StoredOwed(message, sequence))
-            self.write(
-                SequenceKey(message.topic, message.partition), StoredSequence((sequence + 1) % _SEQUENCES)
-            )
+            self._number(self.state.last_owed + 1, message)
+
+    def _number(self, number: int, message: KeptMessage) -> None:
+        following, epoch = 0, 0
+        before = self.state.sequences.get((message.topic, message.partition))
+        if before is not None:
+            following, epoch = before.following, before.epoch
+        self.write(OwedKey(number), StoredOwed(message, following))
+        self.write(
+            SequenceKey(message.topic, message.partition),
+            StoredSequence((following + 1) % _SEQUENCES, epoch),
+        )
+
+    def refuse(self, number: int) -> None:
+        """It will never be appended: those behind it get the numbers of another epoch, without a gap."""
+        refused = self.state.owed.get(number)
+        if refused is None:
+            return
+        topic, partition = refused.message.topic, refused.message.partition
+        self.write(OwedKey(number), None)
+        epoch = self.state.sequences[topic, partition].epoch + 1
+        self.write(SequenceKey(topic, partition), StoredSequence(0, epoch))
+        for other in sorted(self.state.owed):
+            message = self.state.owed[other].message
+            if (message.topic, message.partition) == (topic, partition):
+                self._number(other, message)
 
     def move(self, client_id: str, session: Session, positions: Iterable[Position]) -> None:
         """Set these positions and keep the others; one never goes back."""

@@ -261,6 +261,20 @@ def test_each_message_is_appended_once_whatever_crashes():
     assert coordinator.machine.state.owed == {}
 
 
+def test_a_message_that_is_refused_for_good_holds_up_no_other():
+    coordinator = Coordinator()
+    coordinator.holds_effects = True
+    opened = coordinator.open()
+    texts = ["a", "refused", "b", "c"]
+    for number, text in enumerate(texts, 1):
+        coordinator.ask(Receive("c", opened.epoch, ((number, (kept(text),)),)))
+    coordinator.holds_effects = False
+    coordinator.crash()
+    coordinator.ask(Receive("c", opened.epoch, ((9, (kept("d"),)),)))
+    assert coordinator.sent() == ["a", "b", "c", "d"]
+    assert coordinator.machine.state.owed == {}
+
+
 def test_a_repeated_message_is_kept_once():
     coordinator = Coordinator()
     opened = coordinator.open()
