@@ -24,6 +24,8 @@ from millstream.broker.partitions.topic_changes import TopicChanges
 from millstream.broker.partitions.upkeep import Upkeep
 from millstream.broker.partitions.writability import Writability
 from millstream.broker.replicas.replication import Replication
+from millstream.broker.routing.here import Here
+from millstream.broker.routing.node_doors import NodeDoors
 from millstream.broker.server.file_limits import raise_and_share
 from millstream.broker.server.limit_metrics import watch_limits
 from millstream.broker.server.long_work import LongWork
@@ -37,10 +39,11 @@ from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.raft.settings import RaftSettings
 from millstream.config.settings import Settings
 from millstream.doors.coordinators import CoordinatorKind
+from millstream.doors.open_access import AllowAll, NoQuotas
 from millstream.observability.broker_metrics import BrokerMetrics, PartitionSample
 from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Counter
-from millstream.protocol.errors import KafkaError
+from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import CorruptBatch
 from millstream.protocol.wire import MalformedRequest
 from millstream.runtime.clock import CautiousTime, Clock
@@ -112,6 +115,7 @@ class Broker:
         self.settling = Settling(self)
         self.metadata: MetadataService
         self.coordinators: CoordinatorHost | None = None
+        self.node_doors: NodeDoors
         self.membership: ClusterMembership | None = None
         self.is_serving = False
         self._is_loaded = False
@@ -154,6 +158,7 @@ class Broker:
         if "relays" in self.__dict__:
             self.relays.follow(self.metadata)
         self.coordinators = self._make_coordinators()
+        self.node_doors = self._make_doors(self.coordinators)
         changes = TopicChanges(self)
         self.partitions.is_elsewhere = changes.is_elsewhere
         await self._load(changes)
@@ -231,6 +236,39 @@ class Broker:
         )
         host.add(CoordinatorKind.GROUP, lambda: self.groups.definition)
         return host
+
+    def _make_doors(self, host: CoordinatorHost) -> NodeDoors:
+        authoriser = AllowAll()
+        here = Here(
+            self.partitions,
+            authoriser,
+            self.clock,
+            self.producer_bounds,
+            self.opening_limits,
+            self.long_work,
+            self.count_messages_in,
+            self.storage_error,
+            self._door_read_failed,
+        )
+        return NodeDoors(
+            self.node_id,
+            here,
+            host,
+            None,
+            self.metadata,
+            defaults_of(self),
+            authoriser,
+            NoQuotas(),
+            self.server.memory,
+            self.clock,
+        )
+
+    def _door_read_failed(self, partition: Partition, offset: int, error: KafkaError) -> None:
+        if error.code == ErrorCode.CORRUPT_MESSAGE:
+            self.corruption(error)
+            self.replication.repairs.damaged(partition, offset)
+        elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+            self.storage_error("read", error)
 
     def _coordinator_log_damaged(self, partition: Partition, offset: int, error: CorruptBatch) -> None:
         """Another replica has it sound; until it is repaired, what is kept there has no coordinator."""
@@ -334,6 +372,8 @@ class Broker:
         await self.server.stop()
         if "relays" in self.__dict__:
             self.relays.close()
+        if "node_doors" in self.__dict__:
+            self.node_doors.close()
         if self.coordinators is not None:
             self.coordinators.close()
         if "groups" in self.__dict__:

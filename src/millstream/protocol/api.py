@@ -21,6 +21,7 @@ class Api(NamedTuple):
 NEVER_FLEXIBLE = 32767
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, API_VERSIONS = 0, 1, 3, 10, 18
 PEER_HELLO, PEER_QUORUM, PEER_COMMAND, PEER_CLIENT, PEER_FOUNDING = 30000, 30001, 30002, 30003, 30004
+NODE_CALL = 30005
 LOG_CHECKSUM = 30010
 PRODUCE_SERVED_FROM = 3
 
@@ -77,6 +78,7 @@ PEER_APIS: dict[int, Api] = {
         Api(PEER_COMMAND, "peer_command", 0, 0, NEVER_FLEXIBLE),
         Api(PEER_CLIENT, "peer_client", 0, 0, NEVER_FLEXIBLE),
         Api(PEER_FOUNDING, "peer_founding", 0, 0, NEVER_FLEXIBLE),
+        Api(NODE_CALL, "node_call", 0, 0, NEVER_FLEXIBLE),
         # For `millstream log verify` and `millstream backup`.
         Api(LOG_CHECKSUM, "log_checksum", 0, 0, NEVER_FLEXIBLE),
     )

@@ -150,3 +150,11 @@ class KafkaError(Exception):
         super().__init__(message or code.name)
         self.code = code
         self.message = message or code.name
+
+
+class NotDone(KafkaError):
+    """Refused before anything was done: it may be asked for again, here or elsewhere, and nothing happens twice."""
+
+    @classmethod
+    def of(cls, error: KafkaError) -> "NotDone":
+        return cls(error.code, error.message)

@@ -92,6 +92,7 @@ LIMITS: dict[str, RequestLimit] = {
     "peer_command": _OF_NODES,
     "peer_client": _OF_NODES,
     "peer_founding": _OF_NODES,
+    "node_call": _OF_NODES,
     "log_checksum": _OF_NODES,
 }
 

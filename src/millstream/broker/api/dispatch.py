@@ -31,7 +31,7 @@ log = get_logger("millstream.broker")
 _HEADER = Struct(">hhi")
 _WITHOUT_KIO = (
     "produce", "fetch", "metadata", "api_versions", "offset_commit",
-    "peer_hello", "peer_quorum", "peer_command", "peer_client", "peer_founding", "log_checksum",
+    "peer_hello", "peer_quorum", "peer_command", "peer_client", "peer_founding", "node_call", "log_checksum",
 )  # fmt: skip
 # Memory of a large request while it is dealt with, for each byte of it on the wire.
 _READ_OVER_SENT = 8
