@@ -1,8 +1,10 @@
-"""The node's HTTP port: metrics and health."""
+"""The node's HTTP port: metrics, health, and what doors add."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from millstream import __version__
+from millstream.doors.attached import AttachedDoor
 from millstream.http.connection import Limits
 from millstream.http.node_routes import Health, HealthStatus, node_routes
 from millstream.http.server import HttpServer
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
     from millstream.broker.node import Broker
 
 
-def node_http(broker: "Broker") -> HttpServer:
+def node_http(broker: "Broker", attached: Sequence[AttachedDoor]) -> HttpServer:
     settings = broker.settings.http
     assert settings.port is not None
     started = broker.clock.monotonic()
@@ -35,6 +37,7 @@ def node_http(broker: "Broker") -> HttpServer:
                 "connections": int(broker.metrics.connections.value),
                 "disk_free_bytes": broker.disk_free_bytes(),
                 **({"waiting_for": waiting_for} if waiting_for else {}),
+                **{name: value for door in attached for name, value in door.health().items()},
             },
         )
 

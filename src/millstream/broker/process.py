@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from millstream import __version__
@@ -11,6 +12,7 @@ from millstream.cluster.metadata.directory import WrongDataDirectory
 from millstream.cluster.metadata.machine import UnknownRecords
 from millstream.cluster.raft.wal_frames import WalCorrupt
 from millstream.config.settings import Settings
+from millstream.doors.attached import Attach, AttachedDoor
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.runtime.clock import Clock, SystemClock
@@ -34,8 +36,13 @@ class CannotStart(Exception):
     """The node did not come up; the message says why, and what to do."""
 
 
-def run(settings: Settings, disk: Disk | None = None, clock: Clock | None = None) -> int:
-    """Run a node until SIGTERM or Ctrl-C, on the system's disk and clock; returns the process's exit code."""
+def run(
+    settings: Settings, disk: Disk | None = None, clock: Clock | None = None, attach: Sequence[Attach] = ()
+) -> int:
+    """Run a node until SIGTERM or Ctrl-C, on the system's disk and clock; returns the process's exit code.
+
+    `attach` makes its doors, which lie above the node.
+    """
     import uvloop
 
     from millstream.observability import logs
@@ -45,17 +52,17 @@ def run(settings: Settings, disk: Disk | None = None, clock: Clock | None = None
         log.warning("setting without effect", reason=warning)
     keep_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(settings, disk or SystemDisk(), clock or SystemClock()))
+        return runner.run(_run(settings, disk or SystemDisk(), clock or SystemClock(), attach))
 
 
-async def _run(settings: Settings, disk: Disk, clock: Clock) -> int:
+async def _run(settings: Settings, disk: Disk, clock: Clock, attach: Sequence[Attach]) -> int:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in _ENDING:
         # Not the loop's own way: that gives a signal its default action, which is the end, before it can be ignored.
         signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(stop.set))
     broker = Broker(settings, disk, clock, loop)
-    http = _Http(broker)
+    http = _Http(broker, attach)
     starting = asyncio.ensure_future(broker.start())
     stopping = asyncio.ensure_future(stop.wait())
     try:
@@ -87,6 +94,7 @@ async def _run(settings: Settings, disk: Disk, clock: Clock) -> int:
             await _call_off(starting)
     try:
         await http.start()
+        await http.attach()
         log.info(
             "ready",
             listen=f"{broker.listen[0]}:{broker.listen[1]}",
@@ -118,11 +126,13 @@ async def _call_off(starting: "asyncio.Future[None]") -> None:
 
 
 class _Http:
-    """The node's HTTP port, if it has one; `start` may be called again."""
+    """The node's HTTP port, if it has one, and its doors; `start` may be called again."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, attach: Sequence[Attach]) -> None:
         self.address: str | None = None
         self._broker = broker
+        self._attach = attach
+        self._attached: list[AttachedDoor] = []
         self._server: HttpServer | None = None
 
     async def start(self) -> None:
@@ -130,10 +140,24 @@ class _Http:
             return
         from millstream.broker.http import node_http
 
-        self._server = node_http(self._broker)
+        self._server = node_http(self._broker, self._attached)
+        if self._attach:
+            self._server.expect_routes("the node is starting")
         host, port = await self._server.start()
         self.address = f"{host}:{port}"
+
+    async def attach(self) -> None:
+        """The node serves: open its doors."""
+        broker = self._broker
+        for attach in self._attach:
+            door = attach(broker.node_doors.doors, broker.metrics.registry, broker.settings, broker.clock)
+            await door.start()
+            self._attached.append(door)
+            if self._server is not None:
+                self._server.add_routes(door.routes)
 
     async def stop(self) -> None:
         if self._server is not None:
             await self._server.stop()
+        for door in self._attached:
+            await door.stop()

@@ -103,8 +103,9 @@ def command(
     settings = settings_for(config, flags)
 
     from millstream.broker.process import CannotStart, run
+    from millstream.gateway.gateway import attach
 
     try:
-        raise typer.Exit(run(settings))
+        raise typer.Exit(run(settings, attach=[attach]))
     except CannotStart as error:
         raise CommandError(str(error)) from error

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 
 from millstream.config.kinds import ConfigType, to_text
 from millstream.config.pipeline_settings import PipelineSettings
+from millstream.config.proxy_settings import ProxySettings
 from millstream.config.setting import Spelling, kafka_setting, own_setting, setting_of
 
 _INT = ConfigType.INT
@@ -264,6 +265,7 @@ class Settings:
     performance: PerformanceSettings = PerformanceSettings()
     replication: ReplicationSettings = ReplicationSettings()
     http: HttpSettings = HttpSettings()
+    proxy: ProxySettings = field(default_factory=ProxySettings)
     log: LogSettings = LogSettings()
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)
     topics: tuple[TopicSettings, ...] = ()
@@ -297,6 +299,7 @@ SECTIONS: dict[str, type] = {
     "performance": PerformanceSettings,
     "replication": ReplicationSettings,
     "http": HttpSettings,
+    "proxy": ProxySettings,
     "log": LogSettings,
     "pipeline": PipelineSettings,
 }

@@ -1,0 +1,29 @@
+from collections import Counter
+
+from millstream.gateway.places import Turns
+from millstream.gateway.ring import preview
+
+
+def test_partition_then_key_then_turn() -> None:
+    turns = Turns()
+    assert turns.choose("t", 12, 5, b"user-1") == 5
+    assert turns.choose("t", 12, None, b"user-1") == 8  # as Kafka's clients hash
+    assert Counter(turns.choose("t", 3, None, None) for _ in range(30)) == {0: 10, 1: 10, 2: 10}
+
+
+def test_each_topic_has_its_own_turn_and_may_shrink() -> None:
+    turns = Turns()
+    assert [turns.turn("a", 3), turns.turn("b", 3), turns.turn("a", 3), turns.turn("a", 1)] == [0, 0, 1, 0]
+
+
+def test_the_fourth_of_four_brokers_takes_three_of_twelve_partitions() -> None:
+    found = preview([1, 2, 3], partitions=12, virtual_nodes=150, joins=4)
+    assert {broker: len(led) for broker, led in found["before"].items()} == {"1": 4, "2": 4, "3": 4}
+    assert (len(found["moved"]), found["moved_by_modulo"]) == (3, 9)
+    assert found["after"]["4"] == found["moved"]
+
+
+def test_who_leaves_gives_only_its_own_partitions_away() -> None:
+    found = preview([1, 2, 3], partitions=12, virtual_nodes=150, leaves=2)
+    assert found["moved"] == found["before"]["2"]
+    assert preview([1], partitions=3, virtual_nodes=150, leaves=1)["after"] == {}
