@@ -9,6 +9,7 @@ import typer
 from millstream.cli.errors import CommandError
 from millstream.cli.options import parse_address
 from millstream.cli.settings import settings_for
+from millstream.config.errors import ConfigError
 
 
 class LogLevel(StrEnum):
@@ -43,6 +44,14 @@ def command(
     http: Annotated[
         str | None,
         typer.Option("--http", metavar="HOST:PORT", help="Address of /metrics and /health; none without."),
+    ] = None,
+    mqtt: Annotated[
+        str | None,
+        typer.Option("--mqtt", metavar="HOST:PORT", help="Address for MQTT clients; none without."),
+    ] = None,
+    mqtt_ws: Annotated[
+        str | None,
+        typer.Option("--mqtt-ws", metavar="HOST:PORT", help="The same for MQTT over WebSocket."),
     ] = None,
     config: Annotated[
         Path | None,
@@ -83,6 +92,7 @@ def command(
     Examples:
       millstream serve --data ./data
       millstream serve --data ./data --listen 0.0.0.0:9092 --http 0.0.0.0:8080
+      millstream serve --data ./data --mqtt 0.0.0.0:1883 --mqtt-ws 0.0.0.0:8083
       millstream serve --data ./1 --node-id 1 --listen n1:9092 --seeds n1:9092,n2:9092,n3:9092
       MILLSTREAM_STORAGE_RETENTION_TIME=2d millstream serve --config millstream.yaml
     """
@@ -91,6 +101,8 @@ def command(
         "broker.client_routing": client_routing,
         "log.level": log_level,
         "log.format": log_format,
+        "mqtt.listen": mqtt,
+        "mqtt.websocket_listen": mqtt_ws,
     }
     if data is not None:
         flags["broker.data_dir"] = str(data)
@@ -103,9 +115,18 @@ def command(
     settings = settings_for(config, flags)
 
     from millstream.broker.process import CannotStart, run
+    from millstream.doors.attached import Attach
     from millstream.gateway.gateway import attach
 
+    attached: list[Attach] = [attach]
+    if settings.mqtt.listen is not None or settings.mqtt.websocket_listen is not None:
+        from millstream.mqtt.attach import attach_mqtt
+
+        try:
+            attached.append(attach_mqtt(settings))
+        except ConfigError as error:
+            raise CommandError(str(error)) from error
     try:
-        raise typer.Exit(run(settings, attach=[attach]))
+        raise typer.Exit(run(settings, attach=attached))
     except CannotStart as error:
         raise CommandError(str(error)) from error
