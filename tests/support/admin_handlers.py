@@ -9,12 +9,16 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from kio.schema.create_topics.v7 import request as create_topics_v7
 from kio.serial import entity_reader
 
+from millstream.broker.api.served import load_handler
+from millstream.broker.api.table import TABLE
 from millstream.broker.server.addresses import ShownNode
+from millstream.broker.wiring import HandlerParts
+from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.service import MetadataService
 from millstream.config.settings import Settings
@@ -54,6 +58,18 @@ class Broker:
     def partitions(self) -> "Broker":
         return self
 
+    @property
+    def store(self) -> "Broker":
+        return self
+
+    @property
+    def data_dir(self) -> str:
+        return self.settings.broker.data_dir
+
+    @property
+    def defaults(self) -> Defaults:
+        return Defaults.of(self.settings)
+
     def get(self, topic: str, index: int, /) -> Partition | None:
         return Partition() if self.metadata.image.partition(topic, index) else None
 
@@ -61,8 +77,8 @@ class Broker:
         """The handler's answer, after checking that every version of it can be read."""
         api = API_BY_NAME[name]
         version = api.max_version if version is None else version
-        module = importlib.import_module(f"millstream.broker.handlers.{name}")
-        answer = module.handle(self, request, Context(version))
+        handle = load_handler(TABLE[api.key], HandlerParts(cast(Any, self), lambda: cast(Any, None)))
+        answer = handle(request, Context(version))
         response = await answer if inspect.iscoroutine(answer) else answer
         for each in range(api.min_version, api.max_version + 1):
             read_with_kio(api, each, response)

@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from millstream.broker.api import dispatch
-from millstream.broker.api.dispatch import Dispatcher
+from millstream.broker.cluster_view import ClusterView
 from millstream.broker.node import Broker
 from millstream.broker.routing import local_lane
-from millstream.broker.settling import Settling
+from millstream.broker.tasks import Tasks
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.service import MetadataService
 
@@ -66,29 +66,25 @@ class Interruption:
         self.failures = Failures()
         self._broker = broker
         self._shown: Callable[[MetadataImage], MetadataImage] | None = None
-        finish, spawn, answer = Dispatcher._finish, Broker.spawn, Settling.answer
+        spawn, when_decided = Tasks.spawn, ClusterView.when_decided
         image: Any = MetadataService.image
 
-        def finish_changed(it: Dispatcher, context: Any, reply: Any, work: Any) -> Any:
-            return finish(it, context, reply, self._disturbed(it._broker, work))
+        def spawn_changed(it: Tasks, work: Any, name: str) -> None:
+            spawn(it, self._disturbed(work) if it is broker.tasks else work, name)
 
-        def spawn_changed(it: Broker, work: Any, name: str) -> None:
-            spawn(it, self._disturbed(it, work), name)
-
-        def answer_changed(it: Settling, led_by: Any, then: Callable[[], None]) -> None:
-            if it._broker is not broker or self.change is None:
-                answer(it, led_by, then)
+        def answer_changed(it: ClusterView, led_by: Any, then: Callable[[], None]) -> None:
+            if it is not broker.view or self.change is None:
+                when_decided(it, led_by, then)
                 return
-            task = it._broker.loop.create_task(self.change(it._broker))
+            task = broker.loop.create_task(self.change(broker))
             task.add_done_callback(lambda _: self._answer(then))
 
         def shown(it: MetadataService) -> MetadataImage:
             found = image.fget(it)
             return self._shown(found) if self._shown is not None and it is broker.metadata else found
 
-        patch.setattr(Dispatcher, "_finish", finish_changed)
-        patch.setattr(Broker, "spawn", spawn_changed)
-        patch.setattr(Settling, "answer", answer_changed)
+        patch.setattr(Tasks, "spawn", spawn_changed)
+        patch.setattr(ClusterView, "when_decided", answer_changed)
         patch.setattr(MetadataService, "image", property(shown))
         for module in (dispatch, local_lane):
             patch.setattr(module, "log", self.failures)
@@ -99,10 +95,8 @@ class Interruption:
         except BaseException as error:
             self.failures.error("answer failed", error=repr(error))
 
-    def _disturbed(self, broker: Broker, work: Any) -> Any:
-        if broker is not self._broker or self.change is None:
-            return work
-        return interrupted(work, self.change(broker))
+    def _disturbed(self, work: Any) -> Any:
+        return work if self.change is None else interrupted(work, self.change(self._broker))
 
     # What may happen
 

@@ -1,65 +1,71 @@
 """A node: everything of it put together, its start and its end. `process` runs one until it is told to stop."""
 
 import asyncio
+import importlib
 import os
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
+from uuid import UUID
 
-from millstream.broker.api.dispatch import Dispatcher, load_handler
+from millstream.broker.api.dispatch import Dispatcher
+from millstream.broker.api.permissions import AllowAll
+from millstream.broker.api.table import TABLE
+from millstream.broker.cluster_view import ClusterView
 from millstream.broker.coordinators.coordinator_log import CoordinatorLogs
 from millstream.broker.coordinators.host import CoordinatorHost
-from millstream.broker.departed import Departed
-from millstream.broker.handlers.admin import defaults_of
 from millstream.broker.handlers.fetch_sessions import FetchSessions
+from millstream.broker.partitions.appends import Appends
 from millstream.broker.partitions.cleaner import Cleaner
 from millstream.broker.partitions.flusher import Flusher
-from millstream.broker.partitions.opened_batches import OpeningLimits
-from millstream.broker.partitions.partition import Partition
+from millstream.broker.partitions.opened_batches import BatchOpener, OpeningLimits
 from millstream.broker.partitions.producer_bounds import ProducerBounds
+from millstream.broker.partitions.reads import Reads
 from millstream.broker.partitions.recovery_progress import RecoveryProgress
 from millstream.broker.partitions.registry import CutOff, Partitions
+from millstream.broker.partitions.storage_faults import StorageFaults
 from millstream.broker.partitions.topic_changes import TopicChanges
 from millstream.broker.partitions.upkeep import Upkeep
 from millstream.broker.partitions.writability import Writability
 from millstream.broker.replicas.replication import Replication
 from millstream.broker.routing.here import Here
 from millstream.broker.routing.node_doors import NodeDoors
+from millstream.broker.server.delayed import Delayed
 from millstream.broker.server.file_limits import raise_and_share
 from millstream.broker.server.limit_metrics import watch_limits
+from millstream.broker.server.listener import Listener
 from millstream.broker.server.long_work import LongWork
 from millstream.broker.server.server import Server
-from millstream.broker.settling import Settling
+from millstream.broker.tasks import Tasks
+from millstream.broker.wiring import HandlerParts
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
+from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.difference import difference
-from millstream.cluster.metadata.image import BrokerImage
 from millstream.cluster.metadata.producer_ids import ProducerIdPool
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.raft.settings import RaftSettings
 from millstream.config.settings import Settings
 from millstream.doors.coordinators import CoordinatorKind
-from millstream.doors.open_access import AllowAll, NoQuotas
+from millstream.doors.open_access import NoQuotas
 from millstream.observability.broker_metrics import BrokerMetrics, PartitionSample
 from millstream.observability.logs import get_logger
-from millstream.observability.metrics import Counter
-from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.record_batch import CorruptBatch
-from millstream.protocol.wire import MalformedRequest
+from millstream.protocol.kio_loader import import_kio
 from millstream.runtime.clock import CautiousTime, Clock
 from millstream.runtime.disk import Disk
 from millstream.runtime.host import Host, SystemHost
 from millstream.storage.high_watermarks import read_high_watermarks
-from millstream.storage.local_log import LogGone, NoRoom
 from millstream.storage.store import LogStore
 
 if TYPE_CHECKING:
     from millstream.broker.coordinators.groups import Groups
     from millstream.broker.coordinators.mqtt_sessions import MqttSessions
+    from millstream.broker.handlers.fetch import ClientFetches
     from millstream.broker.peers.membership import ClusterMembership
-    from millstream.broker.peers.network import PeerNetwork
+    from millstream.broker.replicas.serving import FollowerFetches
     from millstream.broker.routing.relays import Relays
+    from millstream.cluster.founding_messages import NodeState
 
 log = get_logger("millstream.node")
 
@@ -92,13 +98,18 @@ class Broker:
         self.node_id = settings.broker.id
         self.auto_create_topics = settings.broker.auto_create_topics
         self.metrics = BrokerMetrics.create()
+        self.tasks = Tasks(loop)
+        self.delayed = Delayed(loop)
+        self.defaults = Defaults.of(settings)
         self.workers = self.host.workers(loop, _FLUSH_THREADS, "disk")
         self.long_work = LongWork(loop, self.workers)
         data_dir = os.path.abspath(settings.broker.data_dir)
         files = raise_and_share(settings.performance)
         self.store = LogStore(disk, clock, data_dir, files.log_files, self.host.new_id)
         self.partitions = Partitions()
-        self.flusher = Flusher(loop, self.workers, clock, self.metrics.log_flush_duration, self.storage_error)
+        self.view = ClusterView(self.node_id, loop, clock.monotonic, self.partitions)
+        self.faults = StorageFaults(self.metrics, clock, self.partitions, self.fail)
+        self.flusher = Flusher(loop, self.workers, clock, self.metrics.log_flush_duration, self.faults.failed)
         self.fetch_sessions = FetchSessions(
             settings.performance.max_fetch_sessions,
             self.host.random_below,
@@ -106,30 +117,86 @@ class Broker:
         )
         self.producer_bounds = ProducerBounds(settings.performance)
         self.replication = Replication(self)
-        self.dispatcher = Dispatcher(self)
         performance = replace(settings.performance, max_connections=files.connections)
-        self.server = Server(loop, performance, self.dispatcher, self.metrics)
-        self.opening_limits = OpeningLimits.of(settings.performance)
+        self.server = Server(loop, performance, self.metrics)
+        self.dispatcher = self.server.dispatcher = self._new_dispatcher(
+            HandlerParts(self, lambda: self.groups)
+        )
+        self.opener = BatchOpener(
+            self.workers, self.long_work, self.server.memory, OpeningLimits.of(settings.performance)
+        )
+        self.appends = Appends(
+            self.partitions, self.producer_bounds, clock, self.metrics.messages_in, self.faults
+        )
+        self.reads = Reads(self.partitions, self.faults)
         self.upkeep = Upkeep(self)
         self.cleaner = Cleaner(self)
         self.writability = Writability(self)
-        self.departed = Departed(clock.monotonic)
-        self.settling = Settling(self)
+        self.faults.on_no_room = self.writability.found_no_room
+        self.faults.on_damage = self.replication.repairs.damaged
         self.metadata: MetadataService
         self.coordinators: CoordinatorHost | None = None
         self.node_doors: NodeDoors
         self.membership: ClusterMembership | None = None
-        self.is_serving = False
         self._is_loaded = False
         self.failure: asyncio.Future[NoReturn] = loop.create_future()
-        self.delayed_produces = 0
-        self.delayed_fetches = 0
         self.listen = ("", 0)
         self.endpoint = Endpoint("PLAINTEXT", "", 0)
         """Where it says that it is reached; so the metadata has it, as long as this node is registered."""
-        self._tasks: dict[asyncio.Task[Any], None] = {}
-        self._logged: dict[tuple[str, str], float] = {}
-        self._messages_in: dict[str, Counter] = {}
+
+    def _new_dispatcher(self, parts: HandlerParts) -> Dispatcher:
+        return Dispatcher(
+            parts,
+            self.metrics,
+            self.clock.monotonic,
+            self.tasks,
+            self.long_work,
+            self.server.memory,
+            AllowAll(),
+            self._topic_name,
+            lambda: self.partitions.is_cut_off,
+        )
+
+    def _topic_name(self, topic_id: UUID) -> str | None:
+        topic = self.metadata.image.topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    @cached_property
+    def refusing(self) -> Dispatcher:
+        """Answers as a node that coordinates nothing."""
+        from millstream.broker.routing.not_here import NoGroups
+
+        return self._new_dispatcher(HandlerParts(self, lambda: NoGroups(self.groups)))
+
+    @cached_property
+    def client_fetches(self) -> "ClientFetches":
+        from millstream.broker.handlers.fetch import ClientFetches
+
+        return ClientFetches(
+            self.reads,
+            self.replication.preferred_reader,
+            self.server.memory,
+            self.server.reply_memory,
+            self.long_work,
+            self.delayed,
+            self.tasks,
+        )
+
+    @cached_property
+    def follower_fetches(self) -> "FollowerFetches":
+        from millstream.broker.replicas.serving import FollowerFetches
+
+        return FollowerFetches(self.reads, self.replication, self.metadata, self.delayed)
+
+    def state(self) -> "NodeState":
+        """Of a node that is alone, and serves."""
+        from millstream.cluster.founding_messages import NodeState
+
+        return NodeState(self.node_id, self.metadata.image.cluster_id, "")
+
+    @property
+    def is_serving(self) -> bool:
+        return self.dispatcher.is_open
 
     async def start(self) -> None:
         """Open the data directory, recover what is in it, and listen. Raises with advice when that is impossible."""
@@ -140,7 +207,13 @@ class Broker:
             raise OSError(error.errno, advice) from None
         broker = self.settings.broker
         self.listen = await self.server.bind(
-            broker.host, broker.port, self.relays.open if broker.client_routing == "proxy" else None
+            broker.host,
+            broker.port,
+            Listener(
+                "PLAINTEXT",
+                frozenset(TABLE),
+                new_relay=self.relays.open if broker.client_routing == "proxy" else None,
+            ),
         )
         if broker.proxy_listen is not None:
             await self.relays.bind(broker.proxy_listen)
@@ -159,6 +232,7 @@ class Broker:
             )
         if "relays" in self.__dict__:
             self.relays.follow(self.metadata)
+        self.view.metadata = self.metadata
         self.coordinators = self._make_coordinators()
         self.node_doors = self._make_doors(self.coordinators)
         changes = TopicChanges(self)
@@ -171,8 +245,8 @@ class Broker:
         if self.membership is not None:
             self.replication.start()
         if self.settings.storage.cleaner_enabled:
-            self.spawn(self.cleaner.run(), "cleaner")
-        self.is_serving = True
+            self.tasks.spawn(self.cleaner.run(), "cleaner")
+        self.dispatcher.is_open = True
         if self.membership is not None:
             await self.membership.serve()
         await self._begin_declared_topics()
@@ -188,23 +262,14 @@ class Broker:
 
         declared = DeclaredTopics(self)
         if self.membership is not None or not await declared.create():
-            self.spawn(declared.run(), "declared topics")
+            self.tasks.spawn(declared.run(), "declared topics")
 
     async def _join(self, endpoints: tuple[Endpoint, ...]) -> None:
         from millstream.broker.peers.membership import ClusterMembership
 
         self.membership = ClusterMembership(self, endpoints)
+        self.view.has_just_lost = self.membership.network.has_just_lost
         await self.membership.join()
-
-    def seems_gone(self, other: BrokerImage) -> bool:
-        """Its process has ended or may have, though it is not fenced yet.
-
-        A client that is sent back to a dead leader does not ask again for a second or two; one that hears that there is
-        none does so soon.
-        """
-        if self.membership is None:
-            return False
-        return self.metadata.is_gone(other) or self.membership.network.has_just_lost(other.broker_id)
 
     def cut_off(self, why: CutOff) -> None:
         """Others may have gone on without this node: it does not lead any more for clients, and says so."""
@@ -226,11 +291,11 @@ class Broker:
 
     def _make_coordinators(self) -> CoordinatorHost:
         logs = CoordinatorLogs(
-            self.clock, self._coordinator_log_damaged, self.storage_error, self.upkeep.delete_records_before
+            self.clock, self.faults.damaged, self.faults.failed, self.upkeep.delete_records_before
         )
         host = CoordinatorHost(
             self.metadata,
-            defaults_of(self),
+            self.defaults,
             self.partitions,
             logs,
             self.clock,
@@ -242,53 +307,19 @@ class Broker:
 
     def _make_doors(self, host: CoordinatorHost) -> NodeDoors:
         authoriser = AllowAll()
-        here = Here(
-            self.partitions,
-            authoriser,
-            self.clock,
-            self.producer_bounds,
-            self.opening_limits,
-            self.long_work,
-            self.count_messages_in,
-            self.storage_error,
-            self._door_read_failed,
-        )
+        here = Here(self.partitions, self.appends, self.opener, self.faults, authoriser)
         return NodeDoors(
             self.node_id,
             here,
             host,
             None,
             self.metadata,
-            defaults_of(self),
+            self.defaults,
             authoriser,
             NoQuotas(),
             self.server.memory,
             self.clock,
         )
-
-    def _door_read_failed(self, partition: Partition, offset: int, error: KafkaError) -> None:
-        if error.code == ErrorCode.CORRUPT_MESSAGE:
-            self.corruption(error)
-            self.replication.repairs.damaged(partition, offset)
-        elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
-            self.storage_error("read", error)
-
-    def _coordinator_log_damaged(self, partition: Partition, offset: int, error: CorruptBatch) -> None:
-        """Another replica has it sound; until it is repaired, what is kept there has no coordinator."""
-        self.corruption(error)
-        self.replication.repairs.damaged(partition, offset)
-
-    def may_lead(self, broker_id: int) -> bool:
-        """Whether clients may be sent there for what it leads by the metadata."""
-        if broker_id == self.node_id and self.partitions.is_cut_off:
-            return False
-        return self.metadata.image.is_live(broker_id)
-
-    def require_network(self) -> "PeerNetwork":
-        """The way to the other nodes; refuses what they send where there are none."""
-        if self.membership is None:
-            raise MalformedRequest("this node is alone; it was started without --seeds")
-        return self.membership.network
 
     @property
     def has_metadata(self) -> bool:
@@ -362,7 +393,7 @@ class Broker:
         for directory, bases in progress.damaged.items():
             self.replication.repairs.found_at_start(directory, bases)
         self.metadata.subscribe(changes.apply)
-        self.metadata.subscribe(self.departed.follow)
+        self.metadata.subscribe(self.view.metadata_changed)
         changes.apply(loaded, self.metadata.image, tuple(difference(loaded, self.metadata.image)))
         if specs and not self.store.was_clean and self.membership is None:
             # Records that clients have read may be gone with the page cache: a new epoch lets them find out (KIP-320).
@@ -371,7 +402,8 @@ class Broker:
         log.info(
             "logs loaded",
             partitions=len(specs),
-            clean=self.store.was_clean,
+            # Where there was nothing, nothing can have been left behind.
+            clean=self.store.was_clean or not specs,
             scanned_bytes=progress.scanned_bytes,
             cut_bytes=progress.cut_bytes,
             seconds=round(self.clock.monotonic() - started, 3),
@@ -399,9 +431,7 @@ class Broker:
         if "mqtt_sessions" in self.__dict__:
             self.mqtt_sessions.close()
         await self.replication.stop()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.tasks.cancel_all()
         await self.cleaner.stop()
         if self.membership is not None:
             await self.membership.close()
@@ -419,22 +449,11 @@ class Broker:
     @property
     def _has_unanswered(self) -> bool:
         """Whether records are on their way to the disk, or to another node."""
-        return bool(self.delayed_produces) or ("relays" in self.__dict__ and self.relays.is_busy)
+        return bool(self.delayed.produces) or ("relays" in self.__dict__ and self.relays.is_busy)
 
     def warm_up(self) -> None:
         """Import in a thread what the first request other than produce and fetch would make the loop wait for."""
-        self.workers.submit(lambda: load_handler("list_offsets"), _ignore)
-
-    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run a task of the node's own; if it ends with an error, that is logged."""
-        task = self.loop.create_task(work, name=name)
-        self._tasks[task] = None
-        task.add_done_callback(self._task_ended)
-
-    def _task_ended(self, task: "asyncio.Task[Any]") -> None:
-        self._tasks.pop(task, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("task failed", task=task.get_name(), exc_info=error)
+        self.workers.submit(_import_most_used, _ignore)
 
     def fail(self, reason: str) -> None:
         """End the process: the node cannot do its part any more, and others can only when they know it."""
@@ -443,47 +462,6 @@ class Broker:
             self.failure.set_exception(RuntimeError(reason))
             # Whoever waits for the end looks at whether there is a failure, not at what it is.
             self.failure.exception()
-
-    # -- what happens to logs
-
-    def count_messages_in(self, topic: str, count: int) -> None:
-        counter = self._messages_in.get(topic)
-        if counter is None:
-            counter = self._messages_in[topic] = self.metrics.messages_in.labels(topic)
-        counter.value += count
-
-    def forget_topic(self, topic: str) -> None:
-        self._messages_in.pop(topic, None)
-        self.metrics.forget_topic(topic)
-
-    def storage_error(self, operation: str, error: KafkaError) -> None:
-        if isinstance(error, LogGone):
-            # A file that is gone because its partition is gone is no fault of the disk.
-            return
-        self.metrics.storage_errors.labels(operation).value += 1
-        self._log_sometimes("storage error", operation=operation, error=error.message)
-        if isinstance(error, NoRoom):
-            self.writability.found_no_room()
-        if operation in _WRITES and any(
-            each.log.offline is not None and (each.replication is not None or not each.is_leader)
-            for each in self.partitions
-        ):
-            # Others have what this node cannot write any more: as long as it lives it might be chosen to lead it.
-            self.fail(f"a replica cannot be written: {error.message}")
-
-    def corruption(self, error: Any) -> None:
-        self.metrics.corrupt_batches.value += 1
-        self._log_sometimes("corrupt record batch, it is not served", error=str(error))
-
-    def _log_sometimes(self, event: str, **fields: str) -> None:
-        """A client that retries would fill the log with the same line."""
-        key = event, fields["error"]
-        now = self.clock.monotonic()
-        if now - self._logged.get(key, -_REPEATED_LOG_SECONDS) >= _REPEATED_LOG_SECONDS:
-            if len(self._logged) > 1000:
-                self._logged.clear()
-            self._logged[key] = now
-            log.error(event, **fields)
 
     # -- what metrics and health ask
 
@@ -504,10 +482,15 @@ class Broker:
             )
 
     def purgatory_sizes(self) -> Mapping[str, int]:
-        return {"produce": self.delayed_produces, "fetch": self.delayed_fetches}
+        return self.delayed.sizes()
 
     def disk_free_bytes(self) -> int:
         return self.disk.free_bytes(self.store.data_dir)
+
+
+def _import_most_used() -> None:
+    import_kio()
+    importlib.import_module("millstream.broker.handlers.list_offsets")
 
 
 def _ignore(_result: object, _error: BaseException | None) -> None:

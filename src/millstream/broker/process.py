@@ -1,7 +1,6 @@
 """A process that is a node: from its start to SIGTERM, Ctrl-C, or an end that the node brings about itself."""
 
 import asyncio
-import signal
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.runtime.clock import Clock, SystemClock
 from millstream.runtime.disk import Disk, SystemDisk
-from millstream.runtime.process import keep_freed_memory
+from millstream.runtime.process import ignore_endings, keep_freed_memory, told_to_stop
 from millstream.storage.store import DataDirectoryInUse
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 log = get_logger("millstream.node")
 
 _WARM_UP_SECONDS = 1.0
-# Also where SIGINT was ignored at the start, as in a shell's background job: who sends it one means it.
-_ENDING = (signal.SIGTERM, signal.SIGINT)
 # A node that is not ready by then waits for others, or has much to recover: its HTTP port says so.
 _HTTP_AFTER_SECONDS = 1.0
 
@@ -57,10 +54,7 @@ def run(
 
 async def _run(settings: Settings, disk: Disk, clock: Clock, attach: Sequence[Attach]) -> int:
     loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in _ENDING:
-        # Not the loop's own way: that gives a signal its default action, which is the end, before it can be ignored.
-        signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(stop.set))
+    stop = told_to_stop(loop)
     broker = Broker(settings, disk, clock, loop)
     http = _Http(broker, attach)
     starting = asyncio.ensure_future(broker.start())
@@ -77,7 +71,7 @@ async def _run(settings: Settings, disk: Disk, clock: Clock, attach: Sequence[At
             await _call_off(starting)
             await http.stop()
             await broker.stop()
-            _ignore_signals()
+            ignore_endings()
             return 0
         await starting
     except (
@@ -110,14 +104,8 @@ async def _run(settings: Settings, disk: Disk, clock: Clock, attach: Sequence[At
         await http.stop()
         await broker.stop()
     log.info("stopped")
-    _ignore_signals()
+    ignore_endings()
     return 1 if broker.failure.done() else 0
-
-
-def _ignore_signals() -> None:
-    """All is done: another wish to stop must not end the rest of the process as a failure."""
-    for number in _ENDING:
-        signal.signal(number, signal.SIG_IGN)
 
 
 async def _call_off(starting: "asyncio.Future[None]") -> None:

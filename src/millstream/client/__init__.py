@@ -56,9 +56,14 @@ from millstream.client.errors import (
     UnknownTopicError,
 )
 from millstream.client.message import Message
-from millstream.client.murmur2 import murmur2, partition_of
 from millstream.client.offset_manager import OffsetManager
-from millstream.client.partitioner import HashPartitioner, Partitioner, RoundRobinPartitioner
+from millstream.client.partitioner import (
+    HashPartitioner,
+    Partitioner,
+    RoundRobinPartitioner,
+    murmur2,
+    partition_of,
+)
 from millstream.client.positions import TopicPartition
 from millstream.client.producer import Producer
 from millstream.client.producer_config import ProducerConfig

@@ -52,6 +52,12 @@ class BrokerSettings:
         "The address (host:port) that clients are told where this node answers for all nodes, if others of the cluster"
         " must use another: that of a NAT or a load balancer. The one they came to when not set.",
     )
+    roles: tuple[str, ...] = own_setting(
+        ("broker", "controller", "gateway"),
+        "What the process does. broker and controller go together; gateway is the HTTP gateway, at http.port. gateway"
+        " alone keeps no data: it serves the cluster that cluster.bootstrap_servers or proxy.broker_service names.",
+        kind=ConfigType.LIST,
+    )
     data_dir: str = kafka_setting("log.dir")
     rack: str | None = kafka_setting("broker.rack")
     profile: str | None = own_setting(
@@ -274,6 +280,10 @@ class Settings:
     kafka: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     """What was given and has no effect, in a line each."""
+
+    @property
+    def is_gateway_alone(self) -> bool:
+        return set(self.broker.roles) == {"gateway"}
 
     @property
     def is_one_of_several(self) -> bool:

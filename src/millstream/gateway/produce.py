@@ -42,7 +42,7 @@ class Produce:
         self._quotas = quotas
         self._settings = settings
         self._metrics = metrics
-        self._turns = Turns()
+        self._turns = Turns(asyncio.get_running_loop().call_soon)
 
     async def handle(self, request: Request, caller: Caller) -> Response:
         query, is_legacy = query_of(request), self._settings.legacy

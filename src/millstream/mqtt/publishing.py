@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from millstream.client.murmur2 import murmur2
+from millstream.client.partitioner import murmur2
 from millstream.coordinator.mqtt_sessions.records import KeptMessage
 from millstream.doors import Place
 from millstream.doors.messages import Message as LogMessage

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from millstream.client.murmur2 import murmur2
+from millstream.client.partitioner import murmur2
 from millstream.mqtt.templates import TOPIC, Pattern, Template
 from millstream.protocol.mqtt.topics import is_name, matches, overlaps
 from millstream.protocol.records import Headers

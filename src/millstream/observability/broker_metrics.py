@@ -49,6 +49,25 @@ class BrokerState(Protocol):
     def disk_free_bytes(self) -> int: ...
 
 
+class MessageCounters:
+    """Messages appended, by topic."""
+
+    def __init__(self, family: Family[Counter]) -> None:
+        self._family = family
+        self._by_topic: dict[str, Counter] = {}
+
+    def count(self, topic: str, messages: int) -> None:
+        counter = self._by_topic.get(topic)
+        if counter is None:
+            counter = self._by_topic[topic] = self._family.labels(topic)
+        counter.value += messages
+
+    def forget(self, topic: str) -> None:
+        """Drop the series of a deleted topic."""
+        self._by_topic.pop(topic, None)
+        self._family.remove(topic)
+
+
 class BrokerMetrics(msgspec.Struct, frozen=True):
     """Counters the broker writes to. Look children of families up once, not per request."""
 
@@ -58,7 +77,7 @@ class BrokerMetrics(msgspec.Struct, frozen=True):
     request_duration: Family[Histogram]
     bytes_in: Counter
     bytes_out: Counter
-    messages_in: Family[Counter]
+    messages_in: MessageCounters
     produce_requests: Counter
     fetch_requests: Counter
     connections: Gauge
@@ -87,7 +106,9 @@ class BrokerMetrics(msgspec.Struct, frozen=True):
             ),
             bytes_in=new.counter("millstream_bytes_in_total", "Bytes received from clients."),
             bytes_out=new.counter("millstream_bytes_out_total", "Bytes sent to clients."),
-            messages_in=new.counters("millstream_messages_in_total", "Messages appended, by topic.", "topic"),
+            messages_in=MessageCounters(
+                new.counters("millstream_messages_in_total", "Messages appended, by topic.", "topic")
+            ),
             produce_requests=new.counter("millstream_produce_requests_total", "Produce requests."),
             fetch_requests=new.counter("millstream_fetch_requests_total", "Fetch requests."),
             connections=new.gauge("millstream_connections", "Connections open now."),
@@ -123,10 +144,6 @@ class BrokerMetrics(msgspec.Struct, frozen=True):
         self.registry.computed_gauge(
             "millstream_disk_free_bytes", "Room left on the data directory's disk.", state.disk_free_bytes
         )
-
-    def forget_topic(self, topic: str) -> None:
-        """Drop the series of a deleted topic."""
-        self.messages_in.remove(topic)
 
 
 def _partition_families(partitions: list[PartitionSample]) -> Iterable[FamilySnapshot]:

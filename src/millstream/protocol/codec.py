@@ -5,6 +5,7 @@ exist get their defaults, those that were since replaced become what replaced th
 that was asked for (fields that do not exist there are left out).
 """
 
+import datetime
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from millstream.protocol.kio_loader import message_class
 from millstream.protocol.limits import LIMITS
 from millstream.protocol.message_reader import presented_class, values_reader
 from millstream.protocol.message_shape import shape_of
-from millstream.protocol.message_writer import counter_of, writer_of
+from millstream.protocol.message_writer import counter_of, reply_writer_of, writer_of
 from millstream.protocol.wire import MalformedRequest, Reader
 
 Values = dict[str, Any]
@@ -44,6 +45,14 @@ def encode_response(api: Api, version: int, response: Any) -> bytes:
     """Takes the newest version's class, or anything that has its attributes."""
     out = bytearray()
     writer_of(message_class(api.name, version, "response"))(out, response)
+    return bytes(out)
+
+
+def encode_reply(api: Api, version: int, response: Any, throttle_ms: int) -> bytes:
+    """As above, with the throttle time beside the response, where the version has a place for it."""
+    out = bytearray()
+    throttle_time = datetime.timedelta(milliseconds=throttle_ms)
+    reply_writer_of(message_class(api.name, version, "response"))(out, response, throttle_time)
     return bytes(out)
 
 

@@ -1,6 +1,7 @@
 """Fetch requests and replies, versions 4 to 18. Record batches go into the reply as buffers, never copied."""
 
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -12,6 +13,8 @@ from millstream.protocol.wire import I16, I32, I64, Reader, array_length, string
 _MOST_ELEMENTS = LIMITS["fetch"].elements
 FLEXIBLE_FROM = 12
 TOPIC_ID_FROM = 13
+ERRORS_FROM = 7
+"""An error of the whole request has a place in the reply."""
 
 # Of a request: max_wait_ms, min_bytes, max_bytes and isolation level; the session; a partition from version 12 on.
 _LIMITS = struct.Struct(">iiib")
@@ -64,6 +67,12 @@ class FetchedPartition(msgspec.Struct):
     leader_id: int = -1
     leader_epoch: int = -1
     preferred_read_replica: int = -1
+
+
+class FetchAnswer(NamedTuple):
+    partitions: Sequence[FetchedPartition] = ()
+    session_id: int = 0
+    error: ErrorCode = ErrorCode.NONE
 
 
 def decode_fetch(buffer: memoryview, position: int, version: int) -> FetchRequest:
@@ -120,7 +129,7 @@ def _old_partition(reader: Reader, version: int) -> FetchPartition:
 
 def encode_fetch_reply(
     version: int,
-    partitions: list[FetchedPartition],
+    partitions: Sequence[FetchedPartition],
     *,
     error: ErrorCode = ErrorCode.NONE,
     session_id: int = 0,

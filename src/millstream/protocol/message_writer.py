@@ -10,6 +10,7 @@ from millstream.protocol.message_shape import FieldShape, shape_of
 from millstream.protocol.wire import NULL_UUID, array_length, uvarint
 
 Write = Callable[[bytearray, Any], None]
+WriteReply = Callable[[bytearray, Any, datetime.timedelta], None]
 
 _NUMBERS = {
     "int8": ">b",
@@ -27,18 +28,7 @@ _MILLISECOND = datetime.timedelta(milliseconds=1)
 def writer_of(message: Any) -> Write:
     """Writes an object that has the message's attributes; those it lacks are written as their defaults."""
     flexible: bool = message.__flexible__
-    shape = shape_of(message)
-    plain = [
-        (field.name, _field_writer(field, flexible), field.default) for field in shape if field.tag is None
-    ]
-    tagged = sorted(
-        (
-            (field.tag, field.name, _field_writer(field, flexible), field.default)
-            for field in shape
-            if field.tag is not None
-        ),
-        key=lambda entry: entry[0],
-    )
+    plain, tagged = _field_writers(message)
 
     def write_entity(out: bytearray, value: Any) -> None:
         for name, write, default in plain:
@@ -47,6 +37,36 @@ def writer_of(message: Any) -> Write:
             _write_tags(out, value, tagged)
 
     return write_entity
+
+
+@cache
+def reply_writer_of(message: Any) -> WriteReply:
+    """As `writer_of`; the throttle time is beside the object, and not among its attributes."""
+    flexible: bool = message.__flexible__
+    plain, tagged = _field_writers(message)
+
+    def write_reply(out: bytearray, value: Any, throttle_time: datetime.timedelta) -> None:
+        for name, write, default in plain:
+            write(out, throttle_time if name == "throttle_time" else getattr(value, name, default))
+        if flexible:
+            _write_tags(out, value, tagged)
+
+    return write_reply
+
+
+def _field_writers(message: Any) -> tuple[list[tuple[str, Write, Any]], list[tuple[int, str, Write, Any]]]:
+    """Of the fields in their order, and of those with tags in the order of their tags."""
+    flexible: bool = message.__flexible__
+    shape = shape_of(message)
+    plain = [
+        (field.name, _field_writer(field, flexible), field.default) for field in shape if field.tag is None
+    ]
+    tagged = [
+        (field.tag, field.name, _field_writer(field, flexible), field.default)
+        for field in shape
+        if field.tag is not None
+    ]
+    return plain, sorted(tagged, key=lambda entry: entry[0])
 
 
 @cache

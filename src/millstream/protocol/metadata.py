@@ -11,6 +11,8 @@ from millstream.protocol.wire import I16, I32, NULL_UUID, Reader, array_length, 
 _MOST_ELEMENTS = LIMITS["metadata"].elements
 FLEXIBLE_FROM = 9
 TOPIC_ID_FROM = 10
+ERRORS_FROM = 13
+"""An error of the whole request has a place in the reply."""
 NOT_ASKED = -(2**31)
 # Every operation a client may do where there are no access rules, as bits of Kafka's operation codes.
 ALL_TOPIC_OPERATIONS = 3576
@@ -87,22 +89,28 @@ def decode_metadata(buffer: memoryview, position: int, version: int) -> Metadata
 
 
 def encode_metadata_reply(
-    version: int, request: MetadataRequest, cluster: ClusterMetadata, topics: list[TopicMetadata]
+    version: int,
+    request: MetadataRequest,
+    cluster: ClusterMetadata,
+    topics: list[TopicMetadata],
+    throttle_ms: int = 0,
 ) -> bytes:
     return b"".join(
         (
-            encode_metadata_head(version, cluster, len(topics)),
+            encode_metadata_head(version, cluster, len(topics), throttle_ms),
             encode_metadata_topics(version, request, topics),
             encode_metadata_end(version, request),
         )
     )
 
 
-def encode_metadata_head(version: int, cluster: ClusterMetadata, topic_count: int) -> bytes:
+def encode_metadata_head(
+    version: int, cluster: ClusterMetadata, topic_count: int, throttle_ms: int = 0
+) -> bytes:
     """All that comes before the topics, which may be written in several parts, and then the end."""
     flexible = version >= FLEXIBLE_FROM
     tags = b"\0" if flexible else b""
-    out = bytearray(I32.pack(0) if version >= 3 else b"")
+    out = bytearray(I32.pack(throttle_ms) if version >= 3 else b"")
     out += array_length(len(cluster.brokers), flexible=flexible)
     for broker in cluster.brokers:
         out += I32.pack(broker.node_id) + string(broker.host, flexible=flexible) + I32.pack(broker.port)

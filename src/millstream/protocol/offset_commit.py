@@ -80,9 +80,9 @@ def _decode_partitions(reader: Reader, version: int) -> list[PartitionCommit]:
     return partitions
 
 
-def encode_offset_commit_reply(version: int, topics: Sequence[TopicOutcome]) -> bytes:
+def encode_offset_commit_reply(version: int, topics: Sequence[TopicOutcome], throttle_ms: int = 0) -> bytes:
     flexible = version >= FLEXIBLE_FROM
-    out = bytearray(I32.pack(0) if version >= 3 else b"")
+    out = bytearray(I32.pack(throttle_ms) if version >= 3 else b"")
     out += array_length(len(topics), flexible=flexible)
     for topic, partitions in topics:
         out += topic if isinstance(topic, bytes) else string(topic, flexible=flexible)

@@ -3,6 +3,7 @@
 Versions 0 to 2 are understood only so that they can be refused by name: what they carry is an older record format.
 """
 
+import struct
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +15,8 @@ from millstream.protocol.wire import I16, I32, I64, Reader, array_length, nullab
 _MOST_ELEMENTS = LIMITS["produce"].elements
 FLEXIBLE_FROM = 9
 TOPIC_ID_FROM = 13
+
+_ACKS_AND_TIMEOUT = struct.Struct(">hi")
 
 
 class PartitionRecords(NamedTuple):
@@ -50,8 +53,7 @@ class PartitionOutcome(msgspec.Struct):
 def decode_produce(buffer: memoryview, position: int, version: int) -> ProduceRequest:
     reader = Reader(buffer, position, flexible=version >= FLEXIBLE_FROM, elements=_MOST_ELEMENTS)
     transactional_id = reader.nullable_string() if version >= 3 else None
-    acks = reader.i16()
-    timeout_ms = reader.i32()
+    acks, timeout_ms = reader.unpack(_ACKS_AND_TIMEOUT)
     topics = []
     for _ in range(reader.array_length()):
         topic = reader.uuid() if version >= TOPIC_ID_FROM else reader.string()

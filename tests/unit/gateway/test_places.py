@@ -1,19 +1,48 @@
 from collections import Counter
+from collections.abc import Callable
 
 from millstream.gateway.places import Turns
 from millstream.gateway.ring import preview
 
 
+def at_once(later: Callable[[], None]) -> None:
+    """As if each message came at a moment of its own: nothing is left for later."""
+    moments.append(later)
+
+
+moments: list[Callable[[], None]] = []
+
+
+def next_moment() -> None:
+    while moments:
+        moments.pop()()
+
+
 def test_partition_then_key_then_turn() -> None:
-    turns = Turns()
+    turns = Turns(at_once)
     assert turns.choose("t", 12, 5, b"user-1") == 5
     assert turns.choose("t", 12, None, b"user-1") == 8  # as Kafka's clients hash
-    assert Counter(turns.choose("t", 3, None, None) for _ in range(30)) == {0: 10, 1: 10, 2: 10}
+    chosen = []
+    for _ in range(30):
+        chosen.append(turns.choose("t", 3, None, None))
+        next_moment()
+    assert chosen == [0, 1, 2] * 10
+
+
+def test_messages_of_one_moment_go_together_up_to_a_limit() -> None:
+    turns = Turns(at_once)
+    assert Counter(turns.turn("t", 3) for _ in range(250)) == {0: 100, 1: 100, 2: 50}
+    next_moment()
+    assert turns.turn("t", 3) == 0
 
 
 def test_each_topic_has_its_own_turn_and_may_shrink() -> None:
-    turns = Turns()
-    assert [turns.turn("a", 3), turns.turn("b", 3), turns.turn("a", 3), turns.turn("a", 1)] == [0, 0, 1, 0]
+    turns = Turns(at_once)
+    chosen = []
+    for topic, count in (("a", 3), ("b", 3), ("a", 3), ("a", 1)):
+        chosen.append(turns.turn(topic, count))
+        next_moment()
+    assert chosen == [0, 0, 1, 0]
 
 
 def test_the_fourth_of_four_brokers_takes_three_of_twelve_partitions() -> None:

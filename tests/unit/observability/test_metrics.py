@@ -103,7 +103,7 @@ def test_a_broker_tells_its_counts_its_state_and_its_process() -> None:
     metrics.requests.labels("Produce").value += 1
     metrics.request_errors.labels("Produce", "CORRUPT_MESSAGE").value += 1
     metrics.request_duration.labels("Produce").observe(0.002)
-    metrics.messages_in.labels("t").value += 5
+    metrics.messages_in.count("t", 5)
     samples = {
         (name, tuple(sorted(labels))): value for (name, labels), value in scrape(metrics.registry).items()
     }
@@ -123,6 +123,6 @@ def test_a_broker_tells_its_counts_its_state_and_its_process() -> None:
 
 def test_a_deleted_topic_leaves_no_series() -> None:
     metrics = BrokerMetrics.create()
-    metrics.messages_in.labels("t").value += 5
-    metrics.forget_topic("t")
+    metrics.messages_in.count("t", 5)
+    metrics.messages_in.forget("t")
     assert not [name for name, _ in scrape(metrics.registry) if name.startswith("millstream_messages_in")]

@@ -1,136 +1,95 @@
-"""From a request's bytes to its handler, and from the handler's answer to a reply in its place."""
+"""From a request's bytes to its handler, and from the handler's answer to a reply in its place.
 
-import asyncio
-import importlib
-import inspect
+On the way a request is read, its caller's permissions are asked for, and what would take others' time (a long request,
+a long reply, a request for many things) is done in a thread or in slices.
+"""
+
 from collections.abc import Callable, Coroutine
 from struct import Struct
-from types import ModuleType
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
-import msgspec
-
-from millstream.broker.api.sliced_requests import PLANS, SlicePlan, is_long, joined, parts_of
-from millstream.broker.server.addresses import ShownNode
-from millstream.broker.server.connection import Connection, PendingReply, Reply
-from millstream.broker.server.long_work import LARGE_REPLY_ELEMENTS, LARGE_REQUEST_BYTES
+from millstream.broker.api.call import LATER, NO_REPLY, Call, Occupied
+from millstream.broker.api.permissions import AllowAll
+from millstream.broker.api.sliced_requests import SlicePlan, is_long, joined, parts_of
+from millstream.broker.api.table import TABLE
+from millstream.broker.server.connection import Connection
+from millstream.broker.server.long_work import LongWork
+from millstream.broker.server.memory import MemoryBudget
+from millstream.broker.tasks import Tasks
+from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.logs import get_logger
-from millstream.observability.metrics import Counter, Histogram
-from millstream.protocol.api import API_VERSIONS, APIS, FIND_COORDINATOR, METADATA, PEER_APIS, Api
+from millstream.protocol.api import API_VERSIONS, FIND_COORDINATOR, METADATA, NODE_CALL, PEER_APIS
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.kio_loader import import_kio
 from millstream.protocol.limits import LIMITS, TooManyElements, explain_size
-from millstream.protocol.wire import I32, MalformedRequest, Reader
+from millstream.protocol.wire import MalformedRequest, Reader
 
 if TYPE_CHECKING:
-    from millstream.broker.node import Broker
+    from millstream.broker.api.served import Collaborators, Served
 
 log = get_logger("millstream.broker")
 
-# API key, version, correlation id.
-_HEADER = Struct(">hhi")
-_WITHOUT_KIO = (
-    "produce", "fetch", "metadata", "api_versions", "offset_commit",
-    "peer_hello", "peer_quorum", "peer_command", "peer_client", "peer_founding", "node_call", "log_checksum",
-)  # fmt: skip
+# API key, version, correlation id, and the length of the client id, which follows.
+_HEADER = Struct(">hhih")
 # Memory of a large request while it is dealt with, for each byte of it on the wire.
 _READ_OVER_SENT = 8
-_ALL_APIS = {**APIS, **PEER_APIS}
 _WHO_LEADS = (METADATA, FIND_COORDINATOR)
-
-
-class RequestContext(msgspec.Struct):
-    """One request: who sent it, in which version, and the way back."""
-
-    api: Api
-    version: int
-    correlation_id: int
-    client_id: str | None
-    connection: Connection
-    started: float
-    duration: Histogram
-    clock: Callable[[], float]
-
-    def reply(self, body: Reply) -> None:
-        self.duration.observe(self.clock() - self.started)
-        self.connection.send(self.framed(body))
-
-    def reply_later(self) -> "LaterReply":
-        return LaterReply(self, self.connection.expect_reply())
-
-    def framed(self, body: Reply) -> Reply:
-        flexible = self.api.key != API_VERSIONS and self.api.is_flexible(self.version)
-        size = 4 + flexible + sum(map(len, body))
-        head = I32.pack(size) + I32.pack(self.correlation_id) + (b"\0" if flexible else b"")
-        if size < 4096:
-            return [b"".join((head, *body))]
-        return [head, *body]
-
-    @property
-    def local_host(self) -> str:
-        return self.connection.local_host
-
-    @property
-    def peer(self) -> str:
-        return self.connection.peer
-
-    @property
-    def only_node(self) -> ShownNode | None:
-        relay = self.connection.relay
-        return None if relay is None else relay.shown
-
-
-class LaterReply(msgspec.Struct):
-    """The place of a reply that waits; filled once."""
-
-    context: RequestContext
-    _pending: PendingReply
-
-    def may_be_cut_short(self, *, abandoned: Callable[[], object], hurried: Callable[[], object]) -> None:
-        """What to call when the client is gone before the reply is ready, and when too much waits behind it."""
-        self._pending.abandoned = abandoned
-        self._pending.hurried = hurried
-
-    def complete(self, body: Reply) -> None:
-        context = self.context
-        context.duration.observe(context.clock() - context.started)
-        self._pending.complete(context.framed(body))
-
-
-def is_large(api: Api, version: int, response: Any) -> bool:
-    """Whether writing the reply would take others' time."""
-    from millstream.protocol.codec import count_elements
-
-    return count_elements(api, version, response, LARGE_REPLY_ELEMENTS) > LARGE_REPLY_ELEMENTS
 
 
 async def _ready(answer: Any) -> Any:
     return answer
 
 
-def load_handler(name: str) -> ModuleType:
-    if name not in _WITHOUT_KIO:
-        import_kio()
-    return importlib.import_module(f"millstream.broker.handlers.{name}")
+async def _now(answer: Any) -> Any:
+    return await answer if type(answer) is CoroutineType else answer
+
+
+def _behind_tags(request: memoryview, position: int) -> int:
+    """Where the body begins, behind the tagged fields of the header."""
+    if position < len(request) and request[position] == 0:
+        # Nearly always: there are none.
+        return position + 1
+    reader = Reader(request, position, flexible=True)
+    reader.skip_tags()
+    return reader.position
 
 
 class Dispatcher:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
-        self.clock = broker.clock.monotonic
-        self._modules: dict[int, ModuleType] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        metrics = broker.metrics
-        self._counts: dict[int, Counter] = {
-            key: metrics.requests.labels(api.name) for key, api in _ALL_APIS.items()
-        }
-        self._durations: dict[int, Histogram] = {
-            key: metrics.request_duration.labels(api.name) for key, api in _ALL_APIS.items()
-        }
+    def __init__(
+        self,
+        collaborators: "Collaborators",
+        metrics: BrokerMetrics,
+        clock: Callable[[], float],
+        tasks: Tasks,
+        long_work: LongWork,
+        memory: MemoryBudget,
+        authoriser: AllowAll,
+        topic_name: Callable[[UUID], str | None],
+        is_cut_off: Callable[[], bool],
+    ) -> None:
+        """`collaborators` are those of a handler, by its API's name; `is_cut_off` is whether others may have gone on
+        without this node.
+        """
+        self.clock = clock
+        self.is_open = False
+        """Whether clients are served: other nodes find this one before it has found its place."""
+        self._collaborators = collaborators
+        self._metrics = metrics
+        self._tasks = tasks
+        self._long_work = long_work
+        self._memory = memory
+        self._authoriser = authoriser
+        self._topic_name = topic_name
+        self._is_cut_off = is_cut_off
+        self._served: dict[int, Served] = {}
+        for row in TABLE.values():
+            metrics.requests.labels(row.api.name)
+            metrics.request_duration.labels(row.api.name)
 
     def dispatch(self, connection: Connection, request: memoryview) -> None:
         """Handle one request; whatever goes wrong concerns this connection only."""
-        self._broker.metrics.bytes_in.value += len(request) + 4
+        self._metrics.bytes_in.value += len(request) + 4
         try:
             self._dispatch(connection, request)
         except KafkaError as error:
@@ -140,216 +99,173 @@ class Dispatcher:
             connection.close()
 
     def _dispatch(self, connection: Connection, request: memoryview) -> None:
-        key, version, correlation_id = _HEADER.unpack_from(request, 0)
-        api = _ALL_APIS.get(key)
-        if api is None:
+        key, version, correlation_id, id_size = _HEADER.unpack_from(request, 0)
+        if key not in connection.listener.apis:
             raise MalformedRequest(f"API key {key} is not served here")
-        if not self._broker.is_serving and key not in PEER_APIS:
-            # Other nodes find this one before it has found its place; clients come back when it has.
+        if not self.is_open and (key not in PEER_APIS or key == NODE_CALL):
+            # Clients come back when the node has found its place.
             connection.close()
             return
+        served = self._served.get(key) or self.served(key)
+        api = served.api
         if len(request) > LIMITS[api.name].size_bytes:
             raise MalformedRequest(explain_size(api.name, len(request)))
-        reader = Reader(request, _HEADER.size)
-        client_id = reader.nullable_string()
-        context = RequestContext(
-            api,
-            version,
-            correlation_id,
-            client_id,
-            connection,
-            self.clock(),
-            self._durations[key],
-            self.clock,
-        )
-        self._counts[key].value += 1
+        position = _HEADER.size + (max(0, id_size))
+        if position > len(request) or id_size < -1:
+            raise MalformedRequest(f"a client id of {id_size} bytes")
+        caller = connection.caller(request[_HEADER.size : position])
+        call = Call(caller, version, correlation_id, served, connection, self.clock())
+        served.count.value += 1
         if not api.min_version <= version <= api.max_version:
-            if key != API_VERSIONS:
-                raise MalformedRequest(
-                    f"{api.name} version {version} is not served; {api.min_version} to {api.max_version} are"
-                )
-            context.version = 0
-            self._module(api).refuse_version(self._broker, context)
+            self._refuse_version(call)
             return
-        if api.is_flexible(version):
-            reader.flexible = True
-            reader.skip_tags()
-        module = self._modules.get(key) or self._module(api)
-        try:
-            relay = connection.relay
-            if relay is not None:
-                if self._broker.partitions.is_cut_off and key not in PEER_APIS:
-                    # The client knows of this node alone, and looks for another only when it has nothing to say.
-                    connection.close()
+        if version >= api.flexible_from:
+            position = _behind_tags(request, position)
+        relay = connection.relay
+        if relay is not None:
+            if self._is_cut_off() and key not in PEER_APIS:
+                # The client knows of this node alone, and looks for another only when it has nothing to say.
+                connection.close()
+                return
+            try:
+                if relay.takes(call, request, position):
                     return
-                if relay.takes(context, request, reader.position):
-                    return
-            if hasattr(module, "serve"):
-                module.serve(self._broker, context, request, reader.position)
-            else:
-                self._handle(module, context, request[reader.position :])
-        except TooManyElements as error:
-            self.refuse_too_many(context, error)
-        if self._broker.partitions.is_cut_off and key in _WHO_LEADS:
+            except KafkaError as error:
+                self._fail(call, error)
+                return
+        self.serve(call, request, position)
+        if key in _WHO_LEADS and self._is_cut_off():
             # Others know better, and clients ask again where they are connected already.
             connection.close_when_answered()
 
-    def serve_here(
-        self,
-        context: RequestContext,
-        request: memoryview,
-        position: int,
-        broker: "Broker | None" = None,
-    ) -> None:
-        """As above, for a request that comes from this process; the body begins at `position`.
+    def served(self, key: int) -> "Served":
+        """The API with its handler, which is imported and made for its first request."""
+        served = self._served.get(key)
+        if served is None:
+            from millstream.broker.api.served import Served
 
-        `broker` is the node as the handler is to see it, where that is not this one as it is.
-        """
-        module = self._modules.get(context.api.key) or self._module(context.api)
-        if hasattr(module, "serve"):
-            module.serve(broker or self._broker, context, request, position)
-        else:
-            self._handle(module, context, request[position:], broker)
+            served = Served(TABLE[key], self._metrics, self.clock, self._collaborators)
+            self._served[key] = served
+        return served
 
-    def _module(self, api: Api) -> ModuleType:
-        """Handlers are imported on their first request: most nodes see few of the APIs."""
-        module = self._modules[api.key] = load_handler(api.name)
-        return module
+    @staticmethod
+    def _refuse_version(call: Call) -> None:
+        api, version = call.api, call.version
+        if api.key != API_VERSIONS:
+            raise MalformedRequest(
+                f"{api.name} version {version} is not served; {api.min_version} to {api.max_version} are"
+            )
+        call.version = 0
+        call.reply(ErrorCode.UNSUPPORTED_VERSION)
 
-    def _handle(
-        self, module: ModuleType, context: RequestContext, body: memoryview, broker: "Broker | None" = None
-    ) -> None:
-        from millstream.protocol.codec import decode_request
-
-        if len(body) > LARGE_REQUEST_BYTES:
-            # The buffer is reused as soon as this returns.
-            self._await(context, self._answer_large(module, context, bytes(body)))
-            return
-        request = decode_request(context.api, context.version, body)
-        plan = PLANS.get(context.api.name)
-        if plan is not None and is_long(plan, request):
-            self._await(context, self._answer_in_slices(module, context, plan, request))
+    def serve(self, call: Call, buffer: memoryview, position: int) -> None:
+        """Handle a request whose body begins at `position`; the buffer is reused as soon as this returns."""
+        served = call.served
+        if len(buffer) - position > served.large_bytes:
+            body = bytes(buffer[position:])
+            self._await(call, self._answer_large(call, body), len(body) * _READ_OVER_SENT)
             return
         try:
-            answer = module.handle(broker or self._broker, request, context)
+            request = served.decode(buffer, position, call.version)
+            self._authoriser.check_request(call.caller, served.needs, request, self._topic_name)
+            if served.slices is not None and is_long(served.slices, request):
+                self._await(call, self._answer_in_slices(call, served.slices, request))
+                return
+            answer = served.handle(request, call)
         except KafkaError as error:
-            answer = self._failure(context, error)
-        if inspect.iscoroutine(answer):
-            self._await(context, answer)
-        elif is_large(context.api, context.version, answer):
-            self._await(context, _ready(answer))
-        else:
-            self._reply(context, answer)
+            self._fail(call, error)
+            return
+        if answer is not LATER:
+            self.conclude(call, answer)
 
-    def _await(self, context: RequestContext, answer: Coroutine[Any, Any, Any]) -> None:
+    def conclude(self, call: Call, answer: Any) -> None:
+        """Reply with what a handler has returned, now or when it is there."""
+        if answer is LATER or answer is NO_REPLY:
+            return
+        if type(answer) is CoroutineType:
+            self._await(call, answer)
+        elif call.served.is_cold:
+            self._conclude_cold(call, answer)
+        else:
+            call.reply(answer)
+
+    def _conclude_cold(self, call: Call, answer: Any) -> None:
+        if call.served.is_large(call.version, answer):
+            self._await(call, _ready(answer))
+        else:
+            self._note_error(call, answer)
+            call.reply(answer)
+
+    def _await(self, call: Call, answer: Coroutine[Any, Any, Any], held_bytes: int = 0) -> None:
         """Reply when the answer is there.
 
         Kafka handles one request of a connection at a time; a client may rely on the effect of the one before.
         """
-        context.connection.block()
-        task = asyncio.ensure_future(self._finish(context, context.reply_later(), answer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        call.reply_later()
+        occupied = Occupied(call.way, self._memory, held_bytes, is_in_order=call.served.row.is_in_order)
+        self._tasks.spawn(self._finish(call, answer, occupied), call.api.name)
 
-    async def _answer_large(self, module: ModuleType, context: RequestContext, body: bytes) -> Any:
+    async def _finish(self, call: Call, answer: Coroutine[Any, Any, Any], occupied: Occupied) -> None:
+        with occupied:
+            try:
+                try:
+                    found = await answer
+                    self._note_error(call, found)
+                except KafkaError as error:
+                    found = self._failure(call, error)
+                if found is NO_REPLY:
+                    call.reply_later().complete([])
+                elif found is not LATER:
+                    call.reply_body(await self._encode_apart(call, found))
+            except KafkaError as error:
+                call.way.refuse(f"{call.api.name}: {error.message}")
+            except Exception:
+                log.exception("request failed", peer=call.way.peer, api=call.api.name)
+                call.way.close()
+
+    async def _answer_large(self, call: Call, body: bytes) -> Any:
         """For a request that takes long to read: others are served meanwhile."""
-        from millstream.protocol.codec import decode_request
+        served, version = call.served, call.version
+        request = await self._long_work.apart(lambda: served.decode(memoryview(body), 0, version))
+        await self._long_work.pause()
+        if call.is_abandoned:
+            return LATER
+        self._authoriser.check_request(call.caller, served.needs, request, self._topic_name)
+        if served.slices is not None and is_long(served.slices, request):
+            return await self._answer_in_slices(call, served.slices, request)
+        return await _now(served.handle(request, call))
 
-        api, version = context.api, context.version
-        broker = self._broker
-        # As read it is several times as large as on the wire.
-        held_bytes = len(body) * _READ_OVER_SENT
-        broker.server.memory.take(held_bytes)
-        try:
-            request = await broker.long_work.apart(lambda: decode_request(api, version, memoryview(body)))
-            await broker.long_work.pause()
-            plan = PLANS.get(api.name)
-            if plan is not None and is_long(plan, request):
-                return await self._answer_in_slices(module, context, plan, request)
-            answer = module.handle(broker, request, context)
-            return await answer if inspect.iscoroutine(answer) else answer
-        finally:
-            broker.server.memory.give_back(held_bytes)
-
-    async def _answer_in_slices(
-        self, module: ModuleType, context: RequestContext, plan: SlicePlan, request: Any
-    ) -> Any:
-        broker = self._broker
+    async def _answer_in_slices(self, call: Call, plan: SlicePlan, request: Any) -> Any:
         answers = []
         for part in parts_of(plan, request):
-            await broker.long_work.pause()
-            answer = module.handle(broker, part, context)
-            answers.append(await answer if inspect.iscoroutine(answer) else answer)
-        return await broker.long_work.apart(lambda: joined(plan, answers))
+            await self._long_work.pause()
+            answers.append(await _now(call.served.handle(part, call)))
+        return await self._long_work.apart(lambda: joined(plan, answers))
 
-    async def _finish(self, context: RequestContext, reply: LaterReply, answer: Any) -> None:
-        connection = context.connection
-        try:
-            try:
-                response = await answer
-            except MalformedRequest:
-                raise
-            except KafkaError as error:
-                response = self._failure(context, error)
-            reply.complete(await self._encode_apart(context, response))
-        except KafkaError as error:
-            connection.refuse(f"{context.api.name}: {error.message}")
-        except Exception:
-            log.exception("request failed", peer=connection.peer, api=context.api.name)
-            connection.close()
-        except asyncio.CancelledError:
-            # There will be no reply: without this the client would wait for it for ever.
-            connection.close()
-            raise
-        finally:
-            connection.unblock()
-
-    def _reply(self, context: RequestContext, response: Any) -> None:
-        context.reply(self._encode(context, response))
-
-    def _encode(self, context: RequestContext, response: Any) -> Reply:
-        from millstream.protocol.codec import encode_response
-
-        self._note_error(context, response)
-        return [encode_response(context.api, context.version, response)]
-
-    async def _encode_apart(self, context: RequestContext, response: Any) -> Reply:
-        """As above; a large reply in a thread."""
-        from millstream.protocol.codec import encode_response
-
-        if not is_large(context.api, context.version, response):
-            return self._encode(context, response)
-        self._note_error(context, response)
-        return [
-            await self._broker.long_work.apart(
-                lambda: encode_response(context.api, context.version, response)
-            )
-        ]
-
-    def _note_error(self, context: RequestContext, response: Any) -> None:
-        code = getattr(response, "error_code", ErrorCode.NONE)
-        if code != ErrorCode.NONE:
-            self.count_error(context.api, ErrorCode(code))
-
-    def refuse_too_many(self, context: RequestContext, error: TooManyElements) -> None:
-        """With an error in the reply, where the API's reply has a place for one; else the connection ends."""
-        self.count_error(context.api, error.code)
-        module = self._module(context.api)
-        if hasattr(module, "serve"):
-            if not (hasattr(module, "refuse") and module.refuse(context, error.code)):
-                raise KafkaError(error.code, f"{context.api.name}: {error.message}")
-            return
-        self._reply(context, self._failure(context, error))
-
-    def count_error(self, api: Api, code: ErrorCode) -> None:
-        self._broker.metrics.request_errors.labels(api.name, code.name).value += 1
+    async def _encode_apart(self, call: Call, answer: Any) -> list[bytes | memoryview]:
+        """A large reply is written in a thread."""
+        served, version, throttle_ms = call.served, call.version, call.throttle_ms
+        if not served.is_large(version, answer):
+            return served.encode(version, answer, throttle_ms)
+        return await self._long_work.apart(lambda: served.encode(version, answer, throttle_ms))
 
     @staticmethod
-    def _failure(context: RequestContext, error: KafkaError) -> Any:
-        """A reply that only says what went wrong, for the messages that have a place for it."""
-        from millstream.protocol.codec import error_response
+    def _note_error(call: Call, answer: Any) -> None:
+        code = getattr(answer, "error_code", ErrorCode.NONE)
+        if code != ErrorCode.NONE:
+            call.count_error(ErrorCode(code))
 
-        response = error_response(context.api, context.version, error.code, error.message)
-        if response is None:
+    def _fail(self, call: Call, error: KafkaError) -> None:
+        call.reply(self._failure(call, error))
+
+    @staticmethod
+    def _failure(call: Call, error: KafkaError) -> Any:
+        """An answer that only says what went wrong, where the message has a place for it; else the connection ends."""
+        if isinstance(error, MalformedRequest):
             raise error
-        return response
+        answer = call.served.failure(call.version, error)
+        if answer is not None or isinstance(error, TooManyElements):
+            call.count_error(error.code)
+        if answer is None:
+            raise error
+        return answer

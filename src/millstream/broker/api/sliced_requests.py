@@ -27,25 +27,6 @@ class SlicePlan(NamedTuple):
     slice: int = SLICE_ELEMENTS
 
 
-_PARTITIONS = ("topics", "partitions")
-
-PLANS: dict[str, SlicePlan] = {
-    "list_offsets": SlicePlan(_PARTITIONS, _PARTITIONS, (("name",),)),
-    "offset_for_leader_epoch": SlicePlan(_PARTITIONS, _PARTITIONS, (("topic",),)),
-    "delete_records": SlicePlan(_PARTITIONS, _PARTITIONS, (("name",),)),
-    "offset_fetch": SlicePlan(
-        ("groups", "topics", "partition_indexes"),
-        ("groups", "topics", "partitions"),
-        (("group_id", "error_code"), ("name", "topic_id")),
-    ),
-    "describe_groups": SlicePlan(("groups",), ("groups",)),
-    "consumer_group_describe": SlicePlan(("group_ids",), ("groups",)),
-    "delete_groups": SlicePlan(("groups_names",), ("results",)),
-    "find_coordinator": SlicePlan(("coordinator_keys",), ("coordinators",)),
-    "describe_configs": SlicePlan(("resources",), ("results",), slice=10),
-}
-
-
 def is_long(plan: SlicePlan, request: Any) -> bool:
     return _weight(request, plan.asked) > plan.slice
 

@@ -1,65 +1,39 @@
-"""What the admin handlers share: the part of the broker they see, and how they submit a command."""
+"""What the handlers of administrators' requests share."""
 
 import asyncio
 import datetime
-from collections.abc import AsyncIterator, Iterable
-from typing import Protocol, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, TypeVar
 
-from millstream.broker.server.addresses import Caller
 from millstream.cluster.metadata.controller import Command
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.service import MetadataService
 from millstream.config.describe import BrokerLayers
-from millstream.config.settings import Settings
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
 
-NO_THROTTLE = datetime.timedelta()
+_UNTHROTTLED = datetime.timedelta()
 
 
-class AdminBroker(Protocol):
-    @property
-    def node_id(self) -> int: ...
-
-    @property
-    def settings(self) -> Settings: ...
-
-    @property
-    def metadata(self) -> MetadataService: ...
+def answer(response: Callable[..., Result], **fields: Any) -> Result:
+    """A reply of kio's class. Its throttle time is not the handler's business: the encoder writes it."""
+    return response(throttle_time=_UNTHROTTLED, **fields)
 
 
-class AdminContext(Caller, Protocol):
-    @property
-    def version(self) -> int: ...
-
-
-def defaults_of(broker: AdminBroker) -> Defaults:
-    settings = broker.settings
-    return Defaults(
-        broker_id=broker.node_id,
-        partitions=settings.broker.default_partitions,
-        replication_factor=settings.replication.default_replication_factor,
-        static_configs=settings.broker_configs(),
-        max_partitions=settings.cluster.max_partitions,
-        max_partitions_per_request=settings.cluster.max_partitions_per_request,
-        virtual_nodes=settings.replication.virtual_nodes,
-    )
-
-
-def layers_of(broker: AdminBroker, image: MetadataImage) -> BrokerLayers:
+def layers_of(defaults: Defaults, image: MetadataImage) -> BrokerLayers:
     """This broker's settings by strength, for describing what is in effect and why."""
     return BrokerLayers(
-        dynamic=image.broker_configs.get(str(broker.node_id), {}),
+        dynamic=image.broker_configs.get(str(defaults.broker_id), {}),
         dynamic_default=image.broker_configs.get("", {}),
-        static=broker.settings.broker_configs(),
+        static=defaults.static_configs,
     )
 
 
 async def submit_within(
-    broker: AdminBroker, command: Command[Result], patience: datetime.timedelta
+    metadata: MetadataService, command: Command[Result], patience: datetime.timedelta
 ) -> Result:
     """Submit and wait for as long as the client does; what was submitted may still happen afterwards.
 
@@ -68,7 +42,7 @@ async def submit_within(
     seconds = patience.total_seconds()
     try:
         async with asyncio.timeout(seconds if seconds > 0 else None):
-            return await broker.metadata.submit(command)
+            return await metadata.submit(command)
     except TimeoutError:
         raise KafkaError(
             ErrorCode.REQUEST_TIMED_OUT,
@@ -89,9 +63,9 @@ async def unhurried(items: Iterable[Item], size: int = 200) -> AsyncIterator[Ite
             await others_first()
 
 
-def check_cluster_id(broker: AdminBroker, wanted: str | None) -> None:
+def check_cluster_id(metadata: MetadataService, wanted: str | None) -> None:
     """A request that names a cluster is meant for that one only."""
-    known = broker.metadata.image.cluster_id
+    known = metadata.image.cluster_id
     if wanted not in (None, known):
         raise KafkaError(
             ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is the cluster {known}, and the request is for {wanted}"

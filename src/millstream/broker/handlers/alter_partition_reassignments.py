@@ -1,18 +1,17 @@
 """AlterPartitionReassignments: other replicas for partitions, or the end of such a move half-way."""
 
 from itertools import groupby
-from typing import Any
 
+from kio.schema.alter_partition_reassignments.v1.request import AlterPartitionReassignmentsRequest
 from kio.schema.alter_partition_reassignments.v1.response import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
 
+from millstream.broker.api.call import Call
 from millstream.broker.handlers.admin import (
-    NO_THROTTLE,
-    AdminBroker,
-    AdminContext,
+    answer,
     code_of,
     message_of,
     others_first,
@@ -23,6 +22,7 @@ from millstream.cluster.metadata.reassignments import (
     Reassignment,
     ReassignmentOutcome,
 )
+from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.slices import slices_of
 from millstream.protocol.errors import ErrorCode
 
@@ -31,7 +31,7 @@ _AT_ONCE = 250
 
 
 async def handle(
-    broker: AdminBroker, request: Any, _context: AdminContext
+    metadata: MetadataService, request: AlterPartitionReassignmentsRequest, call: Call
 ) -> AlterPartitionReassignmentsResponse:
     wanted = (
         Reassignment(
@@ -43,11 +43,11 @@ async def handle(
     outcomes: list[ReassignmentOutcome] = []
     for some in slices_of(wanted, _AT_ONCE, lambda each: (each.topic, each.index)):
         command = AlterReassignments(some, request.allow_replication_factor_change)
-        outcomes += await submit_within(broker, command, request.timeout)
+        outcomes += await submit_within(metadata, command, request.timeout)
         await others_first()
     ordered = sorted(outcomes, key=lambda each: (each.topic, each.index))
-    return AlterPartitionReassignmentsResponse(
-        throttle_time=NO_THROTTLE,
+    return answer(
+        AlterPartitionReassignmentsResponse,
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_code=ErrorCode.NONE,
         error_message=None,

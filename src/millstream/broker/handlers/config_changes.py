@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from millstream.broker.handlers.admin import AdminBroker, code_of, defaults_of, message_of, others_first
+from millstream.broker.handlers.admin import code_of, message_of, others_first
 from millstream.cluster.metadata.configs import AlterationOutcome, AlterConfigs, ConfigAlteration
+from millstream.cluster.metadata.defaults import Defaults
+from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.slices import slices_of
 from millstream.protocol.errors import KafkaError
 
@@ -13,7 +15,8 @@ _AT_ONCE = 100
 
 
 async def alter(
-    broker: AdminBroker,
+    metadata: MetadataService,
+    defaults: Defaults,
     alterations: tuple[ConfigAlteration, ...],
     validate_only: bool,
     response: Callable[..., Any],
@@ -21,9 +24,9 @@ async def alter(
     """One `response` for each resource, refused or not."""
     outcomes: list[AlterationOutcome] = []
     for some in slices_of(alterations, _AT_ONCE, _resource):
-        command = AlterConfigs(some, validate_only=validate_only, defaults=defaults_of(broker))
+        command = AlterConfigs(some, validate_only=validate_only, defaults=defaults)
         try:
-            outcomes += await broker.metadata.submit(command)
+            outcomes += await metadata.submit(command)
         except KafkaError as error:
             resources = dict.fromkeys(map(_resource, some))
             outcomes += [AlterationOutcome(*resource, error) for resource in resources]

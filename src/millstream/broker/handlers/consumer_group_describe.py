@@ -1,7 +1,6 @@
 """ConsumerGroupDescribe (KIP-848)."""
 
-from typing import TYPE_CHECKING, Any
-
+from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.consumer_group_describe.v1.response import (
     Assignment,
     ConsumerGroupDescribeResponse,
@@ -11,34 +10,38 @@ from kio.schema.consumer_group_describe.v1.response import (
 )
 
 from millstream.broker.api.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
-from millstream.broker.handlers.admin import NO_THROTTLE, AdminContext
+from millstream.broker.api.call import Call
+from millstream.broker.coordinators.groups import Groups
+from millstream.broker.handlers.admin import answer
 from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.service import MetadataService
 from millstream.coordinator.groups.records import PartitionSet
 from millstream.coordinator.groups.replies import DescribedConsumer, DescribedConsumerGroup
 from millstream.coordinator.groups.requests import DescribeConsumerGroup
 from millstream.protocol.errors import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
-
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 _NO_GROUP = DescribedConsumerGroup("Dead", 0, 0, "", ())
 
 
-async def handle(broker: "Broker", request: Any, _context: AdminContext) -> ConsumerGroupDescribeResponse:
+async def handle(
+    groups: Groups, metadata: MetadataService, request: ConsumerGroupDescribeRequest, call: Call
+) -> ConsumerGroupDescribeResponse:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
-    groups = [await _describe(broker, group_id, operations) for group_id in request.group_ids]
-    return ConsumerGroupDescribeResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
+    described = [await _describe(groups, metadata, group_id, operations) for group_id in request.group_ids]
+    return answer(ConsumerGroupDescribeResponse, groups=tuple(described))
 
 
-async def _describe(broker: "Broker", group_id: str, operations: int) -> DescribedGroup:
+async def _describe(
+    groups: Groups, metadata: MetadataService, group_id: str, operations: int
+) -> DescribedGroup:
     code, message = ErrorCode.NONE, None
     try:
         request = DescribeConsumerGroup(group_id)
-        described = await broker.groups.submit(group_id, request, DescribedConsumerGroup)
+        described = await groups.submit(group_id, request)
     except KafkaError as error:
         code, message, described = error.code, error.message, _NO_GROUP
-    image = broker.metadata.image
+    image = metadata.image
     return DescribedGroup(
         error_code=code,
         error_message=message,

@@ -1,38 +1,38 @@
 """ConsumerGroupHeartbeat (KIP-848)."""
 
 import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
 from kio.schema.consumer_group_heartbeat.v1.response import (
     Assignment,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
 
-from millstream.broker.api.dispatch import RequestContext
-from millstream.broker.handlers.admin import NO_THROTTLE
+from millstream.broker.api.call import Call
+from millstream.broker.coordinators.groups import Groups
+from millstream.broker.handlers.admin import answer
 from millstream.broker.handlers.join_group import client_host
 from millstream.coordinator.groups.records import PartitionSet
-from millstream.coordinator.groups.replies import ConsumerAlive
 from millstream.coordinator.groups.requests import ConsumerHeartbeat
 from millstream.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
 
 _CLIENT_CHOOSES_ID_FROM = 1
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
-async def handle(broker: "Broker", request: Any, context: RequestContext) -> ConsumerGroupHeartbeatResponse:
+async def handle(
+    groups: Groups, request: ConsumerGroupHeartbeatRequest, call: Call
+) -> ConsumerGroupHeartbeatResponse:
     names = request.subscribed_topic_names
     timeout_ms = request.rebalance_timeout // _MILLISECOND
     beat = ConsumerHeartbeat(
         group_id=request.group_id,
         member_id=request.member_id,
         member_epoch=request.member_epoch,
-        client_id=context.client_id or "",
-        client_host=client_host(context),
+        client_id=call.caller.client_id,
+        client_host=client_host(call),
         instance_id=request.instance_id,
         rack_id=request.rack_id,
         rebalance_timeout_ms=None if timeout_ms < 0 else timeout_ms,
@@ -40,16 +40,16 @@ async def handle(broker: "Broker", request: Any, context: RequestContext) -> Con
         topic_regex=getattr(request, "subscribed_topic_regex", None),
         server_assignor=request.server_assignor,
         owned=_owned(request.topic_partitions),
-        may_lack_member_id=context.version < _CLIENT_CHOOSES_ID_FROM,
+        may_lack_member_id=call.version < _CLIENT_CHOOSES_ID_FROM,
     )
     try:
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "GroupId must not be empty")
-        await broker.groups.match_topics(request.group_id, beat.topic_regex)
-        alive = await broker.groups.submit(request.group_id, beat, ConsumerAlive)
+        await groups.match_topics(request.group_id, beat.topic_regex)
+        alive = await groups.submit(request.group_id, beat)
     except KafkaError as error:
-        return ConsumerGroupHeartbeatResponse(
-            throttle_time=NO_THROTTLE,
+        return answer(
+            ConsumerGroupHeartbeatResponse,
             error_code=error.code,
             error_message=error.message,
             member_id=None,
@@ -57,8 +57,8 @@ async def handle(broker: "Broker", request: Any, context: RequestContext) -> Con
             heartbeat_interval=datetime.timedelta(),
             assignment=None,
         )
-    return ConsumerGroupHeartbeatResponse(
-        throttle_time=NO_THROTTLE,
+    return answer(
+        ConsumerGroupHeartbeatResponse,
         error_code=ErrorCode.NONE,
         error_message=None,
         member_id=alive.member_id,

@@ -2,21 +2,22 @@
 
 from typing import Any
 
+from kio.schema.create_partitions.v3.request import CreatePartitionsRequest
 from kio.schema.create_partitions.v3.response import CreatePartitionsResponse, CreatePartitionsTopicResult
 
+from millstream.broker.api.call import Call
 from millstream.broker.handlers.admin import (
-    NO_THROTTLE,
-    AdminBroker,
-    AdminContext,
+    answer,
     code_of,
-    defaults_of,
     message_of,
     others_first,
     submit_within,
     unhurried,
 )
+from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.partitions import CreatePartitions, IncreaseOutcome, PartitionIncrease
+from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.slices import slices_of
 from millstream.protocol.errors import KafkaError
 
@@ -24,21 +25,23 @@ from millstream.protocol.errors import KafkaError
 _AT_ONCE = 100
 
 
-async def handle(broker: AdminBroker, request: Any, _context: AdminContext) -> CreatePartitionsResponse:
+async def handle(
+    metadata: MetadataService, defaults: Defaults, request: CreatePartitionsRequest, call: Call
+) -> CreatePartitionsResponse:
     outcomes: list[IncreaseOutcome] = []
     earlier = 0
     for some in slices_of(map(_increase, request.topics), _AT_ONCE, lambda increase: increase.topic):
-        command = CreatePartitions(some, request.validate_only, defaults_of(broker), earlier)
-        before = broker.metadata.image
+        command = CreatePartitions(some, request.validate_only, defaults, earlier)
+        before = metadata.image
         try:
-            outcomes += await submit_within(broker, command, request.timeout)
+            outcomes += await submit_within(metadata, command, request.timeout)
             earlier += sum(_added(before, increase) for increase in some)
         except KafkaError as error:
             names = dict.fromkeys(increase.topic for increase in some)
             outcomes += [IncreaseOutcome(name, error) for name in names]
         await others_first()
-    return CreatePartitionsResponse(
-        throttle_time=NO_THROTTLE, results=tuple([_result(each) async for each in unhurried(outcomes)])
+    return answer(
+        CreatePartitionsResponse, results=tuple([_result(each) async for each in unhurried(outcomes)])
     )
 
 

@@ -4,6 +4,7 @@ import asyncio
 import datetime
 from typing import Any
 
+from kio.schema.create_topics.v7.request import CreateTopicsRequest
 from kio.schema.create_topics.v7.response import (
     CreatableTopicConfigs,
     CreatableTopicResult,
@@ -11,18 +12,18 @@ from kio.schema.create_topics.v7.response import (
 )
 from msgspec.structs import replace
 
+from millstream.broker.api.call import Call
 from millstream.broker.handlers.admin import (
-    NO_THROTTLE,
-    AdminBroker,
-    AdminContext,
+    answer,
     code_of,
-    defaults_of,
     layers_of,
     message_of,
     others_first,
     submit_within,
     unhurried,
 )
+from millstream.cluster.metadata.defaults import Defaults
+from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.topics import CreatedTopic, CreateTopics, NewTopic, in_slices
 from millstream.config.describe import BrokerLayers, describe_topic
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -31,30 +32,32 @@ _CONFIGS_FROM_VERSION = 5
 _PARTITIONS_AT_ONCE = 250
 
 
-async def handle(broker: AdminBroker, request: Any, context: AdminContext) -> CreateTopicsResponse:
+async def handle(
+    metadata: MetadataService, defaults: Defaults, request: CreateTopicsRequest, call: Call
+) -> CreateTopicsResponse:
     command = CreateTopics(
         tuple([new_topic(each) async for each in unhurried(request.topics)]),
         validate_only=request.validate_only,
-        defaults=defaults_of(broker),
+        defaults=defaults,
     )
-    outcomes = await _create(broker, command, request.timeout)
+    outcomes = await _create(metadata, command, request.timeout)
     described: dict[tuple[tuple[str, str], ...], tuple[CreatableTopicConfigs, ...]] = {}
-    layers = layers_of(broker, broker.metadata.image)
+    layers = layers_of(defaults, metadata.image)
     results = []
     async for outcome in unhurried(outcomes):
         configs: tuple[CreatableTopicConfigs, ...] = ()
-        if outcome.error is None and context.version >= _CONFIGS_FROM_VERSION:
+        if outcome.error is None and call.version >= _CONFIGS_FROM_VERSION:
             # Topics created together mostly have the same configs: describe each kind once.
             key = tuple(sorted(outcome.configs.items()))
             configs = described.get(key) or described.setdefault(key, _configs(outcome, layers))
         results.append(_result(outcome, configs))
-    return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
+    return answer(CreateTopicsResponse, topics=tuple(results))
 
 
 async def _create(
-    broker: AdminBroker, command: CreateTopics, patience: datetime.timedelta
+    metadata: MetadataService, command: CreateTopics, patience: datetime.timedelta
 ) -> list[CreatedTopic]:
-    """Slice by slice, with room for others in between. What the client's time does not suffice for is not begun."""
+    """Slice by slice, with room for others in between. Topics that the client's time is too short for are not begun."""
     outcomes: list[CreatedTopic] = []
     earlier = done = 0
     deadline = asyncio.get_running_loop().time() + patience.total_seconds()
@@ -64,7 +67,7 @@ async def _create(
             if outcomes and left <= 0 < patience.total_seconds():
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "there was no time left for this topic")
             part = replace(each, earlier_partitions=earlier)
-            outcomes += await submit_within(broker, part, datetime.timedelta(seconds=left))
+            outcomes += await submit_within(metadata, part, datetime.timedelta(seconds=left))
         except KafkaError as error:
             names = dict.fromkeys(topic.name for topic in each.topics)
             outcomes += [CreatedTopic(name, error=error) for name in names]

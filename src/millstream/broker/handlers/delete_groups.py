@@ -1,25 +1,22 @@
 """DeleteGroups: of either kind, without members."""
 
-from typing import TYPE_CHECKING, Any
-
+from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
 
-from millstream.broker.handlers.admin import NO_THROTTLE, AdminContext
-from millstream.coordinator.groups.replies import Deleted
+from millstream.broker.api.call import Call
+from millstream.broker.coordinators.groups import Groups
+from millstream.broker.handlers.admin import answer
 from millstream.coordinator.groups.requests import DeleteGroup
 from millstream.protocol.errors import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
 
-
-async def handle(broker: "Broker", request: Any, _context: AdminContext) -> DeleteGroupsResponse:
+async def handle(groups: Groups, request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse:
     results = []
     for group_id in dict.fromkeys(request.groups_names):
         code = ErrorCode.NONE
         try:
-            await broker.groups.submit(group_id, DeleteGroup(group_id), Deleted)
+            await groups.submit(group_id, DeleteGroup(group_id))
         except KafkaError as error:
             code = error.code
         results.append(DeletableGroupResult(group_id=group_id, error_code=code))
-    return DeleteGroupsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
+    return answer(DeleteGroupsResponse, results=tuple(results))

@@ -1,8 +1,6 @@
 """DeleteRecords: move the log's start; answered when it is on disk here and every live replica has moved its own."""
 
 import asyncio
-import datetime
-from typing import TYPE_CHECKING
 
 from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsRequest
 from kio.schema.delete_records.v2.response import (
@@ -11,34 +9,47 @@ from kio.schema.delete_records.v2.response import (
     DeleteRecordsTopicResult,
 )
 
-from millstream.broker.api.dispatch import RequestContext
+from millstream.broker.api.call import Call
+from millstream.broker.handlers.admin import answer
+from millstream.broker.partitions.registry import Partitions
+from millstream.broker.partitions.upkeep import Upkeep
+from millstream.broker.replicas.replication import Replication
 from millstream.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
 
 HIGH_WATERMARK = -1
 
 
 async def handle(
-    broker: "Broker", request: DeleteRecordsRequest, context: RequestContext
+    partitions: Partitions,
+    upkeep: Upkeep,
+    replication: Replication,
+    request: DeleteRecordsRequest,
+    _call: Call,
 ) -> DeleteRecordsResponse:
     topics = []
     timeout_s = request.timeout.total_seconds()
     for topic in request.topics:
         results = await asyncio.gather(
-            *(_delete(broker, topic.name, wanted, timeout_s) for wanted in topic.partitions)
+            *(
+                _delete(partitions, upkeep, replication, topic.name, wanted, timeout_s)
+                for wanted in topic.partitions
+            )
         )
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=tuple(results)))
-    return DeleteRecordsResponse(throttle_time=datetime.timedelta(), topics=tuple(topics))
+    return answer(DeleteRecordsResponse, topics=tuple(topics))
 
 
 async def _delete(
-    broker: "Broker", topic: str, wanted: DeleteRecordsPartition, timeout_s: float
+    partitions: Partitions,
+    upkeep: Upkeep,
+    replication: Replication,
+    topic: str,
+    wanted: DeleteRecordsPartition,
+    timeout_s: float,
 ) -> DeleteRecordsPartitionResult:
     error, low_watermark = ErrorCode.NONE, -1
     try:
-        partition = broker.partitions.find_for_client(topic, wanted.partition_index)
+        partition = partitions.find_for_client(topic, wanted.partition_index)
         log = partition.log
         if log.offline is not None:
             raise log.offline
@@ -49,8 +60,8 @@ async def _delete(
         offset = partition.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
         if not 0 <= offset <= partition.high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is after the end")
-        await broker.upkeep.delete_records_before(partition, offset)
-        low_watermark = await broker.replication.low_watermark(partition, offset, timeout_s)
+        await upkeep.delete_records_before(partition, offset)
+        low_watermark = await replication.low_watermark(partition, offset, timeout_s)
         if low_watermark < offset:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "a replica has not deleted the records in time")
     except KafkaError as failure:

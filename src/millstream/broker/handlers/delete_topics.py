@@ -1,20 +1,20 @@
 """DeleteTopics, by name or by id."""
 
 import uuid
-from typing import Any
 
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
 
+from millstream.broker.api.call import Call
 from millstream.broker.handlers.admin import (
-    NO_THROTTLE,
-    AdminBroker,
-    AdminContext,
+    answer,
     code_of,
     message_of,
     others_first,
     submit_within,
     unhurried,
 )
+from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.slices import slices_of
 from millstream.cluster.metadata.topics import DeletedTopic, DeleteTopics, TopicRef
 from millstream.protocol.errors import KafkaError
@@ -23,7 +23,7 @@ _AT_ONCE = 250
 _NULL_ID = uuid.UUID(int=0)
 
 
-async def handle(broker: AdminBroker, request: Any, _context: AdminContext) -> DeleteTopicsResponse:
+async def handle(metadata: MetadataService, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
     refs = tuple(
         TopicRef(topic.name, topic.topic_id if topic.topic_id != _NULL_ID else None)
         for topic in request.topics
@@ -31,12 +31,12 @@ async def handle(broker: AdminBroker, request: Any, _context: AdminContext) -> D
     outcomes: list[DeletedTopic] = []
     for some in slices_of(refs, _AT_ONCE, lambda ref: ref):
         try:
-            outcomes += await submit_within(broker, DeleteTopics(some), request.timeout)
+            outcomes += await submit_within(metadata, DeleteTopics(some), request.timeout)
         except KafkaError as error:
             outcomes += [DeletedTopic(ref.name, ref.topic_id, error) for ref in dict.fromkeys(some)]
         await others_first()
-    return DeleteTopicsResponse(
-        throttle_time=NO_THROTTLE, responses=tuple([_result(each) async for each in unhurried(outcomes)])
+    return answer(
+        DeleteTopicsResponse, responses=tuple([_result(each) async for each in unhurried(outcomes)])
     )
 
 

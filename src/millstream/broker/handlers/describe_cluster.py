@@ -1,37 +1,40 @@
 """DescribeCluster: the cluster's id, its controller and its brokers."""
 
-from typing import Any
-
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
 
 from millstream.broker.api.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
-from millstream.broker.handlers.admin import NO_THROTTLE, AdminBroker, AdminContext
+from millstream.broker.api.call import Call
+from millstream.broker.handlers.admin import answer
 from millstream.broker.server.addresses import host_for
+from millstream.cluster.metadata.service import MetadataService
 from millstream.protocol.errors import ErrorCode
 
 _BROKERS, _CONTROLLERS = 1, 2
 
 
-def handle(broker: AdminBroker, request: Any, context: AdminContext) -> DescribeClusterResponse:
-    image = broker.metadata.image
+def handle(
+    metadata: MetadataService, node_id: int, rack: str | None, request: DescribeClusterRequest, call: Call
+) -> DescribeClusterResponse:
+    image = metadata.image
     error, message = _check_endpoint_type(request.endpoint_type)
     refused = error is not ErrorCode.NONE
     operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_REQUESTED
-    return DescribeClusterResponse(
-        throttle_time=NO_THROTTLE,
+    return answer(
+        DescribeClusterResponse,
         error_code=error,
         error_message=message,
         endpoint_type=_BROKERS,
         cluster_id="" if refused else image.cluster_id,
-        controller_id=-1 if refused else _controller(broker, context),
-        brokers=() if refused else _brokers(broker, request.include_fenced_brokers, context),
+        controller_id=-1 if refused else _controller(metadata, call),
+        brokers=() if refused else _brokers(metadata, node_id, rack, request.include_fenced_brokers, call),
         cluster_authorized_operations=NOT_REQUESTED if refused else operations,
     )
 
 
-def _controller(broker: AdminBroker, context: AdminContext) -> int:
+def _controller(metadata: MetadataService, call: Call) -> int:
     """A client that is to come to this node with everything finds the controller here too."""
-    return broker.metadata.controller_id if context.only_node is None else context.only_node.node_id
+    return metadata.controller_id if call.only_node is None else call.only_node.node_id
 
 
 def _check_endpoint_type(endpoint_type: int) -> tuple[ErrorCode, str | None]:
@@ -46,17 +49,17 @@ def _check_endpoint_type(endpoint_type: int) -> tuple[ErrorCode, str | None]:
 
 
 def _brokers(
-    broker: AdminBroker, include_fenced: bool, context: AdminContext
+    metadata: MetadataService, node_id: int, rack: str | None, include_fenced: bool, call: Call
 ) -> tuple[DescribeClusterBroker, ...]:
-    image, shown = broker.metadata.image, context.only_node
+    image, shown = metadata.image, call.only_node
     if shown is not None:
         # Whatever the metadata says of this node by now: the client knows no other.
-        fenced = not image.is_live(broker.node_id)
-        return (_described(*shown, broker.settings.broker.rack, fenced),)
+        fenced = not image.is_live(node_id)
+        return (_described(*shown, rack, fenced),)
     return tuple(
         _described(
             each.broker_id,
-            host_for(each.endpoints[0], context),
+            host_for(each.endpoints[0], call),
             each.endpoints[0].port,
             each.rack,
             each.is_fenced,

@@ -1,8 +1,8 @@
 """DescribeConfigs: what is in effect for a topic, a broker or a group, and where each value comes from."""
 
 from collections.abc import Sequence
-from typing import Any
 
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
 from kio.schema.describe_configs.v4.response import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
@@ -10,9 +10,12 @@ from kio.schema.describe_configs.v4.response import (
     DescribeConfigsSynonym,
 )
 
-from millstream.broker.handlers.admin import NO_THROTTLE, AdminBroker, AdminContext, layers_of
+from millstream.broker.api.call import Call
+from millstream.broker.handlers.admin import answer, layers_of
 from millstream.cluster.metadata.configs import current_configs
+from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.records import ConfigResource
+from millstream.cluster.metadata.service import MetadataService
 from millstream.config.describe import (
     BrokerLayers,
     ConfigSource,
@@ -24,13 +27,15 @@ from millstream.config.describe import (
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
-def handle(broker: AdminBroker, request: Any, _context: AdminContext) -> DescribeConfigsResponse:
+def handle(
+    metadata: MetadataService, defaults: Defaults, request: DescribeConfigsRequest, call: Call
+) -> DescribeConfigsResponse:
     results = []
     for resource in request.resources:
         error: KafkaError | None = None
         configs: tuple[DescribeConfigsResourceResult, ...] = ()
         try:
-            described = describe(broker, resource.resource_type, resource.resource_name)
+            described = describe(metadata, defaults, resource.resource_type, resource.resource_name)
             # No keys means all of them, whether the client leaves the list out or sends an empty one.
             wanted = set(resource.configuration_keys or ())
             configs = tuple(
@@ -50,12 +55,14 @@ def handle(broker: AdminBroker, request: Any, _context: AdminContext) -> Describ
                 configs=configs,
             )
         )
-    return DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
+    return answer(DescribeConfigsResponse, results=tuple(results))
 
 
-def describe(broker: AdminBroker, resource_type: int, name: str) -> Sequence[DescribedConfig]:
-    image = broker.metadata.image
-    layers = layers_of(broker, image)
+def describe(
+    metadata: MetadataService, defaults: Defaults, resource_type: int, name: str
+) -> Sequence[DescribedConfig]:
+    image = metadata.image
+    layers = layers_of(defaults, image)
     if resource_type == ConfigResource.TOPIC:
         return describe_topic(current_configs(image, ConfigResource.TOPIC, name), layers)
     if resource_type == ConfigResource.GROUP:
@@ -69,10 +76,10 @@ def describe(broker: AdminBroker, resource_type: int, name: str) -> Sequence[Des
         # The defaults of all brokers: only what was set there.
         shared = describe_broker(BrokerLayers(dynamic_default=layers.dynamic_default))
         return [config for config in shared if config.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG]
-    if name != str(broker.node_id):
+    if name != str(defaults.broker_id):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {broker.node_id} or an empty name, but received {name!r}.",
+            f"Unexpected broker id, expected {defaults.broker_id} or an empty name, but received {name!r}.",
         )
     return describe_broker(layers)
 

@@ -1,7 +1,6 @@
 """DescribeGroups: classic groups."""
 
-from typing import TYPE_CHECKING, Any
-
+from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
 from kio.schema.describe_groups.v6.response import (
     DescribedGroup,
     DescribedGroupMember,
@@ -9,33 +8,30 @@ from kio.schema.describe_groups.v6.response import (
 )
 
 from millstream.broker.api.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
-from millstream.broker.handlers.admin import NO_THROTTLE, AdminContext
+from millstream.broker.api.call import Call
+from millstream.broker.coordinators.groups import Groups
+from millstream.broker.handlers.admin import answer
 from millstream.coordinator.groups.replies import Described, DescribedMember
 from millstream.coordinator.groups.requests import DescribeGroup
 from millstream.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
 
 _NOT_FOUND_FROM = 6
 _NO_GROUP = Described("Dead", "", "", ())
 
 
-async def handle(broker: "Broker", request: Any, context: AdminContext) -> DescribeGroupsResponse:
+async def handle(groups: Groups, request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
-    groups = [await _describe(broker, group_id, operations, context) for group_id in request.groups]
-    return DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=tuple(groups))
+    described = [await _describe(groups, group_id, operations, call) for group_id in request.groups]
+    return answer(DescribeGroupsResponse, groups=tuple(described))
 
 
-async def _describe(
-    broker: "Broker", group_id: str, operations: int, context: AdminContext
-) -> DescribedGroup:
+async def _describe(groups: Groups, group_id: str, operations: int, call: Call) -> DescribedGroup:
     code, message = ErrorCode.NONE, None
     try:
-        described = await broker.groups.submit(group_id, DescribeGroup(group_id), Described)
+        described = await groups.submit(group_id, DescribeGroup(group_id))
     except KafkaError as error:
         code, message, described = error.code, error.message, _NO_GROUP
-        if code is ErrorCode.GROUP_ID_NOT_FOUND and context.version < _NOT_FOUND_FROM:
+        if code is ErrorCode.GROUP_ID_NOT_FOUND and call.version < _NOT_FOUND_FROM:
             # Older clients know an unknown group by its state alone.
             code, message = ErrorCode.NONE, None
     return DescribedGroup(

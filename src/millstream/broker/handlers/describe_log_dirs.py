@@ -1,9 +1,9 @@
 """DescribeLogDirs: how many bytes each partition takes, and what is left on the disk."""
 
-import os.path
 from collections.abc import AsyncIterator, Iterable
-from typing import Any, Protocol
+from typing import Any
 
+from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v4.response import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
@@ -11,58 +11,36 @@ from kio.schema.describe_log_dirs.v4.response import (
     DescribeLogDirsTopic,
 )
 
-from millstream.broker.handlers.admin import NO_THROTTLE, AdminBroker, AdminContext, unhurried
+from millstream.broker.api.call import Call
+from millstream.broker.handlers.admin import answer, unhurried
+from millstream.broker.partitions.partition import Partition
+from millstream.broker.partitions.registry import Partitions
 from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.service import MetadataService
 from millstream.protocol.errors import ErrorCode
 from millstream.runtime.disk import Disk
 
 
-class _Log(Protocol):
-    @property
-    def size_bytes(self) -> int: ...
-
-    @property
-    def log_end_offset(self) -> int: ...
-
-
-class _Partition(Protocol):
-    @property
-    def log(self) -> _Log: ...
-
-    @property
-    def high_watermark(self) -> int: ...
-
-
-class _Partitions(Protocol):
-    def get(self, topic: str, index: int, /) -> _Partition | None: ...
-
-
-class LogDirsBroker(AdminBroker, Protocol):
-    @property
-    def partitions(self) -> _Partitions: ...
-
-    @property
-    def disk(self) -> Disk: ...
-
-
-async def handle(broker: LogDirsBroker, request: Any, _context: AdminContext) -> DescribeLogDirsResponse:
-    data_dir = _data_dir(broker)
-    wanted = chosen(broker.metadata.image, request.topics)
+async def handle(
+    metadata: MetadataService,
+    partitions: Partitions,
+    disk: Disk,
+    data_dir: str,
+    request: DescribeLogDirsRequest,
+    call: Call,
+) -> DescribeLogDirsResponse:
+    wanted = chosen(metadata.image, request.topics)
     try:
-        usable_bytes = broker.disk.free_bytes(data_dir)
+        usable_bytes = disk.free_bytes(data_dir)
     except OSError:
         usable_bytes = -1
     result = DescribeLogDirsResult(
         error_code=ErrorCode.NONE,
         log_dir=data_dir,
-        topics=tuple([topic async for topic in _topics(broker.partitions, wanted)]),
+        topics=tuple([topic async for topic in _topics(partitions, wanted)]),
         usable_bytes=usable_bytes,
     )
-    return DescribeLogDirsResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.NONE, results=(result,))
-
-
-def _data_dir(broker: LogDirsBroker) -> str:
-    return os.path.abspath(broker.settings.broker.data_dir)
+    return answer(DescribeLogDirsResponse, error_code=ErrorCode.NONE, results=(result,))
 
 
 def chosen(image: MetadataImage, topics: tuple[Any, ...] | None) -> list[tuple[str, Iterable[int]]]:
@@ -73,7 +51,7 @@ def chosen(image: MetadataImage, topics: tuple[Any, ...] | None) -> list[tuple[s
 
 
 async def _topics(
-    partitions: _Partitions, wanted: list[tuple[str, Iterable[int]]]
+    partitions: Partitions, wanted: list[tuple[str, Iterable[int]]]
 ) -> AsyncIterator[DescribeLogDirsTopic]:
     async for name, indexes in unhurried(wanted):
         found = [
@@ -86,7 +64,7 @@ async def _topics(
             yield DescribeLogDirsTopic(name=name, partitions=tuple(found))
 
 
-def _described(index: int, partition: _Partition) -> DescribeLogDirsPartition:
+def _described(index: int, partition: Partition) -> DescribeLogDirsPartition:
     return DescribeLogDirsPartition(
         partition_index=index,
         partition_size=partition.log.size_bytes,

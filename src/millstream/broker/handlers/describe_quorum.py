@@ -1,7 +1,6 @@
 """DescribeQuorum: the replicas of the metadata log and how far they are, as the controller knows it."""
 
-from typing import Any
-
+from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
 from kio.schema.describe_quorum.v2.response import (
     DescribeQuorumResponse,
     Listener,
@@ -11,28 +10,31 @@ from kio.schema.describe_quorum.v2.response import (
     TopicData,
 )
 
-from millstream.broker.handlers.admin import AdminBroker, AdminContext
+from millstream.broker.api.call import Call
 from millstream.broker.server.addresses import host_for
 from millstream.cluster.metadata.directory import DIRECTORY
 from millstream.cluster.metadata.image import BrokerImage
 from millstream.cluster.metadata.quorum_view import QuorumView, ReplicaView
+from millstream.cluster.metadata.service import MetadataService
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
-async def handle(broker: AdminBroker, request: Any, context: AdminContext) -> DescribeQuorumResponse:
+async def handle(
+    metadata: MetadataService, request: DescribeQuorumRequest, call: Call
+) -> DescribeQuorumResponse:
     wanted = [
         (topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions
     ]
     if wanted != [(DIRECTORY, 0)]:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"the quorum is that of {DIRECTORY}, partition 0")
-    view = await broker.metadata.view_quorum()
+    view = await metadata.view_quorum()
     members = {each.node_id for each in (*view.voters, *view.learners)}
-    brokers = [each for _, each in sorted(broker.metadata.image.brokers.items()) if each.broker_id in members]
+    brokers = [each for _, each in sorted(metadata.image.brokers.items()) if each.broker_id in members]
     return DescribeQuorumResponse(
         error_code=ErrorCode.NONE,
         error_message=None,
         topics=(TopicData(topic_name=DIRECTORY, partitions=(_partition(view),)),),
-        nodes=tuple(_node(each, context) for each in brokers),
+        nodes=tuple(_node(each, call) for each in brokers),
     )
 
 
@@ -55,7 +57,7 @@ def _replica(seen: ReplicaView) -> ReplicaState:
     )
 
 
-def _node(broker: BrokerImage, context: AdminContext) -> Node:
+def _node(broker: BrokerImage, call: Call) -> Node:
     endpoint = broker.endpoints[0]
-    listener = Listener(name=endpoint.listener, host=host_for(endpoint, context), port=endpoint.port)
+    listener = Listener(name=endpoint.listener, host=host_for(endpoint, call), port=endpoint.port)
     return Node(node_id=broker.broker_id, listeners=(listener,))

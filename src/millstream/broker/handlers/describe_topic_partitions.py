@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
+from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
 from kio.schema.describe_topic_partitions.v0.response import (
     Cursor,
     DescribeTopicPartitionsResponse,
@@ -12,24 +12,28 @@ from kio.schema.describe_topic_partitions.v0.response import (
 )
 
 from millstream.broker.api.authorized_operations import NOT_REQUESTED, TOPIC_OPERATIONS
-from millstream.broker.handlers.admin import NO_THROTTLE, AdminBroker, AdminContext
+from millstream.broker.api.call import Call
+from millstream.broker.handlers.admin import answer
 from millstream.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from millstream.cluster.metadata.names import invalid_name_reason, is_internal
+from millstream.cluster.metadata.service import MetadataService
 from millstream.protocol.errors import ErrorCode
 
 # Kafka's max.request.partition.size.limit: a reply of any size would have to be held in memory at once.
 _MAX_PAGE = 2000
 
 
-def handle(broker: AdminBroker, request: Any, context: AdminContext) -> DescribeTopicPartitionsResponse:
-    image = broker.metadata.image
+def handle(
+    metadata: MetadataService, request: DescribeTopicPartitionsRequest, call: Call
+) -> DescribeTopicPartitionsResponse:
+    image = metadata.image
     cursor = request.cursor
     names = {topic.name for topic in request.topics}
     if cursor is not None and cursor.partition_index < 0:
         refused = tuple(
             _failed(name, ErrorCode.INVALID_REQUEST) for name in sorted(names or {cursor.topic_name})
         )
-        return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=refused)
+        return answer(DescribeTopicPartitionsResponse, topics=refused)
     wanted = sorted(names or image.topics)
     first_index = 0
     if cursor is not None:
@@ -38,9 +42,9 @@ def handle(broker: AdminBroker, request: Any, context: AdminContext) -> Describe
             first_index = cursor.partition_index
     limit = max(1, min(request.response_partition_limit, _MAX_PAGE))
     topics, next_cursor = page(image, wanted, first_index, limit)
-    if context.only_node is not None:
-        topics = tuple(_led_by(context.only_node.node_id, topic) for topic in topics)
-    return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=topics, next_cursor=next_cursor)
+    if call.only_node is not None:
+        topics = tuple(_led_by(call.only_node.node_id, topic) for topic in topics)
+    return answer(DescribeTopicPartitionsResponse, topics=topics, next_cursor=next_cursor)
 
 
 def page(

@@ -1,20 +1,20 @@
 """ElectLeaders: preferred leaders back in their place, or leaders where only an unclean election gives one."""
 
 from itertools import groupby
-from typing import Any
 
+from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
 from kio.schema.elect_leaders.v2.response import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 
+from millstream.broker.api.call import Call
 from millstream.broker.handlers.admin import (
-    NO_THROTTLE,
-    AdminBroker,
-    AdminContext,
+    answer,
     code_of,
     message_of,
     others_first,
     submit_within,
 )
 from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders
+from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.slices import slices_of
 from millstream.protocol.errors import ErrorCode
 
@@ -22,18 +22,18 @@ from millstream.protocol.errors import ErrorCode
 _AT_ONCE = 250
 
 
-async def handle(broker: AdminBroker, request: Any, _context: AdminContext) -> ElectLeadersResponse:
+async def handle(metadata: MetadataService, request: ElectLeadersRequest, call: Call) -> ElectLeadersResponse:
     slices: list[tuple[tuple[str, int], ...] | None] = [None]
     if request.topic_partitions is not None:
         named = ((topic.topic, index) for topic in request.topic_partitions for index in topic.partitions)
         slices = [*slices_of(named, _AT_ONCE, lambda each: each)]
     outcomes: list[ElectionOutcome] = []
     for some in slices:
-        outcomes += await submit_within(broker, ElectLeaders(request.election_type, some), request.timeout)
+        outcomes += await submit_within(metadata, ElectLeaders(request.election_type, some), request.timeout)
         await others_first()
     ordered = sorted(outcomes, key=lambda each: (each.topic, each.index))
-    return ElectLeadersResponse(
-        throttle_time=NO_THROTTLE,
+    return answer(
+        ElectLeadersResponse,
         error_code=ErrorCode.NONE,
         replica_election_results=tuple(
             ReplicaElectionResult(topic=topic, partition_result=tuple(map(_result, results)))

@@ -1,18 +1,17 @@
 """FindCoordinator: which node keeps a group, a transaction or a share group's partition."""
 
-from typing import TYPE_CHECKING, Any
-
 import msgspec
+from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import Coordinator
 
-from millstream.broker.handlers.admin import NO_THROTTLE, AdminContext
+from millstream.broker.api.call import Call
+from millstream.broker.cluster_view import ClusterView
+from millstream.broker.coordinators.groups import Groups
 from millstream.broker.server.addresses import host_for
+from millstream.cluster.metadata.service import MetadataService
 from millstream.coordinator.placement import partition_for
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _TOPIC_OF = {_GROUP: OFFSETS_TOPIC, _TRANSACTION: TRANSACTIONS_TOPIC, _SHARE: SHARE_STATE_TOPIC}
@@ -22,7 +21,6 @@ class FindCoordinatorAnswer(msgspec.Struct, frozen=True):
     """Also what versions up to 3 show, which answer for one key only."""
 
     coordinators: tuple[Coordinator, ...]
-    throttle_time: Any = NO_THROTTLE
 
     @property
     def error_code(self) -> ErrorCode:
@@ -45,23 +43,27 @@ class FindCoordinatorAnswer(msgspec.Struct, frozen=True):
         return self.coordinators[0].port if self.coordinators else -1
 
 
-async def handle(broker: "Broker", request: Any, context: AdminContext) -> FindCoordinatorAnswer:
+async def handle(
+    metadata: MetadataService, view: ClusterView, groups: Groups, request: FindCoordinatorRequest, call: Call
+) -> FindCoordinatorAnswer:
     keys = dict.fromkeys(request.coordinator_keys)
-    found = [await _find(broker, request.key_type, key, context) for key in keys]
+    found = [await _find(metadata, view, groups, request.key_type, key, call) for key in keys]
     return FindCoordinatorAnswer(tuple(found))
 
 
-async def _find(broker: "Broker", key_type: int, key: str, context: AdminContext) -> Coordinator:
+async def _find(
+    metadata: MetadataService, view: ClusterView, groups: Groups, key_type: int, key: str, call: Call
+) -> Coordinator:
     try:
-        leader = await _leader(broker, key_type, key)
-        endpoint = broker.metadata.image.brokers[leader].endpoints[0]
+        leader = await _leader(metadata, view, groups, key_type, key)
+        endpoint = metadata.image.brokers[leader].endpoints[0]
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
         )
-    host, port = host_for(endpoint, context), endpoint.port
-    if context.only_node is not None:
-        leader, host, port = context.only_node
+    host, port = host_for(endpoint, call), endpoint.port
+    if call.only_node is not None:
+        leader, host, port = call.only_node
     return Coordinator(
         key=key,
         node_id=leader,
@@ -72,20 +74,22 @@ async def _find(broker: "Broker", key_type: int, key: str, context: AdminContext
     )
 
 
-async def _leader(broker: "Broker", key_type: int, key: str) -> int:
+async def _leader(
+    metadata: MetadataService, view: ClusterView, groups: Groups, key_type: int, key: str
+) -> int:
     topic = _TOPIC_OF.get(key_type)
     if topic is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is none of 0, 1 and 2")
     if key_type == _SHARE and key.count(":") < 2:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key!r} is not of the form group:topic id:partition")
     if key_type == _GROUP:
-        index = await broker.groups.find_partition(key)
-    image = broker.metadata.image.topics.get(topic)
+        index = await groups.find_partition(key)
+    image = metadata.image.topics.get(topic)
     if image is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the topic {topic} does not exist")
     if key_type != _GROUP:
         index = partition_for(key, len(image.partitions))
     leader = image.partitions[index].leader
-    if not broker.may_lead(leader):
+    if not view.may_coordinate(leader):
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no leader")
     return leader

@@ -2,22 +2,28 @@
 
 from typing import Any
 
+from kio.schema.incremental_alter_configs.v1.request import IncrementalAlterConfigsRequest
 from kio.schema.incremental_alter_configs.v1.response import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
 
-from millstream.broker.handlers.admin import NO_THROTTLE, AdminBroker, AdminContext
+from millstream.broker.api.call import Call
+from millstream.broker.handlers.admin import answer
 from millstream.broker.handlers.config_changes import alter
 from millstream.cluster.metadata.configs import ConfigAlteration, ConfigChange
+from millstream.cluster.metadata.defaults import Defaults
+from millstream.cluster.metadata.service import MetadataService
 
 
 async def handle(
-    broker: AdminBroker, request: Any, _context: AdminContext
+    metadata: MetadataService, defaults: Defaults, request: IncrementalAlterConfigsRequest, call: Call
 ) -> IncrementalAlterConfigsResponse:
     alterations = tuple(map(_alteration, request.resources))
-    responses = await alter(broker, alterations, request.validate_only, AlterConfigsResourceResponse)
-    return IncrementalAlterConfigsResponse(throttle_time=NO_THROTTLE, responses=responses)
+    responses = await alter(
+        metadata, defaults, alterations, request.validate_only, AlterConfigsResourceResponse
+    )
+    return answer(IncrementalAlterConfigsResponse, responses=responses)
 
 
 def _alteration(resource: Any) -> ConfigAlteration:

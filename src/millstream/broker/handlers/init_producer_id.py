@@ -1,30 +1,31 @@
 """InitProducerId: a fresh producer id for an idempotent producer."""
 
-from typing import Any
-
+from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 
-from millstream.broker.handlers.admin import NO_THROTTLE, AdminBroker, AdminContext
+from millstream.broker.api.call import Call
+from millstream.broker.handlers.admin import answer
+from millstream.cluster.metadata.service import MetadataService
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 _NO_ID = -1
 
 
-async def handle(broker: AdminBroker, request: Any, _context: AdminContext) -> InitProducerIdResponse:
+async def handle(
+    metadata: MetadataService, request: InitProducerIdRequest, call: Call
+) -> InitProducerIdResponse:
     if request.transactional_id is not None:
         # Clients report this code and give up; one that says the coordinator is away they retry for ever.
         empty = not request.transactional_id
         return _refused(ErrorCode.INVALID_REQUEST if empty else ErrorCode.UNSUPPORTED_VERSION)
     try:
-        producer_id = await broker.metadata.producer_ids.take()
+        producer_id = await metadata.producer_ids.take()
     except KafkaError as error:
         return _refused(error.code)
-    return InitProducerIdResponse(
-        throttle_time=NO_THROTTLE, error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0
+    return answer(
+        InitProducerIdResponse, error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0
     )
 
 
 def _refused(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(
-        throttle_time=NO_THROTTLE, error_code=code, producer_id=_NO_ID, producer_epoch=_NO_ID
-    )
+    return answer(InitProducerIdResponse, error_code=code, producer_id=_NO_ID, producer_epoch=_NO_ID)

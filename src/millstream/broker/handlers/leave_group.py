@@ -1,31 +1,29 @@
 """LeaveGroup, of one member or of many."""
 
-from typing import TYPE_CHECKING, Any
-
+from kio.schema.leave_group.v5.request import LeaveGroupRequest
 from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberResponse
 
-from millstream.broker.handlers.admin import NO_THROTTLE, AdminContext
+from millstream.broker.api.call import Call
+from millstream.broker.coordinators.groups import Groups
+from millstream.broker.handlers.admin import answer
 from millstream.coordinator.groups.replies import Left
 from millstream.coordinator.groups.requests import LeaveGroup, LeavingMember
 from millstream.protocol.errors import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
-
 _MANY_MEMBERS_FROM = 3
 
 
-async def handle(broker: "Broker", request: Any, context: AdminContext) -> LeaveGroupResponse:
+async def handle(groups: Groups, request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse:
     members = tuple(LeavingMember(member.member_id, member.group_instance_id) for member in request.members)
     code = ErrorCode.NONE
     try:
-        left = await broker.groups.submit(request.group_id, LeaveGroup(request.group_id, members), Left)
+        left = await groups.submit(request.group_id, LeaveGroup(request.group_id, members))
     except KafkaError as error:
         code, left = error.code, Left(())
-    if context.version < _MANY_MEMBERS_FROM and left.members:
+    if call.version < _MANY_MEMBERS_FROM and left.members:
         code = left.members[0].error
-    return LeaveGroupResponse(
-        throttle_time=NO_THROTTLE,
+    return answer(
+        LeaveGroupResponse,
         error_code=code,
         members=tuple(
             MemberResponse(

@@ -1,8 +1,5 @@
 """ListOffsets: the first and last offset, the offset of a time, of the largest timestamp."""
 
-import datetime
-from typing import TYPE_CHECKING
-
 from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
 from kio.schema.list_offsets.v11.response import (
     ListOffsetsPartitionResponse,
@@ -10,8 +7,12 @@ from kio.schema.list_offsets.v11.response import (
     ListOffsetsTopicResponse,
 )
 
-from millstream.broker.api.dispatch import RequestContext
+from millstream.broker.api.call import Call
+from millstream.broker.handlers.admin import answer
 from millstream.broker.partitions.partition import Partition
+from millstream.broker.partitions.registry import Partitions
+from millstream.broker.partitions.storage_faults import StorageFaults
+from millstream.broker.server.long_work import LongWork
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.storage.lookup import (
     TimestampOffset,
@@ -19,9 +20,6 @@ from millstream.storage.lookup import (
     largest_timestamp,
     offset_for_timestamp,
 )
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = (
     -1,
@@ -36,34 +34,43 @@ _NOT_FOUND = TimestampOffset(-1, -1, -1)
 
 
 async def handle(
-    broker: "Broker", request: ListOffsetsRequest, context: RequestContext
+    partitions: Partitions,
+    faults: StorageFaults,
+    long_work: LongWork,
+    request: ListOffsetsRequest,
+    call: Call,
 ) -> ListOffsetsResponse:
     topics = []
     for topic in request.topics:
-        answers = [await _answer(broker, request, topic.name, wanted, context) for wanted in topic.partitions]
+        answers = [
+            await _answer(partitions, faults, long_work, request, topic.name, wanted, call)
+            for wanted in topic.partitions
+        ]
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(answers)))
-    return ListOffsetsResponse(throttle_time=datetime.timedelta(), topics=tuple(topics))
+    return answer(ListOffsetsResponse, topics=tuple(topics))
 
 
 async def _answer(
-    broker: "Broker",
+    partitions: Partitions,
+    faults: StorageFaults,
+    long_work: LongWork,
     request: ListOffsetsRequest,
     topic: str,
     wanted: ListOffsetsPartition,
-    context: RequestContext,
+    call: Call,
 ) -> ListOffsetsPartitionResponse:
     error, found = ErrorCode.NONE, _NOT_FOUND
     try:
-        partition = broker.partitions.find_for_client(topic, wanted.partition_index)
+        partition = partitions.find_for_client(topic, wanted.partition_index)
         partition.check_epoch(wanted.current_leader_epoch)
         if partition.log.offline is not None:
             raise partition.log.offline
-        found = await _look_up(broker, partition, wanted.timestamp, request.isolation_level)
+        found = await _look_up(long_work, partition, wanted.timestamp, request.isolation_level)
     except KafkaError as failure:
         error = failure.code
-        broker.dispatcher.count_error(context.api, error)
+        call.count_error(error)
         if error == ErrorCode.CORRUPT_MESSAGE:
-            broker.corruption(failure)
+            faults.damaged(None, -1, failure)
     return ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,
         error_code=error,
@@ -74,7 +81,7 @@ async def _answer(
 
 
 async def _look_up(
-    broker: "Broker", partition: Partition, timestamp: int, isolation_level: int
+    long_work: LongWork, partition: Partition, timestamp: int, isolation_level: int
 ) -> TimestampOffset:
     log = partition.log
     end = partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.high_watermark
@@ -97,17 +104,17 @@ async def _look_up(
         timestamp = largest_timestamp(log)
     elif timestamp < 0:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning")
-    found = await _find_by_time(broker, partition, timestamp) if timestamp >= 0 else None
+    found = await _find_by_time(long_work, partition, timestamp) if timestamp >= 0 else None
     return found if found is not None and found.offset < end else _NOT_FOUND
 
 
-async def _find_by_time(broker: "Broker", partition: Partition, timestamp: int) -> TimestampOffset | None:
+async def _find_by_time(long_work: LongWork, partition: Partition, timestamp: int) -> TimestampOffset | None:
     """The batch is found here and unpacked in a thread: it may be large, and others wait for the loop."""
     log = partition.log
     batch, start = batch_for_timestamp(log, timestamp), log.log_start_offset
     if batch is None:
         return None
-    found = await broker.long_work.apart(lambda: batch.first_record(timestamp, start))
+    found = await long_work.apart(lambda: batch.first_record(timestamp, start))
     if log.offline is not None:
         # The topic was deleted meanwhile, or the log cannot be read any more.
         raise log.offline

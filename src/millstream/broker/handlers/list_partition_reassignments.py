@@ -3,26 +3,34 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from kio.schema.list_partition_reassignments.v0.response import (
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
 
-from millstream.broker.handlers.admin import NO_THROTTLE, AdminBroker, AdminContext
+from millstream.broker.api.call import Call
+from millstream.broker.handlers.admin import answer
 from millstream.cluster.metadata.image import MetadataImage, PartitionImage
+from millstream.cluster.metadata.service import MetadataService
 from millstream.protocol.errors import ErrorCode
 
 
-def handle(broker: AdminBroker, request: Any, _context: AdminContext) -> ListPartitionReassignmentsResponse:
-    image = broker.metadata.image
+def handle(
+    metadata: MetadataService, request: ListPartitionReassignmentsRequest, call: Call
+) -> ListPartitionReassignmentsResponse:
+    image = metadata.image
     topics = []
     for name, partitions in _wanted(image, request):
         ongoing = tuple(_ongoing(each) for each in partitions if each.adding or each.removing)
         if ongoing:
             topics.append(OngoingTopicReassignment(name=name, partitions=ongoing))
-    return ListPartitionReassignmentsResponse(
-        throttle_time=NO_THROTTLE, error_code=ErrorCode.NONE, error_message=None, topics=tuple(topics)
+    return answer(
+        ListPartitionReassignmentsResponse,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        topics=tuple(topics),
     )
 
 

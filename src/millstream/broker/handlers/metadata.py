@@ -1,15 +1,22 @@
-"""Metadata: brokers, topics and their partitions; topics that do not exist are created where that is allowed."""
+"""Metadata, versions 0 to 13: brokers, topics and their partitions.
 
-from typing import TYPE_CHECKING
+Topics that do not exist are created where that is allowed. Not done: access rules (all operations are reported as
+allowed).
+"""
+
+from typing import Any
 from uuid import UUID
 
-from millstream.broker.api.dispatch import LaterReply, RequestContext
-from millstream.broker.api.large_requests import decode_apart
-from millstream.broker.handlers.admin import defaults_of
+from millstream.broker.api.call import LATER, Call, Encoded, Occupied, ReplySlot
+from millstream.broker.cluster_view import ClusterView
 from millstream.broker.server.addresses import ShownNode, host_for
-from millstream.broker.server.long_work import SLICE_ELEMENTS
+from millstream.broker.server.long_work import SLICE_ELEMENTS, LongWork
+from millstream.broker.server.memory import MemoryBudget
+from millstream.broker.tasks import Tasks
+from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import NO_LEADER, MetadataImage, TopicImage
 from millstream.cluster.metadata.names import invalid_name_reason, is_internal
+from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic, in_slices
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.metadata import (
@@ -19,218 +26,188 @@ from millstream.protocol.metadata import (
     PartitionMetadata,
     TopicMetadata,
     WantedTopic,
-    decode_metadata,
     encode_metadata_end,
     encode_metadata_head,
-    encode_metadata_refusal,
-    encode_metadata_reply,
     encode_metadata_topics,
 )
 from millstream.protocol.wire import NULL_UUID
 
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
-
-_LARGE_BYTES = 16 * 1024
 # Partitions that are described in one go, of all topics together; a topic costs as much as a few of them.
 _MANY_PARTITIONS = 2_000
 _TOPIC_COST = 10
 _MANY_TOPICS = 2 * SLICE_ELEMENTS
 _CREATED_AT_ONCE = 250
-_ERRORS_FROM = 13
+
+Refused = dict[str, ErrorCode]
+Answer = tuple[MetadataRequest, ClusterMetadata, list[TopicMetadata]]
 
 
-def serve(broker: "Broker", context: RequestContext, request: memoryview, position: int) -> None:
-    if len(request) > _LARGE_BYTES:
-        version = context.version
-        decode_apart(
-            broker,
-            context,
-            request,
-            lambda copied: decode_metadata(copied, position, version),
-            lambda wanted: _serve(broker, context, wanted),
+class Metadata:
+    def __init__(
+        self,
+        metadata: MetadataService,
+        view: ClusterView,
+        long_work: LongWork,
+        memory: MemoryBudget,
+        tasks: Tasks,
+        rack: str | None,
+        auto_create: Defaults | None,
+    ) -> None:
+        """`auto_create` are the defaults of topics that are created when they are asked for; None where none are."""
+        self._metadata = metadata
+        self._view = view
+        self._long_work = long_work
+        self._memory = memory
+        self._tasks = tasks
+        self._rack = rack
+        self._auto_create = auto_create
+
+    def handle(self, wanted: MetadataRequest, call: Call) -> Any:
+        if wanted.topics is not None and len(wanted.topics) > _MANY_TOPICS:
+            return self._answer_many(wanted, call)
+        missing = self._creatable(wanted, wanted.topics or [])
+        if missing:
+            return self._create_then_answer(wanted, call, missing)
+        if self._view.has_just_lost is None:
+            return self._answer(wanted, call, {})
+        reply = call.reply_later()
+        self._view.when_decided(
+            lambda image, brokers: _is_led_by(image, wanted, brokers),
+            lambda: self._answer_decided(wanted, call, reply),
         )
-        return
-    _serve(broker, context, decode_metadata(request, position, context.version))
+        return LATER
 
-
-def refuse(context: RequestContext, code: ErrorCode) -> bool:
-    """Whether the version has a place for an error of the whole request."""
-    if context.version < _ERRORS_FROM:
-        return False
-    context.reply([encode_metadata_refusal(context.version, code)])
-    return True
-
-
-def _serve(broker: "Broker", context: RequestContext, wanted: MetadataRequest) -> None:
-    if wanted.topics is not None and len(wanted.topics) > _MANY_TOPICS:
-        context.connection.block()
-        broker.spawn(_serve_many(broker, context, context.reply_later(), wanted), "large metadata")
-        return
-    missing = _creatable(broker, wanted, wanted.topics or [])
-    if not missing:
-        if broker.membership is not None:
-            _answer_when_settled(broker, context, wanted)
-        elif _is_long(broker.metadata.image, wanted):
-            _begin_slices(broker, context, context.reply_later(), wanted)
-        else:
-            context.reply([_answer(broker, context, wanted, {})])
-        return
-    context.connection.block()
-    broker.spawn(_create_then_answer(broker, context, context.reply_later(), wanted, missing), "auto-create")
-
-
-def _answer_when_settled(broker: "Broker", context: RequestContext, wanted: MetadataRequest) -> None:
-    reply = context.reply_later()
-
-    def answer() -> None:
-        if _is_long(broker.metadata.image, wanted):
-            _begin_slices(broker, context, reply, wanted)
+    def _answer_decided(self, wanted: MetadataRequest, call: Call, reply: ReplySlot) -> None:
+        if _is_long(self._metadata.image, wanted):
+            work = self._finish_in_slices(wanted, call, reply, call.occupy(self._memory))
+            self._tasks.spawn(work, "large metadata")
             return
-        try:
-            reply.complete([_answer(broker, context, wanted, {})])
-        except BaseException:
-            context.connection.close()
-            raise
+        with call.occupy(self._memory, is_in_order=False):
+            reply.answer(self._described(wanted, call, {}))
 
-    broker.settling.answer(lambda image, brokers: _is_led_by(image, wanted, brokers), answer)
+    async def _finish_in_slices(
+        self, wanted: MetadataRequest, call: Call, reply: ReplySlot, occupied: Occupied
+    ) -> None:
+        with occupied:
+            reply.answer(await self._in_slices(wanted, call, {}))
 
+    def _answer(self, wanted: MetadataRequest, call: Call, refused: Refused) -> Any:
+        if _is_long(self._metadata.image, wanted):
+            return self._in_slices(wanted, call, refused)
+        return self._described(wanted, call, refused)
 
-def _is_led_by(image: MetadataImage, wanted: MetadataRequest, brokers: frozenset[int]) -> bool:
-    """Whether one of the brokers leads a partition of what is asked for."""
-    if wanted.topics is None:
-        topics = list(image.topics.values())
-    else:
-        found = [_topic_of(image, topic) for topic in wanted.topics]
-        topics = [topic for topic in found if topic is not None]
-    return any(partition.leader in brokers for topic in topics for partition in topic.partitions)
-
-
-def _topic_of(image: MetadataImage, wanted: WantedTopic) -> TopicImage | None:
-    if wanted.name is None or wanted.topic_id != NULL_UUID:
-        return image.topic_by_id(UUID(bytes=wanted.topic_id))
-    return image.topic(wanted.name)
-
-
-async def _serve_many(
-    broker: "Broker", context: RequestContext, reply: LaterReply, wanted: MetadataRequest
-) -> None:
-    """As `_serve`, where even looking for topics that do not exist takes long."""
-    try:
+    async def _answer_many(self, wanted: MetadataRequest, call: Call) -> Any:
+        """Where even looking for topics that do not exist takes long."""
         missing: dict[str, None] = {}
-        async for some in broker.long_work.slices(wanted.topics or []):
-            missing |= dict.fromkeys(_creatable(broker, wanted, some))
-    except BaseException:
-        context.connection.close()
-        context.connection.unblock()
-        raise
-    if missing:
-        await _create_then_answer(broker, context, reply, wanted, list(missing))
-    else:
-        await _answer_in_slices(broker, context, reply, wanted, {})
+        async for some in self._long_work.slices(wanted.topics or []):
+            missing |= dict.fromkeys(self._creatable(wanted, some))
+        if missing:
+            return await self._create_then_answer(wanted, call, list(missing))
+        return await self._in_slices(wanted, call, {})
 
+    # -- creating
 
-async def _create_then_answer(
-    broker: "Broker", context: RequestContext, reply: LaterReply, wanted: MetadataRequest, missing: list[str]
-) -> None:
-    refused: dict[str, ErrorCode] = {}
-    try:
-        command = CreateTopics(tuple(NewTopic(name) for name in missing), defaults=defaults_of(broker))
+    def _creatable(self, wanted: MetadataRequest, some: list[WantedTopic]) -> list[str]:
+        if not (wanted.topics and wanted.allow_auto_topic_creation and self._auto_create is not None):
+            return []
+        if self._view.is_cut_off:
+            # It could only wait for a controller; the client is about to be sent to another node.
+            return []
+        topics = self._metadata.image.topics
+        names = dict.fromkeys(topic.name for topic in some if topic.name is not None)
+        return [name for name in names if name not in topics and invalid_name_reason(name) is None]
+
+    async def _create_then_answer(self, wanted: MetadataRequest, call: Call, missing: list[str]) -> Any:
+        refused: Refused = {}
+        assert self._auto_create is not None
+        command = CreateTopics(tuple(NewTopic(name) for name in missing), defaults=self._auto_create)
         for some in in_slices(command, _CREATED_AT_ONCE):
             try:
-                for outcome in await broker.metadata.submit(some):
+                for outcome in await self._metadata.submit(some):
                     if outcome.error is not None and outcome.error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                         refused[outcome.name] = outcome.error.code
             except KafkaError as error:
                 refused |= dict.fromkeys((topic.name for topic in some.topics), error.code)
-        if _is_long(broker.metadata.image, wanted):
-            context.connection.block()
-            await _answer_in_slices(broker, context, reply, wanted, refused)
-            return
-        reply.complete([_answer(broker, context, wanted, refused)])
-    except BaseException:
-        # There will be no reply: without this the client would wait for it for ever.
-        context.connection.close()
-        raise
-    finally:
-        context.connection.unblock()
+        if _is_long(self._metadata.image, wanted):
+            return await self._in_slices(wanted, call, refused)
+        return self._described(wanted, call, refused)
 
+    # -- describing
 
-def _creatable(broker: "Broker", wanted: MetadataRequest, some: list[WantedTopic]) -> list[str]:
-    if not (wanted.topics and wanted.allow_auto_topic_creation and broker.auto_create_topics):
-        return []
-    if broker.partitions.is_cut_off:
-        # It could only wait for a controller; the client is about to be sent to another node.
-        return []
-    topics = broker.metadata.image.topics
-    names = dict.fromkeys(topic.name for topic in some if topic.name is not None)
-    return [name for name in names if name not in topics and invalid_name_reason(name) is None]
+    def _described(self, wanted: MetadataRequest, call: Call, refused: Refused) -> Answer:
+        image = self._metadata.image
+        live = self._view.live(image)
+        topics = [self._topic(call, image, each, refused, live) for each in _named(image, wanted)]
+        return wanted, self._cluster(call, image), topics
 
-
-def _answer(
-    broker: "Broker", context: RequestContext, wanted: MetadataRequest, refused: dict[str, ErrorCode]
-) -> bytes:
-    image = broker.metadata.image
-    live = _live(broker, image)
-    topics = [_topic(broker, context, image, each, refused, live) for each in _named(image, wanted)]
-    return encode_metadata_reply(context.version, wanted, _cluster(broker, context, image), topics)
-
-
-def _is_long(image: MetadataImage, wanted: MetadataRequest) -> bool:
-    if wanted.topics is not None and len(wanted.topics) > SLICE_ELEMENTS:
-        return True
-    named = image.topics.values() if wanted.topics is None else (_topic_of(image, t) for t in wanted.topics)
-    count = 0
-    for topic in named:
-        count += 1 + (0 if topic is None else len(topic.partitions))
-        if count > _MANY_PARTITIONS:
-            return True
-    return False
-
-
-def _begin_slices(
-    broker: "Broker", context: RequestContext, reply: LaterReply, wanted: MetadataRequest
-) -> None:
-    context.connection.block()
-    broker.spawn(_answer_in_slices(broker, context, reply, wanted, {}), "large metadata")
-
-
-async def _answer_in_slices(
-    broker: "Broker",
-    context: RequestContext,
-    reply: LaterReply,
-    wanted: MetadataRequest,
-    refused: dict[str, ErrorCode],
-) -> None:
-    """Of one image from the first topic to the last; the connection is blocked meanwhile."""
-    try:
-        image = broker.metadata.image
-        live = _live(broker, image)
+    async def _in_slices(self, wanted: MetadataRequest, call: Call, refused: Refused) -> Encoded:
+        """Of one image from the first topic to the last."""
+        image, version = self._metadata.image, call.version
+        live = self._view.live(image)
         named = _named(image, wanted)
-        parts = [encode_metadata_head(context.version, _cluster(broker, context, image), len(named))]
+        parts = [encode_metadata_head(version, self._cluster(call, image), len(named), call.throttle_ms)]
         left = 0
         topics: list[TopicMetadata] = []
         for each in named:
             if left <= 0:
-                parts.append(encode_metadata_topics(context.version, wanted, topics))
+                parts.append(encode_metadata_topics(version, wanted, topics))
                 topics, left = [], _MANY_PARTITIONS
-                await broker.long_work.pause()
-            topics.append(_topic(broker, context, image, each, refused, live))
+                await self._long_work.pause()
+            topics.append(self._topic(call, image, each, refused, live))
             left -= _TOPIC_COST + len(topics[-1].partitions)
-        parts.append(encode_metadata_topics(context.version, wanted, topics))
-        parts.append(encode_metadata_end(context.version, wanted))
-        reply.complete(list(parts))
-    except BaseException:
-        # There will be no reply: without this the client would wait for it for ever.
-        context.connection.close()
-        raise
-    finally:
-        context.connection.unblock()
+        parts.append(encode_metadata_topics(version, wanted, topics))
+        parts.append(encode_metadata_end(version, wanted))
+        return Encoded(parts)
 
+    def _cluster(self, call: Call, image: MetadataImage) -> ClusterMetadata:
+        shown = call.only_node
+        if shown is not None:
+            return ClusterMetadata(image.cluster_id, shown.node_id, [BrokerAddress(*shown, self._rack)])
+        brokers = [
+            BrokerAddress(
+                each.broker_id, host_for(each.endpoints[0], call), each.endpoints[0].port, each.rack
+            )
+            for each in self._view.listed(image)
+        ]
+        return ClusterMetadata(image.cluster_id, self._metadata.controller_id, brokers)
 
-def _live(broker: "Broker", image: MetadataImage) -> frozenset[int]:
-    """A client that is sent to a dead leader again does not ask for another one for a second or two."""
-    return frozenset(each.broker_id for each in image.live_brokers if not broker.seems_gone(each))
+    def _topic(
+        self,
+        call: Call,
+        image: MetadataImage,
+        wanted: WantedTopic,
+        refused: Refused,
+        live: frozenset[int],
+    ) -> TopicMetadata:
+        topic = _topic_of(image, wanted)
+        if topic is None:
+            return _unknown(wanted, refused)
+        found = self._describe(topic, live)
+        return found if call.only_node is None else _as_one_node(call.only_node, found)
+
+    def _describe(self, topic: TopicImage, live: frozenset[int]) -> TopicMetadata:
+        partitions = []
+        for partition in topic.partitions:
+            leader = self._view.leader(topic.name, partition, live)
+            error = ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE
+            replicas = partition.replicas
+            offline = (
+                () if live.issuperset(replicas) else tuple(each for each in replicas if each not in live)
+            )
+            partitions.append(
+                PartitionMetadata(
+                    error,
+                    partition.index,
+                    leader,
+                    partition.leader_epoch,
+                    replicas,
+                    partition.isr,
+                    replicas if error is not ErrorCode.NONE and not offline else offline,
+                )
+            )
+        return TopicMetadata(
+            ErrorCode.NONE, topic.name, topic.topic_id.bytes, is_internal(topic.name), partitions
+        )
 
 
 def _named(image: MetadataImage, wanted: MetadataRequest) -> list[WantedTopic]:
@@ -239,28 +216,19 @@ def _named(image: MetadataImage, wanted: MetadataRequest) -> list[WantedTopic]:
     return [WantedTopic(name, NULL_UUID) for name in image.topics]
 
 
-def _cluster(broker: "Broker", context: RequestContext, image: MetadataImage) -> ClusterMetadata:
-    shown = context.only_node
-    if shown is not None:
-        address = BrokerAddress(*shown, broker.settings.broker.rack)
-        return ClusterMetadata(image.cluster_id, shown.node_id, [address])
-    brokers = [
-        BrokerAddress(each.broker_id, host_for(each.endpoints[0], context), each.endpoints[0].port, each.rack)
-        for each in broker.departed.shown_with(image)
-    ]
-    return ClusterMetadata(image.cluster_id, broker.metadata.controller_id, brokers)
+def _topic_of(image: MetadataImage, wanted: WantedTopic) -> TopicImage | None:
+    if wanted.name is None or wanted.topic_id != NULL_UUID:
+        return image.topic_by_id(UUID(bytes=wanted.topic_id))
+    return image.topic(wanted.name)
 
 
-def _topic(
-    broker: "Broker",
-    context: RequestContext,
-    image: MetadataImage,
-    wanted: WantedTopic,
-    refused: dict[str, ErrorCode],
-    live: frozenset[int],
-) -> TopicMetadata:
-    found = _find(broker, image, wanted, refused, live)
-    return found if context.only_node is None else _as_one_node(context.only_node, found)
+def _unknown(wanted: WantedTopic, refused: Refused) -> TopicMetadata:
+    if wanted.name is None or wanted.topic_id != NULL_UUID:
+        return TopicMetadata(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id, False, [])
+    error = refused.get(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if invalid_name_reason(wanted.name) is not None:
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return TopicMetadata(error, wanted.name, NULL_UUID, False, [])
 
 
 def _as_one_node(shown: ShownNode, topic: TopicMetadata) -> TopicMetadata:
@@ -273,53 +241,23 @@ def _as_one_node(shown: ShownNode, topic: TopicMetadata) -> TopicMetadata:
     )
 
 
-def _find(
-    broker: "Broker",
-    image: MetadataImage,
-    wanted: WantedTopic,
-    refused: dict[str, ErrorCode],
-    live: frozenset[int],
-) -> TopicMetadata:
-    topic = _topic_of(image, wanted)
-    if topic is not None:
-        return _describe(broker, topic, live)
-    if wanted.name is None or wanted.topic_id != NULL_UUID:
-        return TopicMetadata(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id, False, [])
-    error = refused.get(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if invalid_name_reason(wanted.name) is not None:
-        error = ErrorCode.INVALID_TOPIC_EXCEPTION
-    return TopicMetadata(error, wanted.name, NULL_UUID, False, [])
+def _is_led_by(image: MetadataImage, wanted: MetadataRequest, brokers: frozenset[int]) -> bool:
+    """Whether one of the brokers leads a partition of what is asked for."""
+    if wanted.topics is None:
+        topics = list(image.topics.values())
+    else:
+        found = [_topic_of(image, topic) for topic in wanted.topics]
+        topics = [topic for topic in found if topic is not None]
+    return any(partition.leader in brokers for topic in topics for partition in topic.partitions)
 
 
-def _describe(broker: "Broker", topic: TopicImage, live: frozenset[int]) -> TopicMetadata:
-    partitions = []
-    is_cut_off = broker.partitions.is_cut_off
-    for partition in topic.partitions:
-        leader, error = partition.leader, ErrorCode.NONE
-        if (
-            leader not in live
-            or (is_cut_off and leader == broker.node_id and len(partition.replicas) > 1)
-            or (leader == broker.node_id and _is_offline(broker, topic, partition.index))
-        ):
-            leader, error = NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
-        replicas = partition.replicas
-        offline = () if live.issuperset(replicas) else tuple(each for each in replicas if each not in live)
-        partitions.append(
-            PartitionMetadata(
-                error,
-                partition.index,
-                leader,
-                partition.leader_epoch,
-                replicas,
-                partition.isr,
-                replicas if error is not ErrorCode.NONE and not offline else offline,
-            )
-        )
-    return TopicMetadata(
-        ErrorCode.NONE, topic.name, topic.topic_id.bytes, is_internal(topic.name), partitions
-    )
-
-
-def _is_offline(broker: "Broker", topic: TopicImage, index: int) -> bool:
-    served = broker.partitions.get(topic.name, index)
-    return served is not None and served.log.offline is not None
+def _is_long(image: MetadataImage, wanted: MetadataRequest) -> bool:
+    if wanted.topics is not None and len(wanted.topics) > SLICE_ELEMENTS:
+        return True
+    named = image.topics.values() if wanted.topics is None else (_topic_of(image, t) for t in wanted.topics)
+    count = 0
+    for topic in named:
+        count += 1 + (0 if topic is None else len(topic.partitions))
+        if count > _MANY_PARTITIONS:
+            return True
+    return False

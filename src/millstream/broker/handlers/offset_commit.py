@@ -1,107 +1,73 @@
-"""OffsetCommit: topics by name up to version 9, by id from version 10 on.
+"""OffsetCommit, versions 2 to 10: topics by name up to version 9, by id from version 10 on.
 
 A connection may have many commits under way: each is decided when it arrives and answered when it is durable.
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import Any
 from uuid import UUID
 
-from millstream.broker.api.dispatch import LaterReply, RequestContext
+from millstream.broker.api.call import LATER, Call
+from millstream.broker.coordinators.groups import Groups
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
+from millstream.cluster.metadata.service import MetadataService
 from millstream.coordinator.groups.replies import Committed
 from millstream.coordinator.groups.requests import CommitOffsets, OffsetToCommit
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.offset_commit import (
-    CommitRequest,
-    TopicOutcome,
-    decode_offset_commit,
-    encode_offset_commit_reply,
-)
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
+from millstream.protocol.offset_commit import CommitRequest, TopicOutcome
 
 log = get_logger("millstream.broker")
 
 _MEMBER_EPOCHS_FROM = 9
-# Above this a request is decoded in a thread: a million offsets would hold everybody else up for seconds.
-_LARGE_BYTES = 64 * 1024
 
 
-def serve(broker: "Broker", context: RequestContext, request: memoryview, position: int) -> None:
-    if len(request) > _LARGE_BYTES:
-        context.connection.block()
-        work = _serve_large(broker, context, context.reply_later(), bytes(request), position)
-        broker.spawn(work, "large offset commit")
-        return
-    _commit(broker, context.reply_later(), decode_offset_commit(request, position, context.version))
+class OffsetCommit:
+    def __init__(self, groups: Groups, metadata: MetadataService) -> None:
+        self._groups = groups
+        self._metadata = metadata
 
-
-async def _serve_large(
-    broker: "Broker", context: RequestContext, reply: LaterReply, request: bytes, position: int
-) -> None:
-    version = context.version
-    most = broker.groups.most_offsets_in_a_commit
-
-    def decode_or_refuse() -> CommitRequest | bytes:
-        decoded = decode_offset_commit(memoryview(request), position, version)
-        if sum(len(topic.partitions) for topic in decoded.topics) <= most:
-            return decoded
-        code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-        return encode_offset_commit_reply(
-            version,
-            [TopicOutcome(t.topic, [(p.partition, code) for p in t.partitions]) for t in decoded.topics],
+    def handle(self, request: CommitRequest, call: Call) -> Any:
+        if sum(len(topic.partitions) for topic in request.topics) > self._groups.most_offsets_in_a_commit:
+            return _too_many(request, call)
+        pending = _PendingCommit(request, call, self._metadata.image)
+        if not pending.offsets:
+            return pending.outcomes(())
+        commit = CommitOffsets(
+            group_id=request.group_id,
+            member_id=request.member_id,
+            generation_or_epoch=request.generation_or_epoch,
+            offsets=tuple(pending.offsets),
+            instance_id=request.instance_id,
+            retention_ms=request.retention_ms,
+            knows_member_epochs=call.version >= _MEMBER_EPOCHS_FROM,
         )
-
-    try:
-        found = await broker.long_work.apart(decode_or_refuse)
-        if isinstance(found, bytes):
-            broker.dispatcher.count_error(context.api, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
-            reply.complete([found])
-        else:
-            _commit(broker, reply, found)
-    except KafkaError as error:
-        context.connection.refuse(f"offset_commit: {error.message}")
-    except BaseException:
-        # There will be no reply: without this the client would wait for it for ever.
-        context.connection.close()
-        raise
-    finally:
-        context.connection.unblock()
+        try:
+            decision = self._groups.decide(request.group_id, commit)
+        except KafkaError as error:
+            return pending.outcomes((error.code,) * len(pending.offsets))
+        call.reply_later()
+        decision.add_done_callback(pending.decided)
+        return LATER
 
 
-def _commit(broker: "Broker", reply: LaterReply, request: CommitRequest) -> None:
-    pending = _PendingCommit(broker, reply, request)
-    if not pending.offsets:
-        pending.answer(())
-        return
-    commit = CommitOffsets(
-        group_id=request.group_id,
-        member_id=request.member_id,
-        generation_or_epoch=request.generation_or_epoch,
-        offsets=tuple(pending.offsets),
-        instance_id=request.instance_id,
-        retention_ms=request.retention_ms,
-        knows_member_epochs=reply.context.version >= _MEMBER_EPOCHS_FROM,
-    )
-    try:
-        broker.groups.decide(request.group_id, commit).add_done_callback(pending.decided)
-    except KafkaError as error:
-        pending.refuse(error.code)
+def _too_many(request: CommitRequest, call: Call) -> list[TopicOutcome]:
+    code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    call.count_error(code)
+    return [
+        TopicOutcome(each.topic, [(place.partition, code) for place in each.partitions])
+        for each in request.topics
+    ]
 
 
 class _PendingCommit:
     """What was asked for, and the offsets of it that the coordinator is given."""
 
-    __slots__ = ("_broker", "_reply", "_request", "_topics", "offsets")
+    __slots__ = ("_call", "_request", "_topics", "offsets")
 
-    def __init__(self, broker: "Broker", reply: LaterReply, request: CommitRequest) -> None:
-        self._broker = broker
-        self._reply = reply
+    def __init__(self, request: CommitRequest, call: Call, image: MetadataImage) -> None:
+        self._call = call
         self._request = request
-        image = broker.metadata.image
         self._topics = [_find(image, topic.topic) for topic in request.topics]
         self.offsets = [
             OffsetToCommit(found.name, *partition)
@@ -113,26 +79,28 @@ class _PendingCommit:
 
     def decided(self, outcome: "asyncio.Future[Committed]") -> None:
         if outcome.cancelled():
-            self.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         error = outcome.exception()
         if isinstance(error, KafkaError):
-            self.refuse(error.code)
+            self._refuse(error.code)
             return
         if error is not None:
             log.error("offset commit failed", exc_info=error)
-            self.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
             return
-        self.answer(outcome.result().errors)
+        self._answer(outcome.result().errors)
 
-    def refuse(self, code: ErrorCode) -> None:
-        self.answer((code,) * len(self.offsets))
+    def _refuse(self, code: ErrorCode) -> None:
+        self._answer((code,) * len(self.offsets))
 
-    def answer(self, codes: tuple[ErrorCode, ...]) -> None:
+    def _answer(self, codes: tuple[ErrorCode, ...]) -> None:
+        self._call.reply_later().answer(self.outcomes(codes))
+
+    def outcomes(self, codes: tuple[ErrorCode, ...]) -> list[TopicOutcome]:
         """`codes` are those of `offsets`; the others were never asked for."""
-        context = self._reply.context
         for code in set(codes) - {ErrorCode.NONE}:
-            self._broker.dispatcher.count_error(context.api, code)
+            self._call.count_error(code)
         following = iter(codes)
         outcomes = []
         for topic, found in zip(self._request.topics, self._topics, strict=True):
@@ -145,7 +113,7 @@ class _PendingCommit:
                 for each in topic.partitions
             ]
             outcomes.append(TopicOutcome(topic.topic, partitions))
-        self._reply.complete([encode_offset_commit_reply(context.version, outcomes)])
+        return outcomes
 
 
 def _find(image: MetadataImage, topic: str | bytes) -> TopicImage | None:

@@ -1,19 +1,19 @@
 """OffsetFetch: of one group up to version 7, of many later; topics by id from version 10 on."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import msgspec
+from kio.schema.offset_fetch.v10.request import OffsetFetchRequest
 from kio.schema.offset_fetch.v10.response import OffsetFetchResponsePartitions
 
-from millstream.broker.handlers.admin import NO_THROTTLE, AdminContext
+from millstream.broker.api.call import Call
+from millstream.broker.coordinators.groups import Groups
 from millstream.cluster.metadata.image import MetadataImage
-from millstream.coordinator.groups.replies import Fetched, FetchedOffset
+from millstream.cluster.metadata.service import MetadataService
+from millstream.coordinator.groups.replies import FetchedOffset
 from millstream.coordinator.groups.requests import FetchOffsets
 from millstream.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
 
 _GROUP_ERRORS_FROM = 2
 _TOPIC_IDS_FROM = 10
@@ -35,7 +35,6 @@ class OffsetFetchAnswer(msgspec.Struct, frozen=True):
     """Also what versions up to 7 show, which answer for one group only."""
 
     groups: tuple[_GroupAnswer, ...]
-    throttle_time: Any = NO_THROTTLE
 
     @property
     def topics(self) -> tuple[_TopicAnswer, ...]:
@@ -46,23 +45,29 @@ class OffsetFetchAnswer(msgspec.Struct, frozen=True):
         return self.groups[0].error_code if self.groups else ErrorCode.NONE
 
 
-async def handle(broker: "Broker", request: Any, context: AdminContext) -> OffsetFetchAnswer:
-    groups = [await _fetch(broker, group, request.require_stable, context) for group in request.groups]
-    return OffsetFetchAnswer(tuple(groups))
+async def handle(
+    groups: Groups, metadata: MetadataService, request: OffsetFetchRequest, call: Call
+) -> OffsetFetchAnswer:
+    fetched = [
+        await _fetch(groups, metadata, group, request.require_stable, call) for group in request.groups
+    ]
+    return OffsetFetchAnswer(tuple(fetched))
 
 
-async def _fetch(broker: "Broker", group: Any, require_stable: bool, context: AdminContext) -> _GroupAnswer:
-    image = broker.metadata.image
-    by_id = context.version >= _TOPIC_IDS_FROM
+async def _fetch(
+    groups: Groups, metadata: MetadataService, group: Any, require_stable: bool, call: Call
+) -> _GroupAnswer:
+    image = metadata.image
+    by_id = call.version >= _TOPIC_IDS_FROM
     named = None if group.topics is None else [(_name(image, topic, by_id), topic) for topic in group.topics]
     wanted = None
     if named is not None:
         wanted = tuple((name, tuple(topic.partition_indexes)) for name, topic in named if name is not None)
     fetch = FetchOffsets(group.group_id, wanted, group.member_id, group.member_epoch, require_stable)
     try:
-        fetched = await broker.groups.submit(group.group_id, fetch, Fetched)
+        fetched = await groups.submit(group.group_id, fetch)
     except KafkaError as error:
-        return _refused(group, error.code, context)
+        return _refused(group, error.code, call)
     answers = [answer for topic in fetched.topics if (answer := _answer(image, *topic)).topic_id or not by_id]
     unknown = [_failed(topic, ErrorCode.UNKNOWN_TOPIC_ID) for name, topic in named or () if name is None]
     return _GroupAnswer(group.group_id, (*answers, *unknown))
@@ -91,10 +96,10 @@ def _partition(fetched: FetchedOffset) -> OffsetFetchResponsePartitions:
     )
 
 
-def _refused(group: Any, code: ErrorCode, context: AdminContext) -> _GroupAnswer:
+def _refused(group: Any, code: ErrorCode, call: Call) -> _GroupAnswer:
     """The oldest version has no place for an error but at each partition."""
     topics: tuple[_TopicAnswer, ...] = ()
-    if context.version < _GROUP_ERRORS_FROM:
+    if call.version < _GROUP_ERRORS_FROM:
         topics = tuple(_failed(topic, code) for topic in group.topics or ())
     return _GroupAnswer(group.group_id, topics, code)
 

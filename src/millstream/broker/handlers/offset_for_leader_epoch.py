@@ -1,8 +1,5 @@
 """OffsetForLeaderEpoch: where a leader's writing ended, so that a client can find out whether it read lost records."""
 
-import datetime
-from typing import TYPE_CHECKING
-
 from kio.schema.offset_for_leader_epoch.v4.request import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -13,30 +10,29 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
     OffsetForLeaderTopicResult,
 )
 
-from millstream.broker.api.dispatch import RequestContext
+from millstream.broker.api.call import Call
+from millstream.broker.handlers.admin import answer
+from millstream.broker.partitions.registry import Partitions
 from millstream.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
 
 
 def handle(
-    broker: "Broker", request: OffsetForLeaderEpochRequest, context: RequestContext
+    partitions: Partitions, request: OffsetForLeaderEpochRequest, _call: Call
 ) -> OffsetForLeaderEpochResponse:
     topics = tuple(
         OffsetForLeaderTopicResult(
             topic=topic.topic,
-            partitions=tuple(_answer(broker, topic.topic, wanted) for wanted in topic.partitions),
+            partitions=tuple(_answer(partitions, topic.topic, wanted) for wanted in topic.partitions),
         )
         for topic in request.topics
     )
-    return OffsetForLeaderEpochResponse(throttle_time=datetime.timedelta(), topics=topics)
+    return answer(OffsetForLeaderEpochResponse, topics=topics)
 
 
-def _answer(broker: "Broker", topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _answer(partitions: Partitions, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     error, epoch, end_offset = ErrorCode.NONE, -1, -1
     try:
-        partition = broker.partitions.find_for_client(topic, wanted.partition)
+        partition = partitions.find_for_client(topic, wanted.partition)
         partition.check_epoch(wanted.current_leader_epoch)
         if partition.log.offline is not None:
             raise partition.log.offline

@@ -1,19 +1,17 @@
 """SyncGroup."""
 
-from typing import TYPE_CHECKING, Any
-
+from kio.schema.sync_group.v5.request import SyncGroupRequest
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
-from millstream.broker.handlers.admin import NO_THROTTLE, AdminContext
+from millstream.broker.api.call import Call
+from millstream.broker.coordinators.groups import Groups
+from millstream.broker.handlers.admin import answer
 from millstream.coordinator.groups.replies import Synced
 from millstream.coordinator.groups.requests import SyncGroup
 from millstream.protocol.errors import ErrorCode, KafkaError
 
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
 
-
-async def handle(broker: "Broker", request: Any, _context: AdminContext) -> SyncGroupResponse:
+async def handle(groups: Groups, request: SyncGroupRequest, call: Call) -> SyncGroupResponse:
     sync = SyncGroup(
         request.group_id,
         request.member_id,
@@ -25,11 +23,11 @@ async def handle(broker: "Broker", request: Any, _context: AdminContext) -> Sync
     )
     code = ErrorCode.NONE
     try:
-        synced = await broker.groups.submit(request.group_id, sync, Synced)
+        synced = await groups.submit(request.group_id, sync)
     except KafkaError as error:
         code, synced = error.code, Synced(None, None, b"")
-    return SyncGroupResponse(
-        throttle_time=NO_THROTTLE,
+    return answer(
+        SyncGroupResponse,
         error_code=code,
         protocol_type=synced.protocol_type,
         protocol_name=synced.protocol_name,

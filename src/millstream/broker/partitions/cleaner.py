@@ -105,7 +105,7 @@ class Cleaner:
             try:
                 target.roll(now_ms)
             except OSError as error:
-                self._broker.storage_error("cleaning", target.write_failed(error))
+                self._broker.faults.failed("cleaning", target.write_failed(error))
                 return
             self._broker.flusher.flush(partition)
 
@@ -129,7 +129,7 @@ class Cleaner:
         sources = self._sources(partition, now_ms)
         if not sources or target.cleaning or target.truncating:
             return
-        limits = self._broker.opening_limits
+        limits = self._broker.opener.limits
         job = job_for(
             target.config,
             directory=target.directory,
@@ -170,7 +170,7 @@ class Cleaner:
 
     def _note_failure(self, partition: Partition, failure: CleaningFailure) -> None:
         if failure.position >= 0:
-            self._broker.corruption(failure)
+            self._broker.faults.damaged(None, -1, failure)
         else:
             log.warning(
                 "cleaning failed", topic=partition.topic, partition=partition.index, error=failure.message

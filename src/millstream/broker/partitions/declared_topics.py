@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from millstream.broker.handlers.admin import defaults_of
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
 from millstream.cluster.metadata.machine import Records
 from millstream.cluster.metadata.topics import CreatedTopic, CreateTopics, NewTopic
@@ -58,7 +57,7 @@ class DeclaredTopics:
         if ready:
             new = tuple(_new_topic(topic) for topic in ready)
             try:
-                command = CreateTopics(new, defaults=defaults_of(self._broker))
+                command = CreateTopics(new, defaults=self._broker.defaults)
                 for outcome in await self._broker.metadata.submit(command):
                     self._created(outcome)
             except KafkaError as error:

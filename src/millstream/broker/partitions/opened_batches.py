@@ -5,8 +5,14 @@ unpacks to too much or to too many records, is refused with MESSAGE_TOO_LARGE, u
 batches.
 """
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TypeVar
+
 import msgspec
 
+from millstream.broker.server.long_work import LongWork
+from millstream.broker.server.memory import MemoryBudget
 from millstream.config.settings import PerformanceSettings
 from millstream.config.topic import TopicConfig
 from millstream.protocol.compression import Buffer, Compression, pack
@@ -14,6 +20,9 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import CODEC_MASK, HEADER_SIZE, BatchHeader, read_header
 from millstream.protocol.record_spans import keyed_windows
 from millstream.protocol.records import check_record_count, seal_packed, unpack_batch
+from millstream.runtime.workers import Workers
+
+Result = TypeVar("Result")
 
 _CODECS = {
     "uncompressed": Compression.NONE,
@@ -33,6 +42,26 @@ class OpeningLimits(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, settings: PerformanceSettings) -> "OpeningLimits":
         return cls(settings.max_unpacked_batch, settings.max_opened_records)
+
+
+class BatchOpener:
+    """Opens batches in threads, with a bound on the memory that this takes."""
+
+    def __init__(
+        self, workers: Workers, long_work: LongWork, memory: MemoryBudget, limits: OpeningLimits
+    ) -> None:
+        self.limits = limits
+        self.long_work = long_work
+        self._workers = workers
+        self._memory = memory
+
+    def held(self, size_bytes: int) -> AbstractContextManager[None]:
+        """Memory for batches of that size while they are opened."""
+        return self._memory.held(size_bytes + OPENING_BYTES)
+
+    async def run(self, convert: Callable[[], Result], *, is_long: bool) -> Result:
+        """What takes long is done one job after the other: the threads that do it are those that sync."""
+        return await (self.long_work.apart(convert) if is_long else self._workers.run(convert))
 
 
 def must_open(config: TopicConfig, header: BatchHeader) -> bool:

@@ -159,22 +159,24 @@ class Partition:
 
     def await_acknowledged(self, last_offset: int, waiter: AckWaiter, *, by_all: bool = True) -> bool:
         """False when the record is as durable as was asked for; otherwise the waiter is told when it is."""
-        if last_offset < self.high_watermark:
+        if self.is_acknowledged(last_offset, by_all=by_all):
             return False
-        if self.replication is not None and not (by_all and self.log.config.replicates_in_sync):
-            if last_offset < self.durable_end_offset:
-                return False
-            self._local_acks.append((last_offset, waiter))
-        else:
-            self._acks.append((last_offset, waiter))
+        self.add_waiter(last_offset, waiter, by_all=by_all)
         return True
 
+    def add_waiter(self, last_offset: int, waiter: AckWaiter, *, by_all: bool) -> None:
+        """As above, for a record of which it is known that it is not acknowledged yet."""
+        (self._acks if self._needs_replicas(by_all) else self._local_acks).append((last_offset, waiter))
+
     def is_acknowledged(self, last_offset: int, *, by_all: bool) -> bool:
+        """Whether a record is as durable as was asked for: the only place that says so."""
         if last_offset < self.high_watermark:
             return True
-        if self.replication is None or (by_all and self.log.config.replicates_in_sync):
-            return False
-        return last_offset < self.durable_end_offset
+        return not self._needs_replicas(by_all) and last_offset < self.durable_end_offset
+
+    def _needs_replicas(self, by_all: bool) -> bool:
+        """Whether the high watermark decides. Without followers that is what this node's own disk has."""
+        return self.replication is None or (by_all and self.log.config.replicates_in_sync)
 
     def await_data(self, waiter: DataWaiter) -> None:
         self._readers[waiter] = None

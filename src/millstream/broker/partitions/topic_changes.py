@@ -172,7 +172,7 @@ class TopicChanges:
             self._broker.replication.remove(partition)
             self._discard(partition)
         self._broker.store.forget_topic_directory(topic)
-        self._broker.forget_topic(topic)
+        self._broker.metrics.messages_in.forget(topic)
 
 
 def _reconfigured(image: MetadataImage, records: tuple[MetadataRecord, ...]) -> dict[str, TopicImage]:

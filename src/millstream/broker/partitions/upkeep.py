@@ -37,9 +37,13 @@ class Upkeep:
 
     def start(self) -> None:
         storage = self._broker.settings.storage
-        self._broker.spawn(_repeat(storage.checkpoint_interval, self.checkpoint), "checkpoint")
-        self._broker.spawn(_repeat(storage.retention_check_interval, self.enforce_retention), "retention")
-        self._broker.spawn(_repeat(_HIGH_WATERMARKS_MS, self.checkpoint_high_watermarks), "high watermarks")
+        self._broker.tasks.spawn(_repeat(storage.checkpoint_interval, self.checkpoint), "checkpoint")
+        self._broker.tasks.spawn(
+            _repeat(storage.retention_check_interval, self.enforce_retention), "retention"
+        )
+        self._broker.tasks.spawn(
+            _repeat(_HIGH_WATERMARKS_MS, self.checkpoint_high_watermarks), "high watermarks"
+        )
         for path in self._broker.store.left_to_delete():
             self.remove_later(path, 0)
 
@@ -72,7 +76,7 @@ class Upkeep:
         """The checkpoint on disk still describes it. One without it follows soon, for all that go in the meantime."""
         if not self._is_forgetting:
             self._is_forgetting = True
-            self._broker.spawn(self._forget_removed(), "checkpoint after a removal")
+            self._broker.tasks.spawn(self._forget_removed(), "checkpoint after a removal")
 
     async def _forget_removed(self) -> None:
         await asyncio.sleep(_FORGET_SECONDS)
@@ -124,7 +128,7 @@ class Upkeep:
         try:
             self._drop(partition, min(_count_expired(partition, now_ms), target.settled_count))
         except OSError as error:
-            self._broker.storage_error("retention", target.storage_failed(error))
+            self._broker.faults.failed("retention", target.storage_failed(error))
 
     async def _move_start(self, partition: Partition, count: int, now_ms: int) -> None:
         target = partition.log
@@ -133,7 +137,7 @@ class Upkeep:
                 target.roll(now_ms)
             target.advance_start(target.segments[count].base_offset)
         except OSError as error:
-            self._broker.storage_error("retention", failure := target.write_failed(error))
+            self._broker.faults.failed("retention", failure := target.write_failed(error))
             raise failure from error
         await self._broker.flusher.sync(partition)
 

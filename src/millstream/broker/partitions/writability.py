@@ -30,7 +30,7 @@ class Writability:
             return
         self._has_room = False
         sometimes("a disk was full")
-        self._broker.spawn(self._wait_for_room(), "waiting for room")
+        self._broker.tasks.spawn(self._wait_for_room(), "waiting for room")
         membership = self._broker.membership
         if membership is None:
             log.error("the disk is full; writes are refused until there is room", data=self._path)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -27,9 +26,6 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.wire import MalformedRequest
 from millstream.runtime.clock import CautiousTime
 from millstream.runtime.sometimes import sometimes
-
-if TYPE_CHECKING:
-    from millstream.broker.server.connection import Connection
 
 log = get_logger("millstream.peers")
 
@@ -72,7 +68,7 @@ class PeerNetwork:
         self._adopted_cluster_id = ""
         self._links: dict[str, PeerLink] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._assemblers: WeakKeyDictionary[Connection, Assembler] = WeakKeyDictionary()
+        self._assemblers: WeakKeyDictionary[object, Assembler] = WeakKeyDictionary()
         self._metadata: MetadataService | None = None
         self._admission: Admission | None = None
         self.contact: Contact | None = None
@@ -94,6 +90,11 @@ class PeerNetwork:
         for task in tasks.values():
             task.cancel()
         await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+    @property
+    def metadata(self) -> MetadataService | None:
+        """None before this node follows the cluster's."""
+        return self._metadata
 
     @property
     def cluster_id(self) -> str:
@@ -198,10 +199,11 @@ class PeerNetwork:
             log.info("a cluster is known to another node", cluster_id=cluster_id, node=replica.node_id)
             self.known = KnownCluster(cluster_id, replica.node_id, address)
 
-    def receive(self, connection: "Connection", data: memoryview) -> None:
-        assembler = self._assemblers.get(connection)
+    def receive(self, source: object, data: memoryview) -> None:
+        """A part of a message; `source` is the connection that it came on."""
+        assembler = self._assemblers.get(source)
         if assembler is None:
-            assembler = self._assemblers[connection] = Assembler()
+            assembler = self._assemblers[source] = Assembler()
         try:
             received = assembler.add(data, self.cluster_id)
         except BadMessage as error:

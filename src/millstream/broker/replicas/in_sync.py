@@ -51,8 +51,8 @@ class InSyncSets:
         self._woken = asyncio.Event()
 
     def start(self) -> None:
-        self._broker.spawn(self._take_changes(), "in-sync sets")
-        self._broker.spawn(self._watch_lag(), "replica lag")
+        self._broker.tasks.spawn(self._take_changes(), "in-sync sets")
+        self._broker.tasks.spawn(self._watch_lag(), "replica lag")
 
     def consider(self, partition: Partition) -> None:
         """A follower may have caught up."""

@@ -33,7 +33,7 @@ class RecoveredReplicas:
         self._woken = asyncio.Event()
 
     def start(self) -> None:
-        self._broker.spawn(self._tell_when_asked(), "recovered replicas")
+        self._broker.tasks.spawn(self._tell_when_asked(), "recovered replicas")
 
     def changed(self, image: PartitionImage) -> None:
         """A partition that this node keeps is another: perhaps its leader is gone."""

@@ -64,7 +64,7 @@ class Repairs:
         is_busy = partition in self._wanted
         self._wanted.setdefault(partition, {})[offset] = None
         if not is_busy:
-            self._broker.spawn(self._repair(partition), "repair")
+            self._broker.tasks.spawn(self._repair(partition), "repair")
 
     def found_at_start(self, directory: str, bases: list[int]) -> None:
         """Recovery found damage in these segments."""

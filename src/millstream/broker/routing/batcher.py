@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from millstream.config.topic import TopicConfig
 from millstream.doors.access import Authoriser, Operation, Permission, Resource
 from millstream.doors.caller import NODE, Caller
 from millstream.doors.cluster import Metadata
@@ -20,7 +21,6 @@ from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 from millstream.protocol.records import Record, encode_batch
 from millstream.runtime.clock import Clock
 
-_DEFAULT_BATCH_BYTES = 1_048_588
 # A batch's header, and a message without its parts: lengths, deltas, counts.
 _BATCH_OVERHEAD_BYTES = 100
 _MESSAGE_OVERHEAD_BYTES = 32
@@ -124,7 +124,7 @@ class Batcher:
         """What a batch of the topic may have, as far as the metadata says; its leader knows."""
         found = self._metadata.image.topic(topic)
         configured = None if found is None else found.configs.get("max.message.bytes")
-        return int(configured) if configured is not None else _DEFAULT_BATCH_BYTES
+        return int(configured) if configured is not None else TopicConfig().max_message_bytes
 
     def _lane(self, place: Place, acks: Acks) -> "_Lane":
         lane = self._lanes.get((place, acks))

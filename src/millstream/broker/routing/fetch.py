@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from millstream.broker.api.dispatch import LaterReply, RequestContext
-from millstream.broker.handlers.fetch import MAX_REPLY_BYTES, answer
+from millstream.broker.api.call import Call, ReplySlot
+from millstream.broker.handlers.fetch import MAX_REPLY_BYTES
 from millstream.broker.handlers.fetch_sessions import FetchSession
-from millstream.broker.replicas.serving import serve_replica
 from millstream.broker.routing.fetch_source import FetchSource, Key
 from millstream.broker.routing.targets import leader_of, topic_of
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import (
     TOPIC_ID_FROM,
+    FetchAnswer,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
     decode_fetch,
-    encode_fetch_reply,
 )
 
 if TYPE_CHECKING:
@@ -47,8 +46,8 @@ class _Wanted(NamedTuple):
 
 
 class _Fetch(msgspec.Struct):
-    context: RequestContext
-    reply: LaterReply
+    context: Call
+    reply: ReplySlot
     request: FetchRequest
     session: FetchSession | None
     wanted: list[_Wanted]
@@ -62,17 +61,16 @@ class FetchRelay:
         self._relay = relay
         self._sources: dict[int, FetchSource] = {}
         self._current: _Fetch | None = None
-        self._line: deque[tuple[RequestContext, LaterReply, FetchRequest]] = deque()
+        self._line: deque[tuple[Call, ReplySlot, FetchRequest]] = deque()
         self._forgetting: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    def takes(self, context: RequestContext, request: memoryview, position: int) -> bool:
+    def takes(self, context: Call, request: memoryview, position: int) -> bool:
         fetch = decode_fetch(request, position, context.version)
         if fetch.replica_id >= 0:
             # A follower, which asks for nothing else.
-            context.connection.forward_nothing()
-            serve_replica(self._relay.broker, context, fetch)
-            return True
+            context.speak_for(None)
+            return False
         self._relay.broker.metrics.fetch_requests.value += 1
         if self._current is not None or self._line:
             # Clients wait for the answer before they fetch again; one that does not is answered in its order.
@@ -94,16 +92,14 @@ class FetchRelay:
 
     # -- a fetch begins
 
-    def _begin(self, context: RequestContext, reply: LaterReply | None, fetch: FetchRequest) -> None:
+    def _begin(self, context: Call, reply: ReplySlot | None, fetch: FetchRequest) -> None:
         broker = self._relay.broker
         by_topic_id = context.version >= TOPIC_ID_FROM
         try:
             session = broker.fetch_sessions.open(fetch, by_topic_id=by_topic_id, now=broker.clock.monotonic())
         except KafkaError as error:
-            broker.dispatcher.count_error(context.api, error.code)
-            (reply or context.reply_later()).complete(
-                encode_fetch_reply(context.version, [], error=error.code)
-            )
+            context.count_error(error.code)
+            context.reply(FetchAnswer(error=error.code))
             return
         asked = (
             [(topic, partition) for topic, partitions in fetch.topics for partition in partitions]
@@ -115,7 +111,8 @@ class FetchRelay:
         wanted = [self._find(topic, partition) for topic, partition in asked]
         nodes = {each.node for each in wanted if each.node is not None}
         if reply is None and (not wanted or (nodes <= {self._relay.node_id} and not self._sources)):
-            answer(broker, context, fetch, session, asked)
+            found = broker.client_fetches.answer(context, fetch, session, asked)
+            broker.dispatcher.conclude(context, found)
             return
         current = _Fetch(
             context,
@@ -129,7 +126,7 @@ class FetchRelay:
             if each.node is not None:
                 current.by_node.setdefault(each.node, {})[each.key] = each.request
         self._current = current
-        current.reply.may_be_cut_short(abandoned=lambda: None, hurried=self._hurry)
+        context.reply_later(on_hurried=self._hurry)
         self._ask_all(current)
         self._arm(current, current.deadline)
         self._consider()
@@ -232,13 +229,13 @@ class FetchRelay:
                 if any(key in taken for key in current.by_node[source.node]):
                     self._sources[source.node] = self._sources.pop(source.node)
         fetched = [self._fetched(each, taken) for each in current.wanted]
-        session, version = current.session, current.context.version
+        session = current.session
         session_id = 0
         if session is not None:
             fetched = session.changed(fetched, full=current.request.session_epoch == 0)
             session_id = session.session_id
         self._current = None
-        current.reply.complete(encode_fetch_reply(version, fetched, session_id=session_id))
+        current.reply.answer(FetchAnswer(fetched, session_id))
         while self._line and self._current is None:
             self._begin(*self._line.popleft())
         self._keep_for_a_while()

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from millstream.broker.api.dispatch import RequestContext
+from millstream.broker.api.call import Call
 from millstream.broker.handlers.fetch import MAX_REPLY_BYTES
 from millstream.broker.routing.lane import LaneLost
 from millstream.protocol.errors import ErrorCode
@@ -79,9 +79,7 @@ class FetchSource:
         ):
             self.stop()
 
-    def ask(
-        self, context: RequestContext, isolation_level: int, max_bytes: int, wait_ms: int, min_bytes: int
-    ) -> None:
+    def ask(self, context: Call, isolation_level: int, max_bytes: int, wait_ms: int, min_bytes: int) -> None:
         self._asked = dict(self._wanted)
         self.min_bytes = min_bytes
         self._number += 1

@@ -4,14 +4,12 @@ What is refused before it is written is `NotDone`; any other error of an append 
 """
 
 import asyncio
-from collections.abc import Callable
 
-from millstream.broker.partitions.opened_batches import OpeningLimits, must_open, open_and_convert
+from millstream.broker.partitions.appends import Appends
+from millstream.broker.partitions.opened_batches import BatchOpener, must_open, open_and_convert
 from millstream.broker.partitions.partition import Partition
-from millstream.broker.partitions.producer_bounds import ProducerBounds
 from millstream.broker.partitions.registry import Partitions
-from millstream.broker.server.long_work import LongWork
-from millstream.cluster.metadata.names import is_internal
+from millstream.broker.partitions.storage_faults import StorageFaults
 from millstream.doors.access import Authoriser, Operation, Permission, Resource
 from millstream.doors.caller import Caller
 from millstream.doors.partitions import (
@@ -25,9 +23,7 @@ from millstream.doors.partitions import (
     Place,
 )
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
-from millstream.protocol.record_batch import BatchHeader, check_produced
-from millstream.runtime.clock import Clock
-from millstream.storage.log import Appended as LogAppended
+from millstream.protocol.record_batch import check_produced
 from millstream.storage.lookup import batch_for_timestamp, offset_for_timestamp
 
 # The newest rules for what a producer may send.
@@ -39,24 +35,21 @@ class Here:
     def __init__(
         self,
         partitions: Partitions,
+        appends: Appends,
+        opener: BatchOpener,
+        faults: StorageFaults,
         authoriser: Authoriser,
-        clock: Clock,
-        producer_bounds: ProducerBounds,
-        opening_limits: OpeningLimits,
-        long_work: LongWork,
-        count_messages: Callable[[str, int], None],
-        storage_failed: Callable[[str, KafkaError], None],
-        read_failed: Callable[[Partition, int, KafkaError], None],
     ) -> None:
         self._partitions = partitions
+        self._appends = appends
+        self._opener = opener
+        self._faults = faults
         self._authoriser = authoriser
-        self._clock = clock
-        self._producer_bounds = producer_bounds
-        self._opening_limits = opening_limits
-        self._long_work = long_work
-        self._count_messages = count_messages
-        self._storage_failed = storage_failed
-        self._read_failed = read_failed
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Others may have gone on without this node."""
+        return self._partitions.is_cut_off
 
     # -- writing
 
@@ -71,31 +64,22 @@ class Here:
     ) -> Appended:
         try:
             self._authoriser.check(caller, Permission(Operation.WRITE, Resource.TOPIC, place.topic))
-            partition = self._partitions.find(place.topic, place.partition)
-            if is_internal(place.topic):
-                raise KafkaError(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION,
-                    f"the topic {place.topic} is internal; nobody else writes it",
-                )
+            partition = self._appends.find(place.topic, place.partition)
             # Offset and leader epoch are stamped into the batch.
             view = memoryview(bytearray(batch))
             header = check_produced(view, _PRODUCE_VERSION)
             if header.is_transactional:
                 raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction is open for this producer")
             if must_open(partition.log.config, header):
-                config, limits = partition.log.config, self._opening_limits
-                view = memoryview(await self._long_work.apart(lambda: open_and_convert(config, view, limits)))
+                view = await self._opened(partition, view)
                 header = check_produced(view, _PRODUCE_VERSION)
-            appended = self._append(partition, view, header, acks)
+            appended = self._appends.append(partition, view, header, by_all=acks is Acks.ALL)
         except KafkaError as error:
-            if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
-                self._storage_failed("append", error)
+            self._appends.failed(error)
             raise NotDone.of(error) from error
         by_all = acks is Acks.ALL
         if acks is not Acks.NONE:
             await _acknowledged(partition, appended.last_offset, by_all, timeout_s)
-        if not appended.duplicate:
-            self._count_messages(place.topic, header.record_count)
         return Appended(
             appended.base_offset,
             appended.log_append_time_ms,
@@ -103,18 +87,12 @@ class Here:
             partition.log.log_start_offset,
         )
 
-    def _append(self, partition: Partition, view: memoryview, header: BatchHeader, acks: Acks) -> LogAppended:
-        if self._partitions.is_withheld(partition):
-            partition.refuse(header, partition.cut_off())
-        if acks is Acks.ALL:
-            partition.require_enough_replicas(header)
-        now_ms = self._clock.now_ms()
-        if header.producer_id >= 0:
-            try:
-                self._producer_bounds.admit(partition.log.producers, header.producer_id, now_ms)
-            except KafkaError as error:
-                partition.refuse(header, error)
-        return partition.append(view, header, now_ms)
+    async def _opened(self, partition: Partition, batch: memoryview) -> memoryview:
+        config, limits = partition.log.config, self._opener.limits
+        with self._opener.held(len(batch)):
+            return memoryview(
+                await self._opener.run(lambda: open_and_convert(config, batch, limits), is_long=True)
+            )
 
     # -- reading
 
@@ -151,7 +129,7 @@ class Here:
                 offset, min(max_bytes, _MOST_READ_BYTES), upper, min_one=True
             )
         except KafkaError as error:
-            self._read_failed(partition, offset, error)
+            self._faults.read_failed(partition, offset, error)
             raise
         return LogRead(
             place,
@@ -177,13 +155,13 @@ class Here:
             if batch is None:
                 return None
             # It may be large, and others wait for the loop.
-            found = await self._long_work.apart(lambda: batch.first_record(timestamp_ms, start))
+            found = await self._opener.long_work.apart(lambda: batch.first_record(timestamp_ms, start))
             if log.offline is not None:
                 raise log.offline
             if found is None or found.offset < log.log_start_offset:
                 found = offset_for_timestamp(log, timestamp_ms)
         except KafkaError as error:
-            self._read_failed(partition, log.log_start_offset, error)
+            self._faults.read_failed(partition, log.log_start_offset, error)
             raise
         if found is None or found.offset >= partition.high_watermark:
             return None

@@ -1,76 +1,83 @@
 """One client's forwarded requests to this very node: handled in this process, answered like those of another."""
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
 
-from millstream.broker.api.dispatch import LaterReply, RequestContext
+from millstream.broker.api.call import Call
+from millstream.broker.api.dispatch import Dispatcher
 from millstream.broker.routing.lane import Buffers, Done, LaneLost
-from millstream.broker.server.connection import Connection, PendingReply, Reply
+from millstream.broker.server.addresses import ShownNode
+from millstream.broker.server.connection import Connection
+from millstream.broker.server.replies import PendingReply, Reply
 from millstream.observability.logs import get_logger
-from millstream.observability.metrics import Histogram
 from millstream.protocol.api import Api
 from millstream.protocol.errors import KafkaError
 
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
-
 log = get_logger("millstream.proxy")
 
-# The client's request is timed as a whole.
-_UNTIMED = Histogram()
 
-
-class PartReply(PendingReply):
-    """A reply that no client waits for in its place: whoever asked gets it when it is there."""
-
-    __slots__ = ("_done",)
-
-    def __init__(self, connection: Connection, done: Callable[[Reply], None]) -> None:
-        super().__init__(connection)
-        self._done = done
-
-    def complete(self, buffers: Reply) -> None:
-        if self.buffers is None:
-            self.buffers = buffers
-            self._done(buffers)
-
-
-class PartContext(RequestContext):
+class LocalCall(Call):
     """A client's request, or a part of it, whose reply is passed on without a frame around it."""
 
-    place: PartReply
-
-    def reply(self, body: Reply) -> None:
-        self.place.complete(body)
-
-    def reply_later(self) -> LaterReply:
-        return LaterReply(self, self.place)
-
-    def framed(self, body: Reply) -> Reply:
+    def finished(self, body: Reply) -> Reply:
         return body
 
 
-class _LaneConnection:
-    """The client's connection as handlers of this lane's requests see it: what they block, this lane is too."""
+class _Place:
+    """Where one request's reply goes: whoever asked gets it when it is there, whatever waits before it.
 
-    def __init__(self, connection: Connection, unblocked: Callable[[], None]) -> None:
+    To its handler it is the client's connection; what the handler holds up, the lane holds up too.
+    """
+
+    def __init__(self, lane: "LocalLane", connection: Connection, done: Callable[[Reply], None]) -> None:
+        self._lane = lane
         self._connection = connection
-        self._unblocked = unblocked
-        self.blocks = 0
+        self._done = done
+        self.pending: PendingReply | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
+    @property
+    def closed(self) -> bool:
+        return self._connection.closed
+
+    @property
+    def peer(self) -> str:
+        return self._connection.peer
+
+    @property
+    def local_host(self) -> str:
+        return self._connection.local_host
+
+    @property
+    def only_node(self) -> ShownNode | None:
+        return self._connection.only_node
+
+    def speak_for(self, client: str | None) -> None:
+        self._connection.speak_for(client)
+
+    def send(self, buffers: Reply) -> None:
+        self._done(buffers)
+
+    def expect_reply(self, reply: PendingReply) -> None:
+        self.pending = reply
+
+    def completed(self, reply: PendingReply) -> None:
+        self._done(reply.buffers or [])
 
     def block(self) -> None:
-        self.blocks += 1
+        self._lane.blocks += 1
         self._connection.block()
 
     def unblock(self) -> None:
-        self.blocks -= 1
+        self._lane.blocks -= 1
         self._connection.unblock()
-        if not self.blocks:
-            self._unblocked()
+        self._lane.go_on()
+
+    def refuse(self, reason: str) -> None:
+        self._connection.refuse(reason)
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 class LocalLane:
@@ -78,15 +85,17 @@ class LocalLane:
     those behind it.
     """
 
-    def __init__(self, broker: "Broker", connection: Connection, seen: "Broker | None" = None) -> None:
-        """`seen` is this node as handlers are to see it, where that is not as it is."""
+    def __init__(
+        self, dispatcher: Dispatcher, connection: Connection, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.closed = False
-        self._broker = broker
-        self._seen = seen
-        self._connection = _LaneConnection(connection, self._go_on)
+        self.blocks = 0
+        self._dispatcher = dispatcher
+        self._connection = connection
+        self._loop = loop
         # In their order, so that a simulated run can be repeated.
-        self._waiting: dict[PartReply, Done] = {}
-        self._line: deque[tuple[PartContext, bytearray]] = deque()
+        self._waiting: dict[_Place, Done] = {}
+        self._line: deque[tuple[LocalCall, bytearray]] = deque()
 
     def send(
         self, api: Api, version: int, client_id: str | None, body: Buffers, _seconds: float | None, done: Done
@@ -96,31 +105,30 @@ class LocalLane:
         def finished(buffers: Reply) -> None:
             if self._waiting.pop(place, None) is not None:
                 # Not at once: whoever sends is in the middle of its own work.
-                reply = memoryview(b"".join((head, *buffers)))
-                self._broker.loop.call_soon(done, reply)
+                self._loop.call_soon(done, memoryview(b"".join((head, *buffers))))
 
-        connection = cast(Connection, self._connection)
-        place = PartReply(connection, finished)
+        place = _Place(self, self._connection, finished)
         self._waiting[place] = done
-        clock = self._broker.clock.monotonic
-        context = PartContext(api, version, 0, client_id, connection, clock(), _UNTIMED, clock, place)
+        caller = self._connection.caller((client_id or "").encode())
+        served = self._dispatcher.served(api.key)
+        call = LocalCall(caller, version, 0, served, place, self._dispatcher.clock())
         # A leader stamps what it is given.
-        self._line.append((context, bytearray().join(body)))
-        self._go_on()
+        self._line.append((call, bytearray().join(body)))
+        self.go_on()
 
-    def _go_on(self) -> None:
-        while self._line and not self._connection.blocks:
-            context, request = self._line.popleft()
-            self._serve(context, memoryview(request))
+    def go_on(self) -> None:
+        while self._line and not self.blocks:
+            call, request = self._line.popleft()
+            self._serve(call, memoryview(request))
 
-    def _serve(self, context: PartContext, request: memoryview) -> None:
+    def _serve(self, call: LocalCall, request: memoryview) -> None:
         try:
-            self._broker.dispatcher.serve_here(context, request, 0, self._seen)
+            self._dispatcher.serve(call, request, 0)
         except KafkaError as error:
             self._connection.refuse(error.message)
         except Exception:
             # There will be no reply: without this the client would wait for it for ever.
-            log.exception("request failed", peer=context.peer, api=context.api.name)
+            log.exception("request failed", peer=self._connection.peer, api=call.api.name)
             self._connection.close()
 
     def close(self, *, tell: bool = True) -> None:
@@ -130,7 +138,7 @@ class LocalLane:
         self._line.clear()
         waiting, self._waiting = self._waiting, {}
         for place, done in waiting.items():
-            if place.abandoned is not None:
-                place.abandoned()
+            if place.pending is not None and place.pending.abandoned is not None:
+                place.pending.abandoned()
             if tell:
-                self._broker.loop.call_soon(done, LaneLost("the lane was closed", was_sent=True))
+                self._loop.call_soon(done, LaneLost("the lane was closed", was_sent=True))

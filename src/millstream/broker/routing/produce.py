@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from millstream.broker.api.dispatch import LaterReply, RequestContext
+from millstream.broker.api.call import Call, ReplySlot
 from millstream.broker.routing.lane import Buffers, LaneLost
 from millstream.broker.routing.targets import leader_of
 from millstream.protocol.errors import ErrorCode
@@ -20,7 +20,6 @@ from millstream.protocol.produce import (
     PartitionOutcome,
     ProduceRequest,
     decode_produce,
-    encode_produce_reply,
 )
 from millstream.protocol.produce_forward import Batch, decode_produce_reply, encode_produce_request
 from millstream.protocol.record_batch import HEADER_SIZE, MAGIC, NO_PRODUCER, read_header
@@ -61,8 +60,8 @@ class _Waiting(msgspec.Struct, eq=False):
 
 
 class _Request(msgspec.Struct, eq=False):
-    context: RequestContext
-    reply: LaterReply | None
+    context: Call
+    reply: ReplySlot | None
     produce: ProduceRequest
     deadline: float
     size_bytes: int
@@ -79,7 +78,7 @@ class ProduceRelay:
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    def takes(self, context: RequestContext, request: memoryview, position: int) -> bool:
+    def takes(self, context: Call, request: memoryview, position: int) -> bool:
         # The buffer is read into again at once, and what is sent again must be there for as long as it takes.
         body = memoryview(bytes(request[position:]))
         produce = decode_produce(body, 0, context.version)
@@ -110,7 +109,7 @@ class ProduceRelay:
 
     def _begin(
         self,
-        context: RequestContext,
+        context: Call,
         produce: ProduceRequest,
         body: memoryview,
         places: list[tuple[tuple[str | bytes, int, memoryview | None], int]],
@@ -256,11 +255,11 @@ class ProduceRelay:
     def _complete(self, request: _Request) -> None:
         outcomes = [batch.outcome for batch in request.batches]
         if request.reply is not None:
-            request.reply.complete([encode_produce_reply(request.context.version, outcomes)])
+            request.reply.answer(outcomes)
         elif any(outcome.error for outcome in outcomes):
             # As a leader does: nobody reads a reply to acks=0.
             reason = next(outcome.message or outcome.error.name for outcome in outcomes if outcome.error)
-            request.context.connection.refuse(reason)
+            self._relay.connection.refuse(reason)
         # Each refers to the other: without this the collector would have to find them.
         request.batches.clear()
         self._relay.held.give_back(request.size_bytes)

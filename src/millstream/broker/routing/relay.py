@@ -7,12 +7,11 @@ form of each API, that they do not lead or coordinate it, which every client tak
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from millstream.broker.api.dispatch import LaterReply, RequestContext
+from millstream.broker.api.call import Call, ReplySlot
 from millstream.broker.routing.fetch import FetchRelay
 from millstream.broker.routing.held import HeldRequests
 from millstream.broker.routing.lane import Buffers, Done, Lane, LaneLost, Registered, RemoteLane
 from millstream.broker.routing.local_lane import LocalLane
-from millstream.broker.routing.not_here import without_groups
 from millstream.broker.routing.plans import PLANS
 from millstream.broker.routing.produce import ProduceRelay
 from millstream.broker.routing.split import SplitRequest
@@ -68,7 +67,7 @@ class ClientRelay:
     def image(self) -> MetadataImage:
         return self.broker.metadata.image
 
-    def takes(self, context: RequestContext, request: memoryview, position: int) -> bool:
+    def takes(self, context: Call, request: memoryview, position: int) -> bool:
         api = context.api
         if api.key == PRODUCE:
             return context.version >= PRODUCE_SERVED_FROM and self._produce.takes(context, request, position)
@@ -108,7 +107,7 @@ class ClientRelay:
         self,
         node: int,
         kind: str,
-        context: RequestContext,
+        context: Call,
         body: Buffers,
         seconds: float | None,
         done: Done,
@@ -127,7 +126,7 @@ class ClientRelay:
                 log.exception("answer not passed on", peer=self.connection.peer, api=context.api.name)
                 self.connection.close()
 
-        self._lane(node, kind).send(context.api, asked, context.client_id, body, seconds, guarded)
+        self._lane(node, kind).send(context.api, asked, context.caller.client_id, body, seconds, guarded)
 
     def drop_lane(self, node: int, kind: str) -> None:
         """Close without a word to those who wait."""
@@ -135,19 +134,17 @@ class ClientRelay:
         if lane is not None:
             lane.close(tell=False)
 
-    def body(self, context: RequestContext, reply: memoryview) -> memoryview:
+    def body(self, context: Call, reply: memoryview) -> memoryview:
         """A reply without the tags of its header."""
         return reply[1:] if context.api.is_flexible(context.version) else reply
 
-    def pass_on(
-        self, node: int, context: RequestContext, body: bytes, reply: LaterReply, kind: str = "others"
-    ) -> None:
+    def pass_on(self, node: int, context: Call, body: bytes, reply: ReplySlot, kind: str = "others") -> None:
         """The whole request to one node, and its answer as it is."""
 
         def answered(answer: memoryview | LaneLost) -> None:
             self.held.give_back(len(body))
             if not isinstance(answer, LaneLost):
-                reply.complete([self.body(context, answer)])
+                reply.answer_body([self.body(context, answer)])
             elif node != self.node_id:
                 # This node's own answer to what another should have answered is the right refusal.
                 self.pass_on(self.node_id, context, body, reply, self.lane_after_loss(context))
@@ -158,13 +155,13 @@ class ClientRelay:
         self.held.take(len(body))
         self.send(node, kind, context, (body,), seconds, answered)
 
-    def lane_after_loss(self, context: RequestContext) -> str:
+    def lane_after_loss(self, context: Call) -> str:
         """Where this node itself answers what another should have: a read as ever, whatever it leads by now. What
         changes a group may have been done already, and is not done again.
         """
         return REFUSING if context.api.name in _CHANGING_A_GROUP else "others"
 
-    def _takes_of_group(self, context: RequestContext, request: memoryview, position: int) -> bool:
+    def _takes_of_group(self, context: Call, request: memoryview, position: int) -> bool:
         group_id = Reader(request, position, flexible=context.api.is_flexible(context.version)).string()
         node = coordinator_of(self.image, group_id)
         if node is None or node == self.node_id:
@@ -180,8 +177,8 @@ class ClientRelay:
 
     def _new_lane(self, node: int, kind: str) -> Lane:
         if node == self.node_id:
-            seen = without_groups(self.broker) if kind == REFUSING else None
-            return LocalLane(self.broker, self.connection, seen)
+            dispatcher = self.broker.refusing if kind == REFUSING else self.broker.dispatcher
+            return LocalLane(dispatcher, self.connection, self.loop)
         # A node that is gone is asked at an address at which nobody answers.
         to = self._registered(node) or Registered("", 0, -1)
         return RemoteLane(self.server, node, to, self._relays.greeting(self.connection))

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from millstream.broker.api.table import TABLE
 from millstream.broker.routing.relay import ClientRelay
 from millstream.broker.server.addresses import WILDCARDS, ShownNode
 from millstream.broker.server.connection import Connection
+from millstream.broker.server.listener import Listener
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.machine import Records
 from millstream.cluster.metadata.service import MetadataService
@@ -15,7 +17,6 @@ from millstream.protocol.peer_client import Greeting, encode_greeting
 
 if TYPE_CHECKING:
     from millstream.broker.node import Broker
-    from millstream.broker.routing.route import Route
 
 log = get_logger("millstream.proxy")
 
@@ -68,8 +69,12 @@ class Relays:
             await self.broker.server.bind(
                 host.strip("[]"),
                 int(port),
-                lambda connection: self.open(connection, bound[0]),
-                "broker.proxy_listen",
+                Listener(
+                    "PROXY",
+                    frozenset(TABLE),
+                    "broker.proxy_listen",
+                    lambda connection: self.open(connection, bound[0]),
+                ),
             )
         )
         log.info("answers for all nodes", listen=f"{bound[0][0]}:{bound[0][1]}")
@@ -79,12 +84,6 @@ class Relays:
         relay = ClientRelay(self, connection, lambda: self._shown_to(connection, listener))
         self._relays[relay] = None
         return relay
-
-    def route(self, client_id: str, client: str = "127.0.0.1:0") -> "Route":
-        """A way for requests of this process; `client` is the address of whom it speaks for."""
-        from millstream.broker.routing.route import Route
-
-        return Route(self, client_id, client)
 
     @property
     def is_busy(self) -> bool:

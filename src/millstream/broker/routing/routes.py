@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from millstream.broker.routing.call_link import CallLink
 from millstream.broker.routing.calls import NodeCall
@@ -118,6 +118,23 @@ class Routes:
             await self._pause(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
+    async def at_any(self, caller: Caller, call: NodeCall[A], *, patience_s: float) -> A:
+        """Ask any live node, and the next one where nothing was done; for a process that is none itself."""
+        asked: set[int] = set()
+
+        def another() -> int | None:
+            live = [broker.broker_id for broker in self.view.brokers()]
+            node = next((each for each in live if each not in asked), None)
+            if node is None:
+                asked.clear()
+            else:
+                asked.add(node)
+            return node
+
+        return await self.at_node(
+            caller, another, _never, call, patience_s=patience_s, wait_s=patience_s, may_repeat=False
+        )
+
     def link(self, node_id: int) -> CallLink:
         broker = self.metadata.image.brokers.get(node_id)
         if broker is None:
@@ -148,6 +165,10 @@ class Routes:
             }
             for address in self._links.keys() - known:
                 self._links.pop(address).close()
+
+
+async def _never() -> NoReturn:
+    raise AssertionError("a process outside of the cluster is no node of it")
 
 
 def _uncertain(error: KafkaError) -> KafkaError:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from millstream.broker.api.call import NO_REPLY, Call
 from millstream.broker.coordinators.host import CoordinatorHost
 from millstream.broker.routing.calls import (
     Acquire,
@@ -47,6 +48,12 @@ log = get_logger("millstream.doors")
 _MOST_CALLS = 20_000
 
 
+def node_call(served: "ServedCalls", data: memoryview, call: Call) -> Any:
+    """A call of another node, or of a gateway, for its doors."""
+    served.take(data, call)
+    return NO_REPLY
+
+
 class ServedCalls:
     """Calls of a connection are done side by side, and answered when they are done, in any order."""
 
@@ -80,31 +87,25 @@ class ServedCalls:
             ReleaseAll: lambda caller, call: self._queues.release_all(caller, call.group, call.member),
             SubmitCommand: self._submit,
             CreateTopicsFor: self._create_topics,
-            FollowMetadata: lambda _, call: self._followers.next(call.sent, call.max_wait_s),
+            FollowMetadata: self._follow_metadata,
         }
 
-    def take(
-        self,
-        source: object,
-        correlation: int,
-        data: memoryview,
-        reply: Callable[[bytes], None],
-        is_closed: Callable[[], bool],
-    ) -> None:
-        """`source` is the connection that the call came on: `reply` answers on it, unless it is closed by then."""
+    def take(self, data: memoryview, call: Call) -> None:
+        """Do it, and answer it then."""
         # The buffer that it came in is used again at once.
-        caller, call = decode_call(bytes(data))
-        tasks = self._tasks.setdefault(source, {})
-        if isinstance(call, Cancel):
-            if (cancelled := tasks.get(call.correlation)) is not None:
+        caller, wanted = decode_call(bytes(data))
+        tasks = self._tasks.setdefault(call.source, {})
+        if isinstance(wanted, Cancel):
+            if (cancelled := tasks.get(wanted.correlation)) is not None:
                 cancelled.cancel()
             return
         if len(tasks) >= _MOST_CALLS:
             raise MalformedRequest(f"more than {_MOST_CALLS} calls are under way on one connection")
         self._memory.take(len(data))
         task = asyncio.get_running_loop().create_task(
-            self._serve(caller, call, reply, is_closed), name=f"call {type(call).__name__}"
+            self._serve(caller, wanted, call), name=f"call {type(wanted).__name__}"
         )
+        correlation = call.correlation_id
         tasks[correlation] = task
 
         def ended(_task: "asyncio.Task[None]", size: int = len(data)) -> None:
@@ -118,24 +119,25 @@ class ServedCalls:
             for task in list(tasks.values()):
                 task.cancel()
 
-    async def _serve(
-        self, caller: Caller, call: AnyCall, reply: Callable[[bytes], None], is_closed: Callable[[], bool]
-    ) -> None:
+    async def _serve(self, caller: Caller, wanted: AnyCall, call: Call) -> None:
         try:
-            answer = await self._do[type(call)](caller, call)
+            answer = await self._do[type(wanted)](caller, wanted)
         except KafkaError as error:
-            reply(encode_refusal(error))
+            body = encode_refusal(error)
         except asyncio.CancelledError:
-            reply(encode_refusal(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the call was cancelled")))
+            # Answered all the same: whoever cancelled it keeps a place for the answer.
+            cancelled = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the call was cancelled")
+            call.reply_body([encode_refusal(cancelled)])
             raise
         except Exception:
-            log.exception("call failed", call=type(call).__name__)
-            reply(encode_refusal(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the node failed; see its log")))
+            log.exception("call failed", call=type(wanted).__name__)
+            body = encode_refusal(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the node failed; see its log"))
         else:
-            if is_closed() and isinstance(call, Acquire):
-                await self._give_back(caller, call, answer)
-            else:
-                reply(encode_answer(answer))
+            if call.is_abandoned and isinstance(wanted, Acquire):
+                await self._give_back(caller, wanted, answer)
+                return
+            body = encode_answer(answer)
+        call.reply_body([body])
 
     async def _append(self, caller: Caller, call: Append) -> Any:
         return await self._here.append(
@@ -180,6 +182,12 @@ class ServedCalls:
         ]
         if released:
             await self._queues.settle(caller, call.group, call.member, call.place, released)
+
+    async def _follow_metadata(self, _caller: Caller, call: FollowMetadata) -> bytes:
+        found = await self._followers.next(call.sent, call.max_wait_s)
+        if self._here.is_cut_off:
+            raise NotDone(ErrorCode.BROKER_NOT_AVAILABLE, "this node is cut off from the others")
+        return found
 
     async def _submit(self, _caller: Caller, call: SubmitCommand) -> bytes:
         return encode_result(await self._metadata.submit(_command(call.command)))

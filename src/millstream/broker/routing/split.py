@@ -6,7 +6,7 @@ each node answers as it would have answered the client.
 
 from typing import TYPE_CHECKING, Any
 
-from millstream.broker.api.dispatch import LaterReply, RequestContext
+from millstream.broker.api.call import Call, ReplySlot
 from millstream.broker.routing.lane import LaneLost
 from millstream.broker.routing.plans import Plan
 from millstream.broker.server.long_work import LARGE_REQUEST_BYTES
@@ -27,12 +27,12 @@ _GRACE_SECONDS = 5.0
 
 
 class SplitRequest:
-    def __init__(self, relay: "ClientRelay", context: RequestContext, plan: Plan) -> None:
+    def __init__(self, relay: "ClientRelay", context: Call, plan: Plan) -> None:
         self._relay = relay
         self._context = context
         self._plan = plan
         self._request: Any = None
-        self._reply: LaterReply | None = None
+        self._reply: ReplySlot | None = None
         self._answers: list[Any] = []
         self._left = 0
 
@@ -40,8 +40,8 @@ class SplitRequest:
         relay, context = self._relay, self._context
         if len(body) > LARGE_REQUEST_BYTES:
             self._reply = context.reply_later()
-            context.connection.block()
-            relay.broker.spawn(self._take_large(bytes(body)), "large request")
+            relay.connection.block()
+            relay.broker.tasks.spawn(self._take_large(bytes(body)), "large request")
             return True
         self._request = _decode(context, body)
         parts = self._plan.cut(relay.image, relay.node_id, self._request)
@@ -76,17 +76,17 @@ class SplitRequest:
         except TooManyElements as error:
             refused = error_response(context.api, context.version, error.code, error.message)
             if refused is None or self._reply is None:
-                context.connection.refuse(f"{context.api.name}: {error.message}")
+                relay.connection.refuse(f"{context.api.name}: {error.message}")
             else:
-                self._reply.complete([encode_response(context.api, context.version, refused)])
+                self._reply.answer_body([encode_response(context.api, context.version, refused)])
         except KafkaError as error:
-            context.connection.refuse(error.message)
+            relay.connection.refuse(error.message)
         except BaseException:
             # There will be no reply: without this the client would wait for it for ever.
-            context.connection.close()
+            relay.connection.close()
             raise
         finally:
-            context.connection.unblock()
+            relay.connection.unblock()
 
     def _ask(self, place: int, node: int, body: bytes, kind: str = "others") -> None:
         relay = self._relay
@@ -112,7 +112,7 @@ class SplitRequest:
         try:
             answer = decode_response(context.api, context.version, body)
         except MalformedRequest as error:
-            context.connection.refuse(f"another node's answer cannot be read: {error}")
+            self._relay.connection.refuse(f"another node's answer cannot be read: {error}")
             return
         self._keep(place, answer)
 
@@ -122,7 +122,7 @@ class SplitRequest:
         self._left -= 1
         if self._left == 0 and self._reply is not None:
             joined = self._plan.join(self._request, self._answers)
-            self._reply.complete([encode_response(context.api, context.version, joined)])
+            self._reply.answer_body([encode_response(context.api, context.version, joined)])
 
 
 def _patience(request: Any) -> float:
@@ -130,7 +130,7 @@ def _patience(request: Any) -> float:
     return _SECONDS if timeout is None else max(timeout.total_seconds(), 0.0) + _GRACE_SECONDS
 
 
-def _decode(context: RequestContext, body: memoryview) -> Any:
+def _decode(context: Call, body: memoryview) -> Any:
     """In the shape of its own version."""
     name, version = context.api.name, context.version
     message = message_class(name, version, "request")
@@ -142,7 +142,7 @@ def _decode(context: RequestContext, body: memoryview) -> Any:
         raise MalformedRequest(f"{name} version {version} holds a time out of range") from None
 
 
-def _encode(context: RequestContext, request: Any) -> bytes:
+def _encode(context: Call, request: Any) -> bytes:
     out = bytearray()
     writer_of(message_class(context.api.name, context.version, "request"))(out, request)
     return bytes(out)

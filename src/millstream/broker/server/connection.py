@@ -8,23 +8,24 @@ answer at once returns a `PendingReply`; later requests are handled meanwhile, t
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
 from millstream.broker.server.frame_memory import Address, IncomingFrame
+from millstream.broker.server.listener import Listener
+from millstream.broker.server.replies import PendingReply, Reply
+from millstream.doors.caller import Caller
 from millstream.protocol.api import APIS, PEER_APIS
 from millstream.protocol.limits import LIMITS, explain_size
-from millstream.protocol.wire import I16, I32
+from millstream.protocol.wire import I16, I32, MalformedRequest
 from millstream.runtime.read_threshold import ReadThreshold
 
 if TYPE_CHECKING:
-    from millstream.broker.api.dispatch import RequestContext
+    from millstream.broker.api.call import Call
     from millstream.broker.server.addresses import ShownNode
     from millstream.broker.server.server import Server
 
-Reply = list[bytes | memoryview]
-
-MIN_REQUEST_BYTES = 8
+# The header: API key, version, correlation id and the length of the client id.
+MIN_REQUEST_BYTES = 10
 # Replies larger than this count against the node's memory until the client has read them.
 WRITE_HIGH_WATER_BYTES = 1 << 16
 # A client that has more replies, or more bytes of them, waiting behind one that is not ready is made to wait.
@@ -45,39 +46,17 @@ class Relay(Protocol):
         """The one broker that the client is told of."""
         ...
 
-    def takes(self, context: "RequestContext", request: memoryview, position: int) -> bool:
+    def takes(self, call: "Call", request: memoryview, position: int) -> bool:
         """Whether the request is answered by others, or partly; False leaves it to this node."""
         ...
 
     def close(self) -> None: ...
 
 
-NewRelay = Callable[["Connection"], Relay]
-
-
-class PendingReply:
-    """A reply that will come: its place in the order of the connection's replies."""
-
-    __slots__ = ("_connection", "abandoned", "buffers", "held_bytes", "hurried")
-
-    def __init__(self, connection: "Connection") -> None:
-        self._connection = connection
-        self.buffers: Reply | None = None
-        self.held_bytes = 0
-        # Called when the connection is gone before the reply was ready, and when too much waits behind it.
-        self.abandoned: Callable[[], object] | None = None
-        self.hurried: Callable[[], object] | None = None
-
-    def complete(self, buffers: Reply) -> None:
-        if self.buffers is None:
-            self.buffers = buffers
-            self._connection.completed(self)
-
-
 class Connection(asyncio.BufferedProtocol):
-    def __init__(self, server: "Server", new_relay: NewRelay | None = None) -> None:
+    def __init__(self, server: "Server", listener: Listener) -> None:
         self._server = server
-        self._new_relay = new_relay
+        self.listener = listener
         self.relay: Relay | None = None
         self._transport: asyncio.Transport | None = None
         self._partial = b""
@@ -98,7 +77,8 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = ""
         self.client = ""
         """Whose requests come: the peer's, or where that forwards them, its client's address."""
-        self.client_id = ""
+        self._caller: Caller | None = None
+        self._client_id = b""
         self.last_active = 0.0
 
     # -- the transport's side
@@ -113,8 +93,8 @@ class Connection(asyncio.BufferedProtocol):
             self.raw_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             self._threshold = ReadThreshold(self.raw_socket)
         self.last_active = self._server.loop.time()
-        if self._new_relay is not None:
-            self.relay = self._new_relay(self)
+        if self.listener.new_relay is not None:
+            self.relay = self.listener.new_relay(self)
         self._server.connected(self)
 
     def connection_lost(self, _error: Exception | None) -> None:
@@ -264,8 +244,24 @@ class Connection(asyncio.BufferedProtocol):
                 self._others_first()
         self._update_reading()
 
-    def forward_nothing(self) -> None:
-        """Whoever is at the other end wants what this node has itself."""
+    def caller(self, client_id: bytes | memoryview) -> Caller:
+        """Who sends a request that says this client id; mostly the same as the one before."""
+        caller = self._caller
+        if caller is None or self._client_id != client_id:
+            try:
+                name = str(client_id, "utf-8")
+            except UnicodeDecodeError:
+                raise MalformedRequest("the client id is not UTF-8") from None
+            self._client_id = bytes(client_id)
+            host = self.client.rpartition(":")[0]
+            caller = self._caller = Caller(client_id=name, host=host, listener=self.listener.name)
+        return caller
+
+    def speak_for(self, client: str | None) -> None:
+        """Whoever is at the other end wants what this node has itself, for that client or for itself."""
+        if client is not None:
+            self.client = client
+            self._caller = None
         if self.relay is not None:
             self.relay.close()
             self.relay = None
@@ -318,16 +314,16 @@ class Connection(asyncio.BufferedProtocol):
     def send(self, buffers: Reply) -> None:
         """Write a reply now if it is its turn, else when those before it are written."""
         if self._replies or self._write_paused:
-            self.expect_reply().complete(buffers)
+            reply = PendingReply(self)
+            self.expect_reply(reply)
+            reply.complete(buffers)
         else:
             self._write(buffers)
 
-    def expect_reply(self) -> PendingReply:
-        reply = PendingReply(self)
+    def expect_reply(self, reply: PendingReply) -> None:
         self._replies.append(reply)
         if len(self._replies) > MAX_PENDING_REPLIES:
             self._update_reading()
-        return reply
 
     def completed(self, reply: PendingReply) -> None:
         """Called by a reply that is ready."""
@@ -376,7 +372,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self, buffers: Reply) -> None:
         transport = self._transport
-        if transport is None or self.closed:
+        if transport is None or self.closed or not buffers:
             return
         size = sum(map(len, buffers))
         self.last_active = self._server.loop.time()
@@ -413,6 +409,11 @@ class Connection(asyncio.BufferedProtocol):
         """This node's address as the client reached it."""
         address = None if self._transport is None else self._transport.get_extra_info("sockname")
         return str(address[0]) if address else "127.0.0.1"
+
+    @property
+    def only_node(self) -> "ShownNode | None":
+        """The one broker that the client is told of, where this node answers for all."""
+        return None if self.relay is None else self.relay.shown
 
     @property
     def raw_socket(self) -> socket.socket | None:

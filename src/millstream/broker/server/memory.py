@@ -1,7 +1,8 @@
 """A bound on the memory of requests and replies under way, over all connections."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 class MemoryWaiter:
@@ -43,6 +44,15 @@ class MemoryBudget:
     def take(self, size: int) -> None:
         """Count bytes that already exist."""
         self.used_bytes += size
+
+    @contextmanager
+    def held(self, size: int) -> Iterator[None]:
+        """As `take`, and give them back at the end."""
+        self.take(size)
+        try:
+            yield
+        finally:
+            self.give_back(size)
 
     def give_back(self, size: int) -> None:
         self.used_bytes -= size

@@ -6,10 +6,11 @@ import os
 import socket
 
 from millstream.broker.api.dispatch import Dispatcher
-from millstream.broker.server.connection import Connection, NewRelay
+from millstream.broker.server.connection import Connection
 from millstream.broker.server.ended_connections import Closings
 from millstream.broker.server.frame_buffers import FrameBuffers
 from millstream.broker.server.frame_memory import Address, FrameMemory
+from millstream.broker.server.listener import Listener
 from millstream.broker.server.memory import MemoryBudget
 from millstream.config.settings import PerformanceSettings
 from millstream.observability.broker_metrics import BrokerMetrics
@@ -24,11 +25,11 @@ class Server:
         self,
         loop: asyncio.AbstractEventLoop,
         settings: PerformanceSettings,
-        dispatcher: Dispatcher,
         metrics: BrokerMetrics,
     ) -> None:
         self.loop = loop
-        self.dispatcher = dispatcher
+        self.dispatcher: Dispatcher
+        """Set before the first connection comes."""
         self.metrics = metrics
         self.max_connections = settings.max_connections
         self.max_request_bytes = settings.max_request_size
@@ -55,16 +56,11 @@ class Server:
     def in_flight_bytes(self) -> int:
         return self.memory.used_bytes + self.reply_memory.used_bytes
 
-    async def bind(
-        self, host: str, port: int, new_relay: NewRelay | None = None, option: str = "--listen"
-    ) -> tuple[str, int]:
-        """Take the address without serving it yet. Raises OSError with advice when it cannot be had.
-
-        With `new_relay` this node answers for all others to those who connect there.
-        """
+    async def bind(self, host: str, port: int, listener: Listener) -> tuple[str, int]:
+        """Take the address without serving it yet. Raises OSError with advice when it cannot be had."""
         try:
-            listener = await self.loop.create_server(
-                lambda: Connection(self, new_relay),
+            server = await self.loop.create_server(
+                lambda: Connection(self, listener),
                 host,
                 port,
                 backlog=_BACKLOG,
@@ -75,10 +71,10 @@ class Server:
             # uvloop wraps the system's words in its own; a name that cannot be looked up has a negative number.
             number = error.errno or 0
             reason = os.strerror(number) if number > 0 else error.strerror or str(error)
-            raise OSError(error.errno, _cannot_listen(host, port, reason, option)) from None
-        self._listeners.append(listener)
-        bound: tuple[str, int] = listener.sockets[0].getsockname()[:2]
-        self._bound.append((*bound, option))
+            raise OSError(error.errno, _cannot_listen(host, port, reason, listener.option)) from None
+        self._listeners.append(server)
+        bound: tuple[str, int] = server.sockets[0].getsockname()[:2]
+        self._bound.append((*bound, listener.option))
         return bound
 
     async def start(self) -> None:

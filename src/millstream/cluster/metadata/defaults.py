@@ -1,12 +1,16 @@
 """What the deciding node adds to a command from its own settings."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.placement import VIRTUAL_NODES
 from millstream.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from millstream.config.settings import Settings
 
 
 class Defaults(msgspec.Struct, frozen=True):
@@ -22,6 +26,18 @@ class Defaults(msgspec.Struct, frozen=True):
     max_partitions_per_request: int = 100_000
     max_partitions: int = 1_000_000
     virtual_nodes: int = VIRTUAL_NODES
+
+    @classmethod
+    def of(cls, settings: "Settings") -> "Defaults":
+        return cls(
+            broker_id=settings.broker.id,
+            partitions=settings.broker.default_partitions,
+            replication_factor=settings.replication.default_replication_factor,
+            static_configs=settings.broker_configs(),
+            max_partitions=settings.cluster.max_partitions,
+            max_partitions_per_request=settings.cluster.max_partitions_per_request,
+            virtual_nodes=settings.replication.virtual_nodes,
+        )
 
     def broker_configs(self, image: MetadataImage) -> dict[str, str]:
         """The broker's settings that topics inherit from: static ones under the dynamic ones."""

@@ -57,7 +57,7 @@ def test_records_are_acknowledged_and_shown_only_when_they_are_on_disk(
     client.send("produce", 9, **produce_fields(topic, batch_of(b"a", b"b")))
     client.send("metadata", 12, topics=[])
     with RawClient(node.listen) as reader:
-        wait_for(lambda: node.broker.delayed_produces, lambda count: count == 1, "the produce waits")
+        wait_for(lambda: node.broker.delayed.produces, lambda count: count == 1, "the produce waits")
         assert high_watermark(reader, topic, 0) == (0, 0, 0)
         assert high_watermark(reader, topic, 2) == (0, 0, 0), (
             "written but not shown is no reason to start over"
@@ -70,7 +70,7 @@ def test_records_are_acknowledged_and_shown_only_when_they_are_on_disk(
         assert fetched_partitions(reader.receive())[0].high_watermark == 2
     assert client.receive().responses[0].partition_responses[0].base_offset == 0
     assert client.receive().brokers
-    assert node.broker.delayed_produces == 0
+    assert node.broker.delayed.produces == 0
 
 
 def test_a_produce_is_told_when_its_time_is_over(client: RawClient, topic: str, held: HeldDisk) -> None:
@@ -87,7 +87,7 @@ def test_a_produce_whose_topic_is_deleted_meanwhile_is_told(
     client: RawClient, node: InProcessNode, topic: str, held: HeldDisk
 ) -> None:
     client.send("produce", 9, **produce_fields(topic, batch_of(b"a")))
-    wait_for(lambda: node.broker.delayed_produces, lambda count: count == 1, "the produce waits")
+    wait_for(lambda: node.broker.delayed.produces, lambda count: count == 1, "the produce waits")
     with RawClient(node.listen) as other:
         assert other.call("delete_topics", 6, topics=[{"name": topic}]).responses[0].error_code == 0
     (answer,) = client.receive().responses
@@ -101,10 +101,10 @@ def test_produces_of_clients_that_left_are_finished_without_them(
         with RawClient(node.listen) as leaving:
             leaving.send("produce", 9, **produce_fields(topic, batch_of(b"a")))
             leaving.send("fetch", 12, **fetch_fields(topic, 0, max_wait_ms=60_000))
-            wait_for(lambda: node.broker.delayed_fetches, lambda count: count == 1, "the fetch waits")
-        wait_for(lambda: node.broker.delayed_fetches, lambda count: count == 0, "the fetch is forgotten")
+            wait_for(lambda: node.broker.delayed.fetches, lambda count: count == 1, "the fetch waits")
+        wait_for(lambda: node.broker.delayed.fetches, lambda count: count == 0, "the fetch is forgotten")
     held.let_go()
-    wait_for(lambda: node.broker.delayed_produces, lambda count: count == 0, "nothing is left")
+    wait_for(lambda: node.broker.delayed.produces, lambda count: count == 0, "nothing is left")
     assert high_watermark(client, topic, 0)[1] == 5
 
 
@@ -117,7 +117,7 @@ def test_many_producers_share_one_sync(
     try:
         for each in clients:
             each.send("produce", 9, **produce_fields(topic, batch_of(b"a")))
-        wait_for(lambda: node.broker.delayed_produces, lambda count: count == 20, "all wait")
+        wait_for(lambda: node.broker.delayed.produces, lambda count: count == 20, "all wait")
         held.let_go()
         offsets = {each.receive().responses[0].partition_responses[0].base_offset for each in clients}
         assert offsets == set(range(20))

@@ -9,11 +9,10 @@ import pytest
 from millstream.broker.routing import produce as subject
 from millstream.broker.routing.lane import Done, LaneLost
 from millstream.broker.routing.produce import ProduceRelay
-from millstream.broker.server.connection import Reply
 from millstream.protocol.api import APIS, PRODUCE
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.produce import PartitionOutcome, decode_produce, encode_produce_reply
-from millstream.protocol.produce_forward import Batch, decode_produce_reply, encode_produce_request
+from millstream.protocol.produce_forward import Batch, encode_produce_request
 from millstream.protocol.records import Record, encode_batch
 from support.led_image import image
 
@@ -91,9 +90,8 @@ class Client:
     def reply_later(self) -> "Client":
         return self
 
-    def complete(self, body: Reply) -> None:
-        found = decode_produce_reply(memoryview(b"".join(body)), VERSION)
-        self.replies.append([(each.index, each.error) for each in found])
+    def answer(self, outcomes: list[PartitionOutcome]) -> None:
+        self.replies.append([(each.index, each.error) for each in outcomes])
 
     def refuse(self, reason: str) -> None:
         self.refused.append(reason)

@@ -4,29 +4,34 @@ import asyncio
 from typing import Any, cast
 
 from millstream.broker.routing.lane import LaneLost
-from millstream.broker.routing.local_lane import LocalLane, PartContext
+from millstream.broker.routing.local_lane import LocalCall, LocalLane
+from millstream.doors.caller import Caller
 from millstream.protocol.api import APIS, PRODUCE
-from millstream.runtime.clock import SystemClock
 
 VERSION = 9
 
 
 class Node:
-    """The rest of the node, and the client's connection; handlers wait until they are told to go on."""
+    """The dispatcher, and the client's connection; handlers wait until they are told to go on."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.clock = SystemClock()
-        self.dispatcher = self
-        self.peer = self.client = "10.0.0.1:4000"
+        self.clock = self.loop.time
+        self.peer = "10.0.0.1:4000"
         self.blocks = 0
-        self.begun: list[tuple[bytes, PartContext]] = []
+        self.begun: list[tuple[bytes, LocalCall]] = []
         self.answers: list[bytes] = []
-        self.lane = LocalLane(cast(Any, self), cast(Any, self))
+        self.lane = LocalLane(cast(Any, self), cast(Any, self), self.loop)
 
-    def serve_here(self, context: PartContext, request: memoryview, _position: int, _seen: Any) -> None:
-        self.begun.append((bytes(request), context))
-        context.connection.block()
+    def served(self, _key: int) -> Any:
+        return None
+
+    def caller(self, client_id: bytes) -> Caller:
+        return Caller(client_id=client_id.decode())
+
+    def serve(self, call: LocalCall, request: memoryview, _position: int) -> None:
+        self.begun.append((bytes(request), call))
+        call.way.block()
 
     def block(self) -> None:
         self.blocks += 1
@@ -41,9 +46,9 @@ class Node:
         self.lane.send(APIS[PRODUCE], VERSION, "c", (body,), None, done)
 
     async def finish(self, number: int) -> None:
-        body, context = self.begun[number]
-        context.reply([body + b"!"])
-        context.connection.unblock()
+        body, call = self.begun[number]
+        call.reply_body([body + b"!"])
+        call.way.unblock()
         await asyncio.sleep(0)
 
 
@@ -53,6 +58,7 @@ def test_a_request_that_is_held_up_holds_up_those_behind_it() -> None:
         for body in (b"1", b"2", b"3"):
             node.send(body)
         assert [body for body, _ in node.begun] == [b"1"]
+        assert node.begun[0][1].caller.client_id == "c"
         assert node.blocks == 1, "and the client"
         await node.finish(0)
         assert [body for body, _ in node.begun] == [b"1", b"2"]

@@ -1,5 +1,6 @@
 """Requests of several nodes are cut into what each has, and the answers come in the order of the request."""
 
+import datetime
 from typing import Any
 
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
@@ -13,7 +14,6 @@ from kio.schema.list_offsets.v7.response import (
     ListOffsetsTopicResponse,
 )
 
-from millstream.broker.handlers.admin import NO_THROTTLE
 from millstream.broker.routing.plans import PLANS
 from millstream.coordinator.placement import partition_for
 from millstream.protocol.errors import ErrorCode
@@ -45,7 +45,7 @@ def places(request: Any) -> list[tuple[str, int]]:
 
 def answer(request: Any, offset: int) -> ListOffsetsResponse:
     return ListOffsetsResponse(
-        throttle_time=NO_THROTTLE,
+        throttle_time=datetime.timedelta(),
         topics=tuple(
             ListOffsetsTopicResponse(
                 name=topic.name,
@@ -90,7 +90,7 @@ def test_groups_go_to_their_coordinators() -> None:
     assert {node: part.groups_names for node, part in parts.items()} == {1: ("a",), 2: ("b",), 3: ("c",)}
     answers = [
         DeleteGroupsResponse(
-            throttle_time=NO_THROTTLE,
+            throttle_time=datetime.timedelta(),
             results=(DeletableGroupResult(group_id=part.groups_names[0], error_code=ErrorCode(node)),),
         )
         for node, part in reversed(parts.items())
@@ -121,7 +121,7 @@ def test_a_list_of_groups_is_everybodys_and_says_what_it_lacks() -> None:
             ListedGroup(group_id=name, protocol_type="consumer", group_state="Stable", group_type="classic")
             for name in names
         )
-        return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=code, groups=groups)
+        return ListGroupsResponse(throttle_time=datetime.timedelta(), error_code=code, groups=groups)
 
     joined = plan.join(None, [listed(ErrorCode.NONE, "a", "b"), listed(ErrorCode.NONE, "b", "c")])
     assert ([each.group_id for each in joined.groups], joined.error_code) == (["a", "b", "c"], 0)

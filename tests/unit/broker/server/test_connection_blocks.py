@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 from millstream.broker.server.connection import Connection
+from millstream.broker.server.listener import Listener
 
 
 class Server:
@@ -17,7 +18,7 @@ class Server:
 
 def test_requests_wait_for_all_who_block() -> None:
     server = Server()
-    connection = Connection(cast(Any, server))
+    connection = Connection(cast(Any, server), Listener("PLAINTEXT", frozenset()))
     # A handler that waits, and too much of the client's that is under way.
     connection.block()
     connection.block()

@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
 
 import pytest
 import uvloop
 
-from millstream.broker.api.dispatch import Dispatcher
+from millstream.broker.server.listener import Listener
 from millstream.broker.server.server import Server
 from millstream.config.settings import PerformanceSettings
 from millstream.observability.broker_metrics import BrokerMetrics
@@ -21,12 +20,12 @@ def test_an_address_that_another_took_since_it_was_bound_is_an_error(
 
     def server() -> Server:
         # No connection comes, so there is nothing to dispatch.
-        return Server(loop, PerformanceSettings(), cast(Dispatcher, None), BrokerMetrics.create())
+        return Server(loop, PerformanceSettings(), BrokerMetrics.create())
 
     async def run() -> None:
         first, second = server(), server()
-        _host, port = await first.bind("127.0.0.1", 0)
-        await second.bind("127.0.0.1", port)
+        _host, port = await first.bind("127.0.0.1", 0, Listener("PLAINTEXT", frozenset()))
+        await second.bind("127.0.0.1", port, Listener("PLAINTEXT", frozenset()))
         await first.start()
         try:
             with pytest.raises(OSError, match="in use"):

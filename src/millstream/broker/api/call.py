@@ -1,0 +1,189 @@
+"""One request as its handler sees it: who asks, in which version, and the way to answer. No socket, and no node."""
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from millstream.broker.server.addresses import ShownNode
+from millstream.broker.server.memory import MemoryBudget
+from millstream.broker.server.replies import PendingReply, Reply, ReplyOrder
+from millstream.doors.caller import Caller
+from millstream.protocol.api import Api
+from millstream.protocol.errors import ErrorCode
+from millstream.protocol.wire import I32
+
+if TYPE_CHECKING:
+    from millstream.broker.api.served import Served
+
+# Replies smaller than this are one buffer.
+_SMALL_REPLY_BYTES = 4096
+
+
+class _NotNow(enum.Enum):
+    LATER = "later"
+    NO_REPLY = "no reply"
+
+
+LATER, NO_REPLY = _NotNow.LATER, _NotNow.NO_REPLY
+"""Returned by a handler that answers later, through `Call.reply_later`, and by one whose client expects no answer."""
+
+
+class Encoded(msgspec.Struct, frozen=True):
+    """An answer that its handler has written already, because it is too long to be written in one go."""
+
+    body: Sequence[bytes | memoryview]
+
+
+class Way(ReplyOrder, Protocol):
+    """Where requests come from: a client's connection, or a part of this process."""
+
+    @property
+    def local_host(self) -> str: ...
+
+    @property
+    def only_node(self) -> ShownNode | None: ...
+
+    @property
+    def peer(self) -> str: ...
+
+    def speak_for(self, client: str | None) -> None: ...
+
+
+class ReplySlot(PendingReply):
+    """The place of one reply in the order of its connection's replies; filled once."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: "Call", order: ReplyOrder) -> None:
+        super().__init__(order)
+        self._call = call
+
+    def answer(self, answer: Any) -> None:
+        call = self._call
+        self.complete(call.finished(call.served.encode(call.version, answer, call.throttle_ms)))
+
+    def answer_body(self, body: Reply) -> None:
+        """With a body that is written already."""
+        self.complete(self._call.finished(body))
+
+
+class Call(msgspec.Struct):
+    caller: Caller
+    version: int
+    correlation_id: int
+    served: "Served"
+    way: Way
+    """For dispatch and for those who forward requests; handlers leave it alone."""
+    started: float
+    throttle_ms: int = 0
+    """How long the caller is asked to wait; every encoder writes it."""
+    slot: ReplySlot | None = None
+
+    def reply_later(
+        self,
+        on_abandoned: Callable[[], object] | None = None,
+        on_hurried: Callable[[], object] | None = None,
+    ) -> ReplySlot:
+        """The place of this call's reply; always the same.
+
+        `on_abandoned` is called when the caller is gone before the reply is ready, `on_hurried` when so much waits
+        behind it that it should be answered with what there is.
+        """
+        slot = self.slot
+        if slot is None:
+            slot = self.slot = ReplySlot(self, self.way)
+            self.way.expect_reply(slot)
+        if on_abandoned is not None:
+            slot.abandoned = on_abandoned
+        if on_hurried is not None:
+            slot.hurried = on_hurried
+        return slot
+
+    def count_error(self, code: ErrorCode) -> None:
+        self.served.count_error(code)
+
+    @property
+    def api(self) -> Api:
+        return self.served.api
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Nobody waits for the answer any more."""
+        return self.way.closed
+
+    @property
+    def local_host(self) -> str:
+        """The address of this node that the caller used."""
+        return self.way.local_host
+
+    @property
+    def only_node(self) -> ShownNode | None:
+        """The one broker that the caller is told of, where this node answers for all; None for others."""
+        return self.way.only_node
+
+    @property
+    def source(self) -> object:
+        """The same object for all calls of one connection."""
+        return self.way
+
+    def speak_for(self, client: str | None) -> None:
+        """What follows on this connection is of that client, or of nobody else, and is for this node alone."""
+        self.way.speak_for(client)
+
+    def occupy(self, memory: MemoryBudget, *, is_in_order: bool = True) -> "Occupied":
+        """For work of a task of its own, after which the call is answered: see `Occupied`."""
+        return Occupied(self.way, memory, is_in_order=is_in_order)
+
+    # -- for dispatch
+
+    def reply(self, answer: Any) -> None:
+        self.reply_body(self.served.encode(self.version, answer, self.throttle_ms))
+
+    def reply_body(self, body: Reply) -> None:
+        if self.slot is None:
+            self.way.send(self.finished(body))
+        else:
+            self.slot.complete(self.finished(body))
+
+    def finished(self, body: Reply) -> Reply:
+        """The reply with its header, as it goes out; the request ends with it."""
+        served = self.served
+        served.duration.observe(served.clock() - self.started)
+        flexible = self.version >= served.flexible_from
+        size = 4 + flexible + sum(map(len, body))
+        head = I32.pack(size) + I32.pack(self.correlation_id) + (b"\0" if flexible else b"")
+        if size < _SMALL_REPLY_BYTES:
+            return [b"".join((head, *body))]
+        return [head, *body]
+
+
+class Occupied:
+    """A request that is being worked on: it takes memory, and those behind it on its connection wait.
+
+    If the work ends with an error there will be no reply, and the connection is closed: without that the client would
+    wait for ever.
+    """
+
+    __slots__ = ("_is_in_order", "_memory", "_size_bytes", "_way")
+
+    def __init__(
+        self, way: Way, memory: MemoryBudget, size_bytes: int = 0, *, is_in_order: bool = True
+    ) -> None:
+        self._way = way
+        self._memory = memory
+        self._size_bytes = size_bytes
+        self._is_in_order = is_in_order
+        memory.take(size_bytes)
+        if is_in_order:
+            way.block()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._memory.give_back(self._size_bytes)
+        if error is not None:
+            self._way.close()
+        if self._is_in_order:
+            self._way.unblock()

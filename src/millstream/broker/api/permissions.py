@@ -1,0 +1,136 @@
+"""Which permissions a request needs, by API, as Kafka asks for them.
+
+A function gets the request and the way from a topic's id to its name, and says what its caller must be allowed. What a
+caller may see of a list (all topics, all groups) is for the handler to leave out.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+from uuid import UUID
+
+from millstream.doors import open_access
+from millstream.doors.access import Operation, Permission, Resource
+
+TopicName = Callable[[UUID], str | None]
+Needs = Callable[[Any, TopicName], Iterable[Permission]]
+
+_COORDINATED = {0: Resource.GROUP, 1: Resource.TRANSACTIONAL_ID}
+_CONFIGURED = {2: Resource.TOPIC, 32: Resource.GROUP}
+
+
+def nothing(_request: Any, _name: TopicName) -> Iterable[Permission]:
+    return ()
+
+
+def cluster(operation: Operation) -> Needs:
+    needed = (Permission(operation, Resource.CLUSTER),)
+    return lambda _request, _name: needed
+
+
+def topics(operation: Operation, field: str = "topics", name: str = "name") -> Needs:
+    """Of each element of an array: a name, or something that has one or an id."""
+
+    def needs(request: Any, name_of: TopicName) -> Iterator[Permission]:
+        for each in getattr(request, field) or ():
+            topic = each if isinstance(each, str) else getattr(each, name, None)
+            if topic is None:
+                topic = name_of(each.topic_id)
+            if topic is not None:
+                yield Permission(operation, Resource.TOPIC, topic)
+
+    return needs
+
+
+def group(operation: Operation) -> Needs:
+    return lambda request, _name: (Permission(operation, Resource.GROUP, request.group_id),)
+
+
+def groups(operation: Operation, field: str = "groups") -> Needs:
+    return lambda request, _name: (
+        Permission(operation, Resource.GROUP, each) for each in getattr(request, field)
+    )
+
+
+def both(first: Needs, second: Needs) -> Needs:
+    return lambda request, name: (*first(request, name), *second(request, name))
+
+
+def _named(topic: str | bytes | None, name: TopicName) -> str | None:
+    """A topic as the frequent messages name it: a name, or the bytes of an id."""
+    return name(UUID(bytes=topic)) if isinstance(topic, bytes) else topic
+
+
+def _of_places(operation: Operation) -> Needs:
+    def needs(request: Any, name: TopicName) -> Iterator[Permission]:
+        for topic, *_ in request.topics:
+            named = _named(topic, name)
+            if named is not None:
+                yield Permission(operation, Resource.TOPIC, named)
+
+    return needs
+
+
+def produce(request: Any, name: TopicName) -> Iterator[Permission]:
+    if request.transactional_id is not None:
+        yield Permission(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id)
+    yield from _of_places(Operation.WRITE)(request, name)
+
+
+def fetch(request: Any, name: TopicName) -> Iterable[Permission]:
+    if request.replica_id >= 0:
+        return (Permission(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
+    return _of_places(Operation.READ)(request, name)
+
+
+def metadata(request: Any, name: TopicName) -> Iterator[Permission]:
+    for topic in request.topics or ():
+        named = topic.name if topic.name is not None else name(UUID(bytes=topic.topic_id))
+        if named is not None:
+            yield Permission(Operation.DESCRIBE, Resource.TOPIC, named)
+
+
+def offset_commit(request: Any, name: TopicName) -> Iterator[Permission]:
+    yield Permission(Operation.READ, Resource.GROUP, request.group_id)
+    yield from _of_places(Operation.READ)(request, name)
+
+
+def offset_fetch(request: Any, name: TopicName) -> Iterator[Permission]:
+    described = topics(Operation.DESCRIBE)
+    for each in request.groups:
+        yield Permission(Operation.DESCRIBE, Resource.GROUP, each.group_id)
+        yield from described(each, name)
+
+
+def find_coordinator(request: Any, _name: TopicName) -> Iterator[Permission]:
+    resource = _COORDINATED.get(request.key_type)
+    for key in request.coordinator_keys:
+        yield (
+            Permission(Operation.CLUSTER_ACTION, Resource.CLUSTER)
+            if resource is None
+            else Permission(Operation.DESCRIBE, resource, key)
+        )
+
+
+def init_producer_id(request: Any, _name: TopicName) -> Iterable[Permission]:
+    if request.transactional_id is not None:
+        return (Permission(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id),)
+    return (Permission(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER),)
+
+
+def configs(operation: Operation) -> Needs:
+    def needs(request: Any, _name: TopicName) -> Iterator[Permission]:
+        for each in request.resources:
+            resource = _CONFIGURED.get(each.resource_type)
+            yield (
+                Permission(operation, Resource.CLUSTER)
+                if resource is None
+                else Permission(operation, resource, each.resource_name)
+            )
+
+    return needs
+
+
+class AllowAll(open_access.AllowAll):
+    """The authoriser of a node without access rules: everybody may do everything."""
+
+    def check_request(self, _caller: object, _needs: Needs, _request: Any, _name: TopicName) -> None: ...

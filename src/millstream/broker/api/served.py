@@ -1,0 +1,77 @@
+"""An API as one node serves it: its row of the table, its codec and its handler, and what is counted of it."""
+
+import importlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from millstream.broker.api.codecs import codec_of
+from millstream.broker.api.table import ApiRow
+from millstream.observability.broker_metrics import BrokerMetrics
+from millstream.observability.metrics import Counter, Histogram
+from millstream.protocol.api import API_VERSIONS, NEVER_FLEXIBLE
+from millstream.protocol.errors import ErrorCode
+
+Collaborators = Callable[[str], tuple[object, ...]]
+"""What the handler of that name takes before its request and its call."""
+
+
+class Served:
+    __slots__ = (
+        "_errors",
+        "api",
+        "clock",
+        "count",
+        "decode",
+        "duration",
+        "encode",
+        "failure",
+        "flexible_from",
+        "handle",
+        "is_cold",
+        "is_large",
+        "large_bytes",
+        "needs",
+        "row",
+        "slices",
+    )
+
+    def __init__(
+        self,
+        row: ApiRow,
+        metrics: BrokerMetrics,
+        clock: Callable[[], float],
+        collaborators: Collaborators,
+    ) -> None:
+        self.clock = clock
+        self.row = row
+        self.api = row.api
+        # The reply to ApiVersions has the header of old: its client does not know yet what we speak.
+        self.flexible_from = NEVER_FLEXIBLE if row.api.key == API_VERSIONS else row.api.flexible_from
+        self.needs = row.needs
+        self.slices = row.slices
+        codec = codec_of(row.api)
+        self.decode = codec.decode
+        self.encode = codec.encode
+        self.is_cold = codec.is_cold
+        self.failure = codec.failure
+        self.is_large = codec.is_large
+        self.large_bytes = codec.large_bytes
+        self.handle = load_handler(row, collaborators)
+        self.count: Counter = metrics.requests.labels(row.api.name)
+        self.duration: Histogram = metrics.request_duration.labels(row.api.name)
+        self._errors = metrics.request_errors
+
+    def count_error(self, code: ErrorCode) -> None:
+        self._errors.labels(self.api.name, code.name).value += 1
+
+
+def load_handler(row: ApiRow, collaborators: Collaborators) -> Callable[[Any, Any], Any]:
+    """A handler is a function that takes its collaborators first, or a class that is made of them."""
+    module_name, _, name = row.handler.partition(":")
+    handler = getattr(importlib.import_module(f"millstream.broker.{module_name}"), name)
+    taken = collaborators(row.api.name)
+    if isinstance(handler, type):
+        made: Callable[[Any, Any], Any] = handler(*taken).handle
+        return made
+    return partial(handler, *taken)

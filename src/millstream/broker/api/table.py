@@ -1,0 +1,158 @@
+"""All APIs that a node serves, one row each: everything that dispatch has to know of them.
+
+Versions are in `protocol/api.py`, limits in `protocol/limits.py`, how requests are read and replies written in
+`codecs.py`. A handler is named here and imported with its first request: most nodes see few of the APIs.
+"""
+
+import enum
+
+import msgspec
+
+from millstream.broker.api import permissions as needs
+from millstream.broker.api.permissions import Needs, cluster, group, groups, topics
+from millstream.broker.api.sliced_requests import SlicePlan
+from millstream.doors.access import Operation, QuotaKind
+from millstream.protocol.api import APIS, PEER_APIS, Api
+
+
+class ListenerKind(enum.Enum):
+    CLIENTS = "clients"
+    NODES = "nodes"
+
+
+class ApiRow(msgspec.Struct, frozen=True):
+    api: Api
+    handler: str
+    """The module within `millstream.broker`, and the function or class in it."""
+    needs: Needs
+    """The permissions that a request's caller must have."""
+    quota: QuotaKind | None
+    listeners: frozenset[ListenerKind]
+    slices: SlicePlan | None = None
+    """How a long request is cut into several whose answers are put together again."""
+    is_in_order: bool = True
+    """While it waits for its answer, no later request of its connection is handled."""
+
+
+_EVERYWHERE = frozenset(ListenerKind)
+_NODES = frozenset({ListenerKind.NODES})
+_BY_NAME = {api.name: api for api in (*APIS.values(), *PEER_APIS.values())}
+_PARTITIONS = ("topics", "partitions")
+
+
+def _row(
+    name: str,
+    needs: Needs,
+    *,
+    quota: QuotaKind = QuotaKind.REQUEST,
+    handler: str = "handle",
+    slices: SlicePlan | None = None,
+) -> ApiRow:
+    """Of an API for clients, which other nodes use too when they forward a client's requests."""
+    return ApiRow(_BY_NAME[name], f"handlers.{name}:{handler}", needs, quota, _EVERYWHERE, slices)
+
+
+def _node_row(name: str, handler: str, *, is_in_order: bool = True) -> ApiRow:
+    """Of an API of the nodes among themselves, and of our own tools."""
+    action = cluster(Operation.CLUSTER_ACTION)
+    return ApiRow(_BY_NAME[name], handler, action, None, _NODES, is_in_order=is_in_order)
+
+
+_OF_MEMBERS = group(Operation.READ)
+
+TABLE: dict[int, ApiRow] = {
+    row.api.key: row
+    for row in (
+        _row("produce", needs.produce, quota=QuotaKind.PRODUCE, handler="Produce"),
+        _row("fetch", needs.fetch, quota=QuotaKind.FETCH, handler="Fetch"),
+        _row(
+            "list_offsets",
+            topics(Operation.DESCRIBE),
+            slices=SlicePlan(_PARTITIONS, _PARTITIONS, (("name",),)),
+        ),
+        _row("metadata", needs.metadata, handler="Metadata"),
+        _row("offset_commit", needs.offset_commit, handler="OffsetCommit"),
+        _row(
+            "offset_fetch",
+            needs.offset_fetch,
+            slices=SlicePlan(
+                ("groups", "topics", "partition_indexes"),
+                ("groups", "topics", "partitions"),
+                (("group_id", "error_code"), ("name", "topic_id")),
+            ),
+        ),
+        _row(
+            "find_coordinator",
+            needs.find_coordinator,
+            slices=SlicePlan(("coordinator_keys",), ("coordinators",)),
+        ),
+        _row("join_group", _OF_MEMBERS),
+        _row("heartbeat", _OF_MEMBERS),
+        _row("leave_group", _OF_MEMBERS),
+        _row("sync_group", _OF_MEMBERS),
+        _row("describe_groups", groups(Operation.DESCRIBE), slices=SlicePlan(("groups",), ("groups",))),
+        _row("list_groups", cluster(Operation.DESCRIBE)),
+        _row("api_versions", needs.nothing),
+        _row("create_topics", topics(Operation.CREATE), quota=QuotaKind.MUTATION),
+        _row("delete_topics", topics(Operation.DELETE), quota=QuotaKind.MUTATION),
+        _row(
+            "delete_records",
+            topics(Operation.DELETE),
+            slices=SlicePlan(_PARTITIONS, _PARTITIONS, (("name",),)),
+        ),
+        _row("init_producer_id", needs.init_producer_id),
+        _row(
+            "offset_for_leader_epoch",
+            topics(Operation.DESCRIBE, name="topic"),
+            slices=SlicePlan(_PARTITIONS, _PARTITIONS, (("topic",),)),
+        ),
+        _row(
+            "describe_configs",
+            needs.configs(Operation.DESCRIBE_CONFIGS),
+            slices=SlicePlan(("resources",), ("results",), slice=10),
+        ),
+        _row("alter_configs", needs.configs(Operation.ALTER_CONFIGS)),
+        _row("describe_log_dirs", cluster(Operation.DESCRIBE)),
+        _row("create_partitions", topics(Operation.ALTER), quota=QuotaKind.MUTATION),
+        _row(
+            "delete_groups",
+            groups(Operation.DELETE, "groups_names"),
+            slices=SlicePlan(("groups_names",), ("results",)),
+        ),
+        _row("elect_leaders", cluster(Operation.ALTER)),
+        _row("incremental_alter_configs", needs.configs(Operation.ALTER_CONFIGS)),
+        _row("alter_partition_reassignments", cluster(Operation.ALTER)),
+        _row("list_partition_reassignments", cluster(Operation.DESCRIBE)),
+        _row("offset_delete", needs.both(group(Operation.DELETE), topics(Operation.READ))),
+        _row("describe_quorum", cluster(Operation.DESCRIBE)),
+        _row("describe_cluster", needs.nothing),
+        _row("unregister_broker", cluster(Operation.ALTER)),
+        _row(
+            "consumer_group_heartbeat",
+            needs.both(_OF_MEMBERS, topics(Operation.DESCRIBE, "subscribed_topic_names")),
+        ),
+        _row(
+            "consumer_group_describe",
+            groups(Operation.DESCRIBE, "group_ids"),
+            slices=SlicePlan(("group_ids",), ("groups",)),
+        ),
+        _row("list_config_resources", cluster(Operation.DESCRIBE_CONFIGS)),
+        _row("describe_topic_partitions", topics(Operation.DESCRIBE)),
+        _row("add_raft_voter", cluster(Operation.ALTER)),
+        _row("remove_raft_voter", cluster(Operation.ALTER)),
+        _node_row("peer_hello", "peers.apis:hello"),
+        _node_row("peer_quorum", "peers.apis:quorum"),
+        # The quorum's messages come on the same connection, and are not held up.
+        _node_row("peer_command", "peers.apis:command", is_in_order=False),
+        _node_row("peer_client", "peers.apis:client"),
+        _node_row("peer_founding", "peers.apis:founding", is_in_order=False),
+        _node_row("node_call", "routing.served_calls:node_call"),
+        # One at a time: a client cannot make the node read more than it waits for.
+        _node_row("log_checksum", "handlers.log_checksum:handle"),
+    )
+}
+
+
+def served_at(kind: ListenerKind) -> frozenset[int]:
+    """The keys of the APIs that a listener of this kind takes."""
+    return frozenset(key for key, row in TABLE.items() if kind in row.listeners)

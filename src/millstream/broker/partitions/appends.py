@@ -1,0 +1,67 @@
+"""Appending a client's batch to a partition that this node leads: who may, and what is counted."""
+
+from millstream.broker.partitions.partition import Partition
+from millstream.broker.partitions.producer_bounds import ProducerBounds
+from millstream.broker.partitions.registry import Partitions
+from millstream.broker.partitions.storage_faults import StorageFaults
+from millstream.cluster.metadata.names import is_internal
+from millstream.observability.broker_metrics import MessageCounters
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.record_batch import BatchHeader
+from millstream.runtime.clock import Clock
+from millstream.storage.log import Appended
+
+
+class Appends:
+    def __init__(
+        self,
+        partitions: Partitions,
+        producer_bounds: ProducerBounds,
+        clock: Clock,
+        messages: MessageCounters,
+        faults: StorageFaults,
+    ) -> None:
+        self._partitions = partitions
+        self._producer_bounds = producer_bounds
+        self._clock = clock
+        self._messages = messages
+        self._faults = faults
+
+    def find(self, topic: str | bytes, index: int) -> Partition:
+        """A partition that clients may write to here; KafkaError for others."""
+        partition = self._partitions.find(topic, index)
+        if is_internal(partition.topic):
+            # What is in there is replayed into groups and the like; only they write it.
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"the topic {partition.topic} is internal; clients cannot write to it",
+            )
+        return partition
+
+    def append(
+        self, partition: Partition, records: memoryview, header: BatchHeader, *, by_all: bool
+    ) -> Appended:
+        """`by_all`: it is to be acknowledged by all replicas that are in sync, so there must be enough of them."""
+        if self._partitions.is_withheld(partition):
+            partition.refuse(header, partition.cut_off())
+        if by_all and partition.replication is not None:
+            partition.require_enough_replicas(header)
+        now_ms = self._clock.now_ms()
+        if header.producer_id >= 0:
+            self._admit(partition, header, now_ms)
+        appended = partition.append(records, header, now_ms)
+        if not appended.duplicate:
+            self._messages.count(partition.topic, header.record_count)
+        return appended
+
+    def failed(self, error: KafkaError) -> None:
+        """An append was refused: it may have been the disk."""
+        if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+            self._faults.failed("append", error)
+
+    def _admit(self, partition: Partition, header: BatchHeader, now_ms: int) -> None:
+        try:
+            self._producer_bounds.admit(partition.log.producers, header.producer_id, now_ms)
+        except KafkaError as error:
+            # What it has already sent behind this batch is refused too.
+            partition.refuse(header, error)

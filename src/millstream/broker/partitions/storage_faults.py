@@ -1,0 +1,78 @@
+"""What happens when a disk fails or a record batch is damaged: it is counted and logged, and repaired where it can be.
+
+A node that cannot write a replica any more ends.
+"""
+
+from collections.abc import Callable
+
+from millstream.broker.partitions.partition import Partition
+from millstream.broker.partitions.registry import Partitions
+from millstream.observability.broker_metrics import BrokerMetrics
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.runtime.clock import Clock
+from millstream.storage.local_log import LogGone, NoRoom
+
+log = get_logger("millstream.disk")
+
+_REPEATED_LOG_SECONDS = 10.0
+_WRITES = ("fsync", "append", "replicate")
+
+
+class StorageFaults:
+    def __init__(
+        self,
+        metrics: BrokerMetrics,
+        clock: Clock,
+        partitions: Partitions,
+        end_node: Callable[[str], None],
+    ) -> None:
+        """`end_node` is told why the node must end."""
+        self.on_no_room: Callable[[], None] = lambda: None
+        """Called when the disk is full."""
+        self.on_damage: Callable[[Partition, int], None] = lambda _partition, _offset: None
+        """Told of an offset at or after which a batch is damaged."""
+        self._metrics = metrics
+        self._clock = clock
+        self._partitions = partitions
+        self._end_node = end_node
+        self._logged: dict[tuple[str, str], float] = {}
+
+    def failed(self, operation: str, error: KafkaError) -> None:
+        """The disk has refused something."""
+        if isinstance(error, LogGone):
+            # A file that is gone because its partition is gone is no fault of the disk.
+            return
+        self._metrics.storage_errors.labels(operation).value += 1
+        self._log_sometimes("storage error", operation=operation, error=error.message)
+        if isinstance(error, NoRoom):
+            self.on_no_room()
+        if operation in _WRITES and any(
+            each.log.offline is not None and each.has_other_replicas for each in self._partitions
+        ):
+            # Others have what this node cannot write any more: as long as it lives it might be chosen to lead it.
+            self._end_node(f"a replica cannot be written: {error.message}")
+
+    def read_failed(self, partition: Partition | None, offset: int, error: KafkaError) -> None:
+        """Reading was refused; most reasons are no fault of the disk."""
+        if error.code == ErrorCode.CORRUPT_MESSAGE:
+            self.damaged(partition, offset, error)
+        elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+            self.failed("read", error)
+
+    def damaged(self, partition: Partition | None, offset: int, error: object) -> None:
+        """A batch at or after `offset` failed its checksum; another replica may have it sound."""
+        self._metrics.corrupt_batches.value += 1
+        self._log_sometimes("corrupt record batch, it is not served", error=str(error))
+        if partition is not None:
+            self.on_damage(partition, offset)
+
+    def _log_sometimes(self, event: str, **fields: str) -> None:
+        """A client that retries would fill the log with the same line."""
+        key = event, fields["error"]
+        now = self._clock.monotonic()
+        if now - self._logged.get(key, -_REPEATED_LOG_SECONDS) >= _REPEATED_LOG_SECONDS:
+            if len(self._logged) > 1000:
+                self._logged.clear()
+            self._logged[key] = now
+            log.error(event, **fields)

@@ -1,0 +1,85 @@
+"""The APIs of nodes among themselves (30000 to 30004), which our own tools use too.
+
+Each has one version. A node that is alone answers only who asks for its state, and who wants no more than its own.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from millstream.broker.api.call import NO_REPLY, Call
+from millstream.broker.peers.hello import Hello, Welcome
+from millstream.broker.peers.membership import ClusterMembership
+from millstream.broker.peers.network import PeerNetwork
+from millstream.cluster.founding_messages import AskState, FoundingRequest, NodeState, PromiseAnswer
+from millstream.cluster.metadata.command_codec import encode_refusal, encode_result
+from millstream.cluster.metadata.controller import Command
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.peer_client import Greeting
+from millstream.protocol.wire import MalformedRequest
+
+log = get_logger("millstream.peers")
+
+
+def hello(membership: ClusterMembership | None, hello: Hello, call: Call) -> Welcome:
+    """Another node says who it is."""
+    call.speak_for(None)
+    return _network(membership).greet(hello)
+
+
+def quorum(membership: ClusterMembership | None, part: memoryview, call: Call) -> Any:
+    """A part of a message between replicas of the quorum; there is no reply."""
+    _network(membership).receive(call.source, part)
+    return NO_REPLY
+
+
+async def command(membership: ClusterMembership | None, command: Command[Any], _call: Call) -> bytes:
+    """A command that another node wants decided, because it takes this one for the controller."""
+    metadata = _network(membership).metadata
+    if metadata is None:
+        return encode_refusal(KafkaError(ErrorCode.NOT_CONTROLLER, "the node is starting"))
+    try:
+        return encode_result(await metadata.decide(command))
+    except KafkaError as error:
+        return encode_refusal(error)
+    except Exception:
+        log.exception("command failed", command=type(command).__name__)
+        failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller failed; see its log")
+        return encode_refusal(failure)
+
+
+def client(membership: ClusterMembership | None, greeting: Greeting, call: Call) -> None:
+    """Whoever made this connection wants what this very node has: nothing that comes on it is forwarded.
+
+    Another node that forwards a client's requests begins with it, and says whose they are; so do our own tools.
+    """
+    if greeting.cluster_id:
+        network = _network(membership)
+        if greeting.cluster_id != network.cluster_id:
+            raise MalformedRequest(
+                f"node {greeting.node_id} of cluster {greeting.cluster_id} forwards to cluster {network.cluster_id}"
+            )
+    # One hop and no more: what is not answered here is refused, and found again from there.
+    call.speak_for(greeting.client if greeting.cluster_id else None)
+
+
+async def founding(
+    membership: ClusterMembership | None, alone: Callable[[], NodeState], asked: FoundingRequest, _call: Call
+) -> PromiseAnswer | NodeState:
+    """Another node asks for this one's promise to let it found a cluster, or an operator for its state.
+
+    `alone` is the state of a node that is not one of several.
+    """
+    if membership is None and isinstance(asked, AskState):
+        return alone()
+    return await _required(membership).founding_asked(asked)
+
+
+def _required(membership: ClusterMembership | None) -> ClusterMembership:
+    if membership is None:
+        raise MalformedRequest("this node is alone; it was started without --seeds")
+    return membership
+
+
+def _network(membership: ClusterMembership | None) -> PeerNetwork:
+    return _required(membership).network

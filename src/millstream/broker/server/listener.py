@@ -1,0 +1,21 @@
+"""An address at which a node is reached: its name, and which APIs it takes there."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from millstream.broker.server.connection import Connection, Relay
+
+NewRelay = Callable[["Connection"], "Relay"]
+
+
+class Listener(msgspec.Struct, frozen=True):
+    name: str
+    apis: frozenset[int]
+    """The keys of the APIs that are served to those who connect there."""
+    option: str = "--listen"
+    """How a user chooses the address."""
+    new_relay: NewRelay | None = None
+    """Where this node answers for all others to those who connect there."""

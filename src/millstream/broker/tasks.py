@@ -1,0 +1,31 @@
+"""The node's own tasks: each is known until it ends, and one that fails says so in the log."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from millstream.observability.logs import get_logger
+
+log = get_logger("millstream.node")
+
+
+class Tasks:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        # In the order they began, so that a simulated run can be repeated.
+        self._running: dict[asyncio.Task[Any], None] = {}
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self._loop.create_task(work, name=name)
+        self._running[task] = None
+        task.add_done_callback(self._ended)
+
+    async def cancel_all(self) -> None:
+        for task in list(self._running):
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._running.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("task failed", task=task.get_name(), exc_info=error)
