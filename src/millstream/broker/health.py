@@ -1,11 +1,12 @@
 """Whether the node is well, and why clients should go to another."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from millstream import __version__
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.partitions.writability import Writability
 from millstream.cluster.metadata.service import MetadataService
+from millstream.doors.attached import AttachedDoor
 from millstream.http.node_routes import Health, HealthStatus
 from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.runtime.clock import Clock
@@ -22,6 +23,7 @@ class NodeHealth:
         metadata: Callable[[], MetadataService],
         waiting_for: Callable[[], str],
         free_bytes: Callable[[], int],
+        doors: Sequence[AttachedDoor],
     ) -> None:
         """`waiting_for` says why the node does not serve yet; it is empty when it does, and there are metadata then."""
         self._node_id = node_id
@@ -32,6 +34,7 @@ class NodeHealth:
         self._metadata = metadata
         self._waiting_for = waiting_for
         self._free_bytes = free_bytes
+        self._doors = doors
         self._started = clock.monotonic()
 
     def __call__(self) -> Health:
@@ -53,6 +56,7 @@ class NodeHealth:
                 "connections": int(self._metrics.connections.value),
                 "disk_free_bytes": self._free_bytes(),
                 **({"waiting_for": waiting_for} if waiting_for else {}),
+                **{name: value for door in self._doors for name, value in door.health().items()},
             },
         )
 

@@ -1,4 +1,4 @@
-"""The node's HTTP port: metrics and health."""
+"""The node's HTTP port: metrics, health, and what doors add."""
 
 from collections.abc import Callable
 

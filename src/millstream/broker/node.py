@@ -6,15 +6,12 @@ What needs no metadata is made at once; the rest when the node has joined its cl
 import asyncio
 import importlib
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
 from millstream.broker.api.dispatch import Dispatcher
 from millstream.broker.api.permissions import AllowAll
 from millstream.broker.api.table import TABLE
 from millstream.broker.cluster_view import ClusterView
-from millstream.broker.coordinators.coordinator_log import CoordinatorLogs
-from millstream.broker.coordinators.host import CoordinatorHost
 from millstream.broker.handlers.fetch_sessions import FetchSessions
 from millstream.broker.machine import Machine
 from millstream.broker.node_end import NodeEnd
@@ -30,6 +27,7 @@ from millstream.broker.server.limit_metrics import watch_limits
 from millstream.broker.server.listener import Listener
 from millstream.broker.server.long_work import LongWork
 from millstream.broker.server.server import Server
+from millstream.broker.services import Services
 from millstream.broker.tasks import Tasks
 from millstream.broker.wiring import HandlerParts
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
@@ -38,7 +36,6 @@ from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.raft.settings import RaftSettings
 from millstream.config.settings import Settings
-from millstream.doors.coordinators import CoordinatorKind
 from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.logs import get_logger
 from millstream.protocol.kio_loader import import_kio
@@ -47,7 +44,6 @@ from millstream.runtime.disk import Disk
 from millstream.runtime.host import Host, SystemHost
 
 if TYPE_CHECKING:
-    from millstream.broker.coordinators.groups import Groups
     from millstream.broker.peers.membership import ClusterMembership
     from millstream.broker.routing.relays import Relays
 
@@ -103,8 +99,9 @@ class Node:
         self.relays = self._make_relays()
         # Made when the node starts
         self.metadata: MetadataService
-        self.replicas: ReplicaParts | None = None
-        self.coordinators: CoordinatorHost | None = None
+        self.replicas: ReplicaParts
+        self.services: Services
+        self._has_services = False
         self.membership: ClusterMembership | None = None
         self._loading: Loading | None = None
         self.listen = ("", 0)
@@ -154,7 +151,12 @@ class Node:
             settings, self.machine, self.metadata, self.logs, self.metrics, self.end.fail
         )
         self.logs.faults.on_damage = self.replicas.repairs.damaged
-        self.coordinators = self._make_coordinators()
+        self.services = Services(
+            self.defaults, self.machine, self.metadata, self.logs, self.long_work, self.server.memory,
+            self.metrics.registry,
+        )  # fmt: skip
+        self._has_services = True
+        self.isolation.on_changed.append(self.services.coordinators.follow_leaders)
         await self._load(self.replicas)
         disk, data_dir = self.machine.disk, self.store.data_dir
         self.metrics.watch(NodeSamples(self.partitions, self.delayed, disk, data_dir))
@@ -178,7 +180,7 @@ class Node:
             await declared.begin(self.tasks, waits=self.membership is None)
         if self.membership is None:
             await self.server.start()
-        self.loop.call_soon(self.coordinators.start)
+        self.loop.call_soon(self.services.coordinators.start)
 
     async def _open_metadata(self, endpoint: Endpoint) -> MetadataService:
         machine, data_dir = self.machine, self.store.data_dir
@@ -223,28 +225,6 @@ class Node:
             # a clean stop does it.
             await self.metadata.submit(AdvanceLeaderEpochs(self.node_id))
 
-    def _make_coordinators(self) -> CoordinatorHost:
-        clock, faults, writability = self.machine.clock, self.logs.faults, self.logs.writability
-        logs = CoordinatorLogs(clock, faults.damaged, faults.failed, self.upkeep.delete_records_before)
-        host = CoordinatorHost(
-            self.metadata, self.defaults, self.partitions, logs, clock, lambda: writability.can_write
-        )
-        host.add(CoordinatorKind.GROUP, lambda: self.groups.definition)
-        self.isolation.on_changed.append(host.follow_leaders)
-        return host
-
-    @cached_property
-    def groups(self) -> "Groups":
-        """Imported and made when groups are first needed: a node without them starts faster."""
-        from millstream.broker.coordinators.groups import Groups
-        from millstream.coordinator.groups.settings import group_settings
-
-        assert self.coordinators is not None
-        return Groups(
-            self.coordinators, self.metadata, self.partitions, group_settings(self.settings.broker_configs()),
-            lambda: str(self.machine.host.new_id()), self.long_work, self.metrics.registry, self.loop,
-        )  # fmt: skip
-
     def _make_relays(self) -> "Relays | None":
         """The way of clients for whom this node answers in the place of all; None where there are no such clients."""
         broker = self.settings.broker
@@ -253,7 +233,7 @@ class Node:
         from millstream.broker.routing.not_here import NoGroups
         from millstream.broker.routing.relays import Relays
 
-        refusing = self.new_dispatcher(HandlerParts(self, lambda: NoGroups(self.groups)))
+        refusing = self.new_dispatcher(HandlerParts(self, lambda: NoGroups(self.services.groups)))
         relays = Relays(
             broker, self.machine, self.server, self.dispatcher, refusing, self.fetch_sessions,
             lambda: self.handlers.client_fetches, self.long_work, self.metrics,
@@ -273,11 +253,8 @@ class Node:
         await self.server.stop()
         if self.relays is not None:
             self.relays.close()
-        if self.coordinators is not None:
-            self.coordinators.close()
-        if "groups" in self.__dict__:
-            self.groups.close()
-        if self.replicas is not None:
+        if self._has_services:
+            self.services.close()
             await self.replicas.replication.stop()
         await self.tasks.cancel_all()
         await self.logs.cleaner.stop()

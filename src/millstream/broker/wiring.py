@@ -21,10 +21,17 @@ _OF_DEFAULTS = (
     "alter_configs", "create_partitions", "create_topics", "describe_configs", "incremental_alter_configs",
 )  # fmt: skip
 _OF_GROUPS = (
-    "consumer_group_heartbeat", "delete_groups", "describe_groups", "heartbeat", "join_group", "leave_group",
+    "consumer_group_heartbeat", "describe_groups", "heartbeat", "join_group", "leave_group",
     "list_groups", "sync_group",
 )  # fmt: skip
 _OF_GROUPS_AND_METADATA = ("consumer_group_describe", "offset_commit", "offset_delete", "offset_fetch")
+_OF_SHARE_OFFSETS = (
+    "alter_share_group_offsets", "delete_share_group_offsets", "describe_share_group_offsets",
+)  # fmt: skip
+_OF_SHARE_STATE = (
+    "delete_share_group_state", "initialize_share_group_state", "read_share_group_state",
+    "read_share_group_state_summary", "write_share_group_state",
+)  # fmt: skip
 _OF_MEMBERSHIP = ("peer_client", "peer_command", "peer_hello", "peer_quorum")
 
 Parts = tuple[Any, ...]
@@ -36,7 +43,7 @@ class HandlerParts:
     def __init__(self, node: "Node", groups: "Callable[[], Groups | NoGroups] | None" = None) -> None:
         """`groups` are in the place of the node's, if given."""
         self._node = node
-        self._groups = groups
+        self._groups: Callable[[], Groups | NoGroups] = groups or (lambda: node.services.groups)
         self._of: dict[str, Callable[[], Parts]] = {
             "api_versions": lambda: (),
             "produce": lambda: (
@@ -52,27 +59,32 @@ class HandlerParts:
             ),
             "list_offsets": lambda: (node.partitions, node.logs.faults, node.long_work),
             "offset_for_leader_epoch": lambda: (node.partitions,),
-            "delete_records": lambda: (node.partitions, node.upkeep, _there(node.replicas).replication),
+            "delete_records": lambda: (node.partitions, node.upkeep, node.replicas.replication),
             "describe_cluster": lambda: (node.metadata, node.node_id, node.settings.broker.rack),
             "describe_log_dirs": lambda: (
                 node.metadata, node.partitions, node.machine.disk, node.store.data_dir,
             ),
-            "find_coordinator": lambda: (node.metadata, node.view, self._coordinated),
+            "find_coordinator": lambda: (node.metadata, node.view, self._groups(), node.services.coordinators),
+            "share_group_heartbeat": lambda: (self._groups(),),
+            "share_group_describe": lambda: (self._groups(), node.metadata),
+            "share_fetch": lambda: (node.services.session_work,),
+            "share_acknowledge": lambda: (node.services.session_work,),
+            "delete_groups": lambda: (self._groups(), node.services.share_offsets, node.metadata),
+            "queue_call": lambda: (node.services.queue_calls,),
             "log_checksum": lambda: (node.partitions, node.logs.faults),
+            "node_call": lambda: (node.services.node_doors.served,),
             "peer_founding": lambda: (node.membership, self._state_alone),
             **{name: lambda: (node.metadata,) for name in _OF_METADATA},
             **{name: lambda: (node.metadata, node.defaults) for name in _OF_DEFAULTS},
-            **{name: lambda: (self._coordinated,) for name in _OF_GROUPS},
-            **{name: lambda: (self._coordinated, node.metadata) for name in _OF_GROUPS_AND_METADATA},
+            **{name: lambda: (self._groups(),) for name in _OF_GROUPS},
+            **{name: lambda: (self._groups(), node.metadata) for name in _OF_GROUPS_AND_METADATA},
             **{name: lambda: (node.membership,) for name in _OF_MEMBERSHIP},
+            **{name: lambda: (node.services.share_offsets, node.metadata) for name in _OF_SHARE_OFFSETS},
+            **{name: lambda: (node.services.node_doors.doors.coordinators,) for name in _OF_SHARE_STATE},
         }  # fmt: skip
 
     def __call__(self, name: str) -> Parts:
         return self._of[name]()
-
-    @property
-    def _coordinated(self) -> "Groups | NoGroups":
-        return self._node.groups if self._groups is None else self._groups()
 
     def _state_alone(self) -> "NodeState":
         """Of a node that is alone, and serves."""
@@ -86,7 +98,7 @@ class HandlerParts:
 
         node = self._node
         return ClientFetches(
-            node.logs.reads, _there(node.replicas).replication.preferred_reader, node.server.memory,
+            node.logs.reads, node.replicas.replication.preferred_reader, node.server.memory,
             node.server.reply_memory, node.long_work, node.delayed, node.tasks,
         )  # fmt: skip
 
@@ -94,13 +106,7 @@ class HandlerParts:
     def follower_fetches(self) -> "FollowerFetches":
         from millstream.broker.replicas.serving import FollowerFetches
 
-        node, replicas = self._node, _there(self._node.replicas)
+        node, replicas = self._node, self._node.replicas
         return FollowerFetches(
             node.logs.reads, replicas.replication, replicas.given, node.metadata, node.delayed
         )
-
-
-def _there(part: Any) -> Any:
-    """A part that is made when the node starts; before that there are no requests for it."""
-    assert part is not None
-    return part

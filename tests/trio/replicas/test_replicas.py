@@ -125,7 +125,7 @@ def test_what_only_the_old_leader_had_is_cut_when_it_returns(trio: Trio) -> None
     for number in followers(trio, leader):
         broker = trio.nodes[number].broker
         # They hear nothing more of it.
-        broker.loop.call_soon_threadsafe(broker.replication._fetchers[leader].stop)
+        broker.loop.call_soon_threadsafe(broker.replicas.replication._fetchers[leader].stop)
     assert write(trio, leader, b"only here", b"and this", acks=1) == [0, 0]
     stopped = trio.stop(leader)
     until(lambda: image(trio).leader not in (leader, -1))
@@ -247,7 +247,7 @@ async def remove_topic(trio: Trio, number: int) -> None:
     """As when its deletion is heard of: the node's threads, and with them its quorum log, stand still."""
     broker = trio.nodes[number].broker
     for found in broker.partitions.remove_topic("t"):
-        broker.replication.remove(found)
+        broker.replicas.replication.remove(found)
         broker.store.remove("t", found.index)
 
 
@@ -306,7 +306,7 @@ def test_a_smaller_set_that_comes_with_a_higher_minimum_acknowledges_nothing(tri
     assert write(trio, leader, b"a") == [0]
     for number in followers(trio, leader):
         broker = trio.nodes[number].broker
-        broker.loop.call_soon_threadsafe(broker.replication._fetchers[leader].stop)
+        broker.loop.call_soon_threadsafe(broker.replicas.replication._fetchers[leader].stop)
     codes: list[int] = []
     sent = threading.Thread(target=lambda: codes.extend(write(trio, leader, b"only here")))
     sent.start()
@@ -352,13 +352,13 @@ def test_a_change_of_the_set_stays_pending_until_its_outcome_is_known(
         asked = led, state, change
         with monkeypatch.context() as patch:
             patch.setattr(broker.metadata, "submit", refuse)
-            assert await broker.replication.in_sync._ask([asked]) == [asked]
+            assert await broker.replicas.replication.in_sync._ask([asked]) == [asked]
         # Made, as the answer says; what else was changed before it comes with the metadata.
         made = InSyncResult(0, leader, led.leader_epoch, change.isr, state.partition_epoch + 1)
-        assert not broker.replication.in_sync._is_decided(asked, made)
+        assert not broker.replicas.replication.in_sync._is_decided(asked, made)
         assert (state.pending, set(state.isr)) == (change, {1, 2, 3})
         there = InSyncResult(0, leader, led.leader_epoch, state.isr, state.partition_epoch)
-        assert broker.replication.in_sync._is_decided(asked, there)
+        assert broker.replicas.replication.in_sync._is_decided(asked, there)
         assert state.pending is None
 
     asyncio.run_coroutine_threadsafe(ask(), broker.loop).result(90)

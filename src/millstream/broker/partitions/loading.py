@@ -61,7 +61,8 @@ class Loading:
         log.info(
             "logs loaded",
             partitions=len(specs),
-            clean=store.was_clean,
+            # Where there was nothing, nothing can have been left behind.
+            clean=store.was_clean or not specs,
             scanned_bytes=progress.scanned_bytes,
             cut_bytes=progress.cut_bytes,
             seconds=round(self._machine.clock.monotonic() - started, 3),
