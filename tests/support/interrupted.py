@@ -48,10 +48,14 @@ def interrupted(
         except StopIteration as end:
             change.close()
             return end.value
+        sent = thrown = None
         if not is_changed:
             is_changed = True
-            yield from change.__await__()
-        sent = thrown = None
+            try:
+                yield from change.__await__()
+            except BaseException as error:
+                thrown = error
+                continue
         try:
             sent = yield waited_for
         except BaseException as error:

@@ -4,7 +4,6 @@ What needs no metadata is made at once; the rest when the node has joined its cl
 """
 
 import asyncio
-import importlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
@@ -29,7 +28,7 @@ from millstream.broker.server.long_work import LongWork
 from millstream.broker.server.server import Server
 from millstream.broker.services import Services
 from millstream.broker.tasks import Tasks
-from millstream.broker.wiring import HandlerParts
+from millstream.broker.wiring import HandlerParts, relays_of
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.records import Endpoint
@@ -38,14 +37,12 @@ from millstream.cluster.raft.settings import RaftSettings
 from millstream.config.settings import Settings
 from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.logs import get_logger
-from millstream.protocol.kio_loader import import_kio
 from millstream.runtime.clock import CautiousTime, Clock
 from millstream.runtime.disk import Disk
 from millstream.runtime.host import Host, SystemHost
 
 if TYPE_CHECKING:
     from millstream.broker.peers.membership import ClusterMembership
-    from millstream.broker.routing.relays import Relays
 
 log = get_logger("millstream.node")
 
@@ -80,14 +77,9 @@ class Node:
         self.long_work = LongWork(loop, workers)
         self.server = Server(loop, replace(performance, max_connections=files.connections), self.metrics)
         self.logs = partition_parts(
-            settings,
-            self.machine,
-            self.metrics,
-            self.long_work,
-            self.server.memory,
-            files.log_files,
+            settings, self.machine, self.metrics, self.long_work, self.server.memory, files.log_files,
             self.end.fail,
-        )
+        )  # fmt: skip
         self.store, self.partitions, self.upkeep = self.logs.store, self.logs.partitions, self.logs.upkeep
         self.isolation = Isolation(self.partitions)
         self.view = ClusterView(self.node_id, loop, clock.monotonic, self.partitions)
@@ -96,12 +88,12 @@ class Node:
         )
         self.handlers = HandlerParts(self)
         self.dispatcher = self.server.dispatcher = self.new_dispatcher(self.handlers)
-        self.relays = self._make_relays()
+        self.relays = relays_of(self)
         # Made when the node starts
         self.metadata: MetadataService
         self.replicas: ReplicaParts
         self.services: Services
-        self._has_services = False
+        self._has_metadata = False
         self.membership: ClusterMembership | None = None
         self._loading: Loading | None = None
         self.listen = ("", 0)
@@ -155,7 +147,7 @@ class Node:
             self.defaults, self.machine, self.metadata, self.logs, self.long_work, self.server.memory,
             self.metrics.registry,
         )  # fmt: skip
-        self._has_services = True
+        self._has_metadata = True
         self.isolation.on_changed.append(self.services.coordinators.follow_leaders)
         await self._load(self.replicas)
         disk, data_dir = self.machine.disk, self.store.data_dir
@@ -192,15 +184,9 @@ class Node:
         from millstream.broker.peers.membership import ClusterMembership
 
         self.membership = ClusterMembership(
-            self.settings,
-            (endpoint,),
-            machine,
-            data_dir,
-            self.logs.writability,
-            self.isolation,
-            self.end,
+            self.settings, (endpoint,), machine, data_dir, self.logs.writability, self.isolation, self.end,
             self.raft,
-        )
+        )  # fmt: skip
         self.view.has_just_lost = self.membership.network.has_just_lost
         await self.server.start()
         metadata = await self.membership.join()
@@ -225,22 +211,6 @@ class Node:
             # a clean stop does it.
             await self.metadata.submit(AdvanceLeaderEpochs(self.node_id))
 
-    def _make_relays(self) -> "Relays | None":
-        """The way of clients for whom this node answers in the place of all; None where there are no such clients."""
-        broker = self.settings.broker
-        if broker.client_routing != "proxy" and broker.proxy_listen is None:
-            return None
-        from millstream.broker.routing.not_here import NoGroups
-        from millstream.broker.routing.relays import Relays
-
-        refusing = self.new_dispatcher(HandlerParts(self, lambda: NoGroups(self.services.groups)))
-        relays = Relays(
-            broker, self.machine, self.server, self.dispatcher, refusing, self.fetch_sessions,
-            lambda: self.handlers.client_fetches, self.long_work, self.metrics,
-        )  # fmt: skip
-        self.isolation.on_cut_off.append(relays.cut_off)
-        return relays
-
     async def stop(self) -> None:
         """Take no more requests, answer those whose records are on their way to the disk, close everything."""
         if self.membership is not None:
@@ -253,14 +223,14 @@ class Node:
         await self.server.stop()
         if self.relays is not None:
             self.relays.close()
-        if self._has_services:
+        if self._has_metadata:
             self.services.close()
             await self.replicas.replication.stop()
         await self.tasks.cancel_all()
         await self.logs.cleaner.stop()
         if self.membership is not None:
             await self.membership.close()
-        if "metadata" in self.__dict__:
+        elif self._has_metadata:
             await self.metadata.close()
         self.upkeep.stop()
         self.logs.flusher.close()
@@ -274,16 +244,3 @@ class Node:
     def _has_unanswered(self) -> bool:
         """Whether records are on their way to the disk, or to another node."""
         return bool(self.delayed.produces) or (self.relays is not None and self.relays.is_busy)
-
-    def warm_up(self) -> None:
-        """Import in a thread what the first request other than produce and fetch would make the loop wait for."""
-        self.machine.workers.submit(_import_most_used, _ignore)
-
-
-def _import_most_used() -> None:
-    import_kio()
-    importlib.import_module("millstream.broker.handlers.list_offsets")
-
-
-def _ignore(_result: object, _error: BaseException | None) -> None:
-    """Nothing depends on it: what could not be imported here fails again, with a message, when it is needed."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from millstream import __version__
 from millstream.broker.node import Node
 from millstream.broker.peers.errors import CannotJoin
+from millstream.broker.wiring import warm_up
 from millstream.cluster.metadata.directory import WrongDataDirectory
 from millstream.cluster.metadata.machine import UnknownRecords
 from millstream.cluster.raft.wal_frames import WalCorrupt
@@ -97,7 +98,7 @@ async def _run(settings: Settings, disk: Disk, clock: Clock, attach: Sequence[At
             data=node.store.data_dir,
             version=__version__,
         )
-        loop.call_later(_WARM_UP_SECONDS, node.warm_up)
+        loop.call_later(_WARM_UP_SECONDS, warm_up, node.machine.workers)
         await asyncio.wait((stopping, node.failure), return_when=asyncio.FIRST_COMPLETED)
         log.info("stopping")
     finally:

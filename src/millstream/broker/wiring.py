@@ -1,8 +1,11 @@
 """Which parts of the node each handler takes, by API. Like `node.py` it only connects; nothing else imports it."""
 
+import importlib
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+from millstream.protocol.kio_loader import import_kio
 
 if TYPE_CHECKING:
     from millstream.broker.coordinators.groups import Groups
@@ -10,7 +13,9 @@ if TYPE_CHECKING:
     from millstream.broker.node import Node
     from millstream.broker.replicas.serving import FollowerFetches
     from millstream.broker.routing.not_here import NoGroups
+    from millstream.broker.routing.relays import Relays
     from millstream.cluster.founding_messages import NodeState
+    from millstream.runtime.workers import Workers
 
 _OF_METADATA = (
     "add_raft_voter", "alter_partition_reassignments", "delete_topics", "describe_quorum", "describe_topic_partitions",
@@ -110,3 +115,31 @@ class HandlerParts:
         return FollowerFetches(
             node.logs.reads, replicas.replication, replicas.given, node.metadata, node.delayed
         )
+
+
+def relays_of(node: "Node") -> "Relays | None":
+    """The way of clients for whom this node answers in the place of all; None where there are no such clients."""
+    broker = node.settings.broker
+    if broker.client_routing != "proxy" and broker.proxy_listen is None:
+        return None
+    from millstream.broker.routing.not_here import NoGroups
+    from millstream.broker.routing.relays import Relays
+
+    refusing = node.new_dispatcher(HandlerParts(node, lambda: NoGroups(node.services.groups)))
+    relays = Relays(
+        broker, node.machine, node.server, node.dispatcher, refusing, node.fetch_sessions,
+        lambda: node.handlers.client_fetches, node.long_work, node.metrics,
+    )  # fmt: skip
+    node.isolation.on_cut_off.append(relays.cut_off)
+    return relays
+
+
+def warm_up(workers: "Workers") -> None:
+    """Import in a thread what the first request other than produce and fetch would make the loop wait for."""
+    # Nothing depends on it: what cannot be imported fails again, with a message, when it is needed.
+    workers.submit(_import_most_used, lambda _result, _error: None)
+
+
+def _import_most_used() -> None:
+    import_kio()
+    importlib.import_module("millstream.broker.handlers.list_offsets")

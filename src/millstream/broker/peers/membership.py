@@ -225,6 +225,8 @@ class ClusterMembership:
         await self.network.stop()
         if self.metadata is None:
             self._stored.wal.close()
+        else:
+            await self.metadata.close()
 
     @property
     def waiting_for(self) -> str:
