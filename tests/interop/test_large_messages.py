@@ -13,7 +13,7 @@ from support.waiting import wait_for
 
 DEFAULT_LIMIT = 1088 << 10
 # A batch of one record without key and headers: 61 bytes of batch header, then lengths and deltas of the record.
-OVERHEAD = 72
+OVERHEAD = 74
 
 
 @pytest.mark.parametrize("writer", EVERY_CLIENT)

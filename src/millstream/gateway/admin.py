@@ -213,9 +213,10 @@ class Admin:
             for each in outcomes
             if each.error is not None
         ]
-        return json_response(
-            {"accepted": len(outcomes) - len(errors), "errors": errors}, 400 if errors else 202
-        )
+        found = {"accepted": len(outcomes) - len(errors), "errors": errors}
+        if errors:
+            return json_response({"error": errors[0]["error"], **found}, 400)
+        return json_response(found, 202)
 
     async def _ring(self, request: Request, caller: Caller) -> Response:
         """`?joins=4` or `?leaves=2`: what a broker more or less would move."""

@@ -45,7 +45,7 @@ class NodeDoors:
         self.doors = Doors(
             self._partitions,
             self._batcher,
-            RoutedQueues(engine, self._routes),
+            RoutedQueues(engine, self._routes, authoriser),
             RoutedCoordinators(host, self._routes),
             view,
             metadata,
