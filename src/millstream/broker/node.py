@@ -316,7 +316,7 @@ class Broker:
         authoriser = AllowAll()
         here = Here(self.partitions, self.appends, self.opener, self.faults, authoriser)
         return NodeDoors(
-            self.node_id,
+            self.view,
             here,
             host,
             LocalQueues(lambda: self.shares),

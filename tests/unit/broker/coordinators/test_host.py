@@ -111,7 +111,7 @@ def test_a_kind_that_nobody_has_added_is_not_there() -> None:
         host = node.broker.coordinators
         assert host is not None
         with pytest.raises(KafkaError) as refusal:
-            host.of(CoordinatorKind.MQTT_SESSION)
+            host.of(KIND)
         assert refusal.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
