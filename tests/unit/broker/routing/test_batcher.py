@@ -129,6 +129,9 @@ def test_a_producer_that_the_leader_has_forgotten_gets_another_id(node: InProces
 
 
 def test_nothing_is_no_message(node: InProcessNode) -> None:
+    async def story() -> None:
+        await batcher_of(node).send(ME, PLACE, [])
+
     with pytest.raises(NotDone) as refusal:
-        do(node, batcher_of(node).send(ME, PLACE, []))
+        do(node, story())
     assert refusal.value.code is ErrorCode.INVALID_RECORD
