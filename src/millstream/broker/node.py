@@ -144,7 +144,7 @@ class Node:
         )
         self.logs.faults.on_damage = self.replicas.repairs.damaged
         self.services = Services(
-            self.defaults, self.machine, self.metadata, self.logs, self.long_work, self.server.memory,
+            self.defaults, self.view, self.machine, self.metadata, self.logs, self.long_work, self.server.memory,
             self.metrics.registry,
         )  # fmt: skip
         self._has_metadata = True

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from millstream.broker.api.permissions import AllowAll
+from millstream.broker.cluster_view import ClusterView
 from millstream.broker.coordinators.coordinator_log import CoordinatorLogs
 from millstream.broker.coordinators.host import CoordinatorHost
 from millstream.broker.coordinators.share_state import share_state
@@ -40,6 +41,7 @@ class Services:
     def __init__(
         self,
         defaults: Defaults,
+        view: ClusterView,
         machine: Machine,
         metadata: MetadataService,
         logs: PartitionParts,
@@ -58,7 +60,7 @@ class Services:
         self.coordinators = self._make_coordinators()
         authoriser = AllowAll()
         self.node_doors = NodeDoors(
-            defaults.broker_id,
+            view,
             Here(logs.partitions, logs.appends, logs.opener, logs.faults, authoriser),
             self.coordinators,
             LocalQueues(lambda: self.shares),

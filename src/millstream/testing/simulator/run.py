@@ -27,6 +27,7 @@ from millstream.testing.simulator.comparison import (
     unexpected_ends,
     what_is_missing,
 )
+from millstream.testing.simulator.door_clients import DoorClients
 from millstream.testing.simulator.election_watch import ElectionWatch
 from millstream.testing.simulator.in_sync_watch import InSyncWatch
 from millstream.testing.simulator.loop import SimulatedLoop
@@ -62,6 +63,7 @@ class Outcome:
     faults: int = 0
     acknowledged: int = 0
     read: int = 0
+    sent_by_doors: int = 0
     metadata_changes: int = 0
     node_changes: int = 0
     """Nodes that were added, removed, and added again."""
@@ -82,10 +84,12 @@ def run_seed(
     level: str = "warning",
     routing: str | None = None,
     profile: Profile = Profile.SWARM,
+    doors: bool = False,
 ) -> Outcome:
     """Never raises for what goes wrong in the run: that is in `problems`.
 
-    `faults` are kinds; none: the seed draws. So it does with `routing`, unless the profile is plain.
+    `faults` are kinds; none: the seed draws. So it does with `routing`, unless the profile is plain. With `doors` there
+    are clients of a gateway beside the others.
     """
     was_collecting = gc.isenabled()
     gc.disable()
@@ -95,7 +99,7 @@ def run_seed(
     try:
         plan = _draw(seed, faults, routing, profile)
         return _run(
-            seed, seconds, faults, plan, routing or "direct", deque(maxlen=keep_lines), level, remains
+            seed, seconds, faults, plan, routing or "direct", deque(maxlen=keep_lines), level, remains, doors
         )
     finally:
         _clear_away(remains)
@@ -120,6 +124,7 @@ def _run(
     lines: "deque[str]",
     level: str,
     remains: list[Any],
+    doors: bool,
 ) -> Outcome:
     outcome = Outcome(seed, plan={} if plan is None else plan.describe())
     loop = SimulatedLoop()
@@ -132,6 +137,8 @@ def _run(
         stack.enter_context(_invariants_reported(loop))
         stack.enter_context(recorded(outcome.marks))
         run = _Run(loop, seed, seconds, outcome, quorum, faults, plan, routing)
+        if doors:
+            run.add_doors()
         remains += (loop, run)
         stack.callback(run.end)
         stack.enter_context(taking_turns(run.cluster.jobs_of_current))
@@ -183,8 +190,12 @@ class _Run:
             self._play(plan)
         # Where any node forwards: a draw of their own, so that the others are as they would be without them.
         self._streams: Streams | None = None
+        self._doors: DoorClients | None = None
         if self._cluster.routing == "proxy":
             self._streams = Streams(self._cluster, Random(f"streams of {seed}"))
+
+    def add_doors(self) -> None:
+        self._doors = DoorClients(self._cluster, Random(f"doors of {self._seed}"))
 
     @property
     def cluster(self) -> SimulatedCluster:
@@ -230,6 +241,8 @@ class _Run:
         nemesis.start()
         if self._streams is not None:
             self._streams.start()
+        if self._doors is not None:
+            self._doors.start()
         if self._changes is not None:
             self._changes.start()
         await asyncio.sleep(max(0.0, self._seconds * _TROUBLED_SHARE - loop.time()))
@@ -247,6 +260,10 @@ class _Run:
         await self._within(_HEALING_SECONDS, workload.read_everything(), "not everything could be read")
         if self._streams is not None:
             await self._within(_HEALING_SECONDS, self._streams.finish(), "the streams did not come to an end")
+        if self._doors is not None:
+            await self._within(_HEALING_SECONDS, self._doors.finish(), "the doors did not come to an end")
+            outcome.sent_by_doors = self._doors.acknowledged
+            outcome.problems += map(str, self._doors.judge())
         nemesis.end()
         outcome.problems += differences(self._cluster)
         outcome.problems += unexpected_ends(self._cluster, self._nemesis.kinds)
