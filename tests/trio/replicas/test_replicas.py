@@ -17,9 +17,18 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.testing.disk import Fault, Operation
 from support.held_disk import HeldDisk
 from support.logs import read_values
-from support.raw_client import RawClient, batch_of, fetch_fields, fetched_partitions, produce, produce_fields
+from support.raw_client import (
+    RawClient,
+    batch_of,
+    fetch_fields,
+    fetched_partitions,
+    milliseconds,
+    produce,
+    produce_fields,
+)
 from support.trio import Trio, until
 
+SOON = milliseconds(60_000)
 CORRUPT_MESSAGE, NOT_ENOUGH_REPLICAS_AFTER_APPEND, KAFKA_STORAGE_ERROR = 2, 20, 56
 
 
@@ -220,6 +229,23 @@ def test_damage_in_what_all_others_have_deleted_is_deleted_here_too(trio: Trio) 
     assert found.error_code == CORRUPT_MESSAGE
     until(lambda: partition(trio, leader).log.log_start_offset == end)
     assert read_values(partition(trio, leader).log) == values[end:]
+
+
+def test_damage_behind_the_start_of_a_log_is_repaired(trio: Trio) -> None:
+    """Where records were deleted up to the middle of a segment, and of a batch, no replica has all of it to send."""
+    leader = create(trio)
+    with RawClient(trio.nodes[leader].listen) as client:
+        for values in ((b"a", b"b", b"c"), (b"d",)):
+            client.call("produce", 9, **produce_fields("t", batch_of(*values), acks=-1))
+        wanted = [{"name": "t", "partitions": [{"partition_index": 0, "offset": 1}]}]
+        (deleted,) = client.call("delete_records", 2, topics=wanted, timeout=SOON).topics[0].partitions
+        assert deleted.low_watermark == 1
+        log = partition(trio, leader).log
+        trio.disks[leader].flip_bit(log.segments[0].log_path, log.segments[0].summary.size_bytes - 1)
+        (found,) = fetched_partitions(client.call("fetch", 11, **fetch_fields("t", 3)))
+    assert found.error_code == CORRUPT_MESSAGE
+    until(lambda: trio.nodes[leader].broker.metrics.repaired_segments.value == 1)
+    assert read_values(log) == [b"b", b"c", b"d"]
 
 
 def test_a_flush_of_a_partition_that_is_gone_is_no_fault_of_the_disk(trio: Trio) -> None:

@@ -86,13 +86,11 @@ class Following(msgspec.Struct, eq=False):
             reply.error
             or reply.diverging_epoch is not None
             or (len(reply.records) and (self.partition.log.config.durable or self._is_empty))
-            or self._is_beyond_disk(reply.log_start_offset)
+            or self._has_deleted(reply)
         )
 
-    def _is_beyond_disk(self, leader_start: int) -> bool:
-        """Deleted at the leader before it was flushed here: a start is not followed further than the disk has come."""
-        target = self.partition.log
-        return target.flushed_offset < min(leader_start, target.log_end_offset)
+    def _has_deleted(self, reply: FetchedPartition) -> bool:
+        return reply.log_start_offset > self.partition.log.log_start_offset
 
     @property
     def _is_empty(self) -> bool:
@@ -121,15 +119,19 @@ class Following(msgspec.Struct, eq=False):
             if self._is_empty:
                 await self._begin_with(memoryview(reply.records))
             self._append(memoryview(reply.records))
-        if self._has_to_flush(reply):
-            await self.copying.flusher.sync(self.partition)
-            self._require_current()
+        has_deleted = self._has_deleted(reply)
+        # What is not on disk is not there: neither for the leader's count nor for the next request. And a start is
+        # not followed further than the disk has come.
+        if has_deleted or (len(reply.records) and self.partition.log.config.durable):
+            await self._sync()
         self._taken(reply)
+        if has_deleted:
+            # The leader tells others that the records are deleted when this node says so.
+            await self._sync()
 
-    def _has_to_flush(self, reply: FetchedPartition) -> bool:
-        """Where what is not on disk is not there: neither for the leader's count nor for the next request."""
-        is_durable = self.partition.log.config.durable
-        return (is_durable and len(reply.records) > 0) or self._is_beyond_disk(reply.log_start_offset)
+    async def _sync(self) -> None:
+        await self.copying.flusher.sync(self.partition)
+        self._require_current()
 
     def next_pause(self) -> float:
         """Seconds; longer each time in a row that something goes wrong."""
@@ -260,4 +262,3 @@ class Following(msgspec.Struct, eq=False):
         start = min(leader_start, self.partition.high_watermark, target.flushed_offset)
         if start > target.log_start_offset:
             target.advance_start(start)
-            self.copying.flusher.flush(self.partition)

@@ -24,7 +24,7 @@ from millstream.protocol.replica_fetch import ReplicaFetchRequest, decode_reply,
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.log import PartitionLog
-from millstream.storage.repaired_segment import RepairedSegment
+from millstream.storage.repaired_segment import RepairedSegment, is_of_its_epoch
 from millstream.storage.scan import scan_batches
 from millstream.storage.segment import Segment, find_segment
 
@@ -119,7 +119,7 @@ class Repairs:
         if at < 0:
             return
         damaged = target.segments[at]
-        if await self._is_sound(damaged, target.epochs):
+        if await self._is_sound(damaged, target):
             target.damaged.discard(damaged.base_offset)
             return
         target.damaged.add(damaged.base_offset)
@@ -172,10 +172,10 @@ class Repairs:
         repaired.put_in_place(damaged, number)
         await self._flusher.sync(partition)
 
-    async def _is_sound(self, segment: Segment, epochs: LeaderEpochs) -> bool:
+    async def _is_sound(self, segment: Segment, target: PartitionLog) -> bool:
         """Whether somebody was faster; several readers may have met the same damage."""
         path, summary, disk = segment.log_path, segment.summary, self._machine.disk
-        known = LeaderEpochs(epochs.entries)
+        known, log_start = LeaderEpochs(target.epochs.entries), target.log_start_offset
 
         def scan() -> bool:
             file = disk.open(path, read_only=True)
@@ -185,7 +185,7 @@ class Repairs:
                     has_gap = header.base_offset > expected and not summary.compacted
                     if header.base_offset < expected or header.last_offset >= summary.end_offset or has_gap:
                         return False
-                    if header.leader_epoch != known.epoch_of(header.base_offset):
+                    if not is_of_its_epoch(header, known, log_start):
                         return False
                     expected = header.last_offset + 1
             except CorruptBatch:
