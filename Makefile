@@ -36,6 +36,7 @@ test: .stamps/dev .stamps/console ## Everything that proves the project: checks,
 
 long: .stamps/dev .stamps/console ## What takes hours more: seeds that nobody has run, failovers, the whole demo
 	$(PYTEST) -m long $(ARGS)
+	$(PYTEST) -n $(WORKERS) -m hypothesis --hypothesis-profile=fresh $(ARGS)
 	$(BIN)/millstream sim --fresh --seeds $(LONG_SEEDS) --long-seeds $(LONGEST_SEEDS) --every-mark
 
 unit: .stamps/dev ## The unit tests alone
