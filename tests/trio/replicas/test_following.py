@@ -70,7 +70,7 @@ def test_what_cannot_be_followed_is_asked_for_less_and_less_often(trio: Trio) ->
     partition = broker.partitions.find("paused", 0)
 
     async def pauses() -> None:
-        following = Following(broker, partition, partition.leader_epoch)
+        following = Following(broker.replicas.replication.copying, partition, partition.leader_epoch)
         assert [following.next_pause() for _ in range(7)] == [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]
         following.take(FetchedPartition(partition.topic_id, 0, high_watermark=0, log_start_offset=0))
         assert following.next_pause() == 0.02

@@ -11,7 +11,7 @@ from millstream.broker.routing import held
 from millstream.coordinator.placement import partition_for
 from millstream.protocol.api import PEER_CLIENT
 from millstream.protocol.errors import ErrorCode
-from millstream.protocol.peer_client import Greeting, encode_greeting, for_itself
+from millstream.protocol.peer_client import Greeting, encode_greeting
 from millstream.protocol.record_batch import iter_batches
 from support.held_disk import HeldDisk
 from support.raw_client import (
@@ -252,9 +252,9 @@ def test_requests_behind_each_other_are_answered_in_their_order(client: RawClien
 def test_a_request_takes_one_hop(trio: Trio, topic: str) -> None:
     cluster_id = trio.nodes[1].broker.metadata.image.cluster_id
     head = struct.pack(">hhih", PEER_CLIENT, 0, 1, -1)
-    for greeting in (for_itself(1), head + encode_greeting(Greeting(cluster_id, 3, "10.0.0.9:4000"))):
+    for greeting in (Greeting(), Greeting(cluster_id, 3, "10.0.0.9:4000")):
         with RawClient(trio.nodes[1].listen) as client:
-            client.send_bytes(frame(greeting))
+            client.send_bytes(frame(head + encode_greeting(greeting)))
             assert client.receive_frame() == struct.pack(">i", 1)
             assert produce(client, topic, batch_of(b"x"), partition=0).error_code == 0
             assert produce(client, topic, batch_of(b"x"), partition=1).error_code == NOT_LEADER

@@ -20,7 +20,7 @@ from millstream.protocol.replica_fetch import (
     ReplicaFetchReply,
     ReplicaFetchRequest,
     decode_reply,
-    encode_request,
+    encode_body,
 )
 
 log = get_logger("millstream.replicas")
@@ -217,12 +217,12 @@ class ReplicaFetcher:
             return
         under_way = len(conversation.waiting)
         if under_way == 0 or (self._urgent and under_way < _MOST_IN_FLIGHT and self._session[0]):
-            number, request = self._next_request(conversation.link.next_correlation())
+            number, request = self._next_request()
             conversation.send(number, request, self._replied)
             if self._urgent:
                 self._wake()
 
-    def _next_request(self, correlation: int) -> tuple[int, bytes]:
+    def _next_request(self) -> tuple[int, bytes]:
         session_id, epoch = self._session
         self._requests += 1
         said = list(islice(self._unsaid, _MOST_AT_ONCE))
@@ -253,7 +253,7 @@ class ReplicaFetcher:
         # What did not fit follows at once.
         self._urgent = bool(self._unsaid or self._forgotten)
         self._session = session_id, epoch + 1 if epoch < 2**31 - 1 else 1
-        return self._requests, encode_request(correlation, request)
+        return self._requests, encode_body(request)
 
     def _replied(self, conversation: Conversation, number: int, body: memoryview) -> None:
         """Right when the reply is whole: most are dealt with at once, and the next request goes out."""

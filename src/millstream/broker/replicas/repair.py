@@ -16,11 +16,12 @@ from millstream.broker.replicas.link import ReplicaLink
 from millstream.cluster.metadata.service import MetadataService
 from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Counter
+from millstream.protocol.api import FETCH, PEER_CLIENT
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchPartition
-from millstream.protocol.peer_client import for_itself
+from millstream.protocol.peer_client import Greeting, encode_greeting
 from millstream.protocol.record_batch import CorruptBatch
-from millstream.protocol.replica_fetch import ReplicaFetchRequest, decode_reply, encode_request
+from millstream.protocol.replica_fetch import VERSION, ReplicaFetchRequest, decode_reply, encode_body
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.log import PartitionLog
@@ -233,7 +234,7 @@ class Repairs:
         link = await ReplicaLink.connect(endpoint.host, endpoint.port)
         try:
             # What it has itself is wanted, also where it forwards to leaders.
-            link.send(for_itself(link.next_correlation()))
+            link.send(PEER_CLIENT, 0, encode_greeting(Greeting()))
             while not repaired.is_whole:
                 wanted = FetchPartition(partition.index, -1, repaired.next_offset, -1, -1, _FETCH_BYTES)
                 request = ReplicaFetchRequest(
@@ -241,7 +242,7 @@ class Repairs:
                     rack_id=_RACK,
                 )  # fmt: skip
                 async with asyncio.timeout(_REPLY_SECONDS):
-                    body = await link.send(encode_request(link.next_correlation(), request))
+                    body = await link.send(FETCH, VERSION, encode_body(request), flexible=True)
                 reply = decode_reply(body)
                 for found in reply.partitions:
                     if found.error == ErrorCode.OFFSET_OUT_OF_RANGE and found.log_start_offset >= end_offset:
