@@ -369,7 +369,8 @@ class Broker:
     def queue_calls(self) -> "QueueCalls":
         from millstream.broker.shares.calls import QueueCalls
 
-        return QueueCalls(self.node_doors.doors.queues, self.shares, self.metadata)
+        doors = self.node_doors.doors
+        return QueueCalls(doors.queues, self.shares, self.metadata, doors.authoriser)
 
     @cached_property
     def groups(self) -> "Groups":
