@@ -335,10 +335,12 @@ class Broker:
     @cached_property
     def shares(self) -> "Shares":
         """The queues that are led here; imported and made when they are first needed."""
+        from millstream.broker.shares.samples import QueueSamples
         from millstream.broker.shares.shares import Shares
+        from millstream.observability.queue_metrics import watch_queues
 
         doors = self.node_doors.doors
-        return Shares(
+        shares = Shares(
             self.metadata,
             self.partitions,
             doors.coordinators,
@@ -349,6 +351,11 @@ class Broker:
             self.tasks.spawn,
             self.upkeep.delete_records_before,
         )
+        watch_queues(self.metrics.registry, QueueSamples(shares, self._share_sessions, self.clock))
+        return shares
+
+    def _share_sessions(self) -> int:
+        return len(self.session_work.sessions) if "session_work" in self.__dict__ else 0
 
     @cached_property
     def session_work(self) -> "SessionWork":
