@@ -12,7 +12,7 @@ from millstream.doors import (
     TopicImage,
 )
 from millstream.doors.commands import invalid_name_reason
-from millstream.gateway.problems import UNKNOWN_TOPIC, problem_of
+from millstream.gateway.problems import NO_BROKERS, UNKNOWN_TOPIC, busy, problem_of
 from millstream.http.messages import Problem
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.internal_topics import INTERNAL_TOPICS
@@ -33,6 +33,8 @@ class Topics:
         found = self.known(name)
         if found is not None:
             return found
+        if not self._metadata.image.brokers:
+            raise busy(NO_BROKERS)
         if (
             not self._settings.create_topics
             or name in INTERNAL_TOPICS
