@@ -62,6 +62,8 @@ from millstream.client.partitioner import HashPartitioner, Partitioner, RoundRob
 from millstream.client.positions import TopicPartition
 from millstream.client.producer import Producer
 from millstream.client.producer_config import ProducerConfig
+from millstream.client.queue_admin import QueueAdmin
+from millstream.client.queue_consumer import AsyncQueueConsumer, QueueConsumer, QueueMessage
 from millstream.client.serde import BYTES, JSON, MSGPACK, STRING, Serde
 
 __all__ = [
@@ -74,6 +76,7 @@ __all__ = [
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncQueueConsumer",
     "BatchFailed",
     "BatchFailedError",
     "BrokerInfo",
@@ -111,8 +114,11 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "ProducerRecord",
+    "QueueAdmin",
+    "QueueConsumer",
     "QueueFull",
     "QueueFullError",
+    "QueueMessage",
     "RoundRobinPartitioner",
     "SendHandle",
     "SendResult",
