@@ -22,7 +22,7 @@ from support.waiting import wait_for
 # One after the other: each of them alone keeps a core busy.
 pytestmark = pytest.mark.xdist_group("kill")
 
-ROUNDS = int(os.environ.get("CRASH_ROUNDS", "6"))
+ROUNDS = int(os.environ.get("CRASH_ROUNDS", "4"))
 SEED = int(os.environ.get("CRASH_SEED", "1"))
 PARTITIONS = 3
 SETTINGS = {
@@ -143,4 +143,5 @@ def test_a_node_that_is_stopped_under_load_loses_nothing_and_scans_nothing_at_th
         load.node.restart()
     load.judge()
     loaded = load.node.log_entries("logs loaded")
-    assert [(entry["clean"], entry["scanned_bytes"]) for entry in loaded[1:]] == [(True, 0)] * len(TOPICS)
+    # The first of them is the start on an empty directory, which nothing was left in.
+    assert [(entry["clean"], entry["scanned_bytes"]) for entry in loaded] == [(True, 0)] * (1 + len(TOPICS))

@@ -27,8 +27,9 @@ _USED_BY_TESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD,
 
 
 def ignoring(*signals: signal.Signals) -> list[str]:
-    """Put before a command, it starts it with these signals ignored, as a shell does in the background."""
+    """Put before a command, it starts it with these signals ignored and no others, as a shell does with its jobs."""
     program = "import os, signal, sys\n"
+    program += f"signal.signal({int(signal.SIGHUP)}, signal.SIG_DFL)\n"
     program += "".join(f"signal.signal({int(number)}, signal.SIG_IGN)\n" for number in signals)
     return [sys.executable, "-c", program + "os.execvp(sys.argv[1], sys.argv[1:])"]
 

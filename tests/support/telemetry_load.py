@@ -22,7 +22,7 @@ class Load:
     START = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=2)
     """Old enough that its hours are over, new enough that no store has let go of it."""
 
-    def __init__(self, bootstrap: str, topic: str, per_second: int = 400) -> None:
+    def __init__(self, bootstrap: str, topic: str, per_second: int = 100) -> None:
         self._producer = confluent_kafka.Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20, "log_level": 0}
         )

@@ -44,6 +44,7 @@ from millstream.broker.wiring import HandlerParts
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.difference import difference
+from millstream.cluster.metadata.producer_ids import ProducerIdPool
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.raft.settings import RaftSettings
@@ -61,6 +62,7 @@ from millstream.storage.store import LogStore
 
 if TYPE_CHECKING:
     from millstream.broker.coordinators.groups import Groups
+    from millstream.broker.coordinators.mqtt_sessions import MqttSessions
     from millstream.broker.handlers.fetch import ClientFetches
     from millstream.broker.peers.membership import ClusterMembership
     from millstream.broker.replicas.serving import FollowerFetches
@@ -307,6 +309,7 @@ class Broker:
         )
         host.add(CoordinatorKind.GROUP, lambda: self.groups.definition)
         host.add(CoordinatorKind.SHARE, lambda: share_state(self.settings.broker_configs()))
+        host.add(CoordinatorKind.MQTT_SESSION, lambda: self.mqtt_sessions.definition)
         return host
 
     def _make_doors(self, host: CoordinatorHost) -> NodeDoors:
@@ -387,6 +390,21 @@ class Broker:
         )
 
     @cached_property
+    def mqtt_sessions(self) -> "MqttSessions":
+        """As groups: made where there are any."""
+        from millstream.broker.coordinators.mqtt_sessions import MqttSessions
+
+        host = self.coordinators
+        assert host is not None
+        return MqttSessions(
+            lambda: host.of(CoordinatorKind.MQTT_SESSION),
+            self.node_doors.doors.partitions,
+            ProducerIdPool(self.metadata.submit).take,
+            lambda: self.host.random_below(1 << 62),
+            self.clock.now_ms,
+        )
+
+    @cached_property
     def relays(self) -> "Relays":
         """The way of clients, and of this process, to what other nodes have; imported where there are such."""
         from millstream.broker.routing.relays import Relays
@@ -430,7 +448,8 @@ class Broker:
         log.info(
             "logs loaded",
             partitions=len(specs),
-            clean=self.store.was_clean,
+            # Where there was nothing, nothing can have been left behind.
+            clean=self.store.was_clean or not specs,
             scanned_bytes=progress.scanned_bytes,
             cut_bytes=progress.cut_bytes,
             seconds=round(self.clock.monotonic() - started, 3),
@@ -459,6 +478,8 @@ class Broker:
             self.shares.close()
         if "groups" in self.__dict__:
             self.groups.close()
+        if "mqtt_sessions" in self.__dict__:
+            self.mqtt_sessions.close()
         await self.replication.stop()
         await self.tasks.cancel_all()
         await self.cleaner.stop()

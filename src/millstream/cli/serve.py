@@ -3,15 +3,19 @@
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millstream.cli.errors import CommandError
 from millstream.cli.options import parse_address
 from millstream.cli.settings import settings_for
+from millstream.config.errors import ConfigError
 from millstream.config.proxy_settings import proxy_variables
 from millstream.config.settings import Settings
+
+if TYPE_CHECKING:
+    from millstream.doors.attached import Attach
 
 
 class LogLevel(StrEnum):
@@ -46,6 +50,14 @@ def command(
     http: Annotated[
         str | None,
         typer.Option("--http", metavar="HOST:PORT", help="Address of /metrics and /health; none without."),
+    ] = None,
+    mqtt: Annotated[
+        str | None,
+        typer.Option("--mqtt", metavar="HOST:PORT", help="Address for MQTT clients; none without."),
+    ] = None,
+    mqtt_ws: Annotated[
+        str | None,
+        typer.Option("--mqtt-ws", metavar="HOST:PORT", help="The same for MQTT over WebSocket."),
     ] = None,
     config: Annotated[
         Path | None,
@@ -94,6 +106,7 @@ def command(
     Examples:
       millstream serve --data ./data
       millstream serve --data ./data --listen 0.0.0.0:9092 --http 0.0.0.0:8080
+      millstream serve --data ./data --mqtt 0.0.0.0:1883 --mqtt-ws 0.0.0.0:8083
       millstream serve --data ./1 --node-id 1 --listen n1:9092 --seeds n1:9092,n2:9092,n3:9092
       millstream serve --roles gateway --seeds n1:9092,n2:9092 --http 0.0.0.0:8080
       MILLSTREAM_STORAGE_RETENTION_TIME=2d millstream serve --config millstream.yaml
@@ -104,6 +117,8 @@ def command(
         "broker.roles": roles,
         "log.level": log_level,
         "log.format": log_format,
+        "mqtt.listen": mqtt,
+        "mqtt.websocket_listen": mqtt_ws,
     }
     if data is not None:
         flags["broker.data_dir"] = str(data)
@@ -114,19 +129,34 @@ def command(
     if seeds is not None:
         flags["cluster.bootstrap_servers"] = seeds
     settings = _settings(config, flags)
-    from millstream.gateway.gateway import attach
-
+    doors = _doors(settings)
     if settings.is_gateway_alone:
         from millstream.broker import gateway_process
 
-        raise typer.Exit(gateway_process.run(settings, [attach]))
+        raise typer.Exit(gateway_process.run(settings, doors))
 
     from millstream.broker.process import CannotStart, run
 
     try:
-        raise typer.Exit(run(settings, attach=[attach] if "gateway" in settings.broker.roles else []))
+        raise typer.Exit(run(settings, attach=doors))
     except CannotStart as error:
         raise CommandError(str(error)) from error
+
+
+def _doors(settings: Settings) -> "list[Attach]":
+    doors: list[Attach] = []
+    if "gateway" in settings.broker.roles:
+        from millstream.gateway.gateway import attach
+
+        doors.append(attach)
+    if settings.mqtt.listen is not None or settings.mqtt.websocket_listen is not None:
+        from millstream.mqtt.attach import attach_mqtt
+
+        try:
+            doors.append(attach_mqtt(settings))
+        except ConfigError as error:
+            raise CommandError(str(error)) from error
+    return doors
 
 
 def _settings(config: Path | None, flags: dict[str, object]) -> Settings:

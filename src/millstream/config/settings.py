@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from millstream.config.kinds import ConfigType, to_text
+from millstream.config.mqtt_settings import MqttSettings
 from millstream.config.pipeline_settings import PipelineSettings
 from millstream.config.proxy_settings import ProxySettings
 from millstream.config.setting import Spelling, kafka_setting, own_setting, setting_of
@@ -271,6 +272,7 @@ class Settings:
     performance: PerformanceSettings = PerformanceSettings()
     replication: ReplicationSettings = ReplicationSettings()
     http: HttpSettings = HttpSettings()
+    mqtt: MqttSettings = field(default_factory=MqttSettings)
     proxy: ProxySettings = field(default_factory=ProxySettings)
     log: LogSettings = LogSettings()
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)
@@ -309,6 +311,7 @@ SECTIONS: dict[str, type] = {
     "performance": PerformanceSettings,
     "replication": ReplicationSettings,
     "http": HttpSettings,
+    "mqtt": MqttSettings,
     "proxy": ProxySettings,
     "log": LogSettings,
     "pipeline": PipelineSettings,

@@ -1,6 +1,7 @@
 """What storage relies on, of the real disk and of the simulated one alike."""
 
 import multiprocessing
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,6 +102,19 @@ def test_an_open_file_outlives_its_name(place: tuple[Disk, str]) -> None:
     disk.unlink(f"{root}/f")
     assert file.pread(4, 0) == b"data"
     file.close()
+
+
+def test_two_who_close_a_file_at_once_close_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, closed, close = SystemDisk().open(f"{tmp_path}/f", create=True), [], os.close
+
+    def while_another_closes(fd: int) -> None:
+        closed.append(fd)
+        file.close()
+        close(fd)
+
+    monkeypatch.setattr(os, "close", while_another_closes)
+    file.close()
+    assert len(closed) == 1
 
 
 def test_replacing_a_file_leaves_readers_their_old_one(place: tuple[Disk, str]) -> None:

@@ -32,7 +32,6 @@ log = get_logger("millstream.replicas")
 _REPLY_BYTES = 4 << 20
 # An answer may come this much later than the request wants to wait.
 _SILENCE_SECONDS = 2.5
-_RETRY_SECONDS = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 _MOST_IN_FLIGHT = 2
 # Partitions named in one request: a leader notes them all in one go, and a request has a limit.
@@ -124,7 +123,7 @@ class ReplicaFetcher:
                 if following.partition.log.offline is not None:
                     self._give_up(key, following, error)
                     return
-                await asyncio.sleep(_RETRY_SECONDS)
+                await asyncio.sleep(following.next_pause())
             else:
                 self._say(key)
                 return
@@ -167,11 +166,11 @@ class ReplicaFetcher:
                 link = await self._connect()
                 await self._converse(link)
             except (OSError, EOFError, TimeoutError, KafkaError) as error:
+                # Longer each time that it comes to nothing.
+                pause = min(2 * pause, _LONGEST_PAUSE) if self._is_interrupted else _FIRST_PAUSE
                 if not self._is_interrupted:
                     self._is_interrupted = True
                     log.info("fetching interrupted", leader=self._leader_id, error=str(error) or repr(error))
-                is_known = isinstance(error, KafkaError)
-                pause = _FIRST_PAUSE if is_known else min(2 * pause, _LONGEST_PAUSE)
             except Exception:
                 # Whatever it was, the partitions must not be left without a fetcher.
                 log.exception("fetching failed", leader=self._leader_id)
@@ -354,7 +353,7 @@ class ReplicaFetcher:
             self._broker.faults.failed("replicate", error)
         self._cancel_timer(key)
         again: Callable[[], None] = partial(self._ask_again, key, following)
-        self._timers[key] = self._broker.loop.call_later(_RETRY_SECONDS, again)
+        self._timers[key] = self._broker.loop.call_later(following.next_pause(), again)
 
     def _ask_again(self, key: Key, following: Following) -> None:
         if self._followed.get(key) is following:

@@ -20,6 +20,8 @@ log = get_logger("millstream.replicas")
 
 PARTITION_BYTES = 2 << 20
 _BUSY_PAUSE_SECONDS = 0.02
+# Until a partition that could not be followed is asked for again. A full disk may last for hours.
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.5
 # Soon over: one of the two does not know of a change yet, or the leader is just starting.
 _PASSING = frozenset(
     {
@@ -46,6 +48,7 @@ class Following(msgspec.Struct, eq=False):
     asked_from: int = -1
     is_over: bool = False
     told_error: ErrorCode = ErrorCode.NONE
+    _pause_seconds: float = _FIRST_PAUSE_SECONDS
 
     async def begin(self) -> None:
         """Before the first request: what this node wrote as a leader is on disk, and what it never wrote forgotten."""
@@ -131,8 +134,15 @@ class Following(msgspec.Struct, eq=False):
         is_durable = self.partition.log.config.durable
         return (is_durable and len(reply.records) > 0) or self._is_beyond_disk(reply.log_start_offset)
 
+    def next_pause(self) -> float:
+        """Seconds; longer each time in a row that something goes wrong."""
+        pause = self._pause_seconds
+        self._pause_seconds = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        return pause
+
     def _taken(self, reply: FetchedPartition) -> None:
         self.told_error = ErrorCode.NONE
+        self._pause_seconds = _FIRST_PAUSE_SECONDS
         self.partition.replicated(reply.high_watermark)
         self._follow_start(reply.log_start_offset)
 

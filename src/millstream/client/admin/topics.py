@@ -126,6 +126,8 @@ class TopicAdmin:
 
     def delete_records(self, before: Mapping[Place, int]) -> dict[TopicPartition, int]:
         """Let partitions begin at an offset, -1 for their end; returns where each begins now. It cannot be undone."""
+        if not before:
+            return {}
         self._check_places(before)
         cluster = self._cluster
         by_leader: dict[int, dict[str, list[dict[str, int]]]] = {}

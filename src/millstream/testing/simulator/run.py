@@ -42,9 +42,9 @@ from millstream.testing.simulator.violation import Violation
 from millstream.testing.simulator.workload import TOPIC, Workload
 
 SECONDS = 60.0
-# Faults until then; clients at work until then, if all is well again, and what is left is for reading everything.
+# Faults until then. Once all is well again clients work for a while, and then everything is read.
 _TROUBLED_SHARE = 0.8
-_BUSY_SHARE = 0.93
+_CALM_SECONDS = 2.0
 _FORMING_SECONDS = 30.0
 _HEALING_SECONDS = 60.0
 _LINES_KEPT = 2000
@@ -242,12 +242,11 @@ class _Run:
             raise Violation(f"{error}: {self._what_is_missing()}") from None
         if self._changes is not None:
             outcome.node_changes = self._changes.count
-        await asyncio.sleep(max(0.0, self._seconds * _BUSY_SHARE - loop.time()))
+        await asyncio.sleep(_CALM_SECONDS)
         await self._within(_HEALING_SECONDS, workload.stop(), "the clients did not come to an end")
         await self._within(_HEALING_SECONDS, workload.read_everything(), "not everything could be read")
         if self._streams is not None:
             await self._within(_HEALING_SECONDS, self._streams.finish(), "the streams did not come to an end")
-        await asyncio.sleep(max(0.0, self._seconds - loop.time()))
         nemesis.end()
         outcome.problems += differences(self._cluster)
         outcome.problems += unexpected_ends(self._cluster, self._nemesis.kinds)

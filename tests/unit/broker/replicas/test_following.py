@@ -1,11 +1,13 @@
-"""How a new replica comes to what its leader has."""
+"""How a replica comes to what its leader has, and goes on when it cannot."""
 
 import asyncio
 from collections.abc import Iterator
 
 import pytest
 
+from millstream.broker.replicas.following import Following
 from millstream.cluster.metadata.reassignments import AlterReassignments, Reassignment
+from millstream.protocol.fetch import FetchedPartition
 from support.logs import read_values
 from support.raw_client import RawClient, batch_of, milliseconds, produce_fields
 from support.trio import Trio, until
@@ -51,3 +53,17 @@ def test_a_new_replica_of_a_log_that_begins_within_a_batch(trio: Trio, configs: 
         assert copy is not None
         until(lambda c=copy: c.high_watermark == 4 and c.log.log_start_offset == 1)
         assert read_values(copy.log) == [b"b", b"c", b"d"]
+
+
+def test_what_cannot_be_followed_is_asked_for_less_and_less_often(trio: Trio) -> None:
+    leader = led_by(trio, "paused")
+    broker = trio.nodes[leader].broker
+    partition = broker.partitions.find("paused", 0)
+
+    async def pauses() -> None:
+        following = Following(broker, partition, partition.leader_epoch)
+        assert [following.next_pause() for _ in range(7)] == [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]
+        following.take(FetchedPartition(partition.topic_id, 0, high_watermark=0, log_start_offset=0))
+        assert following.next_pause() == 0.02
+
+    asyncio.run_coroutine_threadsafe(pauses(), broker.loop).result(90)

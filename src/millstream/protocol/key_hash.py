@@ -1,7 +1,7 @@
-"""Kafka's key hash, MurmurHash2 with Kafka's seed.
+"""Kafka's hash of a key, MurmurHash2 with Kafka's seed: the partition where messages of a key go.
 
-librdkafka computes it when it chooses a partition; this is for programs that want to know the partition of a key
-without sending, and for partitioners of their own that fall back to it.
+librdkafka computes it when it chooses a partition. It is here for the doors, for programs that want to know where a key
+goes without sending, and for partitioners of their own that fall back to it.
 """
 
 from struct import iter_unpack
