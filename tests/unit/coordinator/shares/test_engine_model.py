@@ -104,7 +104,10 @@ class QueueModel(RuleBasedStateMachine):
                 row.state = RecordState.ARCHIVED
             elif outcome is Outcome.RENEW:
                 row.due_ms = self.now_ms + LOCK_MS
-            else:
+            elif outcome is Outcome.UNDELIVERED:
+                row.count -= 1
+                self._release(row, delay_ms=0)
+            elif outcome is Outcome.RELEASE:
                 self._release(row)
 
     @rule(ms=st.sampled_from((10, 150, 1_100)))
