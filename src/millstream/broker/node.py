@@ -15,6 +15,7 @@ from millstream.broker.api.table import TABLE
 from millstream.broker.cluster_view import ClusterView
 from millstream.broker.coordinators.coordinator_log import CoordinatorLogs
 from millstream.broker.coordinators.host import CoordinatorHost
+from millstream.broker.coordinators.share_state import share_state
 from millstream.broker.handlers.fetch_sessions import FetchSessions
 from millstream.broker.partitions.appends import Appends
 from millstream.broker.partitions.cleaner import Cleaner
@@ -37,6 +38,7 @@ from millstream.broker.server.limit_metrics import watch_limits
 from millstream.broker.server.listener import Listener
 from millstream.broker.server.long_work import LongWork
 from millstream.broker.server.server import Server
+from millstream.broker.shares.local_queues import LocalQueues
 from millstream.broker.tasks import Tasks
 from millstream.broker.wiring import HandlerParts
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
@@ -65,6 +67,10 @@ if TYPE_CHECKING:
     from millstream.broker.peers.membership import ClusterMembership
     from millstream.broker.replicas.serving import FollowerFetches
     from millstream.broker.routing.relays import Relays
+    from millstream.broker.shares.calls import QueueCalls
+    from millstream.broker.shares.offsets import ShareOffsets
+    from millstream.broker.shares.session_work import SessionWork
+    from millstream.broker.shares.shares import Shares
     from millstream.cluster.founding_messages import NodeState
 
 log = get_logger("millstream.node")
@@ -302,6 +308,7 @@ class Broker:
             lambda: self.writability.can_write,
         )
         host.add(CoordinatorKind.GROUP, lambda: self.groups.definition)
+        host.add(CoordinatorKind.SHARE, lambda: share_state(self.settings.broker_configs()))
         host.add(CoordinatorKind.MQTT_SESSION, lambda: self.mqtt_sessions.definition)
         return host
 
@@ -312,7 +319,7 @@ class Broker:
             self.node_id,
             here,
             host,
-            None,
+            LocalQueues(lambda: self.shares),
             self.metadata,
             self.defaults,
             authoriser,
@@ -324,6 +331,45 @@ class Broker:
     @property
     def has_metadata(self) -> bool:
         return "metadata" in self.__dict__
+
+    @cached_property
+    def shares(self) -> "Shares":
+        """The queues that are led here; imported and made when they are first needed."""
+        from millstream.broker.shares.shares import Shares
+
+        doors = self.node_doors.doors
+        return Shares(
+            self.metadata,
+            self.partitions,
+            doors.coordinators,
+            doors.messages,
+            self.defaults,
+            self.clock,
+            self.loop,
+            self.tasks.spawn,
+            self.upkeep.delete_records_before,
+        )
+
+    @cached_property
+    def session_work(self) -> "SessionWork":
+        from millstream.broker.shares.session_work import SessionWork
+        from millstream.broker.shares.sessions import ShareSessions
+
+        most = int(self.settings.broker_configs().get("group.share.max.share.sessions", "2000"))
+        return SessionWork(self.shares, ShareSessions(most), lambda: self.metadata.image)
+
+    @cached_property
+    def share_offsets(self) -> "ShareOffsets":
+        from millstream.broker.shares.offsets import ShareOffsets
+
+        doors = self.node_doors.doors
+        return ShareOffsets(doors.coordinators, doors.partitions)
+
+    @cached_property
+    def queue_calls(self) -> "QueueCalls":
+        from millstream.broker.shares.calls import QueueCalls
+
+        return QueueCalls(self.node_doors.doors.queues, self.shares, self.metadata)
 
     @cached_property
     def groups(self) -> "Groups":
@@ -426,6 +472,10 @@ class Broker:
             self.node_doors.close()
         if self.coordinators is not None:
             self.coordinators.close()
+        if "session_work" in self.__dict__:
+            self.session_work.close()
+        if "shares" in self.__dict__:
+            self.shares.close()
         if "groups" in self.__dict__:
             self.groups.close()
         if "mqtt_sessions" in self.__dict__:

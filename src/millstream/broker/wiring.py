@@ -17,10 +17,17 @@ _OF_DEFAULTS = (
     "alter_configs", "create_partitions", "create_topics", "describe_configs", "incremental_alter_configs",
 )  # fmt: skip
 _OF_GROUPS = (
-    "consumer_group_heartbeat", "delete_groups", "describe_groups", "heartbeat", "join_group", "leave_group",
+    "consumer_group_heartbeat", "describe_groups", "heartbeat", "join_group", "leave_group",
     "list_groups", "sync_group",
 )  # fmt: skip
 _OF_GROUPS_AND_METADATA = ("consumer_group_describe", "offset_commit", "offset_delete", "offset_fetch")
+_OF_SHARE_OFFSETS = (
+    "alter_share_group_offsets", "delete_share_group_offsets", "describe_share_group_offsets",
+)  # fmt: skip
+_OF_SHARE_STATE = (
+    "delete_share_group_state", "initialize_share_group_state", "read_share_group_state",
+    "read_share_group_state_summary", "write_share_group_state",
+)  # fmt: skip
 _OF_MEMBERSHIP = ("peer_client", "peer_command", "peer_hello", "peer_quorum")
 
 Parts = tuple[Any, ...]
@@ -60,7 +67,13 @@ class HandlerParts:
             "delete_records": lambda: (node.partitions, node.upkeep, node.replication),
             "describe_cluster": lambda: (node.metadata, node.node_id, node.settings.broker.rack),
             "describe_log_dirs": lambda: (node.metadata, node.partitions, node.disk, node.store.data_dir),
-            "find_coordinator": lambda: (node.metadata, node.view, groups()),
+            "find_coordinator": lambda: (node.metadata, node.view, groups(), node.coordinators),
+            "share_group_heartbeat": lambda: (groups(),),
+            "share_group_describe": lambda: (groups(), node.metadata),
+            "share_fetch": lambda: (node.session_work,),
+            "share_acknowledge": lambda: (node.session_work,),
+            "delete_groups": lambda: (groups(), node.share_offsets, node.metadata),
+            "queue_call": lambda: (node.queue_calls,),
             "log_checksum": lambda: (node.partitions, node.faults),
             "node_call": lambda: (node.node_doors.served,),
             "peer_founding": lambda: (node.membership, node.state),
@@ -69,6 +82,8 @@ class HandlerParts:
             **{name: lambda: (groups(),) for name in _OF_GROUPS},
             **{name: lambda: (groups(), node.metadata) for name in _OF_GROUPS_AND_METADATA},
             **{name: lambda: (node.membership,) for name in _OF_MEMBERSHIP},
+            **{name: lambda: (node.share_offsets, node.metadata) for name in _OF_SHARE_OFFSETS},
+            **{name: lambda: (node.node_doors.doors.coordinators,) for name in _OF_SHARE_STATE},
         }
 
     def __call__(self, name: str) -> Parts:

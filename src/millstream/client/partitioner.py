@@ -1,18 +1,11 @@
-"""Which partition a message goes to, unless it names one itself; Kafka's key hash, MurmurHash2 with Kafka's seed.
-
-librdkafka computes the hash when it chooses a partition. It is here for programs that want to know the partition of a
-key without sending, and for partitioners of their own that fall back to it.
-"""
+"""Which partition a message goes to, unless it names one itself."""
 
 import itertools
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from struct import iter_unpack
 
-_SEED = 0x9747B28C
-_M = 0x5BD1E995
-_MASK = 0xFFFFFFFF
+from millstream.protocol.key_hash import partition_of
 
 
 class Partitioner(ABC):
@@ -75,31 +68,3 @@ class RoundRobinPartitioner(Partitioner):
         if turn is None:
             turn = self._turns.setdefault(topic, itertools.count())
         return next(turn) % partition_count
-
-
-def murmur2(data: bytes) -> int:
-    """The hash as an unsigned 32-bit number.
-
-    >>> murmur2(b"user-1")
-    1404122828
-    """
-    whole = len(data) & ~3
-    h = (_SEED ^ len(data)) & _MASK
-    for (k,) in iter_unpack("<I", data[:whole]):
-        k = k * _M & _MASK
-        k = (k ^ k >> 24) * _M & _MASK
-        h = (h * _M & _MASK) ^ k
-    rest = data[whole:]
-    if rest:
-        h = (h ^ int.from_bytes(rest, "little")) * _M & _MASK
-    h = (h ^ h >> 13) * _M & _MASK
-    return h ^ h >> 15
-
-
-def partition_of(key: bytes, partition_count: int) -> int:
-    """The partition where Kafka's Java client puts messages of this key.
-
-    >>> partition_of(b"user-1", 12)
-    8
-    """
-    return (murmur2(key) & 0x7FFFFFFF) % partition_count

@@ -39,6 +39,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
     placement: str = "balanced"
     preallocate: bool = False
     queue_delete_settled: bool = False
+    queue_groups: frozenset[str] = frozenset()
     queue_headers_enable: bool = False
     queue_max_depth: int = -1
     queue_order: str = "none"

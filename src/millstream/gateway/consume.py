@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 
-from millstream.client.murmur2 import partition_of
 from millstream.config.proxy_settings import ProxySettings
 from millstream.doors import Caller, Metadata, MetadataImage, Place, QuotaKind, TopicImage
 from millstream.gateway.bodies import FRAMES
@@ -24,6 +23,7 @@ from millstream.gateway.topics import Topics
 from millstream.http.messages import JSON, Answer, Problem, Request, Response, Sink, Stream, json_response
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
+from millstream.protocol.key_hash import partition_of
 
 _log = get_logger("millstream.gateway")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from millstream.client.murmur2 import partition_of
+from millstream.protocol.key_hash import partition_of
 
 _MAX_TOPICS = 100_000
 _MAX_TOGETHER = 100

@@ -135,6 +135,7 @@ class ErrorCode(enum.IntEnum):
     VOTER_NOT_FOUND = 127
     INVALID_REGULAR_EXPRESSION = 128
     REBOOTSTRAP_REQUIRED = 129
+    SHARE_SESSION_LIMIT_REACHED = 133
 
 
 # A message may quote what a client sent, which may be long; older versions have room for 32,767 bytes.

@@ -191,7 +191,10 @@ def test_filters_are_asked_for_and_broken_ones_are_answered_with_their_reason():
 
 def test_what_follows_a_change_of_filters_waits_for_it():
     talk = talk_of()
-    assert talk.say(p.Subscribe(3, (p.Filter("a"),)), p.Publish("a", b""), p.Unsubscribe(4, ("a",)), p.Pingreq()) == []
+    assert (
+        talk.say(p.Subscribe(3, (p.Filter("a"),)), p.Publish("a", b""), p.Unsubscribe(4, ("a",)), p.Pingreq())
+        == []
+    )
     assert len(talk.wants) == 1
     assert talk.machine.holds
     talk.machine.subscribed(3, [0], 0)

@@ -70,6 +70,13 @@ def _of_places(operation: Operation) -> Needs:
     return needs
 
 
+def share_offsets(request: Any, _name: TopicName) -> Iterator[Permission]:
+    for each in request.groups:
+        yield Permission(Operation.DESCRIBE, Resource.GROUP, each.group_id)
+        for topic in each.topics or ():
+            yield Permission(Operation.DESCRIBE, Resource.TOPIC, topic.topic_name)
+
+
 def produce(request: Any, name: TopicName) -> Iterator[Permission]:
     if request.transactional_id is not None:
         yield Permission(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id)

@@ -79,6 +79,10 @@ class QueueEngine:
     def locked(self) -> int:
         return self._ledger.locked
 
+    def held(self, member: str) -> int:
+        """Records that are out at this member."""
+        return self._ledger.held.get(member, 0)
+
     @property
     def final(self) -> int:
         """How many records behind the start are settled."""
@@ -301,6 +305,8 @@ class QueueEngine:
 
     def release_member(self, member: str, now_ms: int) -> None:
         """The consumer is gone: what it holds goes to others."""
+        if not self.held(member):
+            return
         held = [(run.first, run.last, run.count) for run in self._ledger.runs if run.owner == member]
         for first, last, count in held:
             self._release(first, last, count, now_ms, 0)
@@ -352,6 +358,21 @@ class QueueEngine:
             self._give_up_available(self.start, before - 1, reason)
         self._advance()
         return self.start + self.final - settled
+
+    def drop_oldest(self, most: int) -> int:
+        """Give up to so many of the oldest records that wait. How many."""
+        wanted: list[tuple[int, int, int]] = []
+        left = most
+        for run in self._ledger.runs:
+            if left <= 0:
+                break
+            if run.state is AVAILABLE:
+                wanted.append((run.first, min(run.last, run.first + left - 1), run.count))
+                left -= len(run)
+        for first, last, count in wanted:
+            self._give_up(first, last, count, Reason.OVERFLOW.value)
+        self._advance()
+        return most - max(left, 0)
 
     def _release(self, first: int, last: int, count: int, now_ms: int, delay_ms: int | None) -> None:
         if first < self._log_start:
