@@ -173,3 +173,36 @@ def test_what_breaks_the_protocol_ends_the_connection_with_its_reason(client):
     broken._socket.sendall(bytes.fromhex("3001ff"))
     assert broken.expect(Disconnect).reason == Reason.MALFORMED_PACKET
     assert broken.hear() is None
+
+
+def test_a_shared_subscription_gives_each_message_to_one_member(client, new_topic):
+    topic = new_topic()
+    members, writer = [client(), client(4)], client()
+    for number, member in enumerate(members):
+        member.connect(f"member-{number}-{topic}")
+        member.subscribe(f"$share/{topic}/{topic}/+", qos=1)
+    writer.connect(f"writer-{topic}")
+    writer.subscribe(f"{topic}/+", qos=0)
+    for number in range(20):
+        writer.publish(f"{topic}/a", b"%d" % number, 1)
+    assert [int(writer.receive().payload) for _ in range(20)] == list(range(20)), "its own copies are extra"
+    heard = [[int(member.receive().payload) for _ in range(10)] for member in members]
+    assert sorted(heard[0] + heard[1]) == list(range(20))
+    assert all(member.hears_nothing() for member in members)
+
+
+def test_what_a_lost_member_had_goes_to_another_and_waits_while_all_are_away(client, new_topic):
+    topic = new_topic()
+    share = f"$share/{topic}/{topic}"
+    writer, first = client(), client()
+    writer.connect(f"writer-{topic}")
+    first.connect(f"first-{topic}")
+    first.subscribe(share, qos=1)
+    writer.publish(topic, b"moves", 1)
+    assert first.expect(Publish).payload == b"moves"
+    first.close()
+    writer.publish(topic, b"waits", 1)
+    second = client()
+    second.connect(f"second-{topic}")
+    second.subscribe(share, qos=1)
+    assert {second.receive().payload for _ in range(2)} == {b"moves", b"waits"}
