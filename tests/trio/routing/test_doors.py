@@ -50,7 +50,7 @@ def do(node: InProcessNode, work: Coroutine[Any, Any, A]) -> A:
 
 
 def doors(trio: Trio, number: int) -> Doors:
-    return trio.nodes[number].broker.node_doors.doors
+    return trio.nodes[number].broker.services.node_doors.doors
 
 
 def topic(trio: Trio, name: str, partitions: int = 3, replicas: int = 3, **configs: str) -> list[Place]:
@@ -261,8 +261,7 @@ def counters(trio: Trio) -> dict[int, Hosted[CountingMachine]]:
     """The counting coordinator on every node."""
 
     async def add(number: int) -> Hosted[CountingMachine]:
-        host = trio.nodes[number].broker.coordinators
-        assert host is not None
+        host = trio.nodes[number].broker.services.coordinators
         if not host.knows(KIND):
             host.add(
                 KIND,
