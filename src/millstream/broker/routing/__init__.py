@@ -1,7 +1,7 @@
 """Any node for everything: what another node leads or coordinates is asked of it.
 
 For doors, by value: `partitions`, `coordinators` and `queues` ask here or there; `routes` finds the node and decides
-what may be asked again; `calls` are what nodes ask each other, `call_link` the connection, `served_calls` the other end.
+what may be asked again; `calls` are what nodes ask each other, `call_link` and `served_calls` the two ends of it.
 `here` is what this node leads, `batcher` and `follow` are shared by all doors, `metadata` is what doors know of the
 cluster. `node_doors` and `gateway_doors` put them together, for a node and for a process that is none.
 
