@@ -117,7 +117,9 @@ class Services:
     @cached_property
     def shares(self) -> "Shares":
         """The queues that are led here."""
+        from millstream.broker.shares.samples import QueueSamples
         from millstream.broker.shares.shares import Shares
+        from millstream.observability.queue_metrics import watch_queues
 
         doors, machine = self.node_doors.doors, self._machine
         shares = Shares(
@@ -131,8 +133,12 @@ class Services:
             machine.tasks.spawn,
             self._logs.upkeep.delete_records_before,
         )
+        watch_queues(self._registry, QueueSamples(shares, self._share_sessions, machine.clock))
         self._closing.append(shares.close)
         return shares
+
+    def _share_sessions(self) -> int:
+        return len(self.session_work.sessions) if "session_work" in self.__dict__ else 0
 
     @cached_property
     def session_work(self) -> "SessionWork":
@@ -155,7 +161,8 @@ class Services:
     def queue_calls(self) -> "QueueCalls":
         from millstream.broker.shares.calls import QueueCalls
 
-        return QueueCalls(self.node_doors.doors.queues, self.shares, self._metadata)
+        doors = self.node_doors.doors
+        return QueueCalls(doors.queues, self.shares, self._metadata, doors.authoriser)
 
     @cached_property
     def mqtt_sessions(self) -> "MqttSessions":

@@ -31,7 +31,7 @@ log = get_logger("millstream.proxy")
 # These begin with the id of a group, and its coordinator answers them.
 _OF_A_GROUP = (
     "offset_commit", "join_group", "heartbeat", "leave_group", "sync_group", "offset_delete",
-    "consumer_group_heartbeat",
+    "consumer_group_heartbeat", "share_group_heartbeat",
 )  # fmt: skip
 _CHANGING_A_GROUP = (*_OF_A_GROUP, "delete_groups")
 # The lane on which this node answers as one that coordinates nothing.

@@ -36,6 +36,7 @@ from millstream.testing.simulator.node_changes import NodeChanges, changes_nodes
 from millstream.testing.simulator.partition_watch import PartitionWatch
 from millstream.testing.simulator.plan import Plan, Profile, draw_plan
 from millstream.testing.simulator.process import CURRENT
+from millstream.testing.simulator.queue_clients import QueueClients
 from millstream.testing.simulator.quorum_watch import QuorumWatch
 from millstream.testing.simulator.split_jobs import taking_turns
 from millstream.testing.simulator.stream import Streams
@@ -64,6 +65,8 @@ class Outcome:
     acknowledged: int = 0
     read: int = 0
     sent_by_doors: int = 0
+    accepted: int = 0
+    """Messages of a queue, where there are such clients."""
     metadata_changes: int = 0
     node_changes: int = 0
     """Nodes that were added, removed, and added again."""
@@ -85,11 +88,12 @@ def run_seed(
     routing: str | None = None,
     profile: Profile = Profile.SWARM,
     doors: bool = False,
+    queues: bool = False,
 ) -> Outcome:
     """Never raises for what goes wrong in the run: that is in `problems`.
 
     `faults` are kinds; none: the seed draws. So it does with `routing`, unless the profile is plain. With `doors` there
-    are clients of a gateway beside the others.
+    are clients of a gateway beside the others, with `queues` those of a queue.
     """
     was_collecting = gc.isenabled()
     gc.disable()
@@ -99,7 +103,16 @@ def run_seed(
     try:
         plan = _draw(seed, faults, routing, profile)
         return _run(
-            seed, seconds, faults, plan, routing or "direct", deque(maxlen=keep_lines), level, remains, doors
+            seed,
+            seconds,
+            faults,
+            plan,
+            routing or "direct",
+            deque(maxlen=keep_lines),
+            level,
+            remains,
+            doors,
+            queues,
         )
     finally:
         _clear_away(remains)
@@ -125,6 +138,7 @@ def _run(
     level: str,
     remains: list[Any],
     doors: bool,
+    queues: bool,
 ) -> Outcome:
     outcome = Outcome(seed, plan={} if plan is None else plan.describe())
     loop = SimulatedLoop()
@@ -136,7 +150,7 @@ def _run(
         stack.enter_context(quorum.installed())
         stack.enter_context(_invariants_reported(loop))
         stack.enter_context(recorded(outcome.marks))
-        run = _Run(loop, seed, seconds, outcome, quorum, faults, plan, routing)
+        run = _Run(loop, seed, seconds, outcome, quorum, faults, plan, routing, queues)
         if doors:
             run.add_doors()
         remains += (loop, run)
@@ -167,6 +181,7 @@ class _Run:
         faults: Sequence[str],
         plan: Plan | None,
         routing: str,
+        queues: bool,
     ) -> None:
         self._loop = loop
         self._seed = seed
@@ -193,6 +208,7 @@ class _Run:
         self._doors: DoorClients | None = None
         if self._cluster.routing == "proxy":
             self._streams = Streams(self._cluster, Random(f"streams of {seed}"))
+        self._queues = QueueClients(self._cluster, Random(f"queues of {seed}")) if queues else None
 
     def add_doors(self) -> None:
         self._doors = DoorClients(self._cluster, Random(f"doors of {self._seed}"))
@@ -243,6 +259,8 @@ class _Run:
             self._streams.start()
         if self._doors is not None:
             self._doors.start()
+        if self._queues is not None:
+            self._queues.start()
         if self._changes is not None:
             self._changes.start()
         await asyncio.sleep(max(0.0, self._seconds * _TROUBLED_SHARE - loop.time()))
@@ -264,6 +282,12 @@ class _Run:
             await self._within(_HEALING_SECONDS, self._doors.finish(), "the doors did not come to an end")
             outcome.sent_by_doors = self._doors.acknowledged
             outcome.problems += map(str, self._doors.judge())
+        if self._queues is not None:
+            await self._within(
+                2 * _HEALING_SECONDS, self._queues.finish(), "the queue did not come to an end"
+            )
+            outcome.accepted = sum(worker.accepted for worker in self._queues.workers)
+            outcome.problems += map(str, self._queues.judge())
         nemesis.end()
         outcome.problems += differences(self._cluster)
         outcome.problems += unexpected_ends(self._cluster, self._nemesis.kinds)

@@ -14,7 +14,7 @@ from millstream.broker.api.served import load_handler
 from millstream.broker.api.table import TABLE, ApiRow, ListenerKind, served_at
 from millstream.doors.access import Operation, Permission, QuotaKind, Resource
 from millstream.doors.caller import Caller
-from millstream.protocol.api import APIS, PEER_APIS, QUEUE_CALL
+from millstream.protocol.api import APIS, OWN_APIS, PEER_APIS
 from millstream.protocol.codec import decode_request
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -43,8 +43,8 @@ def node() -> Iterator[InProcessNode]:
 
 
 def test_every_api_has_one_row() -> None:
-    assert TABLE.keys() == APIS.keys() | PEER_APIS.keys()
-    assert all(row.api is (APIS | PEER_APIS)[key] for key, row in TABLE.items())
+    assert TABLE.keys() == APIS.keys() | PEER_APIS.keys() | OWN_APIS.keys()
+    assert all(row.api is (APIS | PEER_APIS | OWN_APIS)[key] for key, row in TABLE.items())
 
 
 def test_clients_apis_count_against_a_quota_and_nodes_apis_do_not() -> None:
@@ -56,7 +56,7 @@ def test_clients_apis_count_against_a_quota_and_nodes_apis_do_not() -> None:
 
 
 def test_nodes_apis_are_served_at_their_own_listeners() -> None:
-    assert served_at(ListenerKind.CLIENTS) == {*APIS, QUEUE_CALL}
+    assert served_at(ListenerKind.CLIENTS) == APIS.keys() | OWN_APIS.keys()
     assert served_at(ListenerKind.NODES) == TABLE.keys()
 
 
@@ -215,7 +215,7 @@ def test_groups_of_requests_up_to_version_7_are_asked_for_too() -> None:
 
 
 def test_what_nodes_say_to_each_other_needs_the_power_of_a_node() -> None:
-    keys = PEER_APIS.keys() - {QUEUE_CALL} | {BY_NAME[name].api.key for name in OF_BROKERS}
+    keys = PEER_APIS.keys() | {BY_NAME[name].api.key for name in OF_BROKERS}
     for key in keys:
         assert set(TABLE[key].needs(None, name_of)) == {Permission(ACTION, Resource.CLUSTER)}
 
