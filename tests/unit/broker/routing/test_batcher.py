@@ -35,7 +35,7 @@ def batcher_of(node: InProcessNode, **options: int) -> Batcher:
     broker = node.broker
     doors = broker.services.node_doors.doors
     ids = broker.metadata.producer_ids.take
-    return Batcher(doors.partitions, doors.metadata, AllowAll(), broker.clock, ids, **options)
+    return Batcher(doors.partitions, doors.metadata, AllowAll(), broker.machine.clock, ids, **options)
 
 
 def message(text: bytes = b"x") -> list[Message]:
