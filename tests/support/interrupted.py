@@ -48,13 +48,14 @@ def interrupted(
         except StopIteration as end:
             change.close()
             return end.value
-        if not is_changed:
-            is_changed = True
-            yield from change.__await__()
         sent = thrown = None
         try:
+            if not is_changed:
+                is_changed = True
+                yield from change.__await__()
             sent = yield waited_for
         except BaseException as error:
+            # Thrown into it where it waits, as whoever cancels a task does.
             thrown = error
 
 
