@@ -137,8 +137,8 @@ class _Bench:
 
     def _rate_to_parquet(self, records: "DataFrame") -> float:
         from bench.scenarios import pipeline_data
-        from millstream.pipeline.job.moments import micros
         from millstream.pipeline.job.rollups import POINT_COLUMNS, rollups_of
+        from millstream.pipeline.moments import micros
         from millstream.pipeline.stores.rows import Resolution
 
         start = datetime.fromtimestamp(pipeline_data.START_MS / 1000, UTC)

@@ -25,6 +25,8 @@ class Up:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        # Where it writes down that it runs, and where commands look.
+        self.home = {"XDG_STATE_HOME": str(directory.parent / "state")}
         # Where a cluster finds the ports that it had before: those that it finds itself are free for others meanwhile.
         self._reserved = ReservedPorts(3)
         directory.mkdir()
@@ -34,7 +36,7 @@ class Up:
 
     def start(self) -> "Up":
         cli = Cli("")
-        cli.environment |= ENVIRONMENT
+        cli.environment |= ENVIRONMENT | self.home
         command = ["cluster", "up", "--nodes", "3", "--data", str(self.directory), "--json"]
         self.process = cli.start(*command, prefix=ignoring(signal.SIGINT))
         assert self.process.stdout is not None
@@ -131,6 +133,37 @@ def test_leaders_move_away_from_a_dead_node_and_back_on_request(up: Up) -> None:
     assert "no other live broker" in others.fails("cluster", "remove", str(victim), "--yes")
 
 
+def test_a_lost_majority_is_seen_and_a_node_is_started_again(up: Up) -> None:
+    cli = Cli("")
+    cli.environment |= up.home
+    cli.ok("topic", "create", "orders", "--partitions", "1")
+    eventually(lambda: cli.json("cluster", "status")["healthy"], bool, "all replicas in sync")
+    for number in (2, 3):
+        os.kill(up.nodes[number]["pid"], signal.SIGKILL)
+    status = eventually(
+        lambda: cli.json("cluster", "status"), lambda seen: seen["controller"] < 0, "no controller any more"
+    )
+    assert [each["state"] for each in status["brokers"]] == ["live", "no answer", "no answer"]
+    assert status["voters_away"] == [2, 3]
+    table = cli.ok("cluster", "status").decode()
+    assert "no controller; 2 of 3 nodes away; voters away: 2, 3" in table
+    again = cli.start("serve", "--config", str(up.directory / "node-2.yaml"))
+    try:
+        status = eventually(
+            lambda: cli.json("cluster", "status"),
+            lambda seen: (
+                seen["controller"] >= 0
+                and [each["state"] for each in seen["brokers"]] == ["live", "live", "fenced"]
+                and seen["under_replicated"] == ["orders:0"]
+            ),
+            "two of three",
+        )
+        assert status["voters_away"] == [3]
+    finally:
+        again.terminate()
+        again.communicate()
+
+
 @pytest.mark.long
 def test_a_fourth_node_comes_and_another_goes(up: Up, tmp_path: Path) -> None:
     cli = Cli(up.bootstrap)
@@ -162,6 +195,37 @@ def test_a_fourth_node_comes_and_another_goes(up: Up, tmp_path: Path) -> None:
         assert f"there is no node {removed}" in rest.fails("cluster", "remove", str(removed), "--yes")
     finally:
         fourth.close()
+
+
+def test_replicas_by_number_and_a_node_that_is_drained(up: Up) -> None:
+    cli = Cli(up.bootstrap)
+    cli.ok("topic", "create", "few", "--partitions", "3", "--replication-factor", "1")
+    eventually(lambda: cli.json("cluster", "status")["healthy"], bool, "all are led")
+    assert cli.json("cluster", "reassign", "few", "--replication-factor", "2")["done"]
+
+    def partitions() -> list[Any]:
+        return list(cli.json("topic", "describe", "few")["partitions"])
+
+    found = eventually(partitions, lambda seen: all(len(each["isr"]) == 2 for each in seen), "two replicas")
+    leader = found[0]["leader"]
+    cli.ok("cluster", "drain", str(leader), "--leaders")
+    eventually(partitions, lambda seen: all(each["leader"] != leader for each in seen), "other leaders")
+    cli.ok("cluster", "drain", str(leader))
+    eventually(
+        partitions, lambda seen: all(leader not in each["replicas"] for each in seen), "other replicas"
+    )
+    assert cli.json("topic", "list", "--under-replicated") == []
+    assert "no other live broker" in cli.fails("cluster", "reassign", "few", "--replication-factor", "4")
+    assert "there is no node 9" in cli.fails("cluster", "drain", "9")
+
+
+@pytest.mark.long
+def test_a_removed_node_is_left_out_the_next_time(up: Up) -> None:
+    Cli(up.bootstrap).ok("cluster", "remove", "2", "--force", "--yes")
+    up.interrupt()
+    up.start()
+    assert set(up.nodes) == {1, 3}
+    eventually(lambda: Cli(up.bootstrap).json("cluster", "status")["healthy"], bool, "two healthy nodes")
 
 
 def test_wrong_usage_is_said_without_asking_the_cluster() -> None:

@@ -4,6 +4,7 @@ import json
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,6 +170,120 @@ def test_only_the_wanted_partition_is_read(cli: Cli, new_topic: NewTopic) -> Non
     assert cli.ok("consume", name, "--partition", "1") == b"in 1\n"
     assert len(cli.json_lines("consume", name)) == 3
     assert "no partition 7" in cli.fails("consume", name, "--partition", "7")
+
+
+def test_produce_tells_partition_and_offset(cli: Cli, topic: str) -> None:
+    cli.ok("produce", topic, "--partition", "0", stdin=b"a\nb\n")
+    told = cli.json("produce", topic, "--partition", "0", stdin=b"c\nd\ne\n")
+    assert told["stored"] == [{"partition": 0, "first_offset": 2, "last_offset": 4}]
+    unknown = cli.json("produce", topic, "--partition", "0", "--acks", "0", "-m", "f")
+    assert unknown["stored"] == [{"partition": 0, "first_offset": -1, "last_offset": -1}]
+
+
+def test_consume_reads_several_topics_and_patterns(cli: Cli, topic: str) -> None:
+    names = [f"{topic}-{each}" for each in ("one", "two", "three")]
+    for name in names:
+        cli.ok("produce", name, "-m", name)
+    assert sorted(cli.ok("consume", *names[:2]).split()) == sorted(each.encode() for each in names[:2])
+    found = cli.ok("consume", f"^{topic}-t.*").split()
+    assert sorted(found) == sorted(each.encode() for each in names[1:])
+    assert "no topic" in cli.fails("consume", "^nothing-of-this-name$")
+    assert cli.run("consume", "^(").returncode == 2
+    assert cli.run("consume", *names, "--partition", "0").returncode == 2
+
+
+def test_a_group_goes_on_where_it_is_and_commits_what_is_printed(cli: Cli, topic: str) -> None:
+    cli.ok("produce", topic, "--partition", "0", stdin=b"0\n1\n2\n3\n4\n")
+    assert cli.ok("consume", topic, "--group", topic, "--count", "2").split() == [b"0", b"1"]
+    (position,) = cli.json("group", "describe", topic)["partitions"]
+    assert (position["committed_offset"], position["lag"]) == (2, 3)
+    assert cli.ok("consume", f"^{topic}$", "--group", topic).split() == [b"2", b"3", b"4"]
+    assert cli.ok("consume", topic, "--group", topic) == b""
+    assert cli.run("consume", topic, "--group", topic, "--from", "3").returncode == 2
+    assert "UNKNOWN_TOPIC" in cli.fails("consume", "no-such-topic", "--group", topic)
+
+
+def test_the_oldest_messages_are_trimmed(cli: Cli, topic: str) -> None:
+    lines = b"".join(b'{"value": "%d", "partition": 0, "timestamp": %d}\n' % (n, n * 1000) for n in range(6))
+    cli.ok("produce", topic, "--json-lines", stdin=lines)
+    place = f"{topic}:0"
+    shown = cli.json("topic", "trim", place, "--before-offset", "2", "--dry-run")
+    assert [each["messages"] for each in shown["partitions"]] == [2]
+    assert len(cli.ok("consume", topic).split()) == 6, "nothing was deleted"
+    cli.ok("topic", "trim", place, "--before-offset", "2")
+    assert cli.ok("consume", topic).split() == [b"2", b"3", b"4", b"5"]
+    cli.ok("topic", "trim", place, "--before-time", "@4000")
+    assert cli.ok("consume", topic).split() == [b"4", b"5"]
+    cli.ok("topic", "trim", place, "--before-offset", "1")
+    cli.ok("topic", "trim", topic, "--everything")
+    assert cli.ok("consume", topic) == b""
+    assert cli.run("topic", "trim", topic).returncode == 2
+    assert "has no partition 9" in cli.fails("topic", "trim", f"{topic}:9", "--everything")
+
+
+def test_settings_and_directories_of_brokers(cli: Cli, topic: str) -> None:
+    cli.ok("produce", topic, "-m", "x")
+    (directory,) = cli.json("broker", "log-dirs")
+    node = str(directory["broker"])
+    assert directory["topics"][topic] > 0
+    assert directory["bytes"] >= directory["topics"][topic]
+    assert topic in cli.ok("broker", "log-dirs", node, "--topics").decode()
+    every = cli.json("broker", "config", node, "--every")
+    assert every["log.retention.ms"]["source"] in ("default", "static")
+    cli.ok("broker", "config", "all", "--set", "log.retention.ms=86400001")
+    assert cli.json("broker", "config", "all")["log.retention.ms"] == {
+        "value": "86400001",
+        "source": "cluster",
+    }
+    cli.ok("broker", "config", "all", "--delete", "log.retention.ms")
+    assert "log.retention.ms" not in cli.json("broker", "config", "all")
+    assert "INVALID" in cli.fails("broker", "config", node, "--set", "log.retention.ms=soon")
+    assert cli.run("broker", "config", "one").returncode == 2
+
+
+def test_all_replicas_of_a_single_node_are_in_sync(cli: Cli, topic: str) -> None:
+    assert cli.json("topic", "list", "--under-replicated") == []
+
+
+def test_the_offsets_of_a_topic_are_forgotten(cli: Cli, topic: str) -> None:
+    other = f"{topic}-other"
+    for name in (topic, other):
+        cli.ok("produce", name, "-m", "x")
+    cli.ok("consume", topic, other, "--group", topic)
+    cli.ok("group", "delete-offsets", topic, "--topic", other)
+    assert {each["topic"] for each in cli.json("group", "describe", topic)["partitions"]} == {topic}
+    assert "has committed nothing there" in cli.fails("group", "delete-offsets", topic, "--topic", other)
+    assert "there is no group" in cli.fails("group", "delete-offsets", "nosuch", "--topic", topic)
+
+
+def test_a_cluster_is_exported(cli: Cli, topic: str, tmp_path: Path) -> None:
+    cli.ok("topic", "alter", topic, "--config", "retention.ms=1234567")
+    cli.ok("produce", topic, "--partition", "0", "-m", "x")
+    cli.ok("cluster", "export", str(tmp_path / "out"))
+    brokers = json.loads((tmp_path / "out" / "brokers.json").read_text())
+    assert [each["id"] for each in brokers["brokers"]] == [brokers["controller"]]
+    topics = {
+        each["name"]: each for each in json.loads((tmp_path / "out" / "topics.json").read_text())["topics"]
+    }
+    assert topics[topic]["configs"] == {"retention.ms": "1234567"}
+    assert topics[topic]["partitions"][0]["high_watermark"] == 1
+
+
+def test_the_metadata_log_is_shown(cli: Cli, broker: NodeProcess, topic: str) -> None:
+    log = broker.data_dir / "__cluster_metadata"
+    rows = cli.json_lines("log", "dump", str(log))
+    assert any(row["record"] == "TopicCreated" and row["fields"]["name"] == topic for row in rows)
+    (newest,) = sorted(log.glob("*.wal"))[-1:]
+    assert f"name={topic}" in cli.ok("log", "dump", str(newest)).decode()
+    assert "no such file" in cli.fails("log", "dump", str(log / "nothing.wal"))
+
+
+def test_properties_reach_the_client(cli: Cli, topic: str) -> None:
+    cli.ok("produce", topic, "-X", "linger.ms=1", "-m", "x")
+    wrong = cli.run("produce", topic, "-X", "no.such.property=1", "-m", "x")
+    assert (wrong.returncode, b"no.such.property" in wrong.stderr) == (2, True)
+    secured = cli.run("topic", "list", "-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=PLAIN")
+    assert (secured.returncode, b"sasl.username" in secured.stderr) == (2, True)
 
 
 def test_consume_of_an_empty_topic_ends_at_once(cli: Cli, topic: str) -> None:

@@ -11,9 +11,9 @@ from support.node import NodeProcess
 from support.stored_batches import stored_batches
 from support.waiting import wait_for
 
-DEFAULT_LIMIT = 1_048_588
+DEFAULT_LIMIT = 1088 << 10
 # A batch of one record without key and headers: 61 bytes of batch header, then lengths and deltas of the record.
-OVERHEAD = 72
+OVERHEAD = 74
 
 
 @pytest.mark.parametrize("writer", EVERY_CLIENT)

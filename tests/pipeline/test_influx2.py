@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from millstream.pipeline.moments import micros
 from millstream.pipeline.stores.errors import StoreUnavailable
 from millstream.pipeline.stores.influx.connection import InfluxConnection
 from millstream.pipeline.stores.influx.influxql import InfluxQl
@@ -16,7 +17,6 @@ from millstream.pipeline.stores.influx.queries import InfluxQueries
 from millstream.pipeline.stores.influx.target import InfluxTarget, parse_target
 from millstream.pipeline.stores.query import TelemetryQuery
 from millstream.pipeline.stores.tables import POINTS
-from millstream.pipeline.stores.times import micros
 from support.influx import InfluxProcess, influxd_path
 from support.influx2 import BUCKET, ORGANISATION, TOKEN, Influx2, influx2_in_front_of
 from support.store_rows import UTIL, at, point

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from millstream.pipeline.moments import micros
 from millstream.pipeline.stores.errors import StoreUnavailable
 from millstream.pipeline.stores.influx.lake import Lake
 from millstream.pipeline.stores.influx.store import InfluxStore
 from millstream.pipeline.stores.influx.target import parse_target
 from millstream.pipeline.stores.query import EventQuery, GpuQuery, LatestQuery, RollupQuery, TelemetryQuery
 from millstream.pipeline.stores.rows import EventStatus, Level, Resolution, Severity
-from millstream.pipeline.stores.times import micros
 from support.influx import InfluxProcess, influxd_path
 from support.store_rows import (
     TEMP,

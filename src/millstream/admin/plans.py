@@ -59,6 +59,20 @@ def evacuated(
     return moves
 
 
+def led_by_others(view: ClusterView, broker_id: int) -> list[Move]:
+    """The broker becomes the last choice wherever it is the first: nothing is copied, and an election does the rest."""
+    return [
+        Move(
+            each.topic,
+            each.index,
+            each.replicas,
+            (*(other for other in each.replicas if other != broker_id), broker_id),
+        )
+        for each in view.partitions
+        if broker_id == each.replicas[0] and len(each.replicas) > 1
+    ]
+
+
 def with_factor(
     view: ClusterView,
     partitions: Iterable[PartitionView],

@@ -6,6 +6,7 @@ Until the metadata is there no node starts from the directory, so a restore is t
 import os.path
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 from crc32c import crc32c
@@ -72,6 +73,8 @@ class Restorer:
     new_id: Callable[[], UUID] = uuid4
     _epochs: dict[tuple[str, int], int] = field(default_factory=dict)
     _max_producer_id: int = -1
+    _first_later_ms: int | None = None
+    """The oldest of what is later than the plan's moment."""
 
     def restore(self, plan: Plan) -> Restored:
         self._require_place(plan)
@@ -117,6 +120,11 @@ class Restorer:
         for topic in plan.topics:
             for partition in topic.partitions:
                 self._write_log(topic, partition, configs[topic.name], plan.until_ms, restored)
+        if not restored.records and self._first_later_ms is not None:
+            moment = datetime.fromtimestamp(self._first_later_ms / 1000, UTC).isoformat(
+                timespec="milliseconds"
+            )
+            raise BackupError(f"no message of the backup is as old as that; the oldest is of {moment}")
         self._open_logs(plan, configs, store)
         restored.partitions = len(store.logs)
         restored.positions_set_back = self._set_positions_back(plan, store)
@@ -152,6 +160,10 @@ class Restorer:
                         and header.base_offset >= partition.whole_below
                         and header.max_timestamp > until_ms
                     )
+                    if is_later and (
+                        self._first_later_ms is None or header.max_timestamp < self._first_later_ms
+                    ):
+                        self._first_later_ms = header.max_timestamp
                     # What follows is read to the end all the same: the whole backup is verified.
                     is_open = is_open and not is_later
                     if is_open and header.last_offset >= partition.log_start_offset:

@@ -1,21 +1,23 @@
 """A process that is a node: from its start to SIGTERM, Ctrl-C, or an end that the node brings about itself."""
 
 import asyncio
-import signal
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from millstream import __version__
-from millstream.broker.node import Broker
+from millstream.broker.node import Node
 from millstream.broker.peers.errors import CannotJoin
+from millstream.broker.wiring import warm_up
 from millstream.cluster.metadata.directory import WrongDataDirectory
 from millstream.cluster.metadata.machine import UnknownRecords
 from millstream.cluster.raft.wal_frames import WalCorrupt
 from millstream.config.settings import Settings
+from millstream.doors.attached import Attach, AttachedDoor
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.runtime.clock import Clock, SystemClock
 from millstream.runtime.disk import Disk, SystemDisk
-from millstream.runtime.process import keep_freed_memory
+from millstream.runtime.process import ignore_endings, keep_freed_memory, told_to_stop
 from millstream.storage.store import DataDirectoryInUse
 
 if TYPE_CHECKING:
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
 log = get_logger("millstream.node")
 
 _WARM_UP_SECONDS = 1.0
-# Also where SIGINT was ignored at the start, as in a shell's background job: who sends it one means it.
-_ENDING = (signal.SIGTERM, signal.SIGINT)
 # A node that is not ready by then waits for others, or has much to recover: its HTTP port says so.
 _HTTP_AFTER_SECONDS = 1.0
 
@@ -34,8 +34,13 @@ class CannotStart(Exception):
     """The node did not come up; the message says why, and what to do."""
 
 
-def run(settings: Settings, disk: Disk | None = None, clock: Clock | None = None) -> int:
-    """Run a node until SIGTERM or Ctrl-C, on the system's disk and clock; returns the process's exit code."""
+def run(
+    settings: Settings, disk: Disk | None = None, clock: Clock | None = None, attach: Sequence[Attach] = ()
+) -> int:
+    """Run a node until SIGTERM or Ctrl-C, on the system's disk and clock; returns the process's exit code.
+
+    `attach` makes its doors, which lie above the node.
+    """
     import uvloop
 
     from millstream.observability import logs
@@ -45,18 +50,15 @@ def run(settings: Settings, disk: Disk | None = None, clock: Clock | None = None
         log.warning("setting without effect", reason=warning)
     keep_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_run(settings, disk or SystemDisk(), clock or SystemClock()))
+        return runner.run(_run(settings, disk or SystemDisk(), clock or SystemClock(), attach))
 
 
-async def _run(settings: Settings, disk: Disk, clock: Clock) -> int:
+async def _run(settings: Settings, disk: Disk, clock: Clock, attach: Sequence[Attach]) -> int:
     loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in _ENDING:
-        # Not the loop's own way: that gives a signal its default action, which is the end, before it can be ignored.
-        signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(stop.set))
-    broker = Broker(settings, disk, clock, loop)
-    http = _Http(broker)
-    starting = asyncio.ensure_future(broker.start())
+    stop = told_to_stop(loop)
+    node = Node(settings, disk, clock, loop)
+    http = _Http(node, attach)
+    starting = asyncio.ensure_future(node.start())
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait(
@@ -69,8 +71,8 @@ async def _run(settings: Settings, disk: Disk, clock: Clock) -> int:
         if stopping.done() and not starting.done():
             await _call_off(starting)
             await http.stop()
-            await broker.stop()
-            _ignore_signals()
+            await node.stop()
+            ignore_endings()
             return 0
         await starting
     except (
@@ -87,29 +89,24 @@ async def _run(settings: Settings, disk: Disk, clock: Clock) -> int:
             await _call_off(starting)
     try:
         await http.start()
+        await http.attach()
         log.info(
             "ready",
-            listen=f"{broker.listen[0]}:{broker.listen[1]}",
+            listen=f"{node.listen[0]}:{node.listen[1]}",
             http=http.address,
-            node_id=broker.node_id,
-            data=broker.store.data_dir,
+            node_id=node.node_id,
+            data=node.store.data_dir,
             version=__version__,
         )
-        loop.call_later(_WARM_UP_SECONDS, broker.warm_up)
-        await asyncio.wait((stopping, broker.failure), return_when=asyncio.FIRST_COMPLETED)
+        loop.call_later(_WARM_UP_SECONDS, warm_up, node.machine.workers)
+        await asyncio.wait((stopping, node.failure), return_when=asyncio.FIRST_COMPLETED)
         log.info("stopping")
     finally:
         await http.stop()
-        await broker.stop()
+        await node.stop()
     log.info("stopped")
-    _ignore_signals()
-    return 1 if broker.failure.done() else 0
-
-
-def _ignore_signals() -> None:
-    """All is done: another wish to stop must not end the rest of the process as a failure."""
-    for number in _ENDING:
-        signal.signal(number, signal.SIG_IGN)
+    ignore_endings()
+    return 1 if node.failure.done() else 0
 
 
 async def _call_off(starting: "asyncio.Future[None]") -> None:
@@ -118,22 +115,54 @@ async def _call_off(starting: "asyncio.Future[None]") -> None:
 
 
 class _Http:
-    """The node's HTTP port, if it has one; `start` may be called again."""
+    """The node's HTTP port, if it has one, and its doors; `start` may be called again."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, node: Node, attach: Sequence[Attach]) -> None:
         self.address: str | None = None
-        self._broker = broker
+        self._node = node
+        self._attach = attach
+        self._attached: list[AttachedDoor] = []
         self._server: HttpServer | None = None
 
     async def start(self) -> None:
-        if self._server is not None or self._broker.settings.http.port is None:
+        if self._server is not None or self._node.settings.http.port is None:
             return
+        from millstream.broker.health import NodeHealth
         from millstream.broker.http import node_http
 
-        self._server = node_http(self._broker)
+        node = self._node
+        disk, data_dir = node.machine.disk, node.store.data_dir
+        health = NodeHealth(
+            node.node_id,
+            node.machine.clock,
+            node.metrics,
+            node.partitions,
+            node.logs.writability,
+            lambda: node.metadata,
+            lambda: node.waiting_for,
+            lambda: disk.free_bytes(data_dir),
+            self._attached,
+        )
+        self._server = node_http(node.settings, node.metrics.registry, health, node.machine.clock)
+        if self._attach:
+            self._server.expect_routes("the node is starting")
         host, port = await self._server.start()
         self.address = f"{host}:{port}"
+
+    async def attach(self) -> None:
+        """The node serves: open its doors."""
+        node = self._node
+        for attach in self._attach:
+            door = attach(
+                node.services.node_doors.doors, node.metrics.registry, node.settings, node.machine.clock
+            )
+            await door.start()
+            self._attached.append(door)
+            if self._server is not None:
+                self._server.add_routes(door.routes)
 
     async def stop(self) -> None:
         if self._server is not None:
             await self._server.stop()
+        for door in self._attached:
+            await door.stop()

@@ -1,6 +1,7 @@
 """The command tree, put together from the command files; only the branch that was asked for is loaded."""
 
 import importlib
+import os
 import platform
 from dataclasses import dataclass
 from typing import Annotated
@@ -10,6 +11,7 @@ import typer
 from millstream import __version__
 from millstream.cli.errors import enable_tracebacks
 
+COMPLETION_VARIABLE = "_MILLSTREAM_COMPLETE"
 EXIT_CODES = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the cluster cannot be reached, 130 interrupted."
 
 
@@ -24,8 +26,10 @@ class CommandFile:
 COMMANDS = {
     "serve": CommandFile("millstream.cli.serve"),
     "cluster": CommandFile("millstream.cli.cluster", is_group=True),
+    "broker": CommandFile("millstream.cli.broker", is_group=True),
     "topic": CommandFile("millstream.cli.topic", is_group=True),
     "group": CommandFile("millstream.cli.group", is_group=True),
+    "queue": CommandFile("millstream.cli.queue", is_group=True),
     "produce": CommandFile("millstream.cli.produce"),
     "consume": CommandFile("millstream.cli.consume"),
     "telemetry": CommandFile("millstream.cli.telemetry", is_group=True),
@@ -44,7 +48,8 @@ def build_app(command: str | None) -> typer.Typer:
         help="Run a Millstream node, and work with topics, groups and messages of any Kafka-compatible cluster.",
         epilog=EXIT_CODES,
         no_args_is_help=True,
-        add_completion=False,
+        # What completes words costs every command some milliseconds.
+        add_completion=command not in COMMANDS or COMPLETION_VARIABLE in os.environ,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )

@@ -51,7 +51,7 @@ def command(
 
     A run passes when every acknowledged message can be read, once, in its order, and every partition of every topic
     is led and in sync in the end. Exits with 1 when it does not.
-    The timeline in the report needs matplotlib (pip install 'millstream[pipeline]').
+    The timeline in the report needs matplotlib (pip install 'millstream\\[pipeline]').
 
     \b
     Examples:

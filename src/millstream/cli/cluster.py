@@ -1,19 +1,21 @@
 """`millstream cluster`: start a local one, see how one fares, and change who takes part and who keeps what."""
 
-import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millstream.cli import output
-from millstream.cli.cluster_nodes import add, found, remove
+from millstream.cli.cluster_nodes import add, drain, found, remove
 from millstream.cli.cluster_replicas import elect, reassign, rebalance
-from millstream.cli.errors import ExitCode
+from millstream.cli.errors import CommandError, ExitCode
+from millstream.cli.local_cluster import known_as_running
 from millstream.cli.options import AsJson
 from millstream.cli.target import Target, on_cluster
+from millstream.client.errors import ClientError, ConnectionFailedError
 
 if TYPE_CHECKING:
     from millstream.admin.cluster_view import ClusterView
@@ -37,7 +39,13 @@ def up(
     ] = Path("cluster"),
     port: Annotated[
         int | None,
-        typer.Option("--port", "-p", min=1, max=65000, help="The first node's port; free ones without."),
+        typer.Option(
+            "--port",
+            "-p",
+            min=1,
+            max=65000,
+            help="The first node's port, instead of 9092.",
+        ),
     ] = None,
     http: Annotated[bool, typer.Option("--http", help="Serve /metrics and /health on every node.")] = False,
     as_json: AsJson = False,
@@ -46,29 +54,25 @@ def up(
 
     New topics have three replicas, two of which must be in sync, where there are that many nodes;
     MILLSTREAM_<SECTION>_<KEY> in the environment sets something else. Started again with the same
-    directory it goes on where it stopped.
+    directory it goes on where it stopped. Commands on this machine find the cluster by themselves.
+
+    A node can be stopped and started again by itself: its settings are in DIR/node-N.yaml.
 
     \b
     Examples:
       millstream cluster up
-      millstream cluster up --nodes 5 --data ./five --port 9092
+      millstream cluster up --nodes 5 --data ./five --port 9192
+      millstream serve --config cluster/node-2.yaml
     """
     from millstream.cli.cluster_up import LocalCluster
 
     factor = min(nodes, 3)
-    settings = {
-        "MILLSTREAM_REPLICATION_DEFAULT_REPLICATION_FACTOR": str(factor),
-        "MILLSTREAM_REPLICATION_MIN_INSYNC_REPLICAS": str(min(factor, 2)),
+    settings: dict[str, dict[str, object]] = {
+        "replication": {"default_replication_factor": factor, "min_insync_replicas": min(factor, 2)},
         # All the nodes that there are start now: none can come that knows of another cluster.
-        "MILLSTREAM_CLUSTER_FOUNDING_WAIT": "0ms",
+        "cluster": {"founding_wait": "0ms"},
     }
-    cluster = LocalCluster(
-        data,
-        nodes,
-        port or 0,
-        http,
-        {key: value for key, value in settings.items() if key not in os.environ},
-    )
+    cluster = LocalCluster(data, nodes, port or 0, http, settings)
     code: int = ExitCode.OK
     take_signals_as_ctrl_c()
     try:
@@ -77,8 +81,9 @@ def up(
         _show_nodes(cluster.nodes, as_json)
         output.flush()
         if sys.stderr.isatty():
-            output.note(f"use it with --bootstrap {cluster.bootstrap}; Ctrl-C stops it")
-        code = cluster.watch()
+            output.note(f"commands find it, clients at {cluster.bootstrap}; Ctrl-C stops it")
+        with known_as_running(cluster.bootstrap):
+            code = cluster.watch()
     except KeyboardInterrupt:
         output.note("stopping")
     finally:
@@ -129,6 +134,12 @@ def status(
     check: Annotated[
         bool, typer.Option("--check", help="Exit with 1 unless every node and every replica is there.")
     ] = False,
+    watch: Annotated[
+        float | None,
+        typer.Option(
+            "--watch", "-w", min=0.1, metavar="SECONDS", help="Show it again and again, until Ctrl-C."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the nodes of a cluster, what they are in it, and whether all partitions are well.
@@ -140,10 +151,28 @@ def status(
     Examples:
       millstream cluster status
       millstream cluster status --json --check
+      millstream cluster status --watch 2
     """
+    is_healthy = show_status_once(target, as_json)
+    while watch is not None:
+        output.flush()
+        time.sleep(watch)
+        if sys.stdout.isatty():
+            # Home, and clear what is below.
+            output.write(b"\x1b[H\x1b[2J")
+        try:
+            is_healthy = show_status_once(target, as_json)
+        except (ClientError, CommandError) as error:
+            # It may come back: whoever watches wants to see that.
+            output.note(str(error))
+    if is_healthy is None or (check and not is_healthy):
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+def show_status_once(target: Target, as_json: bool) -> bool | None:
+    """Whether all is well; None where no node serves yet."""
     from millstream.admin.cluster_view import view_cluster
     from millstream.admin.founding import waiting_nodes
-    from millstream.client.errors import ConnectionFailedError
 
     settings = target.settings()
     try:
@@ -154,7 +183,7 @@ def status(
         if not waiting:
             raise
         _show_waiting(waiting, as_json)
-        raise typer.Exit(ExitCode.FAILURE) from None
+        return None
     if as_json:
         output.json_document(status_document(view))
     else:
@@ -164,8 +193,7 @@ def status(
             "a majority of the voters does not answer: nothing can be changed, and what is said of partitions is what"
             " was known last; start those that are away"
         )
-    if check and not view.is_healthy:
-        raise typer.Exit(ExitCode.FAILURE)
+    return view.is_healthy
 
 
 def status_document(view: "ClusterView") -> dict[str, object]:
@@ -252,6 +280,35 @@ def _named(names: list[str]) -> int | str:
     return f"{len(names)}: {', '.join(names[:_NAMES_SHOWN])}" + (", ..." if len(names) > _NAMES_SHOWN else "")
 
 
+@app.command()
+@on_cluster
+def export(
+    directory: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", file_okay=False, help="Where the files go.", show_default=False),
+    ],
+    target: Target,
+) -> None:
+    """Write brokers.json and topics.json: brokers, topics, partitions, leaders, replicas, settings, offsets.
+
+    \b
+    Example:
+      millstream cluster export ./inventory
+    """
+    import orjson
+
+    from millstream.admin.export import brokers_document, topics_document
+
+    with target.admin() as admin:
+        documents = {"brokers.json": brokers_document(admin), "topics.json": topics_document(admin)}
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, document in documents.items():
+        (directory / name).write_bytes(
+            orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+        )
+        output.line(str(directory / name))
+
+
 def _show_waiting(waiting: "dict[str, NodeState]", as_json: bool) -> None:
     """The nodes are up and none serves: what each waits for."""
     if as_json:
@@ -272,5 +329,5 @@ def _show_waiting(waiting: "dict[str, NodeState]", as_json: bool) -> None:
     )
 
 
-for command in (found, add, remove, rebalance, elect, reassign):
+for command in (found, add, remove, drain, rebalance, elect, reassign):
     app.command()(command)

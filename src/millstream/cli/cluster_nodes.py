@@ -1,4 +1,4 @@
-"""`millstream cluster add`, `remove` and `found`: nodes come into a cluster, go out of it, and make one."""
+"""`millstream cluster add`, `remove`, `drain` and `found`: nodes come into a cluster, go out of it, and make one."""
 
 import sys
 from typing import Annotated
@@ -7,6 +7,7 @@ import typer
 
 from millstream.cli import output
 from millstream.cli.cluster_replicas import (
+    DryRun,
     Patience,
     PlacementName,
     Throttle,
@@ -14,8 +15,9 @@ from millstream.cli.cluster_replicas import (
     check_placement,
     move_replicas,
     parse_rate,
+    show_moves,
 )
-from millstream.cli.errors import UsageError
+from millstream.cli.errors import CommandError, ExitCode, UsageError
 from millstream.cli.options import AsJson, Yes
 from millstream.cli.target import Target, on_cluster
 from millstream.cluster.placement import VIRTUAL_NODES
@@ -100,6 +102,62 @@ def remove(
         output.json_document({"node": node, "moved": len(moves)})
     else:
         output.line(f"removed node {node}, after {len(moves)} replicas moved to others")
+
+
+@on_cluster
+def drain(
+    node: NodeId,
+    target: Target,
+    leaders: Annotated[
+        bool,
+        typer.Option("--leaders", help="Only let others lead what it leads; nothing is copied."),
+    ] = False,
+    throttle: Throttle = None,
+    placement: PlacementName = None,
+    virtual_nodes: VirtualNodes = VIRTUAL_NODES,
+    dry_run: DryRun = False,
+    timeout: Patience = 3600.0,
+    as_json: AsJson = False,
+) -> None:
+    """Move all replicas, or all leaders, from a node to others. It stays in the cluster, with its vote.
+
+    New partitions may come to it; `millstream cluster rebalance` gives it its share again.
+
+    \b
+    Examples:
+      millstream cluster drain 2 --leaders
+      millstream cluster drain 2 --throttle 50MB
+    """
+    from millstream.admin.cluster_view import view_cluster
+    from millstream.admin.moves import elect_leaders, placement_of
+    from millstream.admin.plans import evacuated, led_by_others
+
+    check_placement(placement)
+    rate = parse_rate(throttle)
+    with target.cluster() as cluster:
+        view = view_cluster(cluster)
+        if view.broker(node) is None:
+            raise CommandError(f"there is no node {node}; see `millstream cluster status`")
+        if leaders:
+            moves = led_by_others(view, node)
+        else:
+            moves = evacuated(view, node, placement or placement_of(cluster, view.controller), virtual_nodes)
+        if dry_run:
+            show_moves(moves, as_json)
+            return
+        move_replicas(cluster, moves, rate, timeout)
+        places = [(each.topic, each.index) for each in moves]
+        failed = elect_leaders(cluster, places).failed if moves else []
+    if as_json:
+        output.json_document({"node": node, "moved": len(moves), "still_led": len(failed)})
+    else:
+        output.line(
+            f"node {node}: {len(moves)} partitions {'led by others' if leaders else 'moved to others'}"
+        )
+    for topic, index, reason in failed:
+        output.note(f"{topic}:{index}: {reason}")
+    if failed:
+        raise typer.Exit(ExitCode.FAILURE)
 
 
 @on_cluster

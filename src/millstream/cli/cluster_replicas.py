@@ -152,6 +152,10 @@ def reassign(
             "--replicas", "-r", metavar="ID,...", help="Their new replicas, the preferred leader first."
         ),
     ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option("--replication-factor", min=1, help="So many replicas for each; those in sync stay."),
+    ] = None,
     file: Annotated[
         Path | None,
         typer.Option(
@@ -171,20 +175,23 @@ def reassign(
     Examples:
       millstream cluster reassign
       millstream cluster reassign events:0 events:1 --replicas 2,3,4
+      millstream cluster reassign events --replication-factor 3
       millstream cluster reassign --file plan.json --throttle 50MB
       millstream cluster reassign --cancel
     """
     from millstream.admin import moves as moving
-    from millstream.admin.cluster_view import partitions_of
-    from millstream.admin.plans import chosen, moves_in, moves_to
+    from millstream.admin.cluster_view import partitions_of, view_cluster
+    from millstream.admin.plans import chosen, moves_in, moves_to, with_factor
 
-    if sum((replicas is not None, file is not None, cancel)) > 1:
-        raise UsageError("give one of --replicas, --file and --cancel")
-    if (replicas is not None and not partitions) or (file is not None and partitions):
-        raise UsageError("--replicas needs TOPIC[:PARTITION], and --file names the partitions itself")
+    if sum((replicas is not None, replication_factor is not None, file is not None, cancel)) > 1:
+        raise UsageError("give one of --replicas, --replication-factor, --file and --cancel")
+    if file is not None and partitions:
+        raise UsageError("--file names the partitions itself")
+    if not partitions and (replicas is not None or replication_factor is not None):
+        raise UsageError("--replicas and --replication-factor need TOPIC[:PARTITION]")
     named, rate = parse_partitions(partitions or ()), parse_rate(throttle, is_waiting=not no_wait)
     with target.cluster() as cluster:
-        if replicas is None and file is None and not cancel:
+        if replicas is None and replication_factor is None and file is None and not cancel:
             show_ongoing(moving.reassignments(cluster), as_json)
             return
         known = partitions_of(cluster)
@@ -194,6 +201,10 @@ def reassign(
             return
         if file is not None:
             moves = moves_in(file.read_text(), known)
+        elif replication_factor is not None:
+            view = view_cluster(cluster)
+            placement = moving.placement_of(cluster, view.controller)
+            moves = with_factor(view, chosen(known, named), replication_factor, placement)
         else:
             moves = moves_to(chosen(known, named), _ids(replicas or ""))
         if dry_run:

@@ -10,8 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import yaml
+
 from millstream.cli import output
 from millstream.cli.errors import CommandError
+from millstream.config.sources import CONFIG_FILE_VARIABLE
 from millstream.runtime.disk import SystemDisk
 from millstream.runtime.ports import ReservedPorts
 
@@ -19,6 +22,8 @@ READY_SECONDS = 60.0
 _STOP_SECONDS = 30.0
 _LOOK_SECONDS = 0.1
 _TAIL_LINES = 5
+_FIRST_PORT = 9092
+_REMOVED = "was removed from the cluster"
 
 
 @dataclass(slots=True)
@@ -34,6 +39,11 @@ class LocalNode:
         return self.data.with_suffix(".log")
 
     @property
+    def settings_file(self) -> Path:
+        """`millstream serve --config` starts the node with it, by itself too."""
+        return self.data.with_suffix(".yaml")
+
+    @property
     def exit_code(self) -> int | None:
         return None if self.process is None else self.process.poll()
 
@@ -47,13 +57,16 @@ class LocalNode:
 
 @dataclass(slots=True)
 class LocalCluster:
-    """Nodes 1 to `count` under `directory`; ports from `first_port` on, or free ones."""
+    """Nodes 1 to `count` under `directory`; ports from `first_port` on, from 9092 on where they are free, or any.
+
+    `settings` are sections of a settings file; what the environment says counts more.
+    """
 
     directory: Path
     count: int
     first_port: int = 0
     http: bool = False
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     nodes: list[LocalNode] = field(default_factory=list)
     _disk: SystemDisk = field(default_factory=SystemDisk)
     _reserved: list[ReservedPorts] = field(default_factory=list)
@@ -74,21 +87,31 @@ class LocalCluster:
             for number, (port, web_port) in enumerate(zip(ports, web, strict=True), 1)
         ]
         self._remember(ports)
-        seeds = ",".join(each.address for each in self.nodes)
         for node in self.nodes:
-            node.process = self._launch(node, seeds)
+            self._write_settings(node)
+            node.process = self._launch(node)
 
     @property
     def bootstrap(self) -> str:
         return ",".join(each.address for each in self.nodes)
 
     def wait_until_ready(self) -> None:
-        """Return when every node serves; CommandError with a node's last words when one ends instead."""
+        """Return when every node serves; CommandError with a node's last words when one ends instead.
+
+        One that was removed from the cluster is left out.
+        """
         deadline = time.monotonic() + READY_SECONDS
         waiting = list(self.nodes)
         while waiting:
-            for node in waiting:
-                if node.exit_code is not None:
+            for node in list(waiting):
+                if node.exit_code is not None and _REMOVED in node.last_words() and len(self.nodes) > 1:
+                    waiting.remove(node)
+                    self.nodes.remove(node)
+                    output.note(
+                        f"node {node.node_id} was removed from the cluster and is left out; without {node.data} a new"
+                        " one starts in its place"
+                    )
+                elif node.exit_code is not None:
                     raise CommandError(f"node {node.node_id} did not start; {node.log}: {node.last_words()}")
             waiting = [each for each in waiting if not _serves(each.address)]
             if waiting and time.monotonic() > deadline:
@@ -104,7 +127,10 @@ class LocalCluster:
             for node in list(running):
                 if node.exit_code is not None:
                     running.remove(node)
-                    output.note(f"node {node.node_id} ended with {_ending(node.exit_code)}; see {node.log}")
+                    output.note(
+                        f"node {node.node_id} ended with {_ending(node.exit_code)}; see {node.log}; to start it again:"
+                        f" millstream serve --config {node.settings_file}"
+                    )
             time.sleep(_LOOK_SECONDS)
         return 1
 
@@ -128,18 +154,29 @@ class LocalCluster:
                 output.note(f"node {node.node_id} ended with {_ending(process.returncode)}; see {node.log}")
         return is_clean
 
-    def _launch(self, node: LocalNode, seeds: str) -> "subprocess.Popen[bytes]":
-        arguments = ["--data", str(node.data), "--node-id", str(node.node_id), "--listen", node.address]
-        # A node that lists nobody but itself is alone.
-        arguments += ["--seeds", seeds] if self.count > 1 else []
-        arguments += ["--http", node.http] if node.http else []
+    def _write_settings(self, node: LocalNode) -> None:
+        host, _, port = node.address.rpartition(":")
+        broker = {"id": node.node_id, "host": host, "port": int(port), "data_dir": str(node.data.absolute())}
+        own: dict[str, Mapping[str, object]] = {**self.settings, "broker": broker}
+        if self.count > 1:
+            # A node that lists nobody but itself is alone.
+            seeds = [each.address for each in self.nodes]
+            own["cluster"] = {**self.settings.get("cluster", {}), "bootstrap_servers": seeds}
+        if node.http is not None:
+            web_host, _, web_port = node.http.rpartition(":")
+            own["http"] = {"host": web_host, "port": int(web_port)}
+        file = os.environ.get(CONFIG_FILE_VARIABLE)
+        common = (yaml.safe_load(Path(file).read_text()) or {}) if file else {}
+        sections = {**common, **{name: {**(common.get(name) or {}), **each} for name, each in own.items()}}
+        node.settings_file.write_text(yaml.safe_dump(sections, sort_keys=False))
+
+    def _launch(self, node: LocalNode) -> "subprocess.Popen[bytes]":
         with node.log.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "millstream", "serve", *arguments],
+                [sys.executable, "-m", "millstream", "serve", "--config", str(node.settings_file)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **self.settings},
                 # Ctrl-C is for this process, which stops the nodes in order.
                 start_new_session=True,
             )
@@ -166,7 +203,8 @@ class LocalCluster:
         ports = [int(each) for each in remembered if each.isdecimal()]
         if len(ports) >= self.count:
             return ports[: self.count]
-        return self._reserve()
+        usual = list(range(_FIRST_PORT, _FIRST_PORT + self.count))
+        return usual if not ports and all(map(_is_free, usual)) else self._reserve()
 
     def _reserve(self) -> list[int]:
         """Free ports, in order, that stay this cluster's for as long as this process runs."""
@@ -197,16 +235,28 @@ def _serves(address: str) -> bool:
 def _require_free(ports: list[int]) -> None:
     """A node whose port is taken would ask whoever listens there to let it in, and be told of another cluster."""
     for port in ports:
-        with socket.socket() as attempt:
-            # As the nodes do: ports of connections that have just ended are no obstacle.
-            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                attempt.bind(("127.0.0.1", port))
-            except OSError as error:
-                raise CommandError(
-                    f"cannot listen on 127.0.0.1:{port}: {error.strerror}; stop what listens there, or choose"
-                    " another first port with --port"
-                ) from error
+        try:
+            _listen(port)
+        except OSError as error:
+            raise CommandError(
+                f"cannot listen on 127.0.0.1:{port}: {error.strerror}; stop what listens there, or choose"
+                " another first port with --port"
+            ) from error
+
+
+def _is_free(port: int) -> bool:
+    try:
+        _listen(port)
+    except OSError:
+        return False
+    return True
+
+
+def _listen(port: int) -> None:
+    with socket.socket() as attempt:
+        # As the nodes do: ports of connections that have just ended are no obstacle.
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        attempt.bind(("127.0.0.1", port))
 
 
 def _ending(code: int) -> str:

@@ -1,8 +1,9 @@
-"""`millstream consume`: messages of a topic to standard output, without joining a consumer group."""
+"""`millstream consume`: messages of topics to standard output, by itself or as a member of a consumer group."""
 
+import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,27 +12,39 @@ from millstream.cli import output
 from millstream.cli.errors import CommandError, NoAnswer, UsageError, kafka_failure
 from millstream.cli.messages import IncomingMessage, MessageFormatError, compile_format, to_json_line
 from millstream.cli.start_position import FORMS, StartKind, StartPosition, parse_start
-from millstream.cli.target import REQUEST_TIMEOUT_S, Target, on_cluster
+from millstream.cli.target import Target, on_cluster
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
+    from confluent_kafka import TopicPartition as Place
+
+    from millstream.client import Admin, TopicPartition
 
 POLL_S = 0.2
 BATCH = 1000
 DEFAULT_FORMAT = "%s\\n"
 # Without --follow an answer is due; this long without one means that the cluster has gone.
 SILENCE_LIMIT_S = 30.0
-# How long a partition may be without a leader, as it is during an election.
-LEADER_LIMIT_S = 5.0
 
 
 @on_cluster
 def command(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to read.", show_default=False)],
+    topics: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TOPIC...", help="Topics to read; ^ begins a regular expression.", show_default=False
+        ),
+    ],
     target: Target,
     start: Annotated[
         str, typer.Option("--from", metavar="WHERE", help=f"Where to start: {FORMS}.")
     ] = "beginning",
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group", "-g", help="Join this consumer group, go on where it is, and commit what is printed."
+        ),
+    ] = None,
     partition: Annotated[
         list[int] | None,
         typer.Option("--partition", "-p", min=0, help="Read this partition only; repeatable."),
@@ -57,27 +70,39 @@ def command(
     ] = DEFAULT_FORMAT,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
-    """Read messages of a topic. Ends where the topic ended when the command began, unless told to follow.
+    """Read messages of topics. Ends where they ended when the command began, unless told to follow.
 
     \b
     Examples:
       millstream consume events
       millstream consume events --from -10 --format '%p:%o %k = %s\\n'
       millstream consume events --from 2026-01-31T12:00:00Z --json
-      millstream consume events --follow --timeout 60
+      millstream consume events orders --follow --timeout 60
+      millstream consume '^telemetry-.*' --group dashboard --follow
     """
     position = parse_start(start)
     if as_json and format_ != DEFAULT_FORMAT:
         raise UsageError("give either --json or --format, not both")
+    if partition and (group is not None or len(topics) > 1 or topics[0].startswith("^")):
+        raise UsageError("--partition goes with one topic, and without --group")
+    if group is not None and position.kind not in (StartKind.BEGINNING, StartKind.END):
+        raise UsageError(
+            "a group goes on where it is; --from may say beginning or end for where it is nowhere yet"
+        )
     try:
         render = to_json_line if as_json else compile_format(format_)
     except MessageFormatError as error:
         raise UsageError(f"--format {format_!r}: {error}") from error
-
-    client = target.consumer(**{"enable.partition.eof": True, "auto.offset.reset": "earliest"})
-    reading = Reading(client, topic, target.bootstrap, render, count)
+    reset = "latest" if position.kind is StartKind.END else "earliest"
+    settings = {"enable.partition.eof": True, "auto.offset.reset": reset}
+    client = target.consumer(**settings, **({"group.id": group} if group is not None else {}))
+    bounded = not follow and position.kind is not StartKind.END
+    reading = Reading(client, target, render, count, bounded=bounded, commits=group is not None)
     try:
-        reading.start(position, partition or None, bounded=not follow and position.kind is not StartKind.END)
+        if group is not None:
+            reading.join(topics)
+        else:
+            reading.start(topics, position, partition or None)
         reading.run(timeout)
     finally:
         reading.progress.clear()
@@ -90,86 +115,91 @@ class Reading:
     def __init__(
         self,
         client: "Consumer",
-        topic: str,
-        bootstrap: str,
+        target: Target,
         render: Callable[[IncomingMessage], bytes],
         count: int | None,
+        *,
+        bounded: bool,
+        commits: bool,
     ) -> None:
         self.client = client
-        self.topic = topic
-        self.bootstrap = bootstrap
+        self.target = target
         self.render = render
         self.remaining = count
-        self.bounded = False
+        self.bounded = bounded
+        self.commits = commits
         self.shown = 0
+        self.topics = ""
         # On a terminal the messages themselves show how far it is.
         self.progress = output.Progress("messages", visible=not sys.stdout.isatty())
-        # End offset, as it was at the start, of every partition that has not been read up to there.
-        self.unread: dict[int, int] = {}
+        # The end of every partition that is not read up to there, as it was at the start; None where nobody knows it.
+        self.unread: dict[tuple[str, int], int | None] = {}
+        self.is_assigned = False
+        self.printed: dict[tuple[str, int], int] = {}
 
-    def start(self, position: StartPosition, wanted: list[int] | None, *, bounded: bool) -> None:
-        from confluent_kafka import KafkaException, TopicPartition
-
-        self.bounded = bounded
-        try:
-            partitions = self.partitions(wanted)
-            by_time = self.offsets_by_time(partitions, position)
-            assignment = []
-            for index in partitions:
-                low, high = self.client.get_watermark_offsets(
-                    TopicPartition(self.topic, index), timeout=REQUEST_TIMEOUT_S
-                )
-                first = position.offset_in(low, high, by_time.get(index))
-                if not bounded or first < high:
-                    self.unread[index] = high
-                    assignment.append(TopicPartition(self.topic, index, first))
-            self.client.assign(assignment)
-        except KafkaException as error:
-            raise kafka_failure(f"cannot read topic {self.topic!r}", error.args[0], self.bootstrap) from error
-
-    def partitions(self, wanted: list[int] | None) -> list[int]:
-        """Those that are wanted, or all, when each has a leader."""
-        deadline = time.monotonic() + LEADER_LIMIT_S
-        while True:
-            leaders = self.leaders()
-            missing = set(wanted or ()) - set(leaders)
-            if missing:
-                raise CommandError(
-                    f"topic {self.topic!r} has no partition {min(missing)}; it has {len(leaders)}, from 0"
-                )
-            chosen = sorted(set(wanted) if wanted else leaders)
-            leaderless = [index for index in chosen if leaders[index] < 0]
-            if not leaderless:
-                return chosen
-            if time.monotonic() > deadline:
-                # An election takes less: those who keep it are away.
-                raise NoAnswer(
-                    f"cannot read topic {self.topic!r}", f"partition {leaderless[0]} has no leader"
-                )
-            time.sleep(POLL_S)
-
-    def leaders(self) -> dict[int, int]:
-        """Who leads each partition of the topic; -1 where nobody does."""
-        from confluent_kafka import KafkaError
-
-        metadata = self.client.list_topics(self.topic, timeout=REQUEST_TIMEOUT_S).topics[self.topic]
-        if metadata.error is None:
-            return {index: each.leader for index, each in metadata.partitions.items()}
-        if metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise CommandError(
-                f"there is no topic {self.topic!r} at {self.bootstrap}; see `millstream topic list`"
-            )
-        raise kafka_failure(f"cannot read topic {self.topic!r}", metadata.error, self.bootstrap)
-
-    def offsets_by_time(self, partitions: list[int], position: StartPosition) -> dict[int, int]:
+    def start(self, topics: Sequence[str], position: StartPosition, wanted: list[int] | None) -> None:
         from confluent_kafka import TopicPartition
 
-        if position.kind is not StartKind.TIMESTAMP:
-            return {}
-        asked = [TopicPartition(self.topic, index, position.number) for index in partitions]
-        found = self.client.offsets_for_times(asked, timeout=REQUEST_TIMEOUT_S)
-        # An offset below 0 says that no message is that young.
-        return {entry.partition: entry.offset for entry in found if entry.offset >= 0}
+        with self.target.admin() as admin:
+            places = self.places(admin, topics, wanted)
+            starts, ends = admin.offsets(places, "earliest"), admin.offsets(places, "latest")
+            is_timed = position.kind is StartKind.TIMESTAMP
+            by_time = admin.known_offsets(places, position.number) if is_timed else {}
+        first = {
+            place: position.offset_in(starts[place], ends[place], by_time.get(place)) for place in places
+        }
+        read = [place for place in places if not self.bounded or first[place] < ends[place]]
+        self.unread = {place: ends[place] for place in read}
+        self.client.assign([TopicPartition(*place, first[place]) for place in read])
+        self.is_assigned = True
+
+    def places(
+        self, admin: "Admin", topics: Sequence[str], wanted: list[int] | None
+    ) -> "list[TopicPartition]":
+        from millstream.admin.resets import places_of
+
+        names: list[str] = []
+        for word in topics:
+            if word.startswith("^"):
+                found = [each.name for each in admin.list_topics() if compiled(word).search(each.name)]
+                if not found:
+                    raise CommandError(f"no topic at {self.target.bootstrap} matches {word!r}")
+                names += found
+            else:
+                names.append(word)
+        self.topics = ", ".join(dict.fromkeys(names))
+        return places_of(admin, dict.fromkeys(names, frozenset(wanted) if wanted else None))
+
+    def join(self, topics: Sequence[str]) -> None:
+        for word in topics:
+            if word.startswith("^"):
+                compiled(word)
+        self.topics = ", ".join(topics)
+        self.client.subscribe(list(topics), on_assign=self.assigned, on_revoke=self.revoked)
+
+    def assigned(self, _client: "Consumer", places: "list[Place]") -> None:
+        self.unread |= {(each.topic, each.partition): None for each in places}
+        self.is_assigned = True
+
+    def revoked(self, _client: "Consumer", places: "list[Place]") -> None:
+        self.commit()
+        for each in places:
+            self.unread.pop((each.topic, each.partition), None)
+            self.printed.pop((each.topic, each.partition), None)
+
+    def commit(self) -> None:
+        """What is printed. Before a member leaves, and after each round."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        offsets = [TopicPartition(*place, offset) for place, offset in self.printed.items()]
+        if not self.commits or not offsets:
+            return
+        output.flush()
+        try:
+            self.client.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            raise kafka_failure("cannot commit", error.args[0], self.target.bootstrap) from error
+        self.printed.clear()
 
     def run(self, timeout_s: float | None) -> None:
         last_message = time.monotonic()
@@ -179,6 +209,7 @@ class Reading:
                 last_message = time.monotonic()
                 self.take([first, *self.client.consume(BATCH, 0)])
                 output.flush()
+                self.commit()
                 self.progress.update(self.shown)
                 continue
             idle_s = time.monotonic() - last_message
@@ -186,16 +217,15 @@ class Reading:
                 self.end_idle(timeout_s)
                 return
             if self.bounded and timeout_s is None and idle_s >= SILENCE_LIMIT_S:
-                raise NoAnswer(f"cannot read topic {self.topic!r}", f"no answer for {SILENCE_LIMIT_S:.0f} s")
+                raise NoAnswer(f"cannot read {self.topics}", f"no answer for {SILENCE_LIMIT_S:.0f} s")
 
     def finished(self) -> bool:
-        return self.remaining == 0 or (self.bounded and not self.unread)
+        return self.remaining == 0 or (self.bounded and self.is_assigned and not self.unread)
 
     def end_idle(self, timeout_s: float) -> None:
         if self.bounded:
             raise CommandError(
-                f"no message for {timeout_s:g} s before the end of {self.topic!r};"
-                " a longer --timeout waits longer"
+                f"no message for {timeout_s:g} s before the end of {self.topics}; a longer --timeout waits longer"
             )
 
     def take(self, messages: "list[Message[Any, Any]]") -> None:
@@ -209,17 +239,21 @@ class Reading:
             if self.bounded and not self.still_wanted(incoming):
                 continue
             output.write(self.render(incoming))
+            self.printed[incoming.topic, incoming.partition] = incoming.offset + 1
             self.shown += 1
             if self.remaining is not None:
                 self.remaining -= 1
 
     def still_wanted(self, message: IncomingMessage) -> bool:
         """Whether a message lies before the end; also notes when it is the last such one."""
-        end = self.unread.get(message.partition)
-        if end is None:
+        place = message.topic, message.partition
+        if place not in self.unread:
             return False
+        end = self.unread[place]
+        if end is None:
+            return True
         if message.offset + 1 >= end:
-            del self.unread[message.partition]
+            del self.unread[place]
         return message.offset < end
 
     def take_event(self, message: "Message[Any, Any]") -> None:
@@ -229,12 +263,19 @@ class Reading:
         if error is None:
             return
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-            self.unread.pop(message.partition() or 0, None)
+            self.unread.pop((message.topic() or "", message.partition() or 0), None)
         elif not error.retriable() and error.code() not in {
             KafkaError._TRANSPORT,  # noqa: SLF001 - librdkafka connects again by itself
             KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
         }:
-            raise kafka_failure(f"cannot read topic {self.topic!r}", error, self.bootstrap)
+            raise kafka_failure(f"cannot read {self.topics}", error, self.target.bootstrap)
+
+
+def compiled(pattern: str) -> "re.Pattern[str]":
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"{pattern!r} is no regular expression: {error}") from error
 
 
 def incoming_message(message: "Message[Any, Any]") -> IncomingMessage:

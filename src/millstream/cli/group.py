@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millstream.cli import output
-from millstream.cli.errors import UsageError
+from millstream.cli.errors import CommandError, UsageError
 from millstream.cli.options import AsJson, Yes, parse_moment_ms, parse_topics
 from millstream.cli.target import Target, delete_each, on_cluster
 from millstream.config.units import parse_duration_ms
@@ -205,6 +205,45 @@ def reset_offsets(
     if as_json:
         partitions = [dict(zip(columns, row, strict=True)) for row in rows]
         output.json_document({"group": group, "dry_run": dry_run, "partitions": partitions})
+
+
+@app.command("delete-offsets")
+@on_cluster
+def delete_offsets(
+    group: Group,
+    target: Target,
+    topic: Annotated[
+        list[str],
+        typer.Option("--topic", "-t", metavar="TOPIC[:0,1,2]", help="A topic or some of it; repeatable."),
+    ],
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Forget a group's offsets of topics that none of its members reads. Asks first when run on a terminal.
+
+    \b
+    Example:
+      millstream group delete-offsets billing --topic invoices
+    """
+    wanted = parse_topics(topic)
+    with target.admin() as admin:
+        places = [
+            place
+            for place in admin.describe_group(group).committed
+            if place.topic in wanted and place.partition in (wanted[place.topic] or (place.partition,))
+        ]
+        if not places:
+            raise CommandError(
+                f"group {group!r} has committed nothing there; see `millstream group describe {group}`"
+            )
+        names = ", ".join(f"{each.topic}:{each.partition}" for each in places)
+        if not yes and sys.stdin.isatty():
+            typer.confirm(f"Forget the offsets of group {group} for {names}?", abort=True, err=True)
+        admin.delete_offsets(group, places)
+    if as_json:
+        output.json_document({"group": group, "deleted": [each._asdict() for each in places]})
+    else:
+        output.line(f"deleted the offsets of group {group} for {names}")
 
 
 def parse_target(

@@ -7,12 +7,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from millstream.cli import output
 from millstream.cli.errors import CommandError, ExitCode, UsageError, print_error
 from millstream.cli.log_verify import verify
 from millstream.cli.messages import header_to_json, text_or_base64
+from millstream.cluster.metadata.directory import DIRECTORY
+from millstream.cluster.metadata.dump import dump_metadata
+from millstream.cluster.raft.wal_files import files_of
+from millstream.cluster.raft.wal_frames import WalCorrupt
 from millstream.runtime.disk import SystemDisk
 from millstream.storage.dump import Corruption, RecordRow, Row, UnknownFileKind, dump_file
 
@@ -31,7 +36,7 @@ def dump(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="A .log, .index, .timeindex or .snapshot file, or a leader-epoch-checkpoint.",
+            help="A .log, .index, .timeindex or .snapshot file, a leader-epoch-checkpoint, or __cluster_metadata.",
             show_default=False,
         ),
     ],
@@ -40,7 +45,7 @@ def dump(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
-    """Show what a file of the log holds: batches, records, index entries, producers or leader epochs.
+    """Show what a file of the log holds: batches, records, index entries, producers, leader epochs or metadata.
 
     The file may be in use. Exits with 1 when it is damaged, after showing all up to there.
 
@@ -48,7 +53,11 @@ def dump(
     Examples:
       millstream log dump data/topics/events/partition-0/00000000000000000000.log
       millstream log dump data/topics/events/partition-0/00000000000000000000.log --records --json
+      millstream log dump data/__cluster_metadata
     """
+    if DIRECTORY in (file.absolute().name, file.absolute().parent.name):
+        show_metadata(file, as_json)
+        return
     if file.is_dir():
         raise UsageError(f"{file} is a directory; name one of the files in it")
     if not file.exists():
@@ -62,6 +71,36 @@ def dump(
         output.flush()
         print_error(f"{damage.path} is damaged at byte {damage.position}: {damage.message}")
         raise typer.Exit(ExitCode.FAILURE)
+
+
+def show_metadata(path: Path, as_json: bool) -> None:
+    """A file of the metadata log, or all of them in their order."""
+    disk = SystemDisk()
+    files = files_of(disk, str(path)) if path.is_dir() else [str(path)]
+    # A snapshot comes before what was written since.
+    files.sort(key=lambda each: (Path(each).stem, each.endswith(".wal")))
+    if not path.exists():
+        raise CommandError(f"{path}: there is no such file")
+    try:
+        rows = [row for each in files for row in dump_metadata(disk, each)]
+    except WalCorrupt as error:
+        raise CommandError(str(error)) from error
+    if as_json:
+        for row in rows:
+            output.json_document({"kind": "metadata", **msgspec.to_builtins(row)})
+        return
+    output.table(
+        ("index", "term", "record", "fields"),
+        [
+            (
+                row.index,
+                row.term,
+                row.record,
+                " ".join(f"{name}={value}" for name, value in row.fields.items()),
+            )
+            for row in rows
+        ],
+    )
 
 
 def show_json(rows: Iterable[Row]) -> Corruption | None:

@@ -19,7 +19,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from millstream.cli.errors import run_guarded
 
     words = list(arguments)
-    return run_guarded(lambda: build_app(requested_command(words))(words, prog_name="millstream"))
+    # A shell that completes a line has it in the environment.
+    line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS") or ""
+    command = requested_command(words or line.split()[1:])
+    return run_guarded(lambda: build_app(command)(words, prog_name="millstream"))
 
 
 def requested_command(arguments: Sequence[str]) -> str | None:

@@ -162,7 +162,7 @@ def spark_session(settings: PipelineSettings, name: str, conf: Sequence[str] | N
 def domain_errors() -> Iterator[None]:
     """Failures of the pipeline as errors of a command."""
     from millstream.client import ClientError
-    from millstream.pipeline.job.files import DirectoryInUse
+    from millstream.pipeline.files import DirectoryInUse
     from millstream.pipeline.stores.errors import StoreError, StoreUnavailable
 
     try:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from millstream.cli import output
-from millstream.cli.live import LiveView
+from millstream.cli.progress import LiveView
 
 _LINE_EVERY_S = 30.0
 

@@ -162,6 +162,8 @@ class Sending:
         self.acknowledged = 0
         self.failed = 0
         self.has_timed_out = False
+        # First and last offset by partition; -1 where acknowledgements were not asked for.
+        self.stored: dict[int, tuple[int, int]] = {}
         self.started = time.monotonic()
         self.progress = output.Progress("messages")
 
@@ -201,9 +203,12 @@ class Sending:
             self.progress.update(self.acknowledged)
 
     def delivered(self, error: "KafkaError | None", message: "Message[Any, Any]") -> None:
-        del message
         if error is None:
             self.acknowledged += 1
+            partition, offset = message.partition() or 0, message.offset()
+            offset = -1 if offset is None or offset < 0 else offset
+            first, last = self.stored.get(partition, (offset, offset))
+            self.stored[partition] = min(first, offset), max(last, offset)
         else:
             self.refused(error)
 
@@ -232,9 +237,17 @@ class Sending:
         seconds = time.monotonic() - self.started
         if as_json:
             counts = {"topic": self.topic, "produced": self.acknowledged, "failed": self.failed}
-            output.json_document(counts | {"seconds": round(seconds, 3)})
+            stored = [
+                {"partition": each, "first_offset": first, "last_offset": last}
+                for each, (first, last) in sorted(self.stored.items())
+            ]
+            output.json_document(counts | {"seconds": round(seconds, 3), "stored": stored})
         elif sys.stderr.isatty():
-            output.note(f"{self.acknowledged:,} messages to {self.topic} in {seconds:.1f} s")
+            places = "; ".join(
+                f"{self.topic}:{each} at offset {first}" + (f" to {last}" if last > first else "")
+                for each, (first, last) in sorted(self.stored.items())
+            )
+            output.note(f"{self.acknowledged:,} messages in {seconds:.1f} s; {places}")
         if self.failed:
             # What timed out may be in a leader's log, and what was refused is not.
             print_error(

@@ -1,14 +1,21 @@
 """`millstream serve`: start a node and run it until it is told to stop."""
 
+import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millstream.cli.errors import CommandError
 from millstream.cli.options import parse_address
 from millstream.cli.settings import settings_for
+from millstream.config.errors import ConfigError
+from millstream.config.proxy_settings import proxy_variables
+from millstream.config.settings import Settings
+
+if TYPE_CHECKING:
+    from millstream.doors.attached import Attach
 
 
 class LogLevel(StrEnum):
@@ -44,6 +51,14 @@ def command(
         str | None,
         typer.Option("--http", metavar="HOST:PORT", help="Address of /metrics and /health; none without."),
     ] = None,
+    mqtt: Annotated[
+        str | None,
+        typer.Option("--mqtt", metavar="HOST:PORT", help="Address for MQTT clients; none without."),
+    ] = None,
+    mqtt_ws: Annotated[
+        str | None,
+        typer.Option("--mqtt-ws", metavar="HOST:PORT", help="The same for MQTT over WebSocket."),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -68,6 +83,14 @@ def command(
             help="Tell clients which nodes lead (direct), or of this node only, which forwards (proxy).",
         ),
     ] = None,
+    roles: Annotated[
+        str | None,
+        typer.Option(
+            "--roles",
+            metavar="ROLE,...",
+            help="broker,controller,gateway by default; gateway alone is an HTTP gateway to the nodes in --seeds.",
+        ),
+    ] = None,
     log_level: Annotated[LogLevel | None, typer.Option("--log-level", help="How much to log.")] = None,
     log_format: Annotated[
         LogFormat | None,
@@ -83,14 +106,19 @@ def command(
     Examples:
       millstream serve --data ./data
       millstream serve --data ./data --listen 0.0.0.0:9092 --http 0.0.0.0:8080
+      millstream serve --data ./data --mqtt 0.0.0.0:1883 --mqtt-ws 0.0.0.0:8083
       millstream serve --data ./1 --node-id 1 --listen n1:9092 --seeds n1:9092,n2:9092,n3:9092
+      millstream serve --roles gateway --seeds n1:9092,n2:9092 --http 0.0.0.0:8080
       MILLSTREAM_STORAGE_RETENTION_TIME=2d millstream serve --config millstream.yaml
     """
     flags: dict[str, object] = {
         "broker.id": node_id,
         "broker.client_routing": client_routing,
+        "broker.roles": roles,
         "log.level": log_level,
         "log.format": log_format,
+        "mqtt.listen": mqtt,
+        "mqtt.websocket_listen": mqtt_ws,
     }
     if data is not None:
         flags["broker.data_dir"] = str(data)
@@ -100,11 +128,46 @@ def command(
         flags["http.host"], flags["http.port"] = parse_address(http, "--http")
     if seeds is not None:
         flags["cluster.bootstrap_servers"] = seeds
-    settings = settings_for(config, flags)
+    settings = _settings(config, flags)
+    doors = _doors(settings)
+    if settings.is_gateway_alone:
+        from millstream.broker import gateway_process
+
+        raise typer.Exit(gateway_process.run(settings, doors))
 
     from millstream.broker.process import CannotStart, run
 
     try:
-        raise typer.Exit(run(settings))
+        raise typer.Exit(run(settings, attach=doors))
     except CannotStart as error:
         raise CommandError(str(error)) from error
+
+
+def _doors(settings: Settings) -> "list[Attach]":
+    doors: list[Attach] = []
+    if "gateway" in settings.broker.roles:
+        from millstream.gateway.gateway import attach
+
+        doors.append(attach)
+    if settings.mqtt.listen is not None or settings.mqtt.websocket_listen is not None:
+        from millstream.mqtt.attach import attach_mqtt
+
+        try:
+            doors.append(attach_mqtt(settings))
+        except ConfigError as error:
+            raise CommandError(str(error)) from error
+    return doors
+
+
+def _settings(config: Path | None, flags: dict[str, object]) -> Settings:
+    """A gateway alone also takes the plain variables (PORT, BROKER_SERVICE) that such deployments have."""
+    given = {name: value for name, value in flags.items() if value is not None}
+    plain = proxy_variables(os.environ)
+    try:
+        settings = settings_for(config, given)
+    except CommandError:
+        if not plain:
+            raise
+        # The brokers of a gateway alone may be among them.
+        settings = settings_for(config, {**plain, **given})
+    return settings_for(config, {**plain, **given}) if settings.is_gateway_alone and plain else settings

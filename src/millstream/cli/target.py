@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
 
     from millstream.client.admin.face import Admin
+    from millstream.client.queue_admin import QueueAdmin
+    from millstream.client.queue_consumer import QueueConsumer
     from millstream.client.wire.cluster import Cluster
     from millstream.client.wire.settings import ClusterSettings
 
@@ -63,7 +65,7 @@ Profile = Annotated[
         "--profile",
         envvar="MILLSTREAM_PROFILE",
         metavar="NAME",
-        help="Properties of this name in ~/.config/millstream/profiles.yaml.",
+        help="Named properties, from profiles.yaml in ~/.config/millstream.",
     ),
 ]
 
@@ -72,12 +74,15 @@ Profile = Annotated[
 class Target:
     bootstrap: str
     properties: Mapping[str, str]
+    given: frozenset[str] = frozenset()
+    """The properties that the command line itself names."""
 
     def settings(self) -> "ClusterSettings":
         """For our own connections; raises `Unreachable` at once when no address accepts one."""
         from millstream.client.wire.properties import addresses, security_of
         from millstream.client.wire.settings import ClusterSettings
 
+        self._require_known()
         self.require_listener()
         return ClusterSettings(
             addresses(self.bootstrap),
@@ -98,21 +103,49 @@ class Target:
     def admin(self) -> "Admin":
         from millstream.client.admin.face import Admin
 
+        self._require_known()
         self.require_listener()
-        security = {name: value for name, value in self.properties.items() if name.startswith(_SECURITY)}
-        return Admin(self.bootstrap, client_id=self.properties.get("client.id", _CLIENT_ID), extra=security)
+        return Admin(self.bootstrap, client_id=self._client_id, extra=self._security)
+
+    def queue_admin(self) -> "QueueAdmin":
+        from millstream.client.queue_admin import QueueAdmin
+
+        self._require_known()
+        self.require_listener()
+        return QueueAdmin(self.bootstrap, client_id=self._client_id, extra=self._security)
+
+    def queue_consumer(self, topic: str, group: str) -> "QueueConsumer":
+        from millstream.client.queue_consumer import QueueConsumer
+
+        self._require_known()
+        self.require_listener()
+        return QueueConsumer(topic, group, self.bootstrap, client_id=self._client_id, extra=self._security)
+
+    @property
+    def _client_id(self) -> str:
+        return self.properties.get("client.id", _CLIENT_ID)
+
+    @property
+    def _security(self) -> dict[str, str]:
+        return {name: value for name, value in self.properties.items() if name.startswith(_SECURITY)}
 
     def producer(self, **settings: Any) -> "Producer":
-        from confluent_kafka import Producer
+        from confluent_kafka import KafkaException, Producer
 
-        return Producer({**self._librdkafka(), **settings})
+        try:
+            return Producer({**self._librdkafka(), **settings})
+        except KafkaException as error:
+            raise UsageError(f"-X: {error.args[0].str()}") from error
 
     def consumer(self, **settings: Any) -> "Consumer":
-        from confluent_kafka import Consumer
+        from confluent_kafka import Consumer, KafkaException
 
         # librdkafka wants a group name even from a reader that joins no group.
         group = {"group.id": _CLIENT_ID, "enable.auto.commit": False, "allow.auto.create.topics": False}
-        return Consumer({**group, **self._librdkafka(), **settings})
+        try:
+            return Consumer({**group, **self._librdkafka(), **settings})
+        except KafkaException as error:
+            raise UsageError(f"-X: {error.args[0].str()}") from error
 
     def _librdkafka(self) -> dict[str, Any]:
         from millstream.client.wire.properties import librdkafka_security
@@ -128,6 +161,14 @@ class Target:
             **librdkafka_security(self.properties),
             _SERVERS: self.bootstrap,
         }
+
+    def _require_known(self) -> None:
+        """A profile may hold what only producers and consumers know; on the command line it would do nothing here."""
+        for name in sorted(self.given):
+            if not name.startswith(_SECURITY) and name not in ("client.id", _SERVERS):
+                raise UsageError(
+                    f"-X {name}: this command knows client.id, security.*, sasl.* and ssl.* only"
+                )
 
     def require_listener(self) -> None:
         """Who retries a refused connection does so until a time-out; a person wants to know at once."""
@@ -175,11 +216,12 @@ def on_cluster(command: Command) -> Command:
 
 
 def target_of(bootstrap: str | None, properties: Sequence[str], profile: str | None) -> Target:
-    named = {**(_profile(profile) if profile else {}), **parse_pairs(properties, "-X")}
+    given = parse_pairs(properties, "-X")
+    named = {**(_profile(profile) if profile else {}), **given}
     servers = named.pop(_SERVERS, None)
     if bootstrap is None:
         bootstrap = servers or running_local_cluster() or DEFAULT_BOOTSTRAP
-    return Target(bootstrap, named)
+    return Target(bootstrap, named, frozenset(given))
 
 
 def delete_each(kind: str, names: Sequence[str], delete: Callable[[str], None], as_json: bool) -> None:

@@ -61,6 +61,15 @@ def stream(
             show_default="pipeline.bootstrap",
         ),
     ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            envvar=["MSG_QUEUE_URL", "MSG_QUEUE_ADDR"],
+            metavar="URL",
+            help="Address of a gateway (http://HOST:PORT) to send through, instead of --bootstrap.",
+        ),
+    ] = None,
     topic: Annotated[
         str | None, typer.Option("--topic", "-t", help="Topic to write to.", show_default="pipeline.topic")
     ] = None,
@@ -180,6 +189,7 @@ def stream(
       millstream telemetry stream dcgm.csv --rate 1000               the file again and again
       millstream telemetry stream dcgm.csv --replay --speed 10       the file once, ten times as fast
       millstream telemetry stream --hosts 100 --instance 2/3         the second of three instances
+      millstream telemetry stream --url http://localhost:8080        through a gateway, over HTTP
     """
     options = StreamOptions(
         csv=csv,
@@ -206,7 +216,7 @@ def stream(
     stop = stop_on_signal()
     with TelemetryView() as view:
         bad_rows = BadRows(view.note)
-        target = Target(pipeline.bootstrap, pipeline.topic, partitions, compression.value)
+        target = Target(pipeline.bootstrap, pipeline.topic, partitions, compression.value, url)
         try:
             bursts = options.bursts(pipeline.topic, form, share, bad_rows)
             summary = run_stream(target, bursts, view, stop, limits)

@@ -4,7 +4,7 @@ import time
 from typing import TYPE_CHECKING
 
 from millstream.cli import output
-from millstream.cli.live import LiveView
+from millstream.cli.progress import LiveView
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -7,7 +7,7 @@ import typer
 
 from millstream.cli import output
 from millstream.cli.errors import CommandError, UsageError
-from millstream.cli.options import AsJson, Yes, parse_pairs
+from millstream.cli.options import AsJson, Yes, parse_moment_ms, parse_pairs, parse_topics
 from millstream.cli.target import Target, delete_each, on_cluster
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from millstream.client import ConfigEntry, TopicInfo
 
-app = typer.Typer(help="List, create, describe, alter and delete topics.", no_args_is_help=True)
+app = typer.Typer(help="List, create, describe, alter, trim and delete topics.", no_args_is_help=True)
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)]
 Config = Annotated[
@@ -30,19 +30,41 @@ def list_(
     internal: Annotated[
         bool, typer.Option("--internal", help="Include internal topics (those starting with __).")
     ] = False,
+    under_replicated: Annotated[
+        bool,
+        typer.Option("--under-replicated", help="Only those with replicas out of sync, internal ones too."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the topics of a cluster."""
     with target.admin() as admin:
-        topics = [
-            each for each in admin.list_topics(internal=True) if internal or not each.name.startswith("__")
-        ]
+        found = admin.list_topics(internal=True)
+    if under_replicated:
+        list_under_replicated(found, as_json)
+        return
+    topics = [each for each in found if internal or not each.name.startswith("__")]
     columns = ("topic", "partitions", "replication_factor")
     rows = [(each.name, len(each.partitions), each.replication_factor) for each in topics]
     if as_json:
         output.json_document([dict(zip(columns, row, strict=True)) for row in rows])
     elif not rows and sys.stdout.isatty():
         output.note(f"no topics at {target.bootstrap}; `millstream topic create NAME` makes one")
+    else:
+        output.table(columns, rows)
+
+
+def list_under_replicated(topics: "list[TopicInfo]", as_json: bool) -> None:
+    columns = ("partition", "leader", "replicas", "out_of_sync")
+    rows = [
+        (f"{topic.name}:{each.partition}", each.leader, each.replicas, each.out_of_sync)
+        for topic in topics
+        for each in topic.partitions
+        if each.is_under_replicated
+    ]
+    if as_json:
+        output.json_document([dict(zip(columns, row, strict=True)) for row in rows])
+    elif not rows and sys.stdout.isatty():
+        output.note("all replicas are in sync")
     else:
         output.table(columns, rows)
 
@@ -180,6 +202,63 @@ def alter(
         output.json_document(changes)
     else:
         output.line(f"altered topic {topic}")
+
+
+@app.command()
+@on_cluster
+def trim(
+    topic: Annotated[
+        list[str],
+        typer.Argument(metavar="TOPIC[:0,1]...", help="Topics or some of them.", show_default=False),
+    ],
+    target: Target,
+    before_offset: Annotated[
+        int | None, typer.Option("--before-offset", min=0, help="Delete what is below this offset.")
+    ] = None,
+    before_time: Annotated[
+        str | None,
+        typer.Option(
+            "--before-time", metavar="TIME", help="Delete what is before the first message of then."
+        ),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--everything", help="Delete all that is there now.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go, and end.")] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete the oldest messages of topics. Asks first when run on a terminal.
+
+    \b
+    Examples:
+      millstream topic trim events:0 --before-offset 1000
+      millstream topic trim events --before-time 2026-01-31T12:00:00Z --dry-run
+      millstream topic trim events orders --everything --yes
+    """
+    from millstream.admin.resets import places_of
+
+    if sum((before_offset is not None, before_time is not None, everything)) != 1:
+        raise UsageError("give one of --before-offset, --before-time and --everything")
+    with target.admin() as admin:
+        places = places_of(admin, parse_topics(topic))
+        starts, ends = admin.offsets(places, "earliest"), admin.offsets(places, "latest")
+        wanted = ends
+        if before_offset is not None:
+            wanted = {place: min(before_offset, ends[place]) for place in places}
+        elif before_time is not None:
+            wanted = admin.offsets(places, parse_moment_ms(before_time, "--before-time"))
+        wanted = {place: max(wanted[place], starts[place]) for place in places}
+        columns = ("topic", "partition", "start", "new_start", "messages")
+        rows = [(*place, starts[place], wanted[place], wanted[place] - starts[place]) for place in places]
+        if not as_json:
+            output.table(columns, rows)
+        if not (dry_run or yes) and sys.stdin.isatty():
+            output.flush()
+            typer.confirm(f"Delete these messages at {target.bootstrap} for good?", abort=True, err=True)
+        if not dry_run:
+            admin.delete_records({place: each for place, each in wanted.items() if each > starts[place]})
+    if as_json:
+        partitions = [dict(zip(columns, row, strict=True)) for row in rows]
+        output.json_document({"dry_run": dry_run, "partitions": partitions})
 
 
 @app.command()

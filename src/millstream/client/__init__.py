@@ -56,13 +56,19 @@ from millstream.client.errors import (
     UnknownTopicError,
 )
 from millstream.client.message import Message
-from millstream.client.murmur2 import murmur2, partition_of
 from millstream.client.offset_manager import OffsetManager
-from millstream.client.partitioner import HashPartitioner, Partitioner, RoundRobinPartitioner
+from millstream.client.partitioner import (
+    HashPartitioner,
+    Partitioner,
+    RoundRobinPartitioner,
+)
 from millstream.client.positions import TopicPartition
 from millstream.client.producer import Producer
 from millstream.client.producer_config import ProducerConfig
+from millstream.client.queue_admin import QueueAdmin
+from millstream.client.queue_consumer import AsyncQueueConsumer, QueueConsumer, QueueMessage
 from millstream.client.serde import BYTES, JSON, MSGPACK, STRING, Serde
+from millstream.protocol.key_hash import murmur2, partition_of
 
 __all__ = [
     "BYTES",
@@ -74,6 +80,7 @@ __all__ = [
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncQueueConsumer",
     "BatchFailed",
     "BatchFailedError",
     "BrokerInfo",
@@ -111,8 +118,11 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "ProducerRecord",
+    "QueueAdmin",
+    "QueueConsumer",
     "QueueFull",
     "QueueFullError",
+    "QueueMessage",
     "RoundRobinPartitioner",
     "SendHandle",
     "SendResult",

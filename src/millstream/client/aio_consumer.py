@@ -12,8 +12,7 @@ from millstream.client.consumer import Consumer, Listener
 from millstream.client.consumer_config import ConsumerConfig
 from millstream.client.message import Message
 from millstream.client.positions import Offsets, Place, TopicPartition
-from millstream.client.serde import Deserializer, Serde
-from millstream.client.types import K, V
+from millstream.client.serde import Deserializer, K, Serde, V
 
 _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")

@@ -25,8 +25,7 @@ from millstream.client.positions import (
     raise_failed,
     with_offsets,
 )
-from millstream.client.serde import Deserializer, Serde
-from millstream.client.types import K, V
+from millstream.client.serde import Deserializer, K, Serde, V
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer as RawConsumer

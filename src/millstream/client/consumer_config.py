@@ -6,9 +6,8 @@ from typing import Any, Generic
 
 from millstream.client.choices import OffsetResetPolicy
 from millstream.client.errors import ConfigurationError
-from millstream.client.serde import Deserializer, Serde
+from millstream.client.serde import Deserializer, K, Serde, V
 from millstream.client.settings import at_least, names_checked, one_of, servers, to_properties
-from millstream.client.types import K, V
 
 _PROPERTIES = {
     "group_instance_id": "group.instance.id",

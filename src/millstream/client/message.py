@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 import msgspec
 
 from millstream.client.errors import DeserializationError
-from millstream.client.serde import Deserializer
-from millstream.client.types import K, V
+from millstream.client.serde import Deserializer, K, V
 
 if TYPE_CHECKING:
     from confluent_kafka import Message as RawMessage

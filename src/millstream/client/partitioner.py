@@ -5,7 +5,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from millstream.client.murmur2 import partition_of
+from millstream.protocol.key_hash import partition_of
 
 
 class Partitioner(ABC):

@@ -57,7 +57,7 @@ class ProducerConfig:
     retry_backoff_max_ms: the longest wait between two retries
     delivery_timeout_ms: after this time a message that could not be stored fails; retries are included
     request_timeout_ms: how long one request waits for its answer (30,000)
-    max_message_size: bytes of the largest message that is accepted (1,000,000)
+    max_message_size: bytes of the largest message that is accepted
     max_block_ms: how long a send waits while the queue of messages on their way is full
     partitioner: a Partitioner, or a function with the arguments of its `partition`
     key_serializer: a Serde or a function; None takes bytes as they are and str as UTF-8
@@ -77,7 +77,7 @@ class ProducerConfig:
     retry_backoff_max_ms: int = 1_000
     delivery_timeout_ms: int = 120_000
     request_timeout_ms: int | None = None
-    max_message_size: int | None = None
+    max_message_size: int = 1_100_000
     max_block_ms: int = 60_000
     partitioner: Partitioner | PartitionFunction = field(default_factory=HashPartitioner)
     key_serializer: Serde[Any] | Serializer | None = None

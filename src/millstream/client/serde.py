@@ -9,11 +9,20 @@ place in a configuration:
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+if TYPE_CHECKING:
+    # Typing's own has no defaults before Python 3.13: without a deserializer, a key and a value are bytes.
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    K = TypeVarWithDefault("K", default=bytes)
+    V = TypeVarWithDefault("V", default=bytes)
+else:
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 Serializer = Callable[[Any], "bytes | str | None"]
 Deserializer = Callable[[bytes], T]

@@ -1,13 +1,13 @@
 """What both configurations share: unknown names are refused, and every field has its property of librdkafka."""
 
 import dataclasses
-import difflib
 import functools
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
 from millstream.client.errors import ConfigurationError
+from millstream.config.errors import nearest
 
 _Config = TypeVar("_Config")
 
@@ -21,19 +21,15 @@ def names_checked(config: type[_Config]) -> type[_Config]:
     def checked(self: _Config, *values: Any, **settings: Any) -> None:
         for name in settings:
             if name not in names:
-                raise ConfigurationError(f"{config.__name__} has no setting {name!r}{nearest(name, names)}")
+                hint = (
+                    nearest(name.replace(".", "_"), names)
+                    or "; a property of librdkafka goes into extra={...}"
+                )
+                raise ConfigurationError(f"{config.__name__} has no setting {name!r}{hint}")
         original(self, *values, **settings)
 
     config.__init__ = checked  # type: ignore[method-assign, assignment]
     return config
-
-
-def nearest(name: str, valid: Iterable[str]) -> str:
-    """`; did you mean ...?` when a valid name is close, else how to pass a property through."""
-    found = difflib.get_close_matches(name.replace(".", "_"), list(valid), n=1)
-    if found:
-        return f"; did you mean {found[0]!r}?"
-    return "; a property of librdkafka goes into extra={...}"
 
 
 def to_properties(config: object, names: Mapping[str, str], own: Mapping[str, str]) -> dict[str, Any]:

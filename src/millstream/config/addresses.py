@@ -13,6 +13,10 @@ def check_addresses(settings: Settings, where: Callable[[str], str | None]) -> N
     broker = settings.broker
     if broker.proxy_listen is not None:
         _check("broker.proxy_listen", broker.proxy_listen, where, lowest_port=0)
+    for name in ("listen", "websocket_listen"):
+        address = getattr(settings.mqtt, name)
+        if address is not None:
+            _check(f"mqtt.{name}", address, where, lowest_port=0)
     if broker.client_address is not None:
         _check("broker.client_address", broker.client_address, where)
 

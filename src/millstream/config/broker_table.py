@@ -182,6 +182,6 @@ UNSUPPORTED_BROKER_CONFIGS = {
     "listeners": "set broker.host and broker.port",
     "log.dirs": "a node keeps its data in one directory; set broker.data_dir or log.dir",
     "port": "set broker.port",
-    "process.roles": "a node is broker and controller at once; leave it out",
+    "process.roles": "set broker.roles",
     "zookeeper.connect": "there is no ZooKeeper; leave it out",
 }

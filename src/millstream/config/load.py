@@ -12,6 +12,7 @@ from millstream.config.definitions import broker_definition, inherited_text
 from millstream.config.errors import ConfigError, nearest
 from millstream.config.other_names import PROFILES, translate
 from millstream.config.replication_limits import check_replication
+from millstream.config.roles import check_roles
 from millstream.config.setting import Setting, Spelling, settings_of
 from millstream.config.settings import SECTIONS, Settings
 from millstream.config.sources import CONFIG_FILE_VARIABLE, Entry, from_environment, from_flags
@@ -125,6 +126,7 @@ def _build(given: Mapping[str, _Given], topics: list[Entry], warnings: tuple[str
     settings = Settings(**sections, topics=read, kafka=kafka, warnings=warnings)
     places = {f"topics.{entry.key}": entry.where for entry in topics}
     places.update((name, each.entry.where) for name, each in given.items())
+    check_roles(settings, places.get)
     check_addresses(settings, places.get)
     check_replication(settings, places.get)
     check_timing(settings, places.get)

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from millstream.config.kinds import ConfigType, to_text
+from millstream.config.mqtt_settings import MqttSettings
 from millstream.config.pipeline_settings import PipelineSettings
+from millstream.config.proxy_settings import ProxySettings
 from millstream.config.setting import Spelling, kafka_setting, own_setting, setting_of
 
 _INT = ConfigType.INT
@@ -49,6 +51,12 @@ class BrokerSettings:
         None,
         "The address (host:port) that clients are told where this node answers for all nodes, if others of the cluster"
         " must use another: that of a NAT or a load balancer. The one they came to when not set.",
+    )
+    roles: tuple[str, ...] = own_setting(
+        ("broker", "controller", "gateway"),
+        "What the process does. broker and controller go together; gateway is the HTTP gateway, at http.port. gateway"
+        " alone keeps no data: it serves the cluster that cluster.bootstrap_servers or proxy.broker_service names.",
+        kind=ConfigType.LIST,
     )
     data_dir: str = kafka_setting("log.dir")
     rack: str | None = kafka_setting("broker.rack")
@@ -264,12 +272,18 @@ class Settings:
     performance: PerformanceSettings = PerformanceSettings()
     replication: ReplicationSettings = ReplicationSettings()
     http: HttpSettings = HttpSettings()
+    mqtt: MqttSettings = field(default_factory=MqttSettings)
+    proxy: ProxySettings = field(default_factory=ProxySettings)
     log: LogSettings = LogSettings()
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)
     topics: tuple[TopicSettings, ...] = ()
     kafka: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     """What was given and has no effect, in a line each."""
+
+    @property
+    def is_gateway_alone(self) -> bool:
+        return set(self.broker.roles) == {"gateway"}
 
     @property
     def is_one_of_several(self) -> bool:
@@ -297,6 +311,8 @@ SECTIONS: dict[str, type] = {
     "performance": PerformanceSettings,
     "replication": ReplicationSettings,
     "http": HttpSettings,
+    "mqtt": MqttSettings,
+    "proxy": ProxySettings,
     "log": LogSettings,
     "pipeline": PipelineSettings,
 }

@@ -28,7 +28,8 @@ class TopicConfig(msgspec.Struct, frozen=True):
     index_interval_bytes: int = 4096
     leader_replication_throttled_replicas: frozenset[str] = frozenset()
     max_compaction_lag_ms: int = MAX_LONG
-    max_message_bytes: int = 1_048_588
+    max_message_bytes: int = 1088 << 10
+    """Kafka's is 1 MiB and 12 bytes, for a whole batch: a payload of 1 MiB does not fit into that."""
     message_timestamp_after_max_ms: int = _HOUR_MS
     message_timestamp_before_max_ms: int = MAX_LONG
     message_timestamp_type: str = "CreateTime"
@@ -38,6 +39,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
     placement: str = "balanced"
     preallocate: bool = False
     queue_delete_settled: bool = False
+    queue_groups: frozenset[str] = frozenset()
     queue_headers_enable: bool = False
     queue_max_depth: int = -1
     queue_order: str = "none"

@@ -166,6 +166,12 @@ _DEFINITIONS = (
         "Whether records are deleted once every share group that uses the topic has settled them.",
     ),
     _define(
+        "queue.groups", ConfigType.LIST,
+        "The share groups that queue.delete.settled and queue.max.depth go by. A group is added when it first uses the"
+        " topic, and stays until it is taken out.",
+        item_pattern=r"[^,]+", item_words="group ids separated by commas",
+    ),
+    _define(
         "queue.headers.enable", ConfigType.BOOLEAN,
         "Whether share groups obey the headers millstream.priority, millstream.delay.ms, millstream.deliver.at.ms and"
         " millstream.ttl.ms of single records.",

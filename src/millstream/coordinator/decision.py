@@ -21,7 +21,7 @@ class Request(msgspec.Struct, Generic[A_co], frozen=True, tag=True):
     """
 
 
-def answer_type(request: type[Request[Any]]) -> Any:
+def answer_type(request: type[Any]) -> Any:
     """What a request of this class is answered with, as msgspec can decode it."""
     for base in getattr(request, "__orig_bases__", ()):
         for argument in get_args(base):

@@ -6,7 +6,6 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from millstream.coordinator.decision import Request, StateMachine
-from millstream.coordinator.placement import partition_for
 
 M = TypeVar("M", bound=StateMachine[Any, Any, Any, Any])
 
@@ -53,5 +52,3 @@ class Definition(msgspec.Struct, Generic[M], frozen=True):
     """Before a request is decided: KafkaError where there is no room for what it brings."""
     perform: Callable[[int, Any], None] = _no_effects
     """Start an effect of the partition with that number; what takes long goes on by itself."""
-    partition_for: Callable[[str, int], int] = partition_for
-    """Which partition keeps a key, of so many."""

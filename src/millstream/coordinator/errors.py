@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 
 _TOLD_AS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -14,8 +14,8 @@ _TOLD_AS: Final = {
 }
 
 
-class NotDecided(KafkaError):
-    """Refused before it was decided: whoever asked may ask again, here or elsewhere, and nothing happens twice."""
+class NotDecided(NotDone):
+    """Refused before it was decided."""
 
 
 def is_expected(error: BaseException) -> bool:

@@ -48,14 +48,14 @@ class QuotaKind(enum.Enum):
 
 
 class Authoriser(Protocol):
-    def allows(self, caller: Caller, permission: Permission) -> bool: ...
+    def allows(self, caller: Caller, permission: Permission, /) -> bool: ...
 
-    def check(self, caller: Caller, permission: Permission) -> None:
+    def check(self, caller: Caller, permission: Permission, /) -> None:
         """KafkaError with the code of the resource when it is not allowed."""
         ...
 
 
 class Quotas(Protocol):
-    def charge(self, caller: Caller, kind: QuotaKind, amount: float) -> float:
+    def charge(self, caller: Caller, kind: QuotaKind, amount: float, /) -> float:
         """Count bytes, seconds or changes; how many seconds the caller has to wait before it may do more."""
         ...

@@ -25,3 +25,7 @@ class Caller(msgspec.Struct, frozen=True):
     """The name of the listener that it came to."""
     expires_at: float | None = None
     """When its login ends, in seconds since 1970; None where it does not."""
+
+
+NODE = Caller(Principal("Node", "cluster"), "millstream")
+"""What nodes do on their own account. No client can log in as one of this kind; every authoriser lets it do all."""

@@ -30,7 +30,14 @@ class Coordinators(Protocol):
     ) -> A:
         """The coordinator's answer, when all it rests on is durable, or the KafkaError with which it refuses.
 
-        `key` says which coordinator: a group's id, a client id. A coordinator that moves or loads is waited for
-        within the time. A request that may have been decided is not sent again: REQUEST_TIMED_OUT.
+        The door has asked the authoriser. `key` says which coordinator: a group's id, a client id. A coordinator that
+        moves or loads is waited for within the time. A request that may have been decided is not sent again:
+        REQUEST_TIMED_OUT.
         """
+        ...
+
+    async def ask_all(
+        self, caller: Caller, kind: CoordinatorKind, request: Request[A], *, timeout_s: float = 10.0
+    ) -> list[A]:
+        """The answers of all coordinators of the kind, on all nodes; KafkaError when one of them has none to give."""
         ...

@@ -34,6 +34,11 @@ class Routes:
     def __init__(self, routes: Mapping[str, Handler | Route]) -> None:
         self._exact: dict[str, Methods] = {}
         self._patterns: dict[tuple[str, ...], Methods] = {}
+        self.missing: Problem | None = None
+        """What is said of a path that is not there, while more routes are to come."""
+        self.add(routes)
+
+    def add(self, routes: Mapping[str, Handler | Route]) -> None:
         for name, given in routes.items():
             method, _, path = name.partition(" ")
             route = given if isinstance(given, Route) else Route(given, changes=method != "GET")
@@ -69,6 +74,8 @@ class Routes:
             params = _params(pattern, parts)
             if params is not None:
                 return methods, path, params
+        if self.missing is not None:
+            raise self.missing
         known = sorted(self._exact)
         hint = "see /docs" if "/docs" in self._exact else f"try {', '.join(known[:20])}"
         raise Problem(404, f"there is nothing at {path}; {hint}")

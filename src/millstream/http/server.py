@@ -8,7 +8,7 @@ from email.utils import formatdate
 
 from millstream.http.access import Hosts
 from millstream.http.connection import Connection, Limits, Shared
-from millstream.http.messages import Handler
+from millstream.http.messages import Handler, Problem
 from millstream.http.routes import Route, Routes
 from millstream.observability.metrics import Registry
 from millstream.runtime.clock import Clock, SystemClock
@@ -68,6 +68,14 @@ class HttpServer:
         await asyncio.sleep(0)
         if self._looking is not None:
             self._looking.cancel()
+
+    def expect_routes(self, why: str) -> None:
+        """More routes will be added: until then, what is not there may come."""
+        self._shared.routes.missing = Problem(503, why, {"retry-after": "1"})
+
+    def add_routes(self, routes: Mapping[str, Handler | Route]) -> None:
+        self._shared.routes.missing = None
+        self._shared.routes.add(routes)
 
     @property
     def buffered_bytes(self) -> int:

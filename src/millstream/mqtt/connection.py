@@ -102,6 +102,10 @@ class Connection:
         self._method: str | None = None
         self._again = False
         self._held: list[Packet | Violation] = []
+        # What follows SUBSCRIBE comes after it, also what the client itself publishes.
+        self._changing = False
+        self.answered: list[tuple[Delivery, int]] = []
+        """Deliveries of shared subscriptions that the client has answered, and how; whoever acts takes them."""
         self._out: list[bytes] = []
         self._wants: list[Want] = []
         self.inbound = Inbound(V5, "", limits)
@@ -110,13 +114,13 @@ class Connection:
     # -- in and out
 
     def receive(self, data: bytes, now_ms: int) -> None:
-        """Bytes of the client; what comes while its session is opened waits for that."""
+        """Bytes of the client; what comes while its session is opened, or its filters changed, waits for that."""
         packets = self._decoder.feed(data)
-        if self.state is State.CONNECTED:
-            self._handle_all(packets, now_ms)
-        elif self.state is not State.CLOSED:
+        if self._held or self.state is not State.CONNECTED or self._changing:
             self._held += packets
             self._handle_held(now_ms)
+        else:
+            self._handle_all(packets, now_ms)
 
     def take(self) -> Output:
         out, wants = self._out, self._wants
@@ -138,24 +142,29 @@ class Connection:
 
     @property
     def holds(self) -> bool:
-        """Whether packets wait for the session, so that no more should be read."""
+        """Whether packets wait, so that no more should be read."""
         return bool(self._held)
 
     def _handle_held(self, now_ms: int) -> None:
-        while self._held and self.state is not State.CLOSED:
-            packet = self._held[0]
-            waiting = self.state is State.OPENING
-            if waiting and not isinstance(packet, Disconnect | Violation):
+        if self.state is State.CLOSED:
+            self._held.clear()
+            return
+        while self._held and not self._changing:
+            if self.state is State.OPENING and not isinstance(self._held[0], Disconnect | Violation):
                 return
-            self._handle_all([self._held.pop(0)], now_ms)
+            held, self._held = self._held, []
+            self._handle_all(held, now_ms)
 
     def _handle_all(self, packets: Sequence[Packet | Violation], now_ms: int) -> None:
         try:
-            for packet in packets:
+            for number, packet in enumerate(packets):
+                if self._changing or self.state is State.OPENING:
+                    self._held += packets[number:]
+                    return
                 if type(packet) is Publish and self.state is State.CONNECTED:
                     self._publish(packet, now_ms)
                 elif type(packet) is Puback and self.state is State.CONNECTED:
-                    self.outbound.puback(packet.packet_id, now_ms)
+                    self._answered(self.outbound.puback(packet.packet_id, now_ms), packet.reason)
                 elif isinstance(packet, Violation):
                     raise packet
                 elif self.state is State.CLOSED:
@@ -181,15 +190,17 @@ class Connection:
     def _connected(self, packet: Packet, now_ms: int) -> None:
         match packet:
             case Pubrec():
-                self.outbound.pubrec(packet.packet_id, packet.reason, now_ms)
+                self._answered(self.outbound.pubrec(packet.packet_id, packet.reason, now_ms), packet.reason)
             case Pubrel():
                 if self.inbound.release(packet.packet_id):
                     self._wants.append(WantRelease(packet.packet_id))
             case Pubcomp():
-                self.outbound.pubcomp(packet.packet_id, now_ms)
+                self._answered(self.outbound.pubcomp(packet.packet_id, now_ms), 0)
             case Subscribe():
+                self._changing = True
                 self._wants.append(WantSubscribe(packet.packet_id, wanted_filters(packet)))
             case Unsubscribe():
+                self._changing = True
                 self._wants.append(WantUnsubscribe(packet.packet_id, packet.filters))
             case Pingreq():
                 self._out.append(PINGRESP)
@@ -348,13 +359,22 @@ class Connection:
 
     # -- subscribing
 
-    def subscribed(self, packet_id: int, reasons: Sequence[int]) -> None:
-        if self.state is State.CONNECTED:
-            self._out.append(encode(Suback(packet_id, tuple(reasons), AckProperties()), self.version))
+    def subscribed(self, packet_id: int, reasons: Sequence[int], now_ms: int) -> None:
+        self._changed(Suback(packet_id, tuple(reasons), AckProperties()), now_ms)
 
-    def unsubscribed(self, packet_id: int, reasons: Sequence[int]) -> None:
+    def unsubscribed(self, packet_id: int, reasons: Sequence[int], now_ms: int) -> None:
+        self._changed(Unsuback(packet_id, tuple(reasons), AckProperties()), now_ms)
+
+    def _changed(self, answer: Suback | Unsuback, now_ms: int) -> None:
         if self.state is State.CONNECTED:
-            self._out.append(encode(Unsuback(packet_id, tuple(reasons), AckProperties()), self.version))
+            self._out.append(encode(answer, self.version))
+            self._changing = False
+            self._handle_held(now_ms)
+
+    def _answered(self, delivery: Delivery | None, reason: int) -> None:
+        """What was shared, others are told of."""
+        if delivery is not None and delivery.outgoing.group is not None:
+            self.answered.append((delivery, reason))
 
     # -- the end
 

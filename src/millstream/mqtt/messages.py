@@ -21,6 +21,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     expires_ms: int = NEVER
     publisher: str = ""
     """The client id of who sent it; empty where it came through another door."""
+    expires_in_s: int = 0
+    """Of a will, whose time begins when it is appended; 0 for all others."""
 
     def is_expired(self, now_ms: int) -> bool:
         return self.expires_ms != NEVER and self.expires_ms <= now_ms

@@ -52,8 +52,8 @@ class Outbound:
 
     __slots__ = (
         "_alias_maximum", "_aliases", "_durable", "_flight", "_largest", "_last_id", "_limits", "_queue",
-        "_queued_bytes", "_resends", "_version", "_window", "bytes_out", "dropped", "is_blocked", "to_keep_received",
-        "to_reserve",
+        "_queued_bytes", "_resends", "_version", "_window", "bytes_out", "dropped", "freed", "is_blocked",
+        "to_keep_received", "to_reserve",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +85,8 @@ class Outbound:
         self.is_blocked = False
         """The connection has not taken what it was given."""
         self.dropped = 0
+        self.freed: set[int] = set()
+        """Identifiers that were durable, and are in use no more."""
 
     # -- what there is
 
@@ -163,6 +165,7 @@ class Outbound:
         if delivery.qos == 2 and self._durable:
             entry = InFlight(packet_id, delivery, Stage.RESERVED)
             self.to_reserve.append(entry)
+            self.freed.discard(packet_id)
         else:
             entry = InFlight(packet_id, delivery, Stage.SENT)
             self.bytes_out.append(self._frame(delivery, packet_id, now_ms))
@@ -227,6 +230,8 @@ class Outbound:
 
     def _done(self, packet_id: int, now_ms: int) -> Delivery | None:
         delivery = self._flight.pop(packet_id).delivery
+        if self._durable and (delivery is None or delivery.qos == 2):
+            self.freed.add(packet_id)
         if self._resends:
             self._resend(now_ms)
         elif self._queue:

@@ -29,6 +29,7 @@ class Header(enum.StrEnum):
     RETAIN = "mqtt.retain"
     CLIENT = "mqtt.client"
     EXPIRES_AT = "mqtt.expires-at"
+    EXPIRES_IN = "mqtt.expires-in"
     CONTENT_TYPE = "mqtt.content-type"
     RESPONSE_TOPIC = "mqtt.response-topic"
     CORRELATION_DATA = "mqtt.correlation-data"
@@ -47,6 +48,8 @@ def to_record(message: Message, route: Route) -> LogMessage:
         headers.append(("mqtt.client", message.publisher.encode()))
     if message.expires_ms != NEVER:
         headers.append(("mqtt.expires-at", b"%d" % message.expires_ms))
+    if message.expires_in_s:
+        headers.append(("mqtt.expires-in", b"%d" % message.expires_in_s))
     if message.properties != _NOTHING:
         headers += _property_headers(message.properties)
     return LogMessage(route.key, message.payload, (*route.headers, *headers))
@@ -90,8 +93,15 @@ def from_record(record: Record, log_topic: str, rules: Rules) -> Message:
         min(_number(ours.get("mqtt.qos", b"1"), 1), 2),
         "mqtt.retain" in ours,
         _properties(ours, tuple(users)) if users or len(ours) > 1 or "mqtt.client" not in ours else _NOTHING,
-        _number(ours.get("mqtt.expires-at", b""), NEVER),
+        _expiry(ours, record),
         _text(ours.get("mqtt.client", b"")) or "",
+    )
+
+
+def _expiry(ours: dict[str, bytes], record: Record) -> int:
+    seconds = _number(ours.get("mqtt.expires-in", b""), 0)
+    return (
+        record.timestamp_ms + seconds * 1000 if seconds else _number(ours.get("mqtt.expires-at", b""), NEVER)
     )
 
 

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from millstream.client.murmur2 import murmur2
 from millstream.mqtt.templates import TOPIC, Pattern, Template
+from millstream.protocol.key_hash import murmur2
 from millstream.protocol.mqtt.topics import is_name, matches, overlaps
 from millstream.protocol.records import Headers
 

@@ -7,8 +7,9 @@ the cluster could not take is sent again, after the producer's own retries, whic
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
-from millstream.client import BatchFailed, Producer, ProducerRecord, UnknownTopic
+from millstream.client import BatchFailed, ProducerRecord, UnknownTopic
 
 _RETRY_S = 1.0
 
@@ -16,10 +17,16 @@ TopicGone = Callable[[], object]
 """Called when the topic has disappeared, to have it created again."""
 
 
+class BatchProducer(Protocol):
+    """A `Producer`, or a gateway that stands for one."""
+
+    def send_batch(self, records: list[ProducerRecord], /) -> object: ...
+
+
 class Sender:
     """Sends batches in order, one at a time, with at most one more waiting."""
 
-    def __init__(self, producer: Producer, on_topic_gone: TopicGone) -> None:
+    def __init__(self, producer: BatchProducer, on_topic_gone: TopicGone) -> None:
         self._producer = producer
         self._on_topic_gone = on_topic_gone
         self._changed = threading.Condition()

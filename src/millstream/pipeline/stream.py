@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from millstream.client import Producer, ProducerConfig
+from millstream.pipeline.gateway_producer import GatewayProducer
 from millstream.pipeline.sender import Sender
 from millstream.pipeline.sources import Burst
 from millstream.pipeline.streamer import Limits, Observer, Streamer, Summary
@@ -22,12 +23,17 @@ class Target:
     topic: str
     partitions: int = 6
     compression: str = "lz4"
+    url: str | None = None
+    """Of a gateway, through which the points go instead."""
 
 
 def run_stream(
     target: Target, bursts: Iterator[Burst], observer: Observer, stop: threading.Event, limits: Limits
 ) -> Summary:
     """Stream until the source or a limit ends it, or `stop` is set. Raises ClientError when the topic is refused."""
+    if target.url is not None:
+        gateway = GatewayProducer(target.url, stop, _Waiting(observer).say)
+        return Streamer(Sender(gateway, lambda: None), observer, stop, limits).run(bursts)
     if not _ensure(target, observer, stop):
         return Summary(0, 0, 0, 0.0)
     config = ProducerConfig(
@@ -45,17 +51,23 @@ def run_stream(
     return summary
 
 
+class _Waiting:
+    """Says why a stream waits, at the first try and every tenth."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self.tries = 0
+
+    def say(self, reason: str) -> None:
+        if self.tries % _SAY_EVERY_TRIES == 0:
+            self._observer.note(f"waiting: {reason}")
+        self.tries += 1
+
+
 def _ensure(target: Target, observer: Observer, stop: threading.Event) -> bool:
     """Whether the topic is there; False when the wait for it was ended by `stop`."""
-    tries = 0
-
-    def waiting(reason: str) -> None:
-        nonlocal tries
-        if tries % _SAY_EVERY_TRIES == 0:
-            observer.note(f"waiting: {reason}")
-        tries += 1
-
-    found = ensure_topic(target.bootstrap, target.topic, target.partitions, on_waiting=waiting, stop=stop)
-    if found and tries:
+    waiting = _Waiting(observer)
+    found = ensure_topic(target.bootstrap, target.topic, target.partitions, on_waiting=waiting.say, stop=stop)
+    if found and waiting.tries:
         observer.note(f"{target.bootstrap} answers")
     return found > 0

@@ -21,7 +21,8 @@ class Api(NamedTuple):
 NEVER_FLEXIBLE = 32767
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, API_VERSIONS = 0, 1, 3, 10, 18
 PEER_HELLO, PEER_QUORUM, PEER_COMMAND, PEER_CLIENT, PEER_FOUNDING = 30000, 30001, 30002, 30003, 30004
-LOG_CHECKSUM = 30010
+NODE_CALL = 30005
+LOG_CHECKSUM, QUEUE_CALL = 30010, 30020
 PRODUCE_SERVED_FROM = 3
 
 APIS: dict[int, Api] = {
@@ -63,8 +64,20 @@ APIS: dict[int, Api] = {
         Api(69, "consumer_group_describe", 0, 1, 0),
         Api(74, "list_config_resources", 0, 1, 0),
         Api(75, "describe_topic_partitions", 0, 0, 0),
+        Api(76, "share_group_heartbeat", 1, 1, 0),
+        Api(77, "share_group_describe", 1, 1, 0),
+        Api(78, "share_fetch", 1, 2, 0),
+        Api(79, "share_acknowledge", 1, 2, 0),
         Api(80, "add_raft_voter", 0, 1, 0),
         Api(81, "remove_raft_voter", 0, 0, 0),
+        Api(83, "initialize_share_group_state", 0, 0, 0),
+        Api(84, "read_share_group_state", 0, 0, 0),
+        Api(85, "write_share_group_state", 0, 1, 0),
+        Api(86, "delete_share_group_state", 0, 0, 0),
+        Api(87, "read_share_group_state_summary", 0, 1, 0),
+        Api(90, "describe_share_group_offsets", 0, 1, 0),
+        Api(91, "alter_share_group_offsets", 0, 0, 0),
+        Api(92, "delete_share_group_offsets", 0, 0, 0),
     )
 }
 
@@ -77,7 +90,11 @@ PEER_APIS: dict[int, Api] = {
         Api(PEER_COMMAND, "peer_command", 0, 0, NEVER_FLEXIBLE),
         Api(PEER_CLIENT, "peer_client", 0, 0, NEVER_FLEXIBLE),
         Api(PEER_FOUNDING, "peer_founding", 0, 0, NEVER_FLEXIBLE),
+        Api(NODE_CALL, "node_call", 0, 0, NEVER_FLEXIBLE),
         # For `millstream log verify` and `millstream backup`.
         Api(LOG_CHECKSUM, "log_checksum", 0, 0, NEVER_FLEXIBLE),
     )
 }
+
+# For our own client, where Kafka's protocol has no words; served like clients' APIs, and not told to them.
+OWN_APIS: dict[int, Api] = {QUEUE_CALL: Api(QUEUE_CALL, "queue_call", 0, 0, NEVER_FLEXIBLE)}

@@ -135,6 +135,7 @@ class ErrorCode(enum.IntEnum):
     VOTER_NOT_FOUND = 127
     INVALID_REGULAR_EXPRESSION = 128
     REBOOTSTRAP_REQUIRED = 129
+    SHARE_SESSION_LIMIT_REACHED = 133
 
 
 # A message may quote what a client sent, which may be long; older versions have room for 32,767 bytes.
@@ -150,3 +151,11 @@ class KafkaError(Exception):
         super().__init__(message or code.name)
         self.code = code
         self.message = message or code.name
+
+
+class NotDone(KafkaError):
+    """Refused before anything was done: it may be asked for again, here or elsewhere, and nothing happens twice."""
+
+    @classmethod
+    def of(cls, error: KafkaError) -> "NotDone":
+        return cls(error.code, error.message)

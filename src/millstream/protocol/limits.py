@@ -78,6 +78,20 @@ LIMITS: dict[str, RequestLimit] = {
     "leave_group": RequestLimit(4 * _MB, 10_000),
     "heartbeat": _SMALL,
     "consumer_group_heartbeat": RequestLimit(8 * _MB, 100_000),
+    # Queues: an element is a range of records, or the outcome of one record.
+    "share_group_heartbeat": RequestLimit(2 * _MB, 10_000),
+    "share_group_describe": RequestLimit(2 * _MB, 10_000),
+    "share_fetch": RequestLimit(4 * _MB, 100_000),
+    "share_acknowledge": RequestLimit(4 * _MB, 100_000),
+    "describe_share_group_offsets": RequestLimit(2 * _MB, 10_000),
+    "alter_share_group_offsets": RequestLimit(2 * _MB, 10_000),
+    "delete_share_group_offsets": RequestLimit(2 * _MB, 10_000),
+    "initialize_share_group_state": RequestLimit(4 * _MB, 20_000),
+    "read_share_group_state": RequestLimit(4 * _MB, 20_000),
+    "write_share_group_state": RequestLimit(16 * _MB, 200_000),
+    "delete_share_group_state": RequestLimit(4 * _MB, 20_000),
+    "read_share_group_state_summary": RequestLimit(4 * _MB, 20_000),
+    "queue_call": RequestLimit(4 * _MB, 1),
     # One thing each.
     "api_versions": _SMALL,
     "init_producer_id": _SMALL,
@@ -92,6 +106,7 @@ LIMITS: dict[str, RequestLimit] = {
     "peer_command": _OF_NODES,
     "peer_client": _OF_NODES,
     "peer_founding": _OF_NODES,
+    "node_call": _OF_NODES,
     "log_checksum": _OF_NODES,
 }
 

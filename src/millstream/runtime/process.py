@@ -1,5 +1,6 @@
 """What the node's process and its helpers ask of the operating system for themselves."""
 
+import asyncio
 import ctypes
 import os
 import signal
@@ -10,6 +11,23 @@ _BACKGROUND_NICENESS = 10
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 16 << 20
 _LARGEST_KEPT_BYTES = 8 << 20
+# Also where SIGINT was ignored at the start, as in a shell's background job: who sends it one means it.
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+
+
+def told_to_stop(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
+    """Set on SIGTERM and Ctrl-C."""
+    stop = asyncio.Event()
+    for number in _ENDING:
+        # Not the loop's own way: that gives a signal its default action, which is the end, before it can be ignored.
+        signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(stop.set))
+    return stop
+
+
+def ignore_endings() -> None:
+    """All is done: another wish to stop must not end the rest of the process as a failure."""
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def lower_priority() -> None:

@@ -21,7 +21,7 @@ Topics = Mapping[str, "int | Mapping[str, object]"] | Iterable[str]
 
 _STOP_TIMEOUT_S = 60.0
 _LOOK_EVERY_S = 0.005
-_SECTIONS = ("broker", "cluster", "storage", "performance", "replication", "http", "log")
+_SECTIONS = ("broker", "cluster", "storage", "performance", "replication", "http", "proxy", "log")
 # Without it a group's first member waits three seconds for company.
 _DEFAULTS: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
 

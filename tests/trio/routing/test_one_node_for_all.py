@@ -1,20 +1,17 @@
 """Three nodes in one process, and clients that know one of them: it answers for all."""
 
-import asyncio
 import struct
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import pytest
 
-from millstream.broker.node import Broker
 from millstream.broker.partitions.registry import CutOff
 from millstream.broker.routing import held
-from millstream.broker.routing.route import Route
 from millstream.coordinator.placement import partition_for
 from millstream.protocol.api import PEER_CLIENT
-from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.peer_client import Greeting, encode_greeting, for_itself
+from millstream.protocol.errors import ErrorCode
+from millstream.protocol.peer_client import Greeting, encode_greeting
 from millstream.protocol.record_batch import iter_batches
 from support.held_disk import HeldDisk
 from support.raw_client import (
@@ -108,20 +105,16 @@ def test_a_node_that_is_cut_off_has_nothing_to_say_to_those_who_know_it_alone(tr
     node.loop.call_soon_threadsafe(node.broker.membership._contact.cancel)
     with RawClient(node.listen) as client:
         client.call("metadata", 12, topics=[])
-        node.loop.call_soon_threadsafe(node.broker.cut_off, CutOff.SILENCE)
+        node.loop.call_soon_threadsafe(node.broker.isolation.cut_off, CutOff.SILENCE)
         until(lambda: node.broker.partitions.is_cut_off)
         with pytest.raises(ConnectionEnded):
             client.call("metadata", 12, topics=[])
     with RawClient(node.listen) as client, pytest.raises(ConnectionEnded):
         client.call("metadata", 12, topics=[])
-    with pytest.raises(KafkaError, match="cut off from the others") as unanswered:
-        on(trio, 1, ask_over_a_route(node.broker))
-    assert unanswered.value.code is ErrorCode.NETWORK_EXCEPTION
-    node.loop.call_soon_threadsafe(node.broker.rejoin, CutOff.SILENCE)
+    node.loop.call_soon_threadsafe(node.broker.isolation.rejoin, CutOff.SILENCE)
     until(lambda: not node.broker.partitions.is_cut_off)
     with RawClient(node.listen) as client:
         assert client.call("metadata", 12, topics=[]).brokers
-    on(trio, 1, ask_over_a_route(node.broker))
 
 
 def test_one_request_reaches_all_leaders(client: RawClient, topic: str) -> None:
@@ -259,9 +252,9 @@ def test_requests_behind_each_other_are_answered_in_their_order(client: RawClien
 def test_a_request_takes_one_hop(trio: Trio, topic: str) -> None:
     cluster_id = trio.nodes[1].broker.metadata.image.cluster_id
     head = struct.pack(">hhih", PEER_CLIENT, 0, 1, -1)
-    for greeting in (for_itself(1), head + encode_greeting(Greeting(cluster_id, 3, "10.0.0.9:4000"))):
+    for greeting in (Greeting(), Greeting(cluster_id, 3, "10.0.0.9:4000")):
         with RawClient(trio.nodes[1].listen) as client:
-            client.send_bytes(frame(greeting))
+            client.send_bytes(frame(head + encode_greeting(greeting)))
             assert client.receive_frame() == struct.pack(">i", 1)
             assert produce(client, topic, batch_of(b"x"), partition=0).error_code == 0
             assert produce(client, topic, batch_of(b"x"), partition=1).error_code == NOT_LEADER
@@ -364,53 +357,3 @@ def test_members_are_shown_where_they_are(trio: Trio, client: RawClient) -> None
         (group,) = client.call("describe_groups", 5, groups=[name]).groups
         (member,) = [each for each in group.members if each.member_id == joined.member_id]
         assert (member.client_id, member.client_host) == ("raw", "/127.0.0.1")
-
-
-# -- the door for this process
-
-
-def on(trio: Trio, number: int, work: Coroutine[Any, Any, Result]) -> Result:
-    return asyncio.run_coroutine_threadsafe(work, trio.nodes[number].loop).result(90)
-
-
-async def ask_over_a_route(broker: Broker) -> None:
-    await broker.relays.route("door").call("list_offsets", topics=[])
-
-
-def test_this_process_has_a_route_of_its_own(trio: Trio, topic: str) -> None:
-    async def story() -> None:
-        broker = trio.nodes[2].broker
-        route: Route = broker.relays.route("door", client="10.1.2.3:4567")
-        for index in range(3):
-            for number in range(4):
-                outcome = await route.produce(topic, index, batch_of(b"%d" % number))
-                assert (outcome.topic, outcome.index, outcome.base_offset) == (topic, index, number)
-        await route.produce(topic, 2, batch_of(b"unheard"), acks=0)
-        with pytest.raises(KafkaError) as refused:
-            await route.produce(topic, 2, b"no batch")
-        assert refused.value.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD)
-        with pytest.raises(KafkaError) as refused:
-            await route.produce("nowhere", 0, batch_of(b"x"))
-        assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        with pytest.raises(KafkaError) as refused:
-            await route.produce(topic, 9, batch_of(b"x"))
-        assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-        read = dict.fromkeys(range(3), 0)
-        while read != {0: 4, 1: 4, 2: 5}:
-            wanted = [(topic, index, offset) for index, offset in read.items()]
-            for fetched in await route.fetch(wanted, max_wait_ms=LONG_MS):
-                assert fetched.error is ErrorCode.NONE
-                read[fetched.index] += count_of(bytes(fetched.records))
-        places = [{"partition_index": index, "timestamp": -1} for index in range(3)]
-        listed = await route.call("list_offsets", topics=[{"name": topic, "partitions": places}])
-        assert [each.offset for each in listed.topics[0].partitions] == [4, 4, 5]
-
-        waiting = asyncio.ensure_future(route.fetch([(topic, 0, 4)], max_wait_ms=LONG_MS))
-        await asyncio.sleep(0.05)
-        route.close()
-        with pytest.raises(KafkaError, match="the route was closed"):
-            await waiting
-        assert broker.server.memory.used_bytes == broker.server.reply_memory.used_bytes == 0
-
-    on(trio, 2, story())

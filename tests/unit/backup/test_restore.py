@@ -90,7 +90,7 @@ def test_a_log_that_begins_within_a_batch_begins_there_again(bench: Workbench) -
         assert (log.log_start_offset, log.log_end_offset) == (2, 4)
 
 
-@pytest.mark.parametrize("moment", range(-1, 7))
+@pytest.mark.parametrize("moment", range(7))
 def test_a_moment_is_judged_batch_by_batch(bench: Workbench, moment: int) -> None:
     topic = create_topic(bench.client, "t")
     for number, timestamp in enumerate((0, 1, 2, 5, 3, 4)):
@@ -101,8 +101,19 @@ def test_a_moment_is_judged_batch_by_batch(bench: Workbench, moment: int) -> Non
     bench.disk.restart()
     values = [record.value for record in records_of(bench.disk, topic)]
     # The log ends before the first record that is too late, though an earlier one follows it.
-    expected = {-1: 0, 0: 1, 1: 2, 2: 3, 3: 3, 4: 3, 5: 6, 6: 6}[moment]
+    expected = {0: 1, 1: 2, 2: 3, 3: 3, 4: 3, 5: 6, 6: 6}[moment]
     assert values == [b"%d" % number for number in range(expected)]
+
+
+def test_a_moment_before_all_messages_is_an_error(bench: Workbench) -> None:
+    topic = create_topic(bench.client, "t")
+    batch = encode_batch([Record(0, NOW_MS, None, b"first")])
+    assert produce(bench.client, topic, batch).error_code == 0
+    manifest = replaced_times(bench, NOW_MS + 1000)
+    with pytest.raises(BackupError, match="no message of the backup is as old as that; the oldest is of 20"):
+        bench.restore(plan_until([manifest], NOW_MS - 1, ALL))
+    bench.disk.restart()
+    assert not any("/topics/" in path for path in bench.disk.paths() if path.startswith(DATA_DIR))
 
 
 def replaced_times(bench: Workbench, at: int) -> Manifest:

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from millstream.cli import cluster_up
 from millstream.cli.cluster_up import LocalCluster
 from millstream.cli.errors import CommandError
+from millstream.cli.local_cluster import known_as_running
+from millstream.cli.target import target_of
+from millstream.runtime.ports import ReservedPorts
 from support.environment import ignoring
 
 
@@ -31,6 +35,33 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path, taken_port: int) -> None:
     cluster = LocalCluster(tmp_path / "c", 1, taken_port)
     assert f"cannot listen on 127.0.0.1:{taken_port}" in refusal(cluster)
     assert not (tmp_path / "c" / "ports").exists(), "the next start may take others"
+
+
+def test_the_usual_ports_are_taken_where_they_are_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ReservedPorts() as free:
+        monkeypatch.setattr(cluster_up, "_FIRST_PORT", free.ports[0])
+        assert LocalCluster(tmp_path, 1)._ports() == free.ports
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setattr(cluster_up, "_FIRST_PORT", taken.getsockname()[1])
+        assert LocalCluster(tmp_path, 1)._ports() != [taken.getsockname()[1]]
+
+
+def test_a_running_cluster_is_known_and_one_that_ended_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert target_of(None, (), None).bootstrap == "localhost:9092"
+    with known_as_running("127.0.0.1:1,127.0.0.1:2"):
+        assert target_of(None, (), None).bootstrap == "127.0.0.1:1,127.0.0.1:2"
+        assert target_of("n1:9092", (), None).bootstrap == "n1:9092"
+        assert target_of(None, ("bootstrap.servers=n2:1",), None).bootstrap == "n2:1"
+    assert target_of(None, (), None).bootstrap == "localhost:9092"
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    (tmp_path / "millstream" / "local-cluster").write_text(f"{ended.pid} 127.0.0.1:1\n")
+    assert target_of(None, (), None).bootstrap == "localhost:9092"
 
 
 def test_two_do_not_run_in_one_directory(tmp_path: Path, taken_port: int) -> None:

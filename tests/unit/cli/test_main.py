@@ -39,6 +39,11 @@ def test_help_lists_every_command() -> None:
         assert command in result.stdout
 
 
+def test_help_keeps_words_in_brackets() -> None:
+    assert "millstream[pipeline]" in run("chaos", "--help").stdout
+    assert "TOPIC[:0,1]" in run("topic", "trim", "--help").stdout
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -57,6 +62,10 @@ def test_help_lists_every_command() -> None:
         ["topic", "create", "t", "--config", "novalue"],
         ["topic", "create", "t", "--partitions", "0"],
         ["topic", "list", "--bootstrap", ""],
+        ["topic", "list", "--bootstrap", ","],
+        ["topic", "list", "-X", "linger.ms=5"],
+        ["topic", "list", "-X", "security.protocol"],
+        ["topic", "list", "--profile", "nosuch"],
         ["topic", "list", "--bootstrap", "host:port"],
         ["group", "reset-offsets", "g", "--topic", "t"],
         ["log", "dump", __file__],
@@ -101,6 +110,16 @@ def test_the_bootstrap_address_may_come_from_the_environment() -> None:
     result = run("topic", "list", MILLSTREAM_BOOTSTRAP=NOBODY)
     assert result.returncode == ExitCode.UNREACHABLE
     assert NOBODY in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [("millstream cl", "cluster"), ("millstream topic tr", "trim"), ("millstream topic x", "")],
+)
+def test_a_shell_completes_commands(line: str, expected: str) -> None:
+    count = str(len(line.split()) - 1)
+    completing = {"_MILLSTREAM_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": count}
+    assert run(**completing).stdout.strip() == expected
 
 
 def test_debug_shows_the_traceback() -> None:

@@ -181,12 +181,28 @@ def test_filters_are_asked_for_and_broken_ones_are_answered_with_their_reason():
     (want,) = talk.wants
     kept = Subscription("a/+", 1, True, True, p.RetainHandling.NEVER, 8)
     assert want == WantSubscribe(3, (kept, 0x8F, 0x8F, 0x8F))
-    talk.machine.subscribed(3, [1, 0x8F, 0x8F, 0x8F])
+    talk.machine.subscribed(3, [1, 0x8F, 0x8F, 0x8F], 0)
     assert talk.heard() == [p.Suback(3, (1, 0x8F, 0x8F, 0x8F))]
     talk.say(p.Unsubscribe(4, ("a/+",)))
     assert talk.wants == [WantUnsubscribe(4, ("a/+",))]
-    talk.machine.unsubscribed(4, [0])
+    talk.machine.unsubscribed(4, [0], 0)
     assert talk.heard() == [p.Unsuback(4, (0,))]
+
+
+def test_what_follows_a_change_of_filters_waits_for_it():
+    talk = talk_of()
+    assert (
+        talk.say(p.Subscribe(3, (p.Filter("a"),)), p.Publish("a", b""), p.Unsubscribe(4, ("a",)), p.Pingreq())
+        == []
+    )
+    assert len(talk.wants) == 1
+    assert talk.machine.holds
+    talk.machine.subscribed(3, [0], 0)
+    assert talk.heard() == [p.Suback(3, (0,))]
+    assert [type(want).__name__ for want in talk.wants] == ["WantSend", "WantUnsubscribe"]
+    talk.machine.unsubscribed(4, [0], 0)
+    assert talk.heard() == [p.Unsuback(4, (0,)), p.Pingresp()]
+    assert not talk.machine.holds
 
 
 def test_ping():

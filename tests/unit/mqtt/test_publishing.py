@@ -183,6 +183,6 @@ def test_nothing_is_done_for_a_connection_that_has_ended():
     talk.machine.sent(1)
     talk.machine.received(2)
     talk.machine.released(2)
-    talk.machine.subscribed(3, [0])
+    talk.machine.subscribed(3, [0], 0)
     assert talk.heard() == []
     assert talk.wants == []

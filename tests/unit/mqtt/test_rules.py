@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.client.murmur2 import partition_of
+from millstream.client.partitioner import partition_of
 from millstream.mqtt.rules import Rule, Rules
 from millstream.mqtt.templates import TemplateError
 

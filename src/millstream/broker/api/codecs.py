@@ -185,6 +185,15 @@ def _peer_founding() -> Codec:
     return _of_nodes(decode_request, encode)
 
 
+def _node_call() -> Codec:
+    return _of_nodes(lambda body: body, bytes)
+
+
+def _queue_call() -> Codec:
+    # Copied: what is asked may wait, and the buffer is used again.
+    return _of_nodes(lambda body: memoryview(bytes(body)), bytes)
+
+
 def _log_checksum() -> Codec:
     from millstream.protocol.log_checksum import decode_checksum_request, encode_checksum_reply
 
@@ -202,5 +211,7 @@ _BY_HAND: dict[str, Callable[[], Codec]] = {
     "peer_command": _peer_command,
     "peer_client": _peer_client,
     "peer_founding": _peer_founding,
+    "node_call": _node_call,
+    "queue_call": _queue_call,
     "log_checksum": _log_checksum,
 }

@@ -20,7 +20,7 @@ from millstream.broker.server.memory import MemoryBudget
 from millstream.broker.tasks import Tasks
 from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.logs import get_logger
-from millstream.protocol.api import API_VERSIONS, FIND_COORDINATOR, METADATA, PEER_APIS
+from millstream.protocol.api import API_VERSIONS, FIND_COORDINATOR, METADATA, NODE_CALL, PEER_APIS
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.limits import LIMITS, TooManyElements, explain_size
 from millstream.protocol.wire import MalformedRequest, Reader
@@ -102,7 +102,7 @@ class Dispatcher:
         key, version, correlation_id, id_size = _HEADER.unpack_from(request, 0)
         if key not in connection.listener.apis:
             raise MalformedRequest(f"API key {key} is not served here")
-        if not self.is_open and key not in PEER_APIS:
+        if not self.is_open and (key not in PEER_APIS or key == NODE_CALL):
             # Clients come back when the node has found its place.
             connection.close()
             return

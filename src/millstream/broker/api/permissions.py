@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
+from millstream.doors import open_access
 from millstream.doors.access import Operation, Permission, Resource
 
 TopicName = Callable[[UUID], str | None]
@@ -67,6 +68,13 @@ def _of_places(operation: Operation) -> Needs:
                 yield Permission(operation, Resource.TOPIC, named)
 
     return needs
+
+
+def share_offsets(request: Any, _name: TopicName) -> Iterator[Permission]:
+    for each in request.groups:
+        yield Permission(Operation.DESCRIBE, Resource.GROUP, each.group_id)
+        for topic in each.topics or ():
+            yield Permission(Operation.DESCRIBE, Resource.TOPIC, topic.topic_name)
 
 
 def produce(request: Any, name: TopicName) -> Iterator[Permission]:
@@ -129,12 +137,7 @@ def configs(operation: Operation) -> Needs:
     return needs
 
 
-class AllowAll:
+class AllowAll(open_access.AllowAll):
     """The authoriser of a node without access rules: everybody may do everything."""
-
-    def allows(self, _caller: object, _permission: Permission) -> bool:
-        return True
-
-    def check(self, _caller: object, _permission: Permission) -> None: ...
 
     def check_request(self, _caller: object, _needs: Needs, _request: Any, _name: TopicName) -> None: ...

@@ -12,7 +12,7 @@ from millstream.broker.api import permissions as needs
 from millstream.broker.api.permissions import Needs, cluster, group, groups, topics
 from millstream.broker.api.sliced_requests import SlicePlan
 from millstream.doors.access import Operation, QuotaKind
-from millstream.protocol.api import APIS, PEER_APIS, Api
+from millstream.protocol.api import APIS, OWN_APIS, PEER_APIS, Api
 
 
 class ListenerKind(enum.Enum):
@@ -36,7 +36,7 @@ class ApiRow(msgspec.Struct, frozen=True):
 
 _EVERYWHERE = frozenset(ListenerKind)
 _NODES = frozenset({ListenerKind.NODES})
-_BY_NAME = {api.name: api for api in (*APIS.values(), *PEER_APIS.values())}
+_BY_NAME = {api.name: api for api in (*APIS.values(), *PEER_APIS.values(), *OWN_APIS.values())}
 _PARTITIONS = ("topics", "partitions")
 
 
@@ -58,7 +58,15 @@ def _node_row(name: str, handler: str, *, is_in_order: bool = True) -> ApiRow:
     return ApiRow(_BY_NAME[name], handler, action, None, _NODES, is_in_order=is_in_order)
 
 
+def _share_state_row(name: str, function: str) -> ApiRow:
+    """Of what brokers ask a share coordinator."""
+    action = cluster(Operation.CLUSTER_ACTION)
+    return ApiRow(_BY_NAME[name], f"handlers.share_group_state:{function}", action, None, _EVERYWHERE)
+
+
 _OF_MEMBERS = group(Operation.READ)
+_OF_CONSUMERS = needs.both(_OF_MEMBERS, topics(Operation.READ))
+_OF_OFFSETS = needs.both(_OF_MEMBERS, topics(Operation.READ, name="topic_name"))
 
 TABLE: dict[int, ApiRow] = {
     row.api.key: row
@@ -136,6 +144,27 @@ TABLE: dict[int, ApiRow] = {
             groups(Operation.DESCRIBE, "group_ids"),
             slices=SlicePlan(("group_ids",), ("groups",)),
         ),
+        _row(
+            "share_group_heartbeat",
+            needs.both(_OF_MEMBERS, topics(Operation.DESCRIBE, "subscribed_topic_names")),
+            handler="heartbeat",
+        ),
+        _row(
+            "share_group_describe",
+            groups(Operation.DESCRIBE, "group_ids"),
+            handler="describe",
+            slices=SlicePlan(("group_ids",), ("groups",)),
+        ),
+        _row("share_fetch", _OF_CONSUMERS, quota=QuotaKind.FETCH, handler="ShareFetch"),
+        _row("share_acknowledge", _OF_CONSUMERS, handler="ShareAcknowledge"),
+        _row("describe_share_group_offsets", needs.share_offsets, handler="describe"),
+        _row("alter_share_group_offsets", _OF_OFFSETS, handler="alter"),
+        _row("delete_share_group_offsets", _OF_OFFSETS, handler="delete"),
+        _share_state_row("initialize_share_group_state", "initialize"),
+        _share_state_row("read_share_group_state", "read"),
+        _share_state_row("write_share_group_state", "write"),
+        _share_state_row("delete_share_group_state", "delete"),
+        _share_state_row("read_share_group_state_summary", "summary"),
         _row("list_config_resources", cluster(Operation.DESCRIBE_CONFIGS)),
         _row("describe_topic_partitions", topics(Operation.DESCRIBE)),
         _row("add_raft_voter", cluster(Operation.ALTER)),
@@ -146,6 +175,9 @@ TABLE: dict[int, ApiRow] = {
         _node_row("peer_command", "peers.apis:command", is_in_order=False),
         _node_row("peer_client", "peers.apis:client"),
         _node_row("peer_founding", "peers.apis:founding", is_in_order=False),
+        _node_row("node_call", "routing.served_calls:node_call"),
+        # What it needs depends on what is asked, and is checked there.
+        _row("queue_call", needs.nothing),
         # One at a time: a client cannot make the node read more than it waits for.
         _node_row("log_checksum", "handlers.log_checksum:handle"),
     )

@@ -69,7 +69,7 @@ class Groups:
         """The partition that keeps the group; the internal topic is made when it is first asked for."""
         return await self._hosted.find_partition(group_id)
 
-    async def submit(self, group_id: str, request: Request[A], _wanted: object = None) -> A:
+    async def submit(self, group_id: str, request: Request[A]) -> A:
         """The coordinator's answer, or the KafkaError with which it refuses."""
         return await self._hosted.ask(group_id, request)
 

@@ -11,6 +11,7 @@ from millstream.cluster.metadata.topics import NewTopic
 from millstream.coordinator.decision import Request, StateMachine
 from millstream.coordinator.definition import Definition
 from millstream.coordinator.errors import NotDecided
+from millstream.coordinator.placement import partition_for
 from millstream.coordinator.runtime import CoordinatorRuntime
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.clock import Clock
@@ -73,7 +74,7 @@ class Hosted(Generic[M]):
         topic = self._topics.image.topic(self.topic)
         if topic is None:
             raise NotDecided(ErrorCode.NOT_COORDINATOR, f"there is no {self.topic} yet: find the coordinator")
-        return self._definition.partition_for(key, len(topic.partitions))
+        return partition_for(key, len(topic.partitions))
 
     async def _create_topic(self) -> None:
         wanted = self._definition.topic
@@ -105,6 +106,11 @@ class Hosted(Generic[M]):
     def decide_in(self, partition: int, request: Request[A]) -> "asyncio.Future[A]":
         """As `decide`, for what an effect has to report to the machine that decided on it."""
         return self._runtime.decide(partition, request)
+
+    @property
+    def requests(self) -> Any:
+        """The union of those that other nodes may send; None where none comes from there."""
+        return self._definition.requests
 
     async def ask_all(self, request: Request[A]) -> list[A | KafkaError]:
         """The same request to every machine; one that refuses does not spoil the others."""

@@ -38,7 +38,7 @@ async def _describe(
     code, message = ErrorCode.NONE, None
     try:
         request = DescribeConsumerGroup(group_id)
-        described = await groups.submit(group_id, request, DescribedConsumerGroup)
+        described = await groups.submit(group_id, request)
     except KafkaError as error:
         code, message, described = error.code, error.message, _NO_GROUP
     image = metadata.image

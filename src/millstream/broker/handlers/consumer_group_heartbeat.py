@@ -15,7 +15,6 @@ from millstream.broker.coordinators.groups import Groups
 from millstream.broker.handlers.admin import answer
 from millstream.broker.handlers.join_group import client_host
 from millstream.coordinator.groups.records import PartitionSet
-from millstream.coordinator.groups.replies import ConsumerAlive
 from millstream.coordinator.groups.requests import ConsumerHeartbeat
 from millstream.protocol.errors import ErrorCode, KafkaError
 
@@ -47,7 +46,7 @@ async def handle(
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "GroupId must not be empty")
         await groups.match_topics(request.group_id, beat.topic_regex)
-        alive = await groups.submit(request.group_id, beat, ConsumerAlive)
+        alive = await groups.submit(request.group_id, beat)
     except KafkaError as error:
         return answer(
             ConsumerGroupHeartbeatResponse,

@@ -28,7 +28,7 @@ async def handle(groups: Groups, request: DescribeGroupsRequest, call: Call) -> 
 async def _describe(groups: Groups, group_id: str, operations: int, call: Call) -> DescribedGroup:
     code, message = ErrorCode.NONE, None
     try:
-        described = await groups.submit(group_id, DescribeGroup(group_id), Described)
+        described = await groups.submit(group_id, DescribeGroup(group_id))
     except KafkaError as error:
         code, message, described = error.code, error.message, _NO_GROUP
         if code is ErrorCode.GROUP_ID_NOT_FOUND and call.version < _NOT_FOUND_FROM:

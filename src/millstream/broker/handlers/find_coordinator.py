@@ -7,9 +7,11 @@ from kio.schema.find_coordinator.v6.response import Coordinator
 from millstream.broker.api.call import Call
 from millstream.broker.cluster_view import ClusterView
 from millstream.broker.coordinators.groups import Groups
+from millstream.broker.coordinators.host import CoordinatorHost
 from millstream.broker.server.addresses import host_for
 from millstream.cluster.metadata.service import MetadataService
 from millstream.coordinator.placement import partition_for
+from millstream.doors.coordinators import CoordinatorKind
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 
@@ -44,30 +46,41 @@ class FindCoordinatorAnswer(msgspec.Struct, frozen=True):
 
 
 async def handle(
-    metadata: MetadataService, view: ClusterView, groups: Groups, request: FindCoordinatorRequest, call: Call
+    metadata: MetadataService,
+    view: ClusterView,
+    groups: Groups,
+    host: CoordinatorHost,
+    request: FindCoordinatorRequest,
+    call: Call,
 ) -> FindCoordinatorAnswer:
     keys = dict.fromkeys(request.coordinator_keys)
-    found = [await _find(metadata, view, groups, request.key_type, key, call) for key in keys]
+    found = [await _find(metadata, view, groups, host, request.key_type, key, call) for key in keys]
     return FindCoordinatorAnswer(tuple(found))
 
 
 async def _find(
-    metadata: MetadataService, view: ClusterView, groups: Groups, key_type: int, key: str, call: Call
+    metadata: MetadataService,
+    view: ClusterView,
+    groups: Groups,
+    host: CoordinatorHost,
+    key_type: int,
+    key: str,
+    call: Call,
 ) -> Coordinator:
     try:
-        leader = await _leader(metadata, view, groups, key_type, key)
+        leader = await _leader(metadata, view, groups, host, key_type, key)
         endpoint = metadata.image.brokers[leader].endpoints[0]
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
         )
-    host, port = host_for(endpoint, call), endpoint.port
+    address, port = host_for(endpoint, call), endpoint.port
     if call.only_node is not None:
-        leader, host, port = call.only_node
+        leader, address, port = call.only_node
     return Coordinator(
         key=key,
         node_id=leader,
-        host=host,
+        host=address,
         port=port,
         error_code=ErrorCode.NONE,
         error_message=None,
@@ -75,7 +88,12 @@ async def _find(
 
 
 async def _leader(
-    metadata: MetadataService, view: ClusterView, groups: Groups, key_type: int, key: str
+    metadata: MetadataService,
+    view: ClusterView,
+    groups: Groups,
+    host: CoordinatorHost,
+    key_type: int,
+    key: str,
 ) -> int:
     topic = _TOPIC_OF.get(key_type)
     if topic is None:
@@ -84,10 +102,12 @@ async def _leader(
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key!r} is not of the form group:topic id:partition")
     if key_type == _GROUP:
         index = await groups.find_partition(key)
+    elif key_type == _SHARE:
+        index = await host.of(CoordinatorKind.SHARE).find_partition(key)
     image = metadata.image.topics.get(topic)
     if image is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the topic {topic} does not exist")
-    if key_type != _GROUP:
+    if key_type == _TRANSACTION:
         index = partition_for(key, len(image.partitions))
     leader = image.partitions[index].leader
     if not view.may_coordinate(leader):

@@ -6,7 +6,6 @@ from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from millstream.broker.api.call import Call
 from millstream.broker.coordinators.groups import Groups
 from millstream.broker.handlers.admin import answer
-from millstream.coordinator.groups.replies import Alive
 from millstream.coordinator.groups.requests import Heartbeat
 from millstream.protocol.errors import KafkaError
 
@@ -14,7 +13,7 @@ from millstream.protocol.errors import KafkaError
 async def handle(groups: Groups, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
     beat = Heartbeat(request.group_id, request.member_id, request.generation_id, request.group_instance_id)
     try:
-        code = (await groups.submit(request.group_id, beat, Alive)).error
+        code = (await groups.submit(request.group_id, beat)).error
     except KafkaError as error:
         code = error.code
     return answer(HeartbeatResponse, error_code=code)

@@ -35,7 +35,7 @@ async def handle(groups: Groups, request: JoinGroupRequest, call: Call) -> JoinG
         supports_skip_assignment=call.version >= _SKIP_ASSIGNMENT_FROM,
     )
     try:
-        joined = await groups.submit(request.group_id, join, Joined)
+        joined = await groups.submit(request.group_id, join)
     except KafkaError as error:
         joined = Joined(request.member_id, error.code)
     return answer(

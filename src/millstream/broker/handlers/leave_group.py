@@ -17,7 +17,7 @@ async def handle(groups: Groups, request: LeaveGroupRequest, call: Call) -> Leav
     members = tuple(LeavingMember(member.member_id, member.group_instance_id) for member in request.members)
     code = ErrorCode.NONE
     try:
-        left = await groups.submit(request.group_id, LeaveGroup(request.group_id, members), Left)
+        left = await groups.submit(request.group_id, LeaveGroup(request.group_id, members))
     except KafkaError as error:
         code, left = error.code, Left(())
     if call.version < _MANY_MEMBERS_FROM and left.members:

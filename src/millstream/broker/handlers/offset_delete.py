@@ -11,7 +11,6 @@ from millstream.broker.api.call import Call
 from millstream.broker.coordinators.groups import Groups
 from millstream.broker.handlers.admin import answer
 from millstream.cluster.metadata.service import MetadataService
-from millstream.coordinator.groups.replies import OffsetsDeleted
 from millstream.coordinator.groups.requests import DeleteOffsets
 from millstream.protocol.errors import ErrorCode, KafkaError
 
@@ -24,7 +23,7 @@ async def handle(
     known = tuple(place for place in wanted if image.partition(*place) is not None)
     delete = DeleteOffsets(request.group_id, known)
     try:
-        deleted = await groups.submit(request.group_id, delete, OffsetsDeleted)
+        deleted = await groups.submit(request.group_id, delete)
     except KafkaError as error:
         return answer(OffsetDeleteResponse, error_code=error.code, topics=())
     outcome = dict(zip(known, deleted.errors, strict=True))

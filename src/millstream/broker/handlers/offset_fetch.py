@@ -11,7 +11,7 @@ from millstream.broker.api.call import Call
 from millstream.broker.coordinators.groups import Groups
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.service import MetadataService
-from millstream.coordinator.groups.replies import Fetched, FetchedOffset
+from millstream.coordinator.groups.replies import FetchedOffset
 from millstream.coordinator.groups.requests import FetchOffsets
 from millstream.protocol.errors import ErrorCode, KafkaError
 
@@ -65,7 +65,7 @@ async def _fetch(
         wanted = tuple((name, tuple(topic.partition_indexes)) for name, topic in named if name is not None)
     fetch = FetchOffsets(group.group_id, wanted, group.member_id, group.member_epoch, require_stable)
     try:
-        fetched = await groups.submit(group.group_id, fetch, Fetched)
+        fetched = await groups.submit(group.group_id, fetch)
     except KafkaError as error:
         return _refused(group, error.code, call)
     answers = [answer for topic in fetched.topics if (answer := _answer(image, *topic)).topic_id or not by_id]

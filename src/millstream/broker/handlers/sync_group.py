@@ -23,7 +23,7 @@ async def handle(groups: Groups, request: SyncGroupRequest, call: Call) -> SyncG
     )
     code = ErrorCode.NONE
     try:
-        synced = await groups.submit(request.group_id, sync, Synced)
+        synced = await groups.submit(request.group_id, sync)
     except KafkaError as error:
         code, synced = error.code, Synced(None, None, b"")
     return answer(

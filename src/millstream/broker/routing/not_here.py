@@ -27,7 +27,7 @@ class NoGroups:
             ErrorCode.NOT_COORDINATOR, f"the answer of the coordinator of {group_id!r} was lost: ask again"
         )
 
-    async def submit(self, group_id: str, request: object, _wanted: object) -> NoReturn:
+    async def submit(self, group_id: str, request: object) -> NoReturn:
         self.decide(group_id, request)
 
     async def match_topics(self, group_id: str, pattern: str | None) -> NoReturn:

@@ -126,6 +126,8 @@ class TopicAdmin:
 
     def delete_records(self, before: Mapping[Place, int]) -> dict[TopicPartition, int]:
         """Let partitions begin at an offset, -1 for their end; returns where each begins now. It cannot be undone."""
+        if not before:
+            return {}
         self._check_places(before)
         cluster = self._cluster
         by_leader: dict[int, dict[str, list[dict[str, int]]]] = {}
@@ -140,7 +142,7 @@ class TopicAdmin:
         begins: dict[TopicPartition, int] = {}
         for node, topics in by_leader.items():
             wanted = [{"name": name, "partitions": each} for name, each in topics.items()]
-            reply = cluster.node(node).call("delete_records", topics=wanted, timeout=self._patience)
+            reply = cluster.call_node(node, "delete_records", topics=wanted, timeout=self._patience)
             for topic in reply.topics:
                 for each in topic.partitions:
                     place = TopicPartition(topic.name, each.partition_index)

@@ -48,8 +48,12 @@ class PartitionInfo(msgspec.Struct, frozen=True):
         return self.end_offset - self.start_offset
 
     @property
+    def out_of_sync(self) -> tuple[int, ...]:
+        return tuple(each for each in self.replicas if each not in self.in_sync_replicas)
+
+    @property
     def is_under_replicated(self) -> bool:
-        return len(self.in_sync_replicas) < len(self.replicas)
+        return bool(self.out_of_sync)
 
 
 class TopicInfo(msgspec.Struct, frozen=True):
@@ -174,6 +178,11 @@ class GroupInfo(msgspec.Struct, frozen=True):
     def lag(self) -> int:
         """Of the partitions of which it is known."""
         return sum(position.lag or 0 for position in self.positions)
+
+    @property
+    def committed(self) -> "tuple[TopicPartition, ...]":
+        """The partitions for which something is committed."""
+        return tuple(each.place for each in self.positions if each.committed_offset is not None)
 
     @property
     def unknown_lags(self) -> int:

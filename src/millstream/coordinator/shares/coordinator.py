@@ -19,6 +19,8 @@ from millstream.coordinator.shares.records import (
     encode_record,
 )
 from millstream.coordinator.shares.requests import (
+    NO_SUMMARY,
+    NOTHING_STORED,
     DeleteState,
     InitializeState,
     ReadState,
@@ -111,7 +113,9 @@ class ShareCoordinator(StateMachine[ShareRequest, ShareRecord, ShareReply, Never
         return [_snapshot(request.key, snapshot)], StateInitialized(request.start)
 
     def _read(self, request: ReadState, _now_ms: int) -> tuple[list[ShareRecord], ShareReply]:
-        queue = self._queue(request.key)
+        queue = self.queues.get(request.key)
+        if queue is None:
+            return [], NOTHING_STORED
         _check_leader(request.leader_epoch, queue)
         answer = StoredState(queue.state_epoch, queue.start, queue.batches())
         if request.leader_epoch <= queue.leader_epoch:
@@ -121,11 +125,15 @@ class ShareCoordinator(StateMachine[ShareRequest, ShareRecord, ShareReply, Never
         return [ShareRecord(_as(UpdateKey, request.key), update)], answer
 
     def _summary(self, request: ReadSummary, _now_ms: int) -> tuple[list[ShareRecord], ShareReply]:
-        queue = self._queue(request.key)
+        queue = self.queues.get(request.key)
+        if queue is None:
+            return [], NO_SUMMARY
         return [], StateSummary(queue.state_epoch, queue.leader_epoch, queue.start, queue.final)
 
     def _write(self, request: WriteState, now_ms: int) -> tuple[list[ShareRecord], ShareReply]:
-        queue = self._queue(request.key)
+        queue = self.queues.get(request.key)
+        if queue is None:
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, f"the state of queue {request.key} was deleted")
         _check_leader(request.leader_epoch, queue)
         if request.state_epoch < queue.state_epoch:
             raise _fenced_state(request.state_epoch, queue)
@@ -142,12 +150,6 @@ class ShareCoordinator(StateMachine[ShareRequest, ShareRecord, ShareReply, Never
         if request.key not in self.queues:
             return [], StateDeleted()
         return [ShareRecord(_as(SnapshotKey, request.key), None)], StateDeleted()
-
-    def _queue(self, key: ShareKey) -> StoredQueue:
-        queue = self.queues.get(key)
-        if queue is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"nothing is stored of the queue {key}")
-        return queue
 
     def _renewal(self, now_ms: int) -> list[ShareRecord]:
         """Write the snapshot that holds back most of the log again, if that is much."""

@@ -79,6 +79,10 @@ class QueueEngine:
     def locked(self) -> int:
         return self._ledger.locked
 
+    def held(self, member: str) -> int:
+        """Records that are out at this member."""
+        return self._ledger.held.get(member, 0)
+
     @property
     def final(self) -> int:
         """How many records behind the start are settled."""
@@ -295,12 +299,16 @@ class QueueEngine:
         elif given.outcome is Outcome.RELEASE:
             self.counters.released += length
             self._release(first, last, count, now_ms, given.delay_ms)
-        else:
+        elif given.outcome is Outcome.UNDELIVERED:
+            self._release(first, last, count - 1, now_ms, 0)
+        elif given.outcome is Outcome.RENEW:
             self.counters.renewed += length
             self._ledger.delay(first, last, now_ms + (given.lock_ms or self._policy.lock_ms))
 
     def release_member(self, member: str, now_ms: int) -> None:
         """The consumer is gone: what it holds goes to others."""
+        if not self.held(member):
+            return
         held = [(run.first, run.last, run.count) for run in self._ledger.runs if run.owner == member]
         for first, last, count in held:
             self._release(first, last, count, now_ms, 0)
@@ -353,6 +361,21 @@ class QueueEngine:
         self._advance()
         return self.start + self.final - settled
 
+    def drop_oldest(self, most: int) -> int:
+        """Give up to so many of the oldest records that wait. How many."""
+        wanted: list[tuple[int, int, int]] = []
+        left = most
+        for run in self._ledger.runs:
+            if left <= 0:
+                break
+            if run.state is AVAILABLE:
+                wanted.append((run.first, min(run.last, run.first + left - 1), run.count))
+                left -= len(run)
+        for first, last, count in wanted:
+            self._give_up(first, last, count, Reason.OVERFLOW.value)
+        self._advance()
+        return most - max(left, 0)
+
     def _release(self, first: int, last: int, count: int, now_ms: int, delay_ms: int | None) -> None:
         if first < self._log_start:
             self._finish(first, min(last, self._log_start - 1), ARCHIVED)
@@ -363,7 +386,9 @@ class QueueEngine:
             self._give_up(first, last, count, Reason.DELIVERIES.value)
         else:
             wait_ms = self._policy.backoff(count) if delay_ms is None else delay_ms
-            self._ledger.set(first, last, AVAILABLE, due_ms=now_ms + wait_ms if wait_ms > 0 else 0)
+            self._ledger.set(
+                first, last, AVAILABLE, count=count, due_ms=now_ms + wait_ms if wait_ms > 0 else 0
+            )
 
     def _expire(self, offset: int) -> None:
         run = self._ledger.runs.at(offset)

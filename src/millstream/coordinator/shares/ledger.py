@@ -26,6 +26,8 @@ class Ledger:
         self.end = start
         self.locked = 0
         self.final = 0
+        self.held: dict[str, int] = {}
+        """Locked records by their owner."""
         self.runs = Runs()
         self._is_ready = is_ready
         self._ready = RunHeap(self.runs, self._ready_key)
@@ -66,13 +68,22 @@ class Ledger:
     ) -> None:
         for run in self.runs.cut(first, last):
             length = len(run)
-            self.locked += length * ((state is ACQUIRED) - (run.state is ACQUIRED))
+            if run.state is ACQUIRED:
+                self._hold(run.owner, -length)
+            if state is ACQUIRED:
+                self._hold(owner, length)
             self.final += length * (state.is_final - run.state.is_final)
             run.state, run.due_ms, run.owner = state, due_ms, owner
             if count is not None:
                 run.count = count
         self._dirty.append((first, last))
         self.changed(first, last)
+
+    def _hold(self, owner: str, length: int) -> None:
+        self.locked += length
+        held = self.held.pop(owner, 0) + length
+        if held:
+            self.held[owner] = held
 
     def delay(self, first: int, last: int, due_ms: int) -> None:
         """Another deadline for what is here; nothing that must be stored."""

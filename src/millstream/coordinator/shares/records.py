@@ -4,6 +4,7 @@ A snapshot says all of one group's queue on one partition, updates what changed 
 field with the time before which a stretch is not delivered again; Kafka's readers pass over it.
 """
 
+from base64 import urlsafe_b64encode
 from uuid import UUID
 
 import msgspec
@@ -24,7 +25,9 @@ class ShareKey(msgspec.Struct, frozen=True, order=True):
     partition: int
 
     def __str__(self) -> str:
-        return f"{self.group_id}:{self.topic_id}:{self.partition}"
+        """As Kafka writes it where a coordinator is looked for."""
+        topic_id = urlsafe_b64encode(self.topic_id.bytes).rstrip(b"=").decode()
+        return f"{self.group_id}:{topic_id}:{self.partition}"
 
 
 class SnapshotKey(msgspec.Struct, frozen=True):

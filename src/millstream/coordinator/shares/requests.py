@@ -14,18 +14,24 @@ class StateInitialized(msgspec.Struct, frozen=True):
 
 
 class StoredState(msgspec.Struct, frozen=True):
+    """A `state_epoch` of -1: nothing is stored of the queue. A `start` of -1: it has not begun."""
+
     state_epoch: int
     start: int
     batches: tuple[StateBatch, ...]
 
 
 class StateSummary(msgspec.Struct, frozen=True):
-    """`final`: how many records from `start` on are settled; -1 unknown."""
+    """`final`: how many records from `start` on are settled; -1 unknown. The others as in `StoredState`."""
 
     state_epoch: int
     leader_epoch: int
     start: int
     final: int
+
+
+NOTHING_STORED = StoredState(-1, -1, ())
+NO_SUMMARY = StateSummary(-1, -1, -1, -1)
 
 
 class StateWritten(msgspec.Struct, frozen=True):

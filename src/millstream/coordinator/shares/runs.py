@@ -1,10 +1,10 @@
 """Neighbouring records in the same state as one run: a million records that nothing has happened to cost one entry."""
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import islice
 
 import msgspec
-from sortedcontainers import SortedDict
 
 from millstream.coordinator.shares.states import RecordState
 
@@ -41,84 +41,91 @@ class Run(msgspec.Struct):
 
 
 class Runs:
-    """Disjoint runs in the order of their offsets; finding, cutting and joining take logarithmic time."""
+    """Disjoint runs in the order of their offsets.
 
-    __slots__ = ("_by_first",)
+    A plain list of where they begin: looking is a binary search, and there are never so many that moving the rest up
+    for a new one would count.
+    """
+
+    __slots__ = ("_by_first", "_firsts")
 
     def __init__(self) -> None:
-        self._by_first: SortedDict[int, Run] = SortedDict()
+        self._firsts: list[int] = []
+        self._by_first: dict[int, Run] = {}
 
     def __len__(self) -> int:
-        return len(self._by_first)
+        return len(self._firsts)
 
     def __iter__(self) -> Iterator[Run]:
-        return iter(self._by_first.values())
+        return map(self._by_first.__getitem__, self._firsts)
 
     @property
     def first(self) -> Run | None:
-        return self._place(0) if self._by_first else None
+        return self._by_first[self._firsts[0]] if self._firsts else None
 
     def starting_at(self, offset: int) -> Run | None:
-        run: Run | None = self._by_first.get(offset)
-        return run
+        return self._by_first.get(offset)
 
     def at(self, offset: int) -> Run | None:
         """The run that `offset` is in."""
-        run = self.starting_at(offset)
+        run = self._by_first.get(offset)
         if run is not None:
             return run
-        position = self._by_first.bisect_right(offset)
-        if not position:
+        place = bisect_right(self._firsts, offset)
+        if not place:
             return None
-        run = self._place(position - 1)
+        run = self._by_first[self._firsts[place - 1]]
         return run if offset <= run.last else None
 
     def overlapping(self, first: int, last: int) -> list[Run]:
-        before = self.at(first)
-        lowest = first if before is None else before.first
-        by_first = self._by_first
-        return [by_first[each] for each in by_first.irange(lowest, last)]
+        firsts, by_first = self._firsts, self._by_first
+        low, high = bisect_right(firsts, first), bisect_right(firsts, last)
+        if low and by_first[firsts[low - 1]].last >= first:
+            low -= 1
+        return [by_first[each] for each in firsts[low:high]]
 
     def following(self, offset: int) -> Iterator[Run]:
         """Runs from the one that `offset` is in, or the next, on. Nothing may be changed meanwhile."""
-        before = self.at(offset)
-        by_first = self._by_first
-        return (by_first[each] for each in by_first.irange(offset if before is None else before.first))
+        low = bisect_right(self._firsts, offset)
+        if low and self._by_first[self._firsts[low - 1]].last >= offset:
+            low -= 1
+        return (self._by_first[first] for first in islice(self._firsts, low, None))
 
     def add(self, run: Run) -> None:
         """`run` touches offsets that no other run covers."""
+        insort(self._firsts, run.first)
         self._by_first[run.first] = run
 
     def remove(self, run: Run) -> None:
+        del self._firsts[bisect_left(self._firsts, run.first)]
         del self._by_first[run.first]
 
     def cut(self, first: int, last: int) -> list[Run]:
         """The runs between these two offsets, with borders there."""
         self._cut_before(first)
         self._cut_before(last + 1)
-        by_first = self._by_first
-        return [by_first[each] for each in by_first.irange(first, last)]
+        firsts, by_first = self._firsts, self._by_first
+        low, high = bisect_left(firsts, first), bisect_right(firsts, last)
+        return [by_first[each] for each in firsts[low:high]]
 
     def join(self, first: int, last: int) -> None:
         """Make one of neighbours that are alike, between these offsets and at their borders."""
         runs = self.overlapping(first - 1, last + 1)
-        for before, after in pairwise(runs):
-            if after.continues(before):
-                self.remove(after)
-                self.remove(before)
-                # The later one stands in the list of the next step.
-                after.first = before.first
-                self.add(after)
+        kept = runs[0] if runs else None
+        for run in runs[1:]:
+            if kept is not None and run.continues(kept):
+                self.remove(run)
+                kept.last = run.last
+            else:
+                kept = run
 
     def drop_before(self, offset: int) -> None:
         """Forget what lies before `offset`."""
         self._cut_before(offset)
-        while self._by_first and self._by_first.peekitem(0)[0] < offset:
-            self._by_first.popitem(0)
-
-    def _place(self, position: int) -> Run:
-        run: Run = self._by_first.peekitem(position)[1]
-        return run
+        place = bisect_left(self._firsts, offset)
+        for first in self._firsts[:place]:
+            del self._by_first[first]
+        del self._firsts[:place]
 
     def _cut_before(self, offset: int) -> None:
         run = self.at(offset)

@@ -51,11 +51,14 @@ function authorization() {
   return token === "" ? {} : { authorization: `Bearer ${token}` };
 }
 
-async function send(address, result, next, form) {
+async function send(method, address, result, next, form) {
   const started = performance.now();
+  const body = form.elements.body?.value;
+  const headers = body === undefined ? authorization() : { ...authorization(), "content-type": form.elements.body.dataset.type };
   let answer;
   try {
-    answer = await fetch(address, { headers: authorization() });
+    // A stream has no end: the page asks for one answer instead.
+    answer = await fetch(address, { method, headers: { accept: "application/json", ...headers }, body });
   } catch (error) {
     result.replaceChildren(element("p", { className: "failed", textContent: `The server cannot be reached: ${error.message}` }));
     return;
@@ -71,28 +74,42 @@ async function send(address, result, next, form) {
   const took = Math.round(performance.now() - started);
   result.replaceChildren(
     element("h3", { className: answer.ok ? "" : "failed", textContent: `${answer.status} ${answer.statusText} in ${took} ms` }),
-    element("pre", { textContent: `GET ${address}`, className: "address" }),
+    element("pre", { textContent: `${method} ${address}`, className: "address" }),
     element("pre", { textContent: shown }),
   );
   next.disabled = cursor === null;
   if (cursor !== null) next.onclick = () => { form.elements.cursor.value = cursor; form.requestSubmit(); };
 }
 
-function callFor(path, operation) {
+function bodyFor(operation) {
+  const content = operation.requestBody?.content;
+  if (content === undefined) return [];
+  const [type, { schema }] = Object.entries(content)[0];
+  const shown = schema.oneOf?.[0] ?? schema;
+  const example = Object.fromEntries((shown.required ?? []).map((name) => [name, ""]));
+  const input = element("textarea", { id: `${operation.operationId}-body`, name: "body", rows: 3, spellcheck: false });
+  input.value = JSON.stringify(shown.type === "array" ? [] : example);
+  input.dataset.type = type;
+  return [element("div", { className: "field" }, element("label", { htmlFor: input.id, textContent: "body" }), input, element("small", { textContent: type }))];
+}
+
+function callFor(path, verb, operation) {
+  const method = verb.toUpperCase();
   const parameters = operation.parameters ?? [];
   const result = element("div", { role: "status" });
   const next = element("button", { type: "button", textContent: "Next page", disabled: true });
   const form = element("form", {}, ...parameters.map((each) => fieldFor(each, operation.operationId)));
-  form.append(element("button", { type: "submit", textContent: "Send" }));
+  form.append(...bodyFor(operation), element("button", { type: "submit", textContent: "Send" }));
   if (parameters.some((each) => each.name === "cursor")) form.append(next);
-  const schema = operation.responses["200"].content["application/json"].schema;
+  const answers = Object.values(operation.responses)[0].content ?? {};
+  const schema = (answers["application/json"] ?? Object.values(answers)[0] ?? { schema: {} }).schema;
   const shape = element("details", {}, element("summary", { textContent: "Shape of the answer" }), element("pre", { textContent: JSON.stringify(schema, null, 2) }));
   form.append(result, shape);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    send(addressOf(path, parameters, form), result, next, form);
+    send(method, addressOf(path, parameters, form), result, next, form);
   });
-  const heading = element("summary", {}, element("code", { textContent: `GET ${path}` }), element("span", { textContent: operation.summary }));
+  const heading = element("summary", {}, element("code", { textContent: `${method} ${path}` }), element("span", { textContent: operation.summary }));
   return element("details", { id: operation.operationId }, heading, form);
 }
 
@@ -103,7 +120,8 @@ async function show() {
     document.getElementById("title").textContent = `${api.info.title} ${api.info.version}`;
     document.getElementById("description").textContent = api.info.description;
     document.getElementById("access").hidden = api.components.securitySchemes === undefined;
-    calls.replaceChildren(...Object.entries(api.paths).map(([path, methods]) => callFor(path, methods.get)));
+    const all = Object.entries(api.paths).flatMap(([path, verbs]) => Object.entries(verbs).map(([verb, call]) => callFor(path, verb, call)));
+    calls.replaceChildren(...all);
   } catch (error) {
     calls.replaceChildren(element("p", { className: "failed", textContent: `The description cannot be loaded: ${error.message}` }));
   }

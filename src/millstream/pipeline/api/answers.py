@@ -1,19 +1,15 @@
 """Answers in JSON, in the shapes that existing collectors read."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
 from millstream.pipeline.metrics import METRICS
+from millstream.pipeline.moments import rfc3339
 from millstream.pipeline.stores.rows import Event, Gpu, Host, LatestValue, MetricCount, Point, Rollup
 
 Json = dict[str, Any]
-
-
-def rfc3339(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def listed(name: str, rows: Sequence[Json]) -> Json:

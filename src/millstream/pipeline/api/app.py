@@ -10,11 +10,12 @@ from millstream.http.access import has_token
 from millstream.http.messages import HTML, Handler, Problem, Request, Response, json_response
 from millstream.http.pages import app_route, docs_routes
 from millstream.observability.logs import get_logger
-from millstream.pipeline.api.answers import Json, rfc3339
+from millstream.pipeline.api.answers import Json
 from millstream.pipeline.api.calls import CALLS, Call
 from millstream.pipeline.api.openapi import openapi_document
 from millstream.pipeline.api.parameters import Parameters
 from millstream.pipeline.api.status import read_status
+from millstream.pipeline.moments import rfc3339
 from millstream.pipeline.stores.base import StoreReader
 from millstream.pipeline.stores.errors import InvalidCursor, StoreError
 

@@ -16,9 +16,9 @@ from pyspark.sql import functions as f
 
 from millstream.config.pipeline_settings import PipelineSettings
 from millstream.pipeline.job.dataflow import Dataflow, Stored, send_to, telemetry_since
-from millstream.pipeline.job.moments import MINUTE_US
 from millstream.pipeline.job.parts import OTHER_PARTITIONS, Parts
 from millstream.pipeline.job.recompute import OnProgress
+from millstream.pipeline.moments import MINUTE_US
 from millstream.pipeline.topics import ensure_topic
 
 _TICK = timedelta(microseconds=1)

@@ -24,12 +24,12 @@ from millstream.config.pipeline_settings import PipelineSettings
 from millstream.pipeline.declaration import DCGM, Declaration
 from millstream.pipeline.job.dead_letters import dead_letters, rejected_letters
 from millstream.pipeline.job.judge import examined, judged
-from millstream.pipeline.job.moments import micros
 from millstream.pipeline.job.points import points_of, without_duplicates
 from millstream.pipeline.job.reasons import Limits, Verdict
 from millstream.pipeline.job.records import RECORD_COLUMNS, source_schema, typed_fields
 from millstream.pipeline.job.summary import Summary, observed, summarise, summary_of
 from millstream.pipeline.job.text import text_fields
+from millstream.pipeline.moments import micros
 from millstream.pipeline.stores.base import RejectedPoint, Store
 
 SendLetters = Callable[[DataFrame], object]

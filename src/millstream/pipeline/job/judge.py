@@ -14,9 +14,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from millstream.pipeline.declaration import Declaration
-from millstream.pipeline.job.moments import micros
 from millstream.pipeline.job.reasons import Limits, Reason, Verdict
 from millstream.pipeline.job.text import member, type_of
+from millstream.pipeline.moments import micros
 from millstream.pipeline.stores.constants import constant
 
 _LABELS = ("gpu_id", "device", "model_name", "container", "pod", "namespace")

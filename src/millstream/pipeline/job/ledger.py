@@ -20,9 +20,9 @@ from typing import Any
 
 import orjson
 
-from millstream.pipeline.job.files import write_whole
-from millstream.pipeline.job.moments import MINUTES_PER_HOUR, micros, moment
+from millstream.pipeline.files import write_whole
 from millstream.pipeline.job.summary import Summary
+from millstream.pipeline.moments import MINUTES_PER_HOUR, micros, moment
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from millstream.config.pipeline_settings import PipelineSettings
 from millstream.pipeline.declaration import DCGM, load_declaration
-from millstream.pipeline.job.files import exclusive
+from millstream.pipeline.files import exclusive
 from millstream.pipeline.job.health.book import HealthBook
 from millstream.pipeline.job.health.model import Thresholds
 from millstream.pipeline.job.health.publish import EventPublisher

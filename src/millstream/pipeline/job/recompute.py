@@ -16,7 +16,9 @@ from millstream.pipeline.job.health.publish import EventPublisher
 from millstream.pipeline.job.health.signs import context, runs_of
 from millstream.pipeline.job.health.watch import HealthWatch
 from millstream.pipeline.job.ledger import Ledger, Marks
-from millstream.pipeline.job.moments import (
+from millstream.pipeline.job.moved_hosts import retire_hosts
+from millstream.pipeline.job.rollups import POINT_COLUMNS, rollups_of
+from millstream.pipeline.moments import (
     HOUR,
     MINUTE,
     MINUTES_PER_HOUR,
@@ -24,8 +26,6 @@ from millstream.pipeline.job.moments import (
     hour_start,
     minute_start,
 )
-from millstream.pipeline.job.moved_hosts import retire_hosts
-from millstream.pipeline.job.rollups import POINT_COLUMNS, rollups_of
 from millstream.pipeline.stores.base import Store
 from millstream.pipeline.stores.rows import Resolution
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from millstream.pipeline.job.moments import MINUTE_US, MINUTES_PER_HOUR
+from millstream.pipeline.moments import MINUTE_US, MINUTES_PER_HOUR
 from millstream.pipeline.stores.constants import one_of
 from millstream.pipeline.stores.rows import Level, Resolution
 from millstream.pipeline.stores.tables import ROLLUPS

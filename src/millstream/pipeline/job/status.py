@@ -13,9 +13,9 @@ from typing import Any
 
 import orjson
 
-from millstream.pipeline.job.files import write_whole
+from millstream.pipeline.files import write_whole
 from millstream.pipeline.job.ledger import Ledger
-from millstream.pipeline.job.moments import rfc3339
+from millstream.pipeline.moments import rfc3339
 
 _RATE_OVER_S = 10.0
 _REASON_PREFIX = "reason:"

@@ -9,8 +9,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from millstream.pipeline.job.moments import MINUTE_US, minute_of, moment
 from millstream.pipeline.job.reasons import Verdict
+from millstream.pipeline.moments import MINUTE_US, minute_of, moment
 from millstream.pipeline.stores.constants import constant
 
 _SIFTED = (Verdict.VALID, Verdict.SENTINEL, Verdict.ODD)

@@ -7,9 +7,9 @@ and Spark does not repeat the task on top of our own retries.
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from millstream.pipeline.moments import moment
 from millstream.pipeline.stores.base import Rejected, RejectedPoint
 from millstream.pipeline.stores.errors import StoreUnavailable
-from millstream.pipeline.stores.times import moment
 
 if TYPE_CHECKING:
     import pyarrow as pa

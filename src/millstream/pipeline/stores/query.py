@@ -15,6 +15,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Generic, Self, TypeVar
 
+from millstream.pipeline.moments import micros
 from millstream.pipeline.stores.errors import InvalidCursor
 from millstream.pipeline.stores.rows import (
     Event,
@@ -26,7 +27,6 @@ from millstream.pipeline.stores.rows import (
     Rollup,
     Severity,
 )
-from millstream.pipeline.stores.times import micros
 
 RowT = TypeVar("RowT")
 QueryT = TypeVar("QueryT", bound="Query[Any]")

@@ -154,7 +154,7 @@ class SimulatedDisk:
     def used_bytes(self) -> int:
         """Counted once after names or sizes have changed otherwise than by writes: a full disk asks for each write."""
         if self._used_bytes is None:
-            self._used_bytes = sum(len(content.cached) for _, content in self._tree.files())
+            self._used_bytes = self._tree.used_bytes()
         return self._used_bytes
 
     # -- what handles ask of the disk

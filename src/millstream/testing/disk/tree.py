@@ -38,6 +38,8 @@ class Tree:
     def __init__(self) -> None:
         self.root = Directory()
         self._unsynced: list[Change] = []
+        self._across: list[Change] = []
+        """Those of them that concern two directories."""
 
     def find(self, path: str) -> Node | None:
         node: Node = self.root
@@ -72,6 +74,8 @@ class Tree:
         for edit in edits:
             _apply(edit.directory.entries, edit)
         self._unsynced.append(edits)
+        if len(edits) > 1 and edits[0].directory is not edits[1].directory:
+            self._across.append(edits)
 
     def sync(self, directory: Directory) -> None:
         """Store the changes of a directory, and of those that share a rename with it, in their order."""
@@ -79,7 +83,7 @@ class Tree:
         while True:
             joined = {
                 edit.directory
-                for change in self._unsynced
+                for change in self._across
                 if any(edit.directory in concerned for edit in change)
                 for edit in change
             }
@@ -93,15 +97,18 @@ class Tree:
             else:
                 waiting.append(change)
         self._unsynced = waiting
+        if self._across:
+            self._across = [change for change in self._across if change[0].directory not in concerned]
 
     def sync_all(self) -> None:
         for change in self._unsynced:
             _store(change)
         self._unsynced.clear()
+        self._across.clear()
 
     def lose_power(self, random: Random, *, in_order: bool) -> None:
         """Some of the waiting changes were stored: the first few when `in_order`, otherwise any."""
-        waiting, self._unsynced = self._unsynced, []
+        waiting, self._unsynced, self._across = self._unsynced, [], []
         if in_order:
             waiting = waiting[: random.randint(0, len(waiting))]
         else:
@@ -113,6 +120,9 @@ class Tree:
     def files(self) -> Iterator[tuple[str, FileContent]]:
         """Every file with its path, in a fixed order."""
         yield from _files(self.root, "")
+
+    def used_bytes(self) -> int:
+        return _used_bytes(self.root)
 
 
 @lru_cache(maxsize=4096)
@@ -145,6 +155,13 @@ def _files(directory: Directory, path: str) -> Iterator[tuple[str, FileContent]]
             yield from _files(node, f"{path}/{name}")
         else:
             yield f"{path}/{name}", node
+
+
+def _used_bytes(directory: Directory) -> int:
+    used = 0
+    for node in directory.entries.values():
+        used += _used_bytes(node) if isinstance(node, Directory) else len(node.cached)
+    return used
 
 
 def _error(code: int, path: str) -> OSError:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from millstream.coordinator.shares.coordinator import ShareCoordinator
 from millstream.coordinator.shares.records import ShareKey, ShareRecord, decode_record, encode_record
 from millstream.coordinator.shares.requests import (
+    NOTHING_STORED,
     DeleteState,
     InitializeState,
     ReadState,
@@ -101,9 +102,10 @@ def test_a_deleted_queue_is_unknown() -> None:
     log.ask(InitializeState(KEY, 0, 0))
     log.ask(DeleteState(KEY))
     log.reload()
+    assert log.ask(ReadState(KEY, 1)) == NOTHING_STORED
     with pytest.raises(KafkaError) as refused:
-        log.ask(ReadState(KEY, 1))
-    assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        log.ask(write(-1))
+    assert refused.value.code == ErrorCode.FENCED_STATE_EPOCH
 
 
 def test_the_log_behind_snapshots_goes_also_with_idle_queues() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from millstream.pipeline.job.health.book import HealthBook
 from millstream.pipeline.job.health.model import Run, Sign, Thresholds
 from millstream.pipeline.job.health.watch import HealthWatch
-from millstream.pipeline.job.moments import MINUTE, hour_of, hour_start
+from millstream.pipeline.moments import MINUTE, hour_of, hour_start
 from millstream.pipeline.stores.rows import Event, EventStatus, Severity
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

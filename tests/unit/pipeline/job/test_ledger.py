@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from millstream.pipeline.job.files import DirectoryInUse, exclusive
+from millstream.pipeline.files import DirectoryInUse, exclusive
 from millstream.pipeline.job.ledger import Ledger, Marks
-from millstream.pipeline.job.moments import minute_of
 from millstream.pipeline.job.summary import Summary
+from millstream.pipeline.moments import minute_of
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE = minute_of(NOON)

@@ -18,7 +18,7 @@ import itertools, sys
 from datetime import timedelta
 from pathlib import Path
 from millstream.pipeline.stores.parquet.compaction import Upkeep
-from millstream.pipeline.stores.parquet.durable import move_into_place
+from millstream.pipeline.files import move_into_place
 from millstream.pipeline.stores.parquet.store import ParquetStore
 from support.store_rows import point, put
 

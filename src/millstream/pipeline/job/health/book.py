@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from millstream.pipeline.job.files import write_whole
+from millstream.pipeline.files import write_whole
 from millstream.pipeline.job.health.model import Run, Sign
-from millstream.pipeline.job.moments import hour_of, hour_start
+from millstream.pipeline.moments import hour_of, hour_start
 from millstream.pipeline.stores.rows import Event
 
 _HOURS_IN_MEMORY = 400

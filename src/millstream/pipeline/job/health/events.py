@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import orjson
 
 from millstream.pipeline.job.health.model import EventKind, Run, Sign, Thresholds
-from millstream.pipeline.job.moments import micros, rfc3339
+from millstream.pipeline.moments import micros, rfc3339
 from millstream.pipeline.stores.rows import Event, EventStatus, Severity
 
 FORGOTTEN_AFTER = timedelta(days=7)

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from millstream.config.pipeline_settings import PipelineSettings
-from millstream.pipeline.job.moments import HOUR, MINUTE
+from millstream.pipeline.moments import HOUR, MINUTE
 
 
 class Sign(StrEnum):

@@ -11,7 +11,7 @@ import orjson
 from pyspark.sql import SparkSession
 
 from millstream.client import Producer, ProducerConfig
-from millstream.pipeline.job.moments import rfc3339
+from millstream.pipeline.moments import rfc3339
 from millstream.pipeline.stores.base import Store
 from millstream.pipeline.stores.local_frames import local_frame
 from millstream.pipeline.stores.rows import Event

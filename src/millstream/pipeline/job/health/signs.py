@@ -11,8 +11,8 @@ from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as f
 
 from millstream.pipeline.job.health.model import Run, Sign, Thresholds
-from millstream.pipeline.job.moments import HOUR, MINUTE, MINUTE_US, MINUTES_PER_HOUR, minute_start
 from millstream.pipeline.metrics import FB_USED, GPU_TEMP, GPU_UTIL, POWER_USAGE, XID_ERRORS
+from millstream.pipeline.moments import HOUR, MINUTE, MINUTE_US, MINUTES_PER_HOUR, minute_start
 from millstream.pipeline.stores.rows import Level
 
 _BEFORE_COLLAPSE = timedelta(minutes=10)

@@ -18,7 +18,7 @@ from millstream.pipeline.job.health.events import (
     silence_after,
 )
 from millstream.pipeline.job.health.model import EventKind, Run, Sign, Thresholds
-from millstream.pipeline.job.moments import HOUR, hour_of, hour_start
+from millstream.pipeline.moments import HOUR, hour_of, hour_start
 from millstream.pipeline.stores.rows import Event, EventStatus
 
 _FORGOTTEN_HOURS = FORGOTTEN_AFTER // HOUR + 1

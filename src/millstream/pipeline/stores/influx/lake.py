@@ -7,12 +7,12 @@ retention tomorrow does not bring back what went today.
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from millstream.pipeline.files import make_directories, write_whole
+from millstream.pipeline.moments import EPOCH, micros, moment
 from millstream.pipeline.stores.base import Compaction
 from millstream.pipeline.stores.parquet.compaction import Upkeep
-from millstream.pipeline.stores.parquet.durable import make_directories, write_whole
 from millstream.pipeline.stores.parquet.layout import POINTS_ROOM
 from millstream.pipeline.stores.parquet.store import ParquetStore
-from millstream.pipeline.stores.times import EPOCH, micros, moment
 
 
 class Lake(ParquetStore):

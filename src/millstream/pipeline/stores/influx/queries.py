@@ -7,6 +7,7 @@ from datetime import datetime
 from itertools import chain, islice
 from typing import Any
 
+from millstream.pipeline.moments import micros, moment
 from millstream.pipeline.stores.influx.influxql import InfluxQl, Series, TimeRange, equals, identifier, where
 from millstream.pipeline.stores.influx.lines import EVENTS_MEASUREMENT, rollups_measurement
 from millstream.pipeline.stores.query import (
@@ -30,7 +31,6 @@ from millstream.pipeline.stores.rows import (
     Rollup,
     Severity,
 )
-from millstream.pipeline.stores.times import micros, moment
 
 _OURS = {EVENTS_MEASUREMENT, *map(rollups_measurement, Resolution)}
 _GPU_TAGS = '"uuid", "gpu_id", "device", "modelName", "Hostname"'

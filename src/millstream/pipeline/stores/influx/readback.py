@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from millstream.pipeline.moments import micros
 from millstream.pipeline.stores.influx.influxql import (
     InfluxQl,
     Series,
@@ -16,7 +17,6 @@ from millstream.pipeline.stores.influx.lines import POINT_TAGS
 from millstream.pipeline.stores.influx.target import InfluxTarget
 from millstream.pipeline.stores.local_frames import local_frame
 from millstream.pipeline.stores.tables import POINTS
-from millstream.pipeline.stores.times import micros
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from millstream.pipeline.files import sync_directory
 from millstream.pipeline.stores.base import Compaction
-from millstream.pipeline.stores.parquet.durable import sync_directory
 from millstream.pipeline.stores.parquet.engine import Engine
 from millstream.pipeline.stores.parquet.layout import (
     POINTS_ROOM,

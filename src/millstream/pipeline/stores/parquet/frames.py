@@ -6,11 +6,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from millstream.pipeline.moments import micros
 from millstream.pipeline.stores.constants import constant
 from millstream.pipeline.stores.local_frames import local_frame
 from millstream.pipeline.stores.parquet.layout import Room
 from millstream.pipeline.stores.parquet.live import live_files
-from millstream.pipeline.stores.times import micros
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

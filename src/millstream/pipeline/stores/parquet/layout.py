@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from millstream.pipeline.moments import EPOCH, micros, moment
 from millstream.pipeline.stores.rows import Resolution
 from millstream.pipeline.stores.tables import EVENTS, POINTS, ROLLUPS, Table
-from millstream.pipeline.stores.times import EPOCH, micros, moment
 
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millstream.pipeline.stores.parquet.durable import move_into_place, write_whole
+from millstream.pipeline.files import move_into_place, write_whole
 from millstream.pipeline.stores.parquet.engine import SCAN, Engine, newest_rows
 from millstream.pipeline.stores.parquet.layout import (
     POINTS_ROOM,

@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from millstream.pipeline.moments import micros, moment
 from millstream.pipeline.stores.parquet.engine import Engine, with_fresh_files
 from millstream.pipeline.stores.parquet.layout import (
     EVENTS_ROOM,
@@ -38,7 +39,6 @@ from millstream.pipeline.stores.rows import (
     Rollup,
     Severity,
 )
-from millstream.pipeline.stores.times import micros, moment
 
 RowT = TypeVar("RowT")
 Condition = tuple[str, tuple[object, ...]]

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from millstream.pipeline.files import make_directories, move_into_place
 from millstream.pipeline.stores.constants import constant
 from millstream.pipeline.stores.errors import StoreUnavailable
-from millstream.pipeline.stores.parquet.durable import make_directories, move_into_place
 from millstream.pipeline.stores.parquet.layout import Room, batch_name
 
 if TYPE_CHECKING:

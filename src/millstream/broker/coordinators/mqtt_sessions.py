@@ -1,0 +1,133 @@
+"""The coordinators of MQTT sessions on this node: what they owe to the log is appended here."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from millstream.broker.coordinators.hosted import Hosted
+from millstream.coordinator.decision import Request
+from millstream.coordinator.definition import Definition, InternalTopic
+from millstream.coordinator.mqtt_sessions.machine import SessionCoordinator
+from millstream.coordinator.mqtt_sessions.requests import (
+    AppendOwed,
+    Done,
+    NeedProducer,
+    OwedAppended,
+    OwedRefused,
+    ProducerGiven,
+    RemoteSessionRequest,
+    SessionEffect,
+)
+from millstream.coordinator.mqtt_sessions.settings import SessionSettings
+from millstream.doors.caller import NODE
+from millstream.doors.partitions import PartitionAccess, Place
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.internal_topics import MQTT_SESSIONS_TOPIC
+from millstream.protocol.records import Record, encode_batch
+
+log = get_logger("millstream.mqtt")
+
+PARTITIONS: Final = 16
+_PAUSE_SECONDS: Final = 0.5
+# It would be refused again.
+_FINAL: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.POLICY_VIOLATION,
+    }
+)
+
+
+class MqttSessions:
+    """`hosted` gives the coordinators that run by `definition`; it is asked for when the first effect is due."""
+
+    def __init__(
+        self,
+        hosted: Callable[[], Hosted[SessionCoordinator]],
+        partitions: PartitionAccess,
+        new_producer_id: Callable[[], Awaitable[int]],
+        new_incarnation: Callable[[], int],
+        now_ms: Callable[[], int],
+        settings: SessionSettings | None = None,
+    ) -> None:
+        self._hosted = hosted
+        self._partitions = partitions
+        self._new_producer_id = new_producer_id
+        self._now_ms = now_ms
+        self._tasks: set[asyncio.Task[None]] = set()
+        used = settings or SessionSettings()
+        self.definition: Definition[SessionCoordinator] = Definition(
+            InternalTopic(MQTT_SESSIONS_TOPIC, PARTITIONS),
+            lambda partition: SessionCoordinator(partition, used, new_incarnation()),
+            RemoteSessionRequest,
+            perform=self._perform,
+        )
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    def _perform(self, partition: int, effect: SessionEffect) -> None:
+        work = (
+            self._give_producer(partition)
+            if isinstance(effect, NeedProducer)
+            else self._append(partition, effect)
+        )
+        task = asyncio.get_running_loop().create_task(work, name=f"mqtt effect {partition}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _give_producer(self, partition: int) -> None:
+        while True:
+            try:
+                await self._report(partition, ProducerGiven(await self._new_producer_id()))
+            except KafkaError:
+                await asyncio.sleep(_PAUSE_SECONDS)
+            else:
+                return
+
+    async def _append(self, partition: int, effect: AppendOwed) -> None:
+        """Until it is done, or the coordinator has moved: its successor does it again, and nothing happens twice."""
+        first = effect.owed[0]
+        place = Place(first.message.topic, first.message.partition)
+        now_ms = self._now_ms()
+        records = [
+            Record(number, now_ms, owed.message.key, owed.message.value, owed.message.headers)
+            for number, owed in enumerate(effect.owed)
+        ]
+        batch = encode_batch(
+            records,
+            producer_id=effect.producer_id,
+            producer_epoch=effect.epoch,
+            base_sequence=first.sequence,
+        )
+        while self._hosted().machine(partition) is not None:
+            try:
+                await self._partitions.append(NODE, place, batch)
+            except KafkaError as error:
+                if error.code in _FINAL:
+                    await self._refuse(partition, effect, error)
+                    return
+                if error.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                    log.info("message of a session not appended yet", place=str(place), error=error.message)
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                    continue
+            await self._report(partition, OwedAppended(tuple(owed.number for owed in effect.owed)))
+            return
+
+    async def _refuse(self, partition: int, effect: AppendOwed, error: KafkaError) -> None:
+        """One of several may be too large; the first goes, and the others are tried again."""
+        largest = max(effect.owed, key=lambda owed: len(owed.message.value or b""))
+        log.warning("message of a session dropped", topic=largest.message.topic, error=error.message)
+        await self._report(partition, OwedRefused(largest.number))
+
+    async def _report(self, partition: int, request: Request[Done]) -> None:
+        """To the machine that decided on it; one that has moved hears of it from the log."""
+        try:
+            await self._hosted().decide_in(partition, request)
+        except KafkaError as error:
+            log.debug("effect not reported", partition=partition, error=error.message)

@@ -1,0 +1,185 @@
+"""The requests of Kafka's brokers to a share coordinator: Initialize, Read, Write, Delete, and ReadSummary.
+
+Our own nodes ask by values (`doors.Coordinators`); these are here for tools, and answer as Kafka's coordinator does.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from kio.schema.delete_share_group_state.v0 import response as deleted
+from kio.schema.initialize_share_group_state.v0 import response as initialized
+from kio.schema.read_share_group_state.v0 import response as read_response
+from kio.schema.read_share_group_state_summary.v1 import response as summarized
+from kio.schema.write_share_group_state.v1 import response as written
+
+from millstream.broker.api.call import Call
+from millstream.broker.handlers.admin import code_of, message_of
+from millstream.coordinator.decision import Request
+from millstream.coordinator.shares.records import ShareKey
+from millstream.coordinator.shares.requests import (
+    DeleteState,
+    InitializeState,
+    ReadState,
+    ReadSummary,
+    StateSummary,
+    StoredState,
+    WriteState,
+)
+from millstream.coordinator.shares.states import RecordState, StateBatch
+from millstream.doors.coordinators import CoordinatorKind, Coordinators
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+_NOTHING = StoredState(0, -1, ())
+_NO_SUMMARY = StateSummary(0, -1, -1, -1)
+
+
+async def initialize(coordinators: Coordinators, request: Any, call: Call) -> Any:
+    return initialized.InitializeShareGroupStateResponse(
+        results=await _each(
+            coordinators,
+            request,
+            call,
+            lambda key, each: InitializeState(key, each.state_epoch, each.start_offset),
+            initialized.InitializeStateResult,
+            lambda _answer, **fields: initialized.PartitionResult(**fields),
+        )
+    )
+
+
+async def read(coordinators: Coordinators, request: Any, call: Call) -> Any:
+    def result(answer: StoredState | None, **fields: Any) -> Any:
+        state = answer or _NOTHING
+        return read_response.PartitionResult(
+            state_epoch=state.state_epoch,
+            start_offset=state.start,
+            state_batches=tuple(
+                read_response.StateBatch(
+                    first_offset=each.first,
+                    last_offset=each.last,
+                    delivery_state=int(each.state),
+                    delivery_count=each.count,
+                )
+                for each in state.batches
+            ),
+            **fields,
+        )
+
+    return read_response.ReadShareGroupStateResponse(
+        results=await _each(
+            coordinators,
+            request,
+            call,
+            lambda key, each: ReadState(key, each.leader_epoch),
+            read_response.ReadStateResult,
+            result,
+        )
+    )
+
+
+async def write(coordinators: Coordinators, request: Any, call: Call) -> Any:
+    return written.WriteShareGroupStateResponse(
+        results=await _each(
+            coordinators,
+            request,
+            call,
+            _write_request,
+            written.WriteStateResult,
+            lambda _answer, **fields: written.PartitionResult(**fields),
+        )
+    )
+
+
+async def delete(coordinators: Coordinators, request: Any, call: Call) -> Any:
+    return deleted.DeleteShareGroupStateResponse(
+        results=await _each(
+            coordinators,
+            request,
+            call,
+            lambda key, _each: DeleteState(key),
+            deleted.DeleteStateResult,
+            lambda _answer, **fields: deleted.PartitionResult(**fields),
+        )
+    )
+
+
+async def summary(coordinators: Coordinators, request: Any, call: Call) -> Any:
+    def result(answer: StateSummary | None, **fields: Any) -> Any:
+        found = answer or _NO_SUMMARY
+        return summarized.PartitionResult(
+            state_epoch=found.state_epoch,
+            leader_epoch=found.leader_epoch,
+            start_offset=found.start,
+            delivery_complete_count=found.final,
+            **fields,
+        )
+
+    return summarized.ReadShareGroupStateSummaryResponse(
+        results=await _each(
+            coordinators,
+            request,
+            call,
+            lambda key, each: ReadSummary(key, each.leader_epoch),
+            summarized.ReadStateSummaryResult,
+            result,
+        )
+    )
+
+
+async def _each(
+    coordinators: Coordinators,
+    request: Any,
+    call: Call,
+    asked: Callable[[ShareKey, Any], Request[Any]],
+    topic_result: Callable[..., Any],
+    result: Callable[..., Any],
+) -> tuple[Any, ...]:
+    """One question and one result for each partition of the request."""
+    topics = []
+    for topic in request.topics:
+        results = []
+        for each in topic.partitions:
+            answer, refused = None, None
+            try:
+                if topic.topic_id is None or not request.group_id:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "GroupId and TopicId must be given")
+                key = ShareKey(request.group_id, topic.topic_id, each.partition)
+                answer = await coordinators.ask(
+                    call.caller, CoordinatorKind.SHARE, str(key), asked(key, each)
+                )
+            except KafkaError as error:
+                refused = error
+            results.append(
+                result(
+                    answer,
+                    partition=each.partition,
+                    error_code=code_of(refused),
+                    error_message=message_of(refused),
+                )
+            )
+        topics.append(topic_result(topic_id=topic.topic_id, partitions=tuple(results)))
+    return tuple(topics)
+
+
+def _write_request(key: ShareKey, each: Any) -> WriteState:
+    stored = {RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVING, RecordState.ARCHIVED}
+    if any(
+        batch.delivery_state not in stored or not 0 <= batch.first_offset <= batch.last_offset
+        for batch in each.state_batches
+    ):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a state batch has no such state, or no such range")
+    return WriteState(
+        key,
+        each.state_epoch,
+        each.leader_epoch,
+        each.start_offset,
+        getattr(each, "delivery_complete_count", -1),
+        tuple(
+            StateBatch(
+                batch.first_offset,
+                batch.last_offset,
+                RecordState(batch.delivery_state),
+                batch.delivery_count,
+            )
+            for batch in each.state_batches
+        ),
+    )

@@ -1,0 +1,196 @@
+"""What one node asks another to do for a door, by value: a number, the caller, and the fields of the call.
+
+Numbers are the wire format and are never used again for something else; fields are only added at the end, with a
+default. An answer says whether a call that was refused did nothing (`NotDone`), so that it may be sent elsewhere.
+"""
+
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from millstream.coordinator.decision import answer_type
+from millstream.doors.caller import Caller
+from millstream.doors.coordinators import CoordinatorKind
+from millstream.doors.partitions import Acks, Appended, Isolation, LogRead, OffsetAt, Offsets, Place
+from millstream.doors.queues import Acquired, Settled, Settlement
+from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
+from millstream.protocol.wire import MalformedRequest
+
+A_co = TypeVar("A_co", covariant=True)
+A = TypeVar("A")
+
+
+class NodeCall(msgspec.Struct, Generic[A_co], frozen=True, array_like=True):
+    """By its type parameter, what it is answered with."""
+
+
+class Append(NodeCall[Appended], frozen=True, tag=1):
+    place: Place
+    batch: memoryview
+    acks: Acks
+    timeout_s: float
+
+
+class Read(NodeCall[LogRead], frozen=True, tag=2):
+    place: Place
+    offset: int
+    max_bytes: int
+    max_wait_s: float
+    isolation: Isolation
+
+
+class FindOffsets(NodeCall[Offsets], frozen=True, tag=3):
+    place: Place
+
+
+class FindOffsetAt(NodeCall[OffsetAt | None], frozen=True, tag=4):
+    place: Place
+    timestamp_ms: int
+
+
+class Ask(NodeCall[bytes], frozen=True, tag=5):
+    """A coordinator's request, and its answer, as `encode` writes them; the kind says which requests there are."""
+
+    kind: CoordinatorKind
+    key: str
+    request: bytes
+    timeout_s: float
+
+
+class FindCoordinator(NodeCall[int], frozen=True, tag=6):
+    """The partition that keeps the key; the internal topic is made when there is none."""
+
+    kind: CoordinatorKind
+    key: str
+
+
+class Acquire(NodeCall[Acquired], frozen=True, tag=7):
+    group: str
+    member: str
+    place: Place
+    max_messages: int
+    max_bytes: int
+    max_wait_s: float
+    max_held: int | None = None
+
+
+class Settle(NodeCall[tuple[Settled, ...]], frozen=True, tag=8):
+    group: str
+    member: str
+    place: Place
+    settlements: tuple[Settlement, ...]
+
+
+class ReleaseAll(NodeCall[None], frozen=True, tag=9):
+    group: str
+    member: str
+
+
+class SubmitCommand(NodeCall[bytes], frozen=True, tag=10):
+    """A metadata command and its result, as `command_codec` writes them."""
+
+    command: bytes
+
+
+class CreateTopicsFor(NodeCall[bytes], frozen=True, tag=11):
+    """As above, for a caller: with the cluster's defaults, if the caller may."""
+
+    command: bytes
+
+
+class FollowMetadata(NodeCall[bytes], frozen=True, tag=12):
+    """The records that lead from an image that was sent before to the newest; waits for another one."""
+
+    sent: str
+    max_wait_s: float
+
+
+class AskAll(NodeCall[bytes], frozen=True, tag=14):
+    """As `Ask`, of all that the node coordinates; its answer is a list."""
+
+    kind: CoordinatorKind
+    request: bytes
+
+
+class Cancel(NodeCall[None], frozen=True, tag=13):
+    """The answer to that call of this connection is not waited for any more."""
+
+    correlation: int
+
+
+AnyCall = (
+    Append
+    | Read
+    | FindOffsets
+    | FindOffsetAt
+    | Ask
+    | FindCoordinator
+    | Acquire
+    | Settle
+    | ReleaseAll
+    | SubmitCommand
+    | CreateTopicsFor
+    | FollowMetadata
+    | AskAll
+    | Cancel
+)
+
+
+class _Envelope(msgspec.Struct, frozen=True, array_like=True):
+    caller: Caller
+    call: AnyCall
+
+
+class _Refusal(msgspec.Struct, frozen=True, array_like=True):
+    code: int
+    message: str
+    is_not_done: bool
+
+
+encode = msgspec.msgpack.Encoder().encode
+_envelope_decoder = msgspec.msgpack.Decoder(_Envelope)
+_refusal_decoder = msgspec.msgpack.Decoder(_Refusal)
+_answer_decoders: dict[type[NodeCall[Any]], msgspec.msgpack.Decoder[Any]] = {}
+
+
+def encode_call(caller: Caller, call: NodeCall[Any]) -> bytes:
+    return encode((caller, call))
+
+
+def decode_call(data: bytes | memoryview) -> tuple[Caller, AnyCall]:
+    try:
+        envelope = _envelope_decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise MalformedRequest(f"a call between nodes that cannot be read: {error}") from error
+    return envelope.caller, envelope.call
+
+
+def encode_answer(answer: object) -> bytes:
+    return b"\0" + encode(answer)
+
+
+def encode_refusal(error: KafkaError) -> bytes:
+    return b"\1" + encode(_Refusal(error.code, error.message, isinstance(error, NotDone)))
+
+
+def decode_answer(call: NodeCall[A], data: bytes | memoryview) -> A:
+    """What the call was answered with; the KafkaError with which it was refused is raised."""
+    try:
+        if data[0]:
+            refusal = _refusal_decoder.decode(data[1:])
+            kind = NotDone if refusal.is_not_done else KafkaError
+            raise kind(ErrorCode(refusal.code), refusal.message)
+        answer: A = _decoder_of(type(call)).decode(data[1:])
+    except (msgspec.MsgspecError, IndexError, ValueError) as error:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"another node's answer cannot be read: {error}"
+        ) from error
+    return answer
+
+
+def _decoder_of(call: type[NodeCall[Any]]) -> "msgspec.msgpack.Decoder[Any]":
+    decoder = _answer_decoders.get(call)
+    if decoder is None:
+        decoder = msgspec.msgpack.Decoder(answer_type(call))
+        _answer_decoders[call] = decoder
+    return decoder

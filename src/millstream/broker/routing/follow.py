@@ -1,0 +1,172 @@
+"""Any number of followers of a partition, one reader of its log.
+
+The reader keeps what it has read last. Who is at the end waits for it and shares what it reads; who is behind what is
+kept reads the log for itself until it has caught up. So a follower costs a position and no memory.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from millstream.doors.access import Authoriser, Operation, Permission, Resource
+from millstream.doors.caller import NODE, Caller
+from millstream.doors.partitions import Isolation, LogRead, Place
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+log = get_logger("millstream.doors")
+
+# Of all readers together, and of one of them at least.
+_KEPT_BYTES = 64 << 20
+_LEAST_KEPT_BYTES = 256 << 10
+_READ_BYTES = 1 << 20
+_WAIT_SECONDS = 10.0
+_PAUSE_SECONDS = 0.5
+_PASSING = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.BROKER_NOT_AVAILABLE)
+
+
+class _Log(Protocol):
+    async def read(
+        self,
+        caller: Caller,
+        place: Place,
+        offset: int,
+        *,
+        max_bytes: int = ...,
+        max_wait_s: float = ...,
+        isolation: Isolation = ...,
+    ) -> LogRead: ...
+
+
+class _Reader:
+    """Reads one partition's end for as long as somebody follows it."""
+
+    def __init__(self, follows: "Follows", place: Place, isolation: Isolation) -> None:
+        self._place = place
+        self._isolation = isolation
+        self._follows = follows
+        self._kept: deque[LogRead] = deque()
+        self._kept_bytes = 0
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.followers = 0
+        self.end: int | None = None
+        """Where it reads on; None while it does not."""
+
+    def begin(self, offset: int) -> None:
+        """Read on from here, where a follower has come to the end of the log."""
+        if self._task is None:
+            self.end = offset
+            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"follow {self._place}")
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        self._forget()
+
+    def find(self, offset: int) -> LogRead | None:
+        """What is kept of the log from there on."""
+        for read in self._kept:
+            if read.offset <= offset < read.next_offset:
+                return read if read.offset == offset else replace(read, offset=offset)
+        return None
+
+    async def more(self) -> None:
+        """Returns when the reader has read something, or has ended."""
+        await self._changed.wait()
+
+    async def _run(self) -> None:
+        try:
+            while self.end is not None:
+                read = await self._follows.read(NODE, self._place, self.end, self._isolation, _WAIT_SECONDS)
+                if read.next_offset > self.end:
+                    self._keep(read)
+        except KafkaError as error:
+            # Each follower reads for itself now, and hears it if it concerns it.
+            log.info("reader ended", place=str(self._place), error=error.message)
+        finally:
+            self._task = None
+            self._forget()
+
+    def _keep(self, read: LogRead) -> None:
+        self.end = read.next_offset
+        self._kept.append(read)
+        self._kept_bytes += len(read.batches)
+        most = self._follows.share_bytes
+        while self._kept_bytes > most and len(self._kept) > 1:
+            self._kept_bytes -= len(self._kept.popleft().batches)
+        self._tell()
+
+    def _forget(self) -> None:
+        self.end = None
+        self._kept.clear()
+        self._kept_bytes = 0
+        self._tell()
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+class Follows:
+    def __init__(self, partitions: _Log, authoriser: Authoriser) -> None:
+        self._partitions = partitions
+        self._authoriser = authoriser
+        self._readers: dict[tuple[Place, Isolation], _Reader] = {}
+
+    @property
+    def share_bytes(self) -> int:
+        """What one reader may keep; at least its last read, whatever its size."""
+        return max(_KEPT_BYTES // max(len(self._readers), 1), _LEAST_KEPT_BYTES)
+
+    def close(self) -> None:
+        for reader in list(self._readers.values()):
+            reader.stop()
+
+    async def follow(
+        self, caller: Caller, place: Place, offset: int, isolation: Isolation
+    ) -> AsyncIterator[LogRead]:
+        needed = Permission(Operation.READ, Resource.TOPIC, place.topic)
+        self._authoriser.check(caller, needed)
+        reader = self._readers.get((place, isolation))
+        if reader is None:
+            reader = self._readers[place, isolation] = _Reader(self, place, isolation)
+        reader.followers += 1
+        try:
+            while True:
+                read = reader.find(offset)
+                if read is None and reader.end == offset:
+                    await reader.more()
+                    continue
+                if read is None:
+                    # Whoever is behind the reader finds something at once, unless a new leader knows less for now.
+                    wait_s = 0.0 if reader.end is None else _PAUSE_SECONDS
+                    read = await self.read(caller, place, offset, isolation, wait_s)
+                    if read.next_offset == offset:
+                        reader.begin(offset)
+                        continue
+                # What a follower may do can change while it waits.
+                self._authoriser.check(caller, needed)
+                offset = read.next_offset
+                yield read
+        finally:
+            reader.followers -= 1
+            if not reader.followers:
+                reader.stop()
+                self._readers.pop((place, isolation), None)
+
+    async def read(
+        self, caller: Caller, place: Place, offset: int, isolation: Isolation, wait_s: float
+    ) -> LogRead:
+        """For ever while there is no leader: a follower has nothing better to do than to wait for one."""
+        while True:
+            try:
+                return await self._partitions.read(
+                    caller, place, offset, max_bytes=_READ_BYTES, max_wait_s=wait_s, isolation=isolation
+                )
+            except KafkaError as error:
+                if error.code not in _PASSING:
+                    raise

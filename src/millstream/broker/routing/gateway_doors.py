@@ -1,0 +1,181 @@
+"""The doors of a process outside of the cluster: everything is asked of the nodes, by calls.
+
+It follows the metadata of one node, and of another when that goes or is cut off from the others.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from millstream.broker.routing.batcher import Batcher
+from millstream.broker.routing.call_link import CallLink
+from millstream.broker.routing.calls import CreateTopicsFor, FollowMetadata, SubmitCommand
+from millstream.broker.routing.coordinators import RoutedCoordinators
+from millstream.broker.routing.metadata import Changed, ImageView, Watchers
+from millstream.broker.routing.partitions import RoutedPartitions
+from millstream.broker.routing.queues import RoutedQueues
+from millstream.broker.routing.routes import Routes
+from millstream.cluster.metadata.command_codec import decode_result, encode_command
+from millstream.cluster.metadata.controller import Command
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.producer_ids import ProducerIdPool
+from millstream.cluster.metadata.records import decode_records
+from millstream.cluster.metadata.topics import CreatedTopic, CreateTopics, NewTopic
+from millstream.doors.access import Authoriser, Quotas
+from millstream.doors.caller import NODE, Caller
+from millstream.doors.doors import Doors
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.peer_client import Greeting
+from millstream.runtime.clock import Clock
+
+log = get_logger("millstream.gateway")
+
+Result = TypeVar("Result")
+
+OUTSIDE = -1
+"""In the place of a node's id."""
+_FOLLOW_SECONDS = 5.0
+_COMMAND_SECONDS = 30.0
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 2.0
+# Changes of topics are known here a moment after the node that made them answers.
+_APPLIED_SECONDS = 10.0
+
+_followed = msgspec.msgpack.Decoder(tuple[str, bytes])
+
+
+class FollowedMetadata:
+    """The image of a node, followed from outside. `routes` is set by whoever connects the parts."""
+
+    routes: Routes
+
+    def __init__(self, bootstrap: Sequence[str]) -> None:
+        self.image = MetadataImage()
+        self.known = asyncio.Event()
+        """Set when a node has been heard."""
+        self.followed: str | None = None
+        """The address of the node that is followed; None while none answers."""
+        self._bootstrap = tuple(bootstrap)
+        self._watchers = Watchers()
+
+    def watch(self, changed: Changed) -> Callable[[], None]:
+        return self._watchers.add(changed)
+
+    async def create_topics(self, caller: Caller, topics: Sequence[NewTopic]) -> tuple[CreatedTopic, ...]:
+        command = CreateTopics(tuple(topics))
+        call = CreateTopicsFor(encode_command(command))
+        answer = await self.routes.at_any(caller, call, patience_s=_COMMAND_SECONDS)
+        created: tuple[CreatedTopic, ...] = decode_result(command, answer)
+        names = [each.name for each in created if each.error is None]
+        await self._until(lambda: all(name in self.image.topics for name in names))
+        return created
+
+    async def submit(self, command: Command[Result]) -> Result:
+        call = SubmitCommand(encode_command(command))
+        answer = await self.routes.at_any(NODE, call, patience_s=_COMMAND_SECONDS)
+        result: Result = decode_result(command, answer)
+        return result
+
+    async def follow(self) -> None:
+        """For as long as the task lives."""
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            for address in self._addresses():
+                if await self._follow_at(address):
+                    pause = _FIRST_PAUSE_SECONDS
+                    break
+            else:
+                if self.followed is not None or pause == _FIRST_PAUSE_SECONDS:
+                    log.warning("no broker answers", addresses=list(self._addresses()))
+                self.followed = None
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def _addresses(self) -> Iterator[str]:
+        """Those of nodes that are alive, and those that were given: all nodes may have moved."""
+        live = (f"{each.endpoints[0].host}:{each.endpoints[0].port}" for each in self.image.live_brokers)
+        yield from dict.fromkeys((*live, *self._bootstrap))
+
+    async def _follow_at(self, address: str) -> bool:
+        """Whether the node there was followed, for as long as it could be."""
+        link = CallLink(address, Greeting)
+        sent, was_heard = "", False
+        try:
+            while True:
+                answer = await link.call(NODE, FollowMetadata(sent, _FOLLOW_SECONDS), _FOLLOW_SECONDS)
+                name, data = _followed.decode(answer)
+                base = MetadataImage() if name.startswith("!") else self.image
+                sent = name.removeprefix("!")
+                self._apply(base.apply(decode_records(data)), address)
+                was_heard = True
+        except (KafkaError, msgspec.MsgspecError) as error:
+            log.info("broker not followed", address=address, error=str(error))
+            return was_heard
+        finally:
+            link.close()
+
+    def _apply(self, image: MetadataImage, address: str) -> None:
+        if self.image.cluster_id not in ("", image.cluster_id):
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID, f"the node at {address} belongs to another cluster"
+            )
+        if self.followed != address:
+            log.info("broker followed", address=address, cluster_id=image.cluster_id)
+            self.followed = address
+        old, self.image = self.image, image
+        self.known.set()
+        self._watchers.tell(old, image)
+
+    async def _until(self, is_so: Callable[[], bool]) -> None:
+        changed = asyncio.Event()
+        stop = self.watch(lambda _old, _new: changed.set())
+        try:
+            async with asyncio.timeout(_APPLIED_SECONDS):
+                while not is_so():
+                    await changed.wait()
+                    changed.clear()
+        except TimeoutError:
+            return
+        finally:
+            stop()
+
+
+class GatewayDoors:
+    def __init__(
+        self, bootstrap: Sequence[str], authoriser: Authoriser, quotas: Quotas, clock: Clock
+    ) -> None:
+        self.metadata = FollowedMetadata(bootstrap)
+        view = ImageView(OUTSIDE, self.metadata)
+        self._routes = self.metadata.routes = Routes(view, self.metadata, Greeting)
+        self._partitions = RoutedPartitions(None, self._routes, authoriser)
+        self._batcher = Batcher(
+            self._partitions, self.metadata, authoriser, clock, ProducerIdPool(self.metadata.submit).take
+        )
+        self._following: asyncio.Task[None] | None = None
+        self.doors = Doors(
+            self._partitions,
+            self._batcher,
+            RoutedQueues(None, self._routes, authoriser),
+            RoutedCoordinators(None, self._routes),
+            view,
+            self.metadata,
+            authoriser,
+            quotas,
+        )
+
+    def start(self) -> None:
+        """Look for the cluster; `metadata.known` is set when it is found."""
+        self._following = asyncio.get_running_loop().create_task(
+            self.metadata.follow(), name="follow metadata"
+        )
+
+    async def stop(self) -> None:
+        self._batcher.close()
+        self._partitions.close()
+        self._routes.close()
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)

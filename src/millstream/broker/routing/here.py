@@ -1,0 +1,240 @@
+"""Partitions that this node leads, by value: what doors of this process and other nodes for their doors ask of it.
+
+What is refused before it is written is `NotDone`; any other error of an append leaves open whether it is in the log.
+"""
+
+import asyncio
+
+from millstream.broker.partitions.appends import Appends
+from millstream.broker.partitions.opened_batches import BatchOpener, must_open, open_and_convert
+from millstream.broker.partitions.partition import Partition
+from millstream.broker.partitions.registry import Partitions
+from millstream.broker.partitions.storage_faults import StorageFaults
+from millstream.doors.access import Authoriser, Operation, Permission, Resource
+from millstream.doors.caller import Caller
+from millstream.doors.partitions import (
+    Acks,
+    Appended,
+    Durability,
+    Isolation,
+    LogRead,
+    OffsetAt,
+    Offsets,
+    Place,
+)
+from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
+from millstream.protocol.record_batch import check_produced
+from millstream.storage.lookup import batch_for_timestamp, offset_for_timestamp
+
+# The newest rules for what a producer may send.
+_PRODUCE_VERSION = 12
+_MOST_READ_BYTES = 55 << 20
+
+
+class Here:
+    def __init__(
+        self,
+        partitions: Partitions,
+        appends: Appends,
+        opener: BatchOpener,
+        faults: StorageFaults,
+        authoriser: Authoriser,
+    ) -> None:
+        self._partitions = partitions
+        self._appends = appends
+        self._opener = opener
+        self._faults = faults
+        self._authoriser = authoriser
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Others may have gone on without this node."""
+        return self._partitions.is_cut_off
+
+    # -- writing
+
+    async def append(
+        self,
+        caller: Caller,
+        place: Place,
+        batch: bytes | bytearray | memoryview,
+        *,
+        acks: Acks = Acks.ALL,
+        timeout_s: float = 30.0,
+    ) -> Appended:
+        try:
+            self._authoriser.check(caller, Permission(Operation.WRITE, Resource.TOPIC, place.topic))
+            partition = self._appends.find(place.topic, place.partition)
+            # Offset and leader epoch are stamped into the batch.
+            view = memoryview(bytearray(batch))
+            header = check_produced(view, _PRODUCE_VERSION)
+            if header.is_transactional:
+                raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction is open for this producer")
+            if must_open(partition.log.config, header):
+                view = await self._opened(partition, view)
+                header = check_produced(view, _PRODUCE_VERSION)
+            appended = self._appends.append(partition, view, header, by_all=acks is Acks.ALL)
+        except KafkaError as error:
+            self._appends.failed(error)
+            raise NotDone.of(error) from error
+        by_all = acks is Acks.ALL
+        if acks is not Acks.NONE:
+            await _acknowledged(partition, appended.last_offset, by_all, timeout_s)
+        return Appended(
+            appended.base_offset,
+            appended.log_append_time_ms,
+            Durability.MEMORY if acks is Acks.NONE else _durability(partition, by_all=by_all),
+            partition.log.log_start_offset,
+        )
+
+    async def _opened(self, partition: Partition, batch: memoryview) -> memoryview:
+        config, limits = partition.log.config, self._opener.limits
+        with self._opener.held(len(batch)):
+            return memoryview(
+                await self._opener.run(lambda: open_and_convert(config, batch, limits), is_long=True)
+            )
+
+    # -- reading
+
+    async def read(
+        self,
+        caller: Caller,
+        place: Place,
+        offset: int,
+        *,
+        max_bytes: int = 1 << 20,
+        max_wait_s: float = 0.0,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> LogRead:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + max_wait_s
+        while True:
+            found = self._read(caller, place, offset, max_bytes, isolation)
+            left = deadline - loop.time()
+            if found.next_offset > offset or left <= 0:
+                return found
+            await _Arrival(self._partitions.find_replica(place.topic, place.partition)).within(left)
+
+    def _read(
+        self, caller: Caller, place: Place, offset: int, max_bytes: int, isolation: Isolation
+    ) -> LogRead:
+        partition = self._find(caller, place, Operation.READ)
+        upper = (
+            partition.last_stable_offset
+            if isolation is Isolation.READ_COMMITTED
+            else partition.high_watermark
+        )
+        try:
+            data, next_offset = partition.log.read(
+                offset, min(max_bytes, _MOST_READ_BYTES), upper, min_one=True
+            )
+        except KafkaError as error:
+            self._faults.read_failed(partition, offset, error)
+            raise
+        return LogRead(
+            place,
+            offset,
+            next_offset,
+            data,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log.log_start_offset,
+        )
+
+    async def offsets(self, caller: Caller, place: Place) -> Offsets:
+        partition = self._find(caller, place, Operation.DESCRIBE)
+        _require_known_end(partition)
+        return Offsets(partition.log.log_start_offset, partition.high_watermark, partition.last_stable_offset)
+
+    async def offset_at(self, caller: Caller, place: Place, timestamp_ms: int) -> OffsetAt | None:
+        partition = self._find(caller, place, Operation.DESCRIBE)
+        _require_known_end(partition)
+        log = partition.log
+        try:
+            batch, start = batch_for_timestamp(log, timestamp_ms), log.log_start_offset
+            if batch is None:
+                return None
+            # It may be large, and others wait for the loop.
+            found = await self._opener.long_work.apart(lambda: batch.first_record(timestamp_ms, start))
+            if log.offline is not None:
+                raise log.offline
+            if found is None or found.offset < log.log_start_offset:
+                found = offset_for_timestamp(log, timestamp_ms)
+        except KafkaError as error:
+            self._faults.read_failed(partition, log.log_start_offset, error)
+            raise
+        if found is None or found.offset >= partition.high_watermark:
+            return None
+        return OffsetAt(found.offset, found.timestamp)
+
+    def _find(self, caller: Caller, place: Place, operation: Operation) -> Partition:
+        self._authoriser.check(caller, Permission(operation, Resource.TOPIC, place.topic))
+        partition = self._partitions.find_for_client(place.topic, place.partition)
+        if partition.log.offline is not None:
+            raise partition.log.offline
+        return partition
+
+
+def _require_known_end(partition: Partition) -> None:
+    state = partition.replication
+    if state is not None and partition.high_watermark < state.epoch_start_offset:
+        # A new leader does not know yet what the one before it had committed: an answer now might go back.
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE, "the leader is new and has not heard of its followers yet"
+        )
+
+
+def _durability(partition: Partition, *, by_all: bool) -> Durability:
+    config, state = partition.log.config, partition.replication
+    if by_all and state is not None and len(state.isr) > 1 and config.replicates_in_sync:
+        return Durability.REPLICATED_ON_DISK if config.durable else Durability.REPLICATED
+    return Durability.DISK if config.durable else Durability.MEMORY
+
+
+async def _acknowledged(partition: Partition, last_offset: int, by_all: bool, timeout_s: float) -> None:
+    waiter = _Acknowledgement()
+    if not partition.await_acknowledged(last_offset, waiter, by_all=by_all):
+        return
+    try:
+        async with asyncio.timeout(timeout_s):
+            await waiter.done
+    except TimeoutError:
+        raise KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT, "the records were not as durable as was asked for in time"
+        ) from None
+
+
+class _Acknowledgement:
+    __slots__ = ("done",)
+
+    def __init__(self) -> None:
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def acknowledged(self, _partition: Partition, error: KafkaError | None) -> None:
+        if self.done.done():
+            return
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(KafkaError(error.code, error.message))
+
+
+class _Arrival:
+    """Waits until there is more to read in a partition, or something else of it has changed."""
+
+    __slots__ = ("_done", "_partition")
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def data_arrived(self, _size_bytes: int) -> None:
+        if not self._done.done():
+            self._done.set_result(None)
+
+    async def within(self, seconds: float) -> None:
+        self._partition.await_data(self)
+        try:
+            await asyncio.wait((self._done,), timeout=seconds)
+        finally:
+            self._partition.stop_waiting(self)

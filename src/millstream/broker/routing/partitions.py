@@ -1,0 +1,104 @@
+"""Append and read wherever a partition is led: in this process where this node leads it, else at its leader."""
+
+from collections.abc import AsyncIterator
+
+from millstream.broker.routing.calls import Append, FindOffsetAt, FindOffsets, Read
+from millstream.broker.routing.follow import Follows
+from millstream.broker.routing.here import Here
+from millstream.broker.routing.routes import Routes
+from millstream.doors.access import Authoriser
+from millstream.doors.caller import Caller
+from millstream.doors.partitions import Acks, Appended, Isolation, LogRead, OffsetAt, Offsets, Place
+from millstream.protocol.record_batch import HEADER_SIZE, read_header
+
+# For which a leader is looked for, besides what the caller waits for.
+_PATIENCE_SECONDS = 10.0
+
+
+class RoutedPartitions:
+    def __init__(self, here: Here | None, routes: Routes, authoriser: Authoriser) -> None:
+        """`here` is None in a process that leads nothing."""
+        self._here = here
+        self._routes = routes
+        self._follows = Follows(self, authoriser)
+
+    def close(self) -> None:
+        self._follows.close()
+
+    async def append(
+        self,
+        caller: Caller,
+        place: Place,
+        batch: bytes | bytearray | memoryview,
+        *,
+        acks: Acks = Acks.ALL,
+        timeout_s: float = 30.0,
+    ) -> Appended:
+        view = memoryview(batch)
+        return await self._routes.at_leader(
+            caller,
+            place,
+            lambda: self._local.append(caller, place, view, acks=acks, timeout_s=timeout_s),
+            Append(place, view, acks, timeout_s),
+            patience_s=timeout_s,
+            wait_s=timeout_s,
+            # A leader finds in its log what a producer has numbered.
+            may_repeat=len(view) >= HEADER_SIZE and read_header(view).producer_id >= 0,
+        )
+
+    async def read(
+        self,
+        caller: Caller,
+        place: Place,
+        offset: int,
+        *,
+        max_bytes: int = 1 << 20,
+        max_wait_s: float = 0.0,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> LogRead:
+        return await self._routes.at_leader(
+            caller,
+            place,
+            lambda: self._local.read(
+                caller, place, offset, max_bytes=max_bytes, max_wait_s=max_wait_s, isolation=isolation
+            ),
+            Read(place, offset, max_bytes, max_wait_s, isolation),
+            patience_s=max_wait_s + _PATIENCE_SECONDS,
+            wait_s=max_wait_s,
+            may_repeat=True,
+        )
+
+    async def offsets(self, caller: Caller, place: Place) -> Offsets:
+        return await self._routes.at_leader(
+            caller,
+            place,
+            lambda: self._local.offsets(caller, place),
+            FindOffsets(place),
+            patience_s=_PATIENCE_SECONDS,
+            may_repeat=True,
+        )
+
+    async def offset_at(self, caller: Caller, place: Place, timestamp_ms: int) -> OffsetAt | None:
+        return await self._routes.at_leader(
+            caller,
+            place,
+            lambda: self._local.offset_at(caller, place, timestamp_ms),
+            FindOffsetAt(place, timestamp_ms),
+            patience_s=_PATIENCE_SECONDS,
+            may_repeat=True,
+        )
+
+    def follow(
+        self,
+        caller: Caller,
+        place: Place,
+        offset: int,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> AsyncIterator[LogRead]:
+        return self._follows.follow(caller, place, offset, isolation)
+
+    @property
+    def _local(self) -> Here:
+        assert self._here is not None, "a process without partitions is never their leader"
+        return self._here

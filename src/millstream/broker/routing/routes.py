@@ -1,0 +1,177 @@
+"""Here or there: finds the node that a call is for, waits while leaders change, asks again where that is safe."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NoReturn, TypeVar
+
+from millstream.broker.routing.call_link import CallLink
+from millstream.broker.routing.calls import NodeCall
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.doors.caller import Caller
+from millstream.doors.cluster import ClusterView, Metadata
+from millstream.doors.partitions import Place, unknown_place
+from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
+from millstream.protocol.peer_client import Greeting
+
+A = TypeVar("A")
+
+_FIRST_PAUSE_SECONDS = 0.01
+_LONGEST_PAUSE_SECONDS = 0.25
+# Another node, or the same one a moment later, may answer otherwise.
+_PASSING = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    }
+)
+
+
+class Routes:
+    def __init__(self, view: ClusterView, metadata: Metadata, greeting: Callable[[], Greeting]) -> None:
+        self.view = view
+        self.metadata = metadata
+        self._greeting = greeting
+        self._links: dict[str, CallLink] = {}
+        self._changed = asyncio.Event()
+        self._stop_watching = metadata.watch(self._metadata_changed)
+
+    def close(self) -> None:
+        self._stop_watching()
+        for link in self._links.values():
+            link.close()
+
+    async def at_leader(
+        self,
+        caller: Caller,
+        place: Place,
+        here: Callable[[], Awaitable[A]],
+        call: NodeCall[A],
+        *,
+        patience_s: float,
+        wait_s: float = 0.0,
+        may_repeat: bool,
+        late: Callable[[A], None] | None = None,
+    ) -> A:
+        """The answer of whoever leads the partition, `here` or there; see `at_node` for the rest."""
+
+        def leader() -> int | None:
+            if self.metadata.image.partition(place.topic, place.partition) is None:
+                raise NotDone.of(unknown_place(place))
+            return self.view.leader(place)
+
+        return await self.at_node(
+            caller, leader, here, call, patience_s=patience_s, wait_s=wait_s, may_repeat=may_repeat, late=late
+        )
+
+    async def at_node(
+        self,
+        caller: Caller,
+        find: Callable[[], int | None],
+        here: Callable[[], Awaitable[A]],
+        call: NodeCall[A],
+        *,
+        patience_s: float,
+        wait_s: float = 0.0,
+        may_repeat: bool,
+        late: Callable[[A], None] | None = None,
+    ) -> A:
+        """Ask the node that `find` finds, and again for `patience_s` where another may answer by then.
+
+        `wait_s` is what an answer itself may take. What may have been done is asked again only if it `may_repeat`;
+        otherwise, and when the time is over, that is REQUEST_TIMED_OUT.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + patience_s
+        pause = _FIRST_PAUSE_SECONDS
+        is_uncertain = False
+        while True:
+            node = find()
+            try:
+                if node is None:
+                    raise NotDone(ErrorCode.LEADER_NOT_AVAILABLE, "there is no leader at the moment")
+                if node == self.view.node_id:
+                    return await here()
+                return await self.link(node).call(caller, call, wait_s, late)
+            except KafkaError as error:
+                if error.code not in _PASSING:
+                    if is_uncertain:
+                        # What was done before decides what this answer means.
+                        raise _uncertain(error) from error
+                    raise
+                is_uncertain |= not isinstance(error, NotDone)
+                is_over = loop.time() + pause >= deadline
+                if is_uncertain and (is_over or not may_repeat):
+                    raise _uncertain(error) from error
+                if is_over:
+                    raise
+            await self._pause(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    async def at_any(self, caller: Caller, call: NodeCall[A], *, patience_s: float) -> A:
+        """Ask any live node, and the next one where nothing was done; for a process that is none itself."""
+        asked: set[int] = set()
+
+        def another() -> int | None:
+            live = [broker.broker_id for broker in self.view.brokers()]
+            node = next((each for each in live if each not in asked), None)
+            if node is None:
+                asked.clear()
+            else:
+                asked.add(node)
+            return node
+
+        return await self.at_node(
+            caller, another, _never, call, patience_s=patience_s, wait_s=patience_s, may_repeat=False
+        )
+
+    def link(self, node_id: int) -> CallLink:
+        broker = self.metadata.image.brokers.get(node_id)
+        if broker is None:
+            raise NotDone(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} is not known")
+        endpoint = broker.endpoints[0]
+        address = f"{endpoint.host}:{endpoint.port}"
+        link = self._links.get(address)
+        if link is None:
+            link = self._links[address] = CallLink(address, self._greeting)
+        return link
+
+    async def _pause(self, seconds: float) -> None:
+        """Until the metadata changes, or the time is over."""
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def _metadata_changed(self, old: MetadataImage, new: MetadataImage) -> None:
+        self._changed.set()
+        if old.brokers is not new.brokers:
+            known = {
+                f"{each.endpoints[0].host}:{each.endpoints[0].port}"
+                for each in new.brokers.values()
+                if each.endpoints
+            }
+            for address in self._links.keys() - known:
+                self._links.pop(address).close()
+
+
+async def _never() -> NoReturn:
+    raise AssertionError("a process outside of the cluster is no node of it")
+
+
+def _uncertain(error: KafkaError) -> KafkaError:
+    return KafkaError(
+        ErrorCode.REQUEST_TIMED_OUT, f"it may have been done or not: {error.message.rstrip('.')}"
+    )

@@ -1,0 +1,46 @@
+"""Kafka's acknowledgements of a partition's records as settlements."""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Protocol
+
+from millstream.coordinator.shares.queue_values import Outcome, Settlement
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+
+class AcknowledgementBatch(Protocol):
+    first_offset: int
+    last_offset: int
+    acknowledge_types: tuple[int, ...]
+
+
+def settlements(batches: Iterable[AcknowledgementBatch], *, renewing: bool) -> list[Settlement]:
+    """KafkaError INVALID_REQUEST for what is no acknowledgement; `renewing` allows renewals."""
+    return [each for batch in batches for each in _of_batch(batch, renewing)]
+
+
+def _of_batch(batch: AcknowledgementBatch, renewing: bool) -> Iterator[Settlement]:
+    first, types = batch.first_offset, batch.acknowledge_types
+    length = batch.last_offset - first + 1
+    if length <= 0 or first < 0:
+        raise _invalid(f"offsets {first} to {batch.last_offset} are no range")
+    if len(types) not in (1, length):
+        raise _invalid(f"{len(types)} types for {length} offsets: give one, or one for each")
+    if len(types) == 1:
+        yield Settlement(first, batch.last_offset, _outcome(types[0], renewing))
+        return
+    for number, group in groupby(types):
+        count = len(list(group))
+        yield Settlement(first, first + count - 1, _outcome(number, renewing))
+        first += count
+
+
+def _outcome(number: int, renewing: bool) -> Outcome:
+    known = 0 <= number <= Outcome.RENEW and (renewing or number != Outcome.RENEW)
+    if not known:
+        raise _invalid(f"acknowledgement of type {number}")
+    return Outcome(number)
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

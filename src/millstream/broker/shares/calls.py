@@ -1,0 +1,231 @@
+"""Our own requests about queues: for `millstream queue` and the Python client."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+
+from millstream.broker.shares.led_queue import LedQueue
+from millstream.broker.shares.log_view import read_batches
+from millstream.broker.shares.shares import Shares
+from millstream.cluster.metadata.service import MetadataService
+from millstream.coordinator.shares.runs import Run
+from millstream.coordinator.shares.states import RecordState
+from millstream.doors.access import Authoriser, Operation, Permission, Resource
+from millstream.doors.caller import Caller
+from millstream.doors.partitions import Place
+from millstream.doors.queues import Acquired, Queues, Settlement, SettlementKind
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.queue_call import (
+    LookAtQueues,
+    PeekAtQueue,
+    Peeked,
+    PeekedRun,
+    Purged,
+    PurgeQueue,
+    QueueRange,
+    QueueRequest,
+    QueueRow,
+    QueueRows,
+    Released,
+    ReleaseMember,
+    SettledAll,
+    SettleMessages,
+    TakeMessages,
+    Taken,
+    TakenFrom,
+)
+
+_MOST_MESSAGES = 10_000
+_MOST_BYTES = 16 << 20
+_LONGEST_WAIT_MS = 60_000
+_MOST_RUNS = 1_000
+_PEEK_BYTES = 1 << 20
+
+
+class QueueCalls:
+    def __init__(
+        self, queues: Queues, shares: Shares, metadata: MetadataService, authoriser: Authoriser
+    ) -> None:
+        """`queues` are those of all nodes, `shares` those of this one."""
+        self._queues = queues
+        self._shares = shares
+        self._metadata = metadata
+        self._authoriser = authoriser
+        self._turn = 0
+        self._handlers: Final[dict[type, Callable[[Caller, Any], Awaitable[msgspec.Struct]]]] = {
+            TakeMessages: self._take,
+            SettleMessages: self._settle,
+            ReleaseMember: self._release,
+            LookAtQueues: self._look,
+            PeekAtQueue: self._peek,
+            PurgeQueue: self._purge,
+        }
+
+    async def answer(self, caller: Caller, request: QueueRequest) -> msgspec.Struct:
+        """KafkaError where it is refused."""
+        if not request.group and not isinstance(request, LookAtQueues):
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group must not be empty")
+        self._authorise(caller, request)
+        return await self._handlers[type(request)](caller, request)
+
+    def _authorise(self, caller: Caller, request: QueueRequest) -> None:
+        if isinstance(request, LookAtQueues) and not request.group:
+            self._authoriser.check(caller, Permission(Operation.DESCRIBE, Resource.CLUSTER))
+            return
+        self._authoriser.check(caller, Permission(Operation.READ, Resource.GROUP, request.group))
+        topic = "" if isinstance(request, ReleaseMember) else request.topic
+        if topic:
+            self._authoriser.check(caller, Permission(Operation.READ, Resource.TOPIC, topic))
+
+    # -- messages, wherever they are led
+
+    async def _take(self, caller: Caller, request: TakeMessages) -> Taken:
+        if request.max_messages <= 0 or request.max_bytes <= 0 or not request.member:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a member takes at least one message, and one byte")
+        places = self._places(request.topic)
+        self._turn += 1
+        first = self._turn % len(places)
+        places = places[first:] + places[:first]
+        for place in places:
+            found = await self._acquire(caller, request, place, 0.0)
+            if found.ranges:
+                return _taken([found])
+        if request.max_wait_ms <= 0:
+            return Taken(())
+        return await self._await_any(caller, request, places)
+
+    async def _await_any(self, caller: Caller, request: TakeMessages, places: list[Place]) -> Taken:
+        """From whichever has something first; the others stop waiting, and what they got meanwhile goes along."""
+        wait_s = min(request.max_wait_ms, _LONGEST_WAIT_MS) / 1000
+        tasks = [asyncio.ensure_future(self._acquire(caller, request, place, wait_s)) for place in places]
+        try:
+            pending = set(tasks)
+            while pending:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                found = [task.result() for task in done if task.exception() is None]
+                if any(each.ranges for each in found):
+                    return _taken(found)
+            for task in tasks:
+                # Nothing anywhere: why, where it was not for the time.
+                task.result()
+            return Taken(())
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _acquire(self, caller: Caller, request: TakeMessages, place: Place, wait_s: float) -> Acquired:
+        return await self._queues.acquire(
+            caller,
+            request.group,
+            request.member,
+            place,
+            max_messages=min(request.max_messages, _MOST_MESSAGES),
+            max_bytes=min(request.max_bytes, _MOST_BYTES),
+            max_wait_s=wait_s,
+            max_held=request.max_held,
+        )
+
+    def _places(self, topic: str) -> list[Place]:
+        found = self._metadata.image.topic(topic)
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+        return [Place(topic, index) for index in range(len(found.partitions))]
+
+    async def _settle(self, caller: Caller, request: SettleMessages) -> SettledAll:
+        if any(not 0 <= each.outcome <= SettlementKind.RENEW for each in request.ranges):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "an outcome is a number from 0 to 4")
+        outcomes = await self._queues.settle(
+            caller,
+            request.group,
+            request.member,
+            Place(request.topic, request.partition),
+            [
+                Settlement(each.first, each.last, SettlementKind(each.outcome), each.delay_ms, each.reason)
+                for each in request.ranges
+            ],
+        )
+        return SettledAll(tuple((int(each.error), each.message) for each in outcomes))
+
+    async def _release(self, caller: Caller, request: ReleaseMember) -> Released:
+        await self._queues.release_all(caller, request.group, request.member)
+        return Released()
+
+    # -- what is led here
+
+    async def _look(self, _caller: Caller, request: LookAtQueues) -> QueueRows:
+        return QueueRows(
+            tuple(
+                row_of(queue)
+                for queue in self._shares
+                if queue.is_ready
+                and request.group in ("", queue.key.group_id)
+                and request.topic in ("", queue.partition.topic)
+            )
+        )
+
+    async def _peek(self, _caller: Caller, request: PeekAtQueue) -> Peeked:
+        queue = await self._shares.open(request.group, request.topic, request.partition)
+        engine = queue.engine
+        first = max(request.offset, engine.start)
+        runs = [run for run in engine.runs(first, _MOST_RUNS) if not run.state.is_final]
+        if engine.end < queue.upper:
+            runs.append(Run(engine.end, queue.upper - 1, RecordState.AVAILABLE))
+        shown: list[PeekedRun] = []
+        batches: dict[int, memoryview] = {}
+        left = min(request.max_messages, 1_000)
+        for run in runs:
+            low, high = max(run.first, first), min(run.last, max(run.first, first) + left - 1)
+            if left <= 0 or high < low:
+                break
+            left -= high - low + 1
+            shown.append(PeekedRun(low, high, run.state.name.lower(), run.count, run.due_ms, run.owner))
+            for read in read_batches(queue.partition, low, _PEEK_BYTES, queue.upper):
+                if read.batch.first > high:
+                    break
+                batches[read.batch.first] = read.data
+        return Peeked(tuple(shown), b"".join(batches[base] for base in sorted(batches)))
+
+    async def _purge(self, _caller: Caller, request: PurgeQueue) -> Purged:
+        queue = await self._shares.open(request.group, request.topic, request.partition)
+        dropped = queue.drop_available(queue.upper)
+        await queue.stored()
+        return Purged(dropped)
+
+
+def row_of(queue: LedQueue) -> QueueRow:
+    engine, counters = queue.engine, queue.engine.counters
+    return QueueRow(
+        queue.key.group_id,
+        queue.partition.topic,
+        queue.key.partition,
+        engine.start,
+        engine.end,
+        queue.depth,
+        engine.locked,
+        engine.run_count,
+        queue.oldest_ms(),
+        counters.delivered,
+        counters.redelivered,
+        counters.accepted,
+        counters.dead_letters,
+        counters.given_up,
+    )
+
+
+def _taken(found: list[Acquired]) -> Taken:
+    return Taken(
+        tuple(
+            TakenFrom(
+                each.read.place.partition,
+                tuple(
+                    QueueRange(one.first_offset, one.last_offset, one.delivery_count) for one in each.ranges
+                ),
+                bytes(each.read.batches),
+                each.locked_until_ms,
+            )
+            for each in found
+            if each.ranges
+        )
+    )

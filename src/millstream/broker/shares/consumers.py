@@ -1,0 +1,92 @@
+"""What consumers ask of several queues at once: acknowledge, take what there is, wait for more."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from millstream.broker.shares.led_queue import NOTHING, LedQueue, Taken, Wanted
+from millstream.coordinator.shares.queue_values import Outcome, Settlement
+from millstream.protocol.errors import KafkaError
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    queue: LedQueue
+    taken: Taken
+
+
+def acquire_from(queues: Sequence[LedQueue], member: str, wanted: Wanted) -> list[Delivery]:
+    """What there is now, from the first queue on, as long as there is room."""
+    deliveries = []
+    records, size = wanted.max_records, wanted.max_bytes
+    for queue in queues:
+        if records <= 0 or size <= 0:
+            break
+        asked = msgspec.structs.replace(wanted, max_records=records, max_bytes=size)
+        with suppress(KafkaError):
+            # One that has just moved away is told of with the next request.
+            taken = queue.acquire(member, asked)
+            if taken is not NOTHING:
+                deliveries.append(Delivery(queue, taken))
+                records -= taken.count
+                size -= taken.size_bytes
+    return deliveries
+
+
+async def await_and_acquire(
+    queues: Sequence[LedQueue], member: str, wanted: Wanted, max_wait_s: float
+) -> list[Delivery]:
+    """As `acquire_from`; where there is nothing, waits for something.
+
+    All of it is stored when it is returned; what could not be stored is not among it.
+    """
+    found = acquire_from(queues, member, wanted)
+    if not found and max_wait_s > 0 and queues:
+        found = await _wait(queues, member, wanted, max_wait_s)
+    try:
+        failed = await all_stored(each.queue for each in found)
+    except asyncio.CancelledError:
+        release(found, member)
+        raise
+    return [each for each in found if each.queue not in failed]
+
+
+async def _wait(queues: Sequence[LedQueue], member: str, wanted: Wanted, max_wait_s: float) -> list[Delivery]:
+    arrived = asyncio.Event()
+    for queue in queues:
+        queue.await_available(arrived.set)
+    try:
+        async with asyncio.timeout(max_wait_s):
+            while True:
+                await arrived.wait()
+                arrived.clear()
+                found = acquire_from(queues, member, wanted)
+                if found or not all(queue.is_current for queue in queues):
+                    return found
+    except TimeoutError:
+        return []
+    finally:
+        for queue in queues:
+            queue.stop_waiting(arrived.set)
+
+
+def release(deliveries: Iterable[Delivery], member: str) -> None:
+    """Nobody is there to take them: others may have them at once."""
+    for each in deliveries:
+        with suppress(KafkaError):
+            each.queue.settle(
+                member,
+                [Settlement(one.first, one.last, Outcome.UNDELIVERED) for one in each.taken.ranges],
+            )
+
+
+async def all_stored(queues: Iterable[LedQueue]) -> dict[LedQueue, KafkaError]:
+    """When all that was decided in these queues is durable; the errors of those where it is not."""
+    failed = {}
+    for queue in dict.fromkeys(queues):
+        try:
+            await queue.stored()
+        except KafkaError as error:
+            failed[queue] = error
+    return failed

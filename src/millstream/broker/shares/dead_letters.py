@@ -1,0 +1,113 @@
+"""Dead letters: what a queue gives up goes to a topic of its own, and leaves the queue when it is durable there.
+
+Headers as in Apache Kafka 4.4. Unlike there, a letter that cannot be written is kept and tried again for ever.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from millstream.broker.shares.led_queue import LedQueue, QueueState
+from millstream.broker.shares.log_view import read_batches
+from millstream.broker.shares.policies import Rules
+from millstream.coordinator.shares.queue_values import DeadLetter
+from millstream.doors.caller import Caller
+from millstream.doors.messages import Message, Messages
+from millstream.doors.partitions import Place
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.records import Record
+
+_log = get_logger("millstream.queues")
+
+PREFIX = "__dlq.errors."
+_AT_ONCE = 100
+_READ_BYTES = 1 << 20
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
+_WRITER = Caller(client_id="millstream-dead-letters")
+
+
+class DeadLetterWriter:
+    def __init__(
+        self,
+        messages: Messages,
+        partitions_of: Callable[[str], int | None],
+        rules_of: Callable[[LedQueue], Rules],
+    ) -> None:
+        """`partitions_of` is how many a topic has that takes dead letters; None where there is none."""
+        self._messages = messages
+        self._partitions_of = partitions_of
+        self._rules_of = rules_of
+
+    async def write_all(self, queue: LedQueue, letters: Sequence[DeadLetter]) -> None:
+        for letter in letters:
+            first = letter.first
+            while first <= letter.last and queue.state is QueueState.ACTIVE:
+                part = DeadLetter(first, min(letter.last, first + _AT_ONCE - 1), letter.count, letter.reason)
+                await self._write(queue, part)
+                first = part.last + 1
+
+    async def _write(self, queue: LedQueue, letter: DeadLetter) -> None:
+        pause = _FIRST_PAUSE_S
+        while queue.is_current:
+            try:
+                await self._send(queue, letter)
+            except KafkaError as error:
+                _log.warning(
+                    "dead letters wait",
+                    queue=str(queue.key),
+                    first=letter.first,
+                    last=letter.last,
+                    error=error.message,
+                )
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+            else:
+                queue.dead_letter_written(letter)
+                return
+
+    async def _send(self, queue: LedQueue, letter: DeadLetter) -> None:
+        rules = self._rules_of(queue)
+        topic = rules.group.dead_letter_topic
+        if topic is None:
+            return
+        count = self._partitions_of(topic)
+        if count is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"make the topic {topic} with errors.deadletterqueue.group.enable=true",
+            )
+        copy = rules.group.errors_deadletterqueue_copy_record_enable
+        messages = [_message(queue, record, letter, copy=copy) for record in _records(queue, letter)]
+        if messages:
+            await self._messages.send(_WRITER, Place(topic, queue.key.partition % count), messages)
+
+
+def _records(queue: LedQueue, letter: DeadLetter) -> list[Record]:
+    """Those that the log still has."""
+    found: list[Record] = []
+    partition = queue.partition
+    offset = max(letter.first, partition.log.log_start_offset)
+    while offset <= letter.last:
+        read = read_batches(partition, offset, _READ_BYTES, queue.upper)
+        if not read:
+            break
+        for each in read:
+            if not each.batch.skipped:
+                found += [record for record in each.records() if offset <= record.offset <= letter.last]
+        offset = read[-1].batch.last + 1
+    return found
+
+
+def _message(queue: LedQueue, record: Record, letter: DeadLetter, *, copy: bool) -> Message:
+    said = {
+        "topic": queue.partition.topic,
+        "partition": str(queue.key.partition),
+        "offset": str(record.offset),
+        "group": queue.key.group_id,
+        "delivery.count": str(letter.count),
+        "message": letter.reason,
+    }
+    headers = tuple((PREFIX + name, value.encode()) for name, value in said.items())
+    if not copy:
+        return Message(None, None, headers)
+    return Message(record.key, record.value, (*headers, *record.headers))

@@ -1,0 +1,368 @@
+"""One group's queue on one partition that this node leads.
+
+Decisions are the engine's and are made at once. What they change is written to the share coordinator, one write at a
+time with all that was decided meanwhile, and whoever is to hear of a decision awaits `stored` first.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+import msgspec
+
+from millstream.broker.partitions.partition import Partition
+from millstream.broker.shares.log_view import ReadBatch, chosen, read_batches, scan
+from millstream.broker.shares.queue_store import QueueStore
+from millstream.coordinator.shares.engine import QueueEngine
+from millstream.coordinator.shares.policy import QueuePolicy
+from millstream.coordinator.shares.queue_values import Acquired, DeadLetter, Reason, Settlement
+from millstream.coordinator.shares.records import ShareKey
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import KafkaError
+from millstream.runtime.clock import SteadyTime
+
+_log = get_logger("millstream.queues")
+
+# A consumer that was heard of in this time gets its share of what there is.
+_ACTIVE_MS = 5_000
+_READ_BYTES = 64 << 10
+_MOST_READ_BYTES = 4 << 20
+
+
+class QueueState(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    CLOSED = "closed"
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What a consumer gets: ranges of offsets, the batches they are in, and until when they are its own."""
+
+    ranges: tuple[Acquired, ...] = ()
+    batches: tuple[memoryview, ...] = ()
+    until_ms: int = 0
+
+    @property
+    def count(self) -> int:
+        return sum(each.last - each.first + 1 for each in self.ranges)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.batches))
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What a consumer asks for. `max_held`: so many may be out at it, with these."""
+
+    max_records: int
+    max_bytes: int
+    whole_batches: bool = False
+    lock_ms: int | None = None
+    max_held: int | None = None
+
+
+NOTHING = Taken()
+
+
+class LedQueue:
+    def __init__(
+        self,
+        key: ShareKey,
+        partition: Partition,
+        store: QueueStore,
+        time: SteadyTime,
+        loop: asyncio.AbstractEventLoop,
+        dead_letters: Callable[["LedQueue", Sequence[DeadLetter]], None],
+        settled: Callable[["LedQueue"], None],
+    ) -> None:
+        """`dead_letters` is told of what is to be written elsewhere, `settled` of every write that is durable."""
+        self.key = key
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.state = QueueState.LOADING
+        self.engine = QueueEngine(0, QueuePolicy())
+        self.read_committed = False
+        self._store = store
+        self._time = time
+        self._loop = loop
+        self._dead_letters = dead_letters
+        self._settled = settled
+        self._round: asyncio.Future[None] = loop.create_future()
+        self._writing: asyncio.Future[None] | None = None
+        self._writer: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._waiters: dict[Callable[[], object], None] = {}
+        self._consumers: dict[str, int] = {}
+        self._record_bytes = 1_000
+
+    # -- its life
+
+    def begin(self, engine: QueueEngine, *, read_committed: bool) -> None:
+        """It is loaded: `engine` is as it was stored."""
+        self.engine = engine
+        self.read_committed = read_committed
+        self.state = QueueState.ACTIVE
+        engine.log_starts_at(self.partition.log.log_start_offset)
+        self._decided()
+
+    def set_policy(self, policy: QueuePolicy, *, read_committed: bool) -> None:
+        if self.state is QueueState.ACTIVE:
+            self.engine.policy = policy
+            self.read_committed = read_committed
+            self.wake()
+
+    @property
+    def is_current(self) -> bool:
+        partition = self.partition
+        return (
+            self.state is not QueueState.CLOSED
+            and partition.is_leader
+            and partition.leader_epoch == self.leader_epoch
+        )
+
+    @property
+    def is_ready(self) -> bool:
+        return self.state is QueueState.ACTIVE
+
+    def close(self, error: KafkaError) -> None:
+        if self.state is QueueState.CLOSED:
+            return
+        self.state = QueueState.CLOSED
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._writer is not None:
+            self._writer.cancel()
+        for waiting in (self._writing, self._round):
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(error)
+                # Nobody need wait for it.
+                waiting.exception()
+        self.partition.stop_waiting(self)
+        self.wake()
+
+    def require_active(self) -> QueueEngine:
+        if self.state is not QueueState.ACTIVE:
+            raise self.partition.not_leader()
+        return self.engine
+
+    @property
+    def upper(self) -> int:
+        """Before which offset consumers may see records."""
+        return self.partition.last_stable_offset if self.read_committed else self.partition.high_watermark
+
+    @property
+    def depth(self) -> int:
+        return self.engine.depth(self.partition.high_watermark)
+
+    def oldest_ms(self) -> int:
+        """When the first message that is not settled was written; -1 where there is none."""
+        if self.depth <= 0:
+            return -1
+        try:
+            read = read_batches(self.partition, self.engine.start, 1, self.upper)
+        except KafkaError:
+            return -1
+        return read[0].batch.newest_ms if read else -1
+
+    # -- what consumers do
+
+    def acquire(self, member: str, wanted: Wanted) -> Taken:
+        """What there is for the member, now; await `stored` before it is told."""
+        engine, now_ms = self.require_active(), self._time.now_ms()
+        self._consumers[member] = now_ms
+        self._look_into(engine)
+        engine.log_starts_at(self.partition.log.log_start_offset)
+        room, size = self._fair_share(engine, member, wanted, now_ms), wanted.max_bytes
+        ranges: list[Acquired] = []
+        batches: list[memoryview] = []
+        until_ms = now_ms + (wanted.lock_ms or engine.policy.lock_ms)
+        while room > 0 and (size > 0 or not ranges):
+            offset = engine.next_available(self.upper, now_ms)
+            if offset is None:
+                break
+            read = self._read(offset, room, size)
+            if not read:
+                break
+            taken = engine.acquire(
+                member,
+                now_ms,
+                [each.batch for each in read],
+                room,
+                whole_batches=wanted.whole_batches,
+                lock_ms=wanted.lock_ms,
+            )
+            if not taken and engine.next_available(self.upper, now_ms) == offset:
+                break
+            held = chosen(read, taken)
+            ranges += taken
+            batches += held
+            room -= sum(each.last - each.first + 1 for each in taken)
+            size -= sum(map(len, held))
+        self._decided()
+        return Taken(*_in_order(ranges, batches), until_ms) if ranges else NOTHING
+
+    def settle(self, member: str, settlements: Sequence[Settlement]) -> None:
+        """All of them or, with a KafkaError, none; await `stored` before it is told."""
+        engine, now_ms = self.require_active(), self._time.now_ms()
+        self._consumers[member] = now_ms
+        engine.settle(member, settlements, now_ms)
+        self._decided()
+
+    def release_member(self, member: str) -> None:
+        if self.state is QueueState.ACTIVE:
+            self._consumers.pop(member, None)
+            self.engine.release_member(member, self._time.now_ms())
+            self._decided()
+
+    def drop_available(self, before: int) -> int:
+        """Give up all that waits before the offset, for good."""
+        dropped = self.require_active().drop_available(before)
+        self._decided()
+        return dropped
+
+    def drop_oldest(self, most: int) -> None:
+        """Make room for as many."""
+        engine = self.require_active()
+        left = most - engine.drop_oldest(most)
+        if left > 0:
+            engine.drop_available(min(self.upper, engine.end + left), Reason.OVERFLOW)
+        self._decided()
+
+    def dead_letter_written(self, letter: DeadLetter) -> None:
+        if self.state is QueueState.ACTIVE:
+            self.engine.dead_letter_written(letter.first, letter.last)
+            self._decided()
+
+    def _fair_share(self, engine: QueueEngine, member: str, wanted: Wanted, now_ms: int) -> int:
+        """Few records are spread over those who ask for them; of many, everybody gets what it asks for."""
+        if len(self._consumers) > 1:
+            self._consumers = {
+                name: seen for name, seen in self._consumers.items() if now_ms - seen <= _ACTIVE_MS
+            }
+        waiting = engine.depth(self.upper) - engine.locked
+        room = min(wanted.max_records, max(1, -(-waiting // len(self._consumers))))
+        if wanted.max_held is not None:
+            room = min(room, wanted.max_held - engine.held(member))
+        return room
+
+    def _read(self, offset: int, room: int, size: int) -> list[ReadBatch]:
+        likely = max(2 * room * self._record_bytes, _READ_BYTES)
+        read = read_batches(self.partition, offset, min(size, likely, _MOST_READ_BYTES), self.upper)
+        if read:
+            records = read[-1].batch.last - read[0].batch.first + 1
+            self._record_bytes = sum(len(each.data) for each in read) // records + 1
+        return read
+
+    def _look_into(self, engine: QueueEngine) -> None:
+        """One piece at a time: a long log that is new to the queue does not hold up the loop."""
+        if engine.wants_scan(self.upper):
+            marks, end = scan(self.partition, engine.scanned, self.upper)
+            engine.observe(marks, end)
+            if engine.wants_scan(self.upper):
+                self._loop.call_soon(self.wake)
+
+    # -- waiting for something to come
+
+    def await_available(self, waiter: Callable[[], object]) -> None:
+        """Call when there may be something for consumers, until `stop_waiting`; in the order of their calls."""
+        if not self._waiters:
+            self.partition.await_data(self)
+        self._waiters[waiter] = None
+
+    def stop_waiting(self, waiter: Callable[[], object]) -> None:
+        self._waiters.pop(waiter, None)
+        if not self._waiters:
+            self.partition.stop_waiting(self)
+
+    def data_arrived(self, size_bytes: int) -> None:
+        """The partition has more, or is led by another."""
+        if not self.is_current:
+            self.close(self.partition.not_leader())
+        elif size_bytes:
+            self.wake()
+
+    def wake(self) -> None:
+        for waiter in list(self._waiters):
+            waiter()
+
+    # -- what is decided is stored
+
+    async def stored(self) -> None:
+        """All that was decided so far is durable, or KafkaError."""
+        if self._writer is None and self.state is QueueState.ACTIVE:
+            return
+        if self.state is not QueueState.ACTIVE:
+            raise self.partition.not_leader()
+        await asyncio.shield(self._round)
+
+    def _decided(self) -> None:
+        if self._writer is None:
+            self._writer = self._loop.create_task(self._write(), name=f"queue {self.key}")
+        self._arm()
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                current, self._round = self._round, self._loop.create_future()
+                self._writing = current
+                changes = self.engine.take_changes()
+                letters = self.engine.take_dead_letters()
+                if changes is not None:
+                    try:
+                        await self._store.write(self.key, self.leader_epoch, changes)
+                    except KafkaError as error:
+                        self._failed(error)
+                        return
+                if not current.done():
+                    current.set_result(None)
+                if letters:
+                    self._dead_letters(self, letters)
+                if changes is None:
+                    return
+                self._settled(self)
+                self.wake()
+        finally:
+            self._writer = None
+
+    def _failed(self, error: KafkaError) -> None:
+        """What is stored and what is known here may differ: it is built again from what is stored."""
+        _log.warning("queue given up", queue=str(self.key), error=error.message, code=error.code)
+        self._writer = None
+        self.close(error)
+
+    def _arm(self) -> None:
+        due_ms = self.engine.next_deadline()
+        if self._timer is not None:
+            if due_ms is not None and self._timer_ms <= due_ms:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if due_ms is not None and self.state is QueueState.ACTIVE:
+            self._timer_ms = due_ms
+            delay = max(due_ms - self._time.now_ms(), 0) / 1000
+            self._timer = self._loop.call_later(delay, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        if self.state is not QueueState.ACTIVE:
+            return
+        if not self.is_current:
+            self.close(self.partition.not_leader())
+            return
+        self.engine.on_time(self._time.now_ms())
+        self._decided()
+        self.wake()
+
+
+def _in_order(
+    ranges: list[Acquired], batches: list[memoryview]
+) -> tuple[tuple[Acquired, ...], tuple[memoryview, ...]]:
+    """By offset, each batch once: with priorities they come in another order."""
+    unique = {read_base(batch): batch for batch in batches}
+    ordered = sorted(ranges, key=lambda each: each.first)
+    return tuple(ordered), tuple(unique[base] for base in sorted(unique))
+
+
+def read_base(batch: memoryview) -> int:
+    return int.from_bytes(batch[:8], "big")

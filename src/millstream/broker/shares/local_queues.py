@@ -1,0 +1,90 @@
+"""The queues of partitions that this node leads, as doors use them."""
+
+from collections.abc import Callable, Sequence
+
+from millstream.broker.shares.consumers import all_stored, await_and_acquire
+from millstream.broker.shares.led_queue import NOTHING, LedQueue, Taken, Wanted
+from millstream.broker.shares.shares import Shares
+from millstream.coordinator.shares import queue_values
+from millstream.coordinator.shares.queue_values import Outcome
+from millstream.doors.caller import Caller
+from millstream.doors.partitions import LogRead, Place
+from millstream.doors.queues import Acquired, AcquiredRange, Settled, Settlement
+from millstream.protocol.errors import KafkaError, NotDone
+
+
+class LocalQueues:
+    def __init__(self, shares: Callable[[], Shares]) -> None:
+        """`shares` are made when queues are first needed."""
+        self._shares = shares
+
+    async def acquire(
+        self,
+        _caller: Caller,
+        group: str,
+        member: str,
+        place: Place,
+        *,
+        max_messages: int,
+        max_bytes: int,
+        max_wait_s: float,
+        max_held: int | None = None,
+    ) -> Acquired:
+        queue = await self._open(group, place)
+        wanted = Wanted(max_messages, max_bytes, max_held=max_held)
+        found = await await_and_acquire([queue], member, wanted, max_wait_s)
+        return _acquired(queue, place, found[0].taken if found else NOTHING)
+
+    async def settle(
+        self, _caller: Caller, group: str, member: str, place: Place, settlements: Sequence[Settlement]
+    ) -> tuple[Settled, ...]:
+        queue = await self._open(group, place)
+        outcomes = [_settle(queue, member, each) for each in settlements]
+        failed = await all_stored([queue])
+        if queue in failed:
+            refused = Settled(failed[queue].code, failed[queue].message)
+            return tuple(each if each.error else refused for each in outcomes)
+        return tuple(outcomes)
+
+    async def release_all(self, _caller: Caller, group: str, member: str) -> None:
+        await all_stored(self._shares().release_member(group, member))
+
+    async def _open(self, group: str, place: Place) -> LedQueue:
+        try:
+            return await self._shares().open(group, place.topic, place.partition, from_earliest=True)
+        except KafkaError as error:
+            # Nothing was handed out or settled: whoever asked may ask the leader of by then.
+            raise NotDone.of(error) from error
+
+
+def _settle(queue: LedQueue, member: str, given: Settlement) -> Settled:
+    settlement = queue_values.Settlement(
+        given.first_offset,
+        given.last_offset,
+        Outcome(given.kind),
+        delay_ms=given.delay_ms or None,
+        reason=given.reason,
+    )
+    try:
+        queue.settle(member, [settlement])
+    except KafkaError as error:
+        return Settled(error.code, error.message)
+    return Settled()
+
+
+def _acquired(queue: LedQueue, place: Place, taken: Taken) -> Acquired:
+    first = taken.ranges[0].first if taken.ranges else queue.engine.start
+    last = taken.ranges[-1].last + 1 if taken.ranges else first
+    batches = taken.batches[0] if len(taken.batches) == 1 else memoryview(b"".join(taken.batches))
+    partition = queue.partition
+    read = LogRead(
+        place,
+        first,
+        last,
+        batches,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        partition.log.log_start_offset,
+    )
+    ranges = tuple(AcquiredRange(each.first, each.last, each.count) for each in taken.ranges)
+    return Acquired(read, ranges, taken.until_ms)

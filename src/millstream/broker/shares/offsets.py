@@ -1,0 +1,169 @@
+"""Where a share group stands: what is stored of its queues, seen and changed from its coordinator."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID
+
+import msgspec
+
+from millstream.cluster.metadata.image import MetadataImage, TopicImage
+from millstream.coordinator.groups.share_requests import (
+    DescribedShareGroup,
+    DescribeShareGroup,
+    ForgetShareTopics,
+    OpenQueue,
+)
+from millstream.coordinator.shares.records import ShareKey
+from millstream.coordinator.shares.requests import DeleteState, InitializeState, ReadSummary, StateSummary
+from millstream.doors.caller import Caller
+from millstream.doors.coordinators import CoordinatorKind, Coordinators
+from millstream.doors.partitions import PartitionAccess, Place
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+
+class QueueOffset(msgspec.Struct, frozen=True):
+    """Of one partition. A start of -1: nothing is stored. `lag` is how many records are left, -1 unknown."""
+
+    partition: int
+    start: int = -1
+    leader_epoch: int = -1
+    lag: int = -1
+    error: KafkaError | None = None
+
+
+class TopicOffsets(msgspec.Struct, frozen=True):
+    topic: str
+    topic_id: UUID | None
+    partitions: tuple[QueueOffset, ...]
+
+
+class ShareOffsets:
+    def __init__(self, coordinators: Coordinators, partitions: PartitionAccess) -> None:
+        self._coordinators = coordinators
+        self._partitions = partitions
+
+    async def describe(
+        self, image: MetadataImage, caller: Caller, group_id: str, topics: Mapping[str, Sequence[int]] | None
+    ) -> list[TopicOffsets]:
+        """Of these partitions, or of all that the group has used."""
+        group = await self._group(caller, group_id)
+        if topics is None:
+            topics = {name: _all_of(image, name) for _, name in group.topics}
+        return [
+            await self._of_topic(image, caller, group_id, name, partitions)
+            for name, partitions in topics.items()
+        ]
+
+    async def alter(
+        self, image: MetadataImage, caller: Caller, group_id: str, starts: Mapping[Place, int]
+    ) -> dict[Place, KafkaError | None]:
+        """Let the group's queues begin there; a group that does not exist is made, one with members refused."""
+        await self._require_empty(caller, group_id)
+        outcomes: dict[Place, KafkaError | None] = {}
+        for place, start in starts.items():
+            try:
+                await self._set_start(image, caller, group_id, place, start)
+                outcomes[place] = None
+            except KafkaError as error:
+                outcomes[place] = error
+        return outcomes
+
+    async def delete(
+        self, image: MetadataImage, caller: Caller, group_id: str, topics: Iterable[str]
+    ) -> dict[str, KafkaError | None]:
+        """Forget where the group stands in these topics."""
+        group = await self._require_empty(caller, group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no share group {group_id!r}")
+        known = {name: topic_id for topic_id, name in group.topics}
+        outcomes: dict[str, KafkaError | None] = {}
+        for name in topics:
+            try:
+                if name not in known:
+                    raise KafkaError(
+                        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the group has not used the topic {name!r}"
+                    )
+                await self._delete_topic(image, caller, group_id, known[name], name)
+                outcomes[name] = None
+            except KafkaError as error:
+                outcomes[name] = error
+        return outcomes
+
+    async def delete_all(self, image: MetadataImage, caller: Caller, group_id: str) -> None:
+        """Before a share group is deleted; nothing where it is another kind of group, or there is none."""
+        group = await self._require_empty(caller, group_id)
+        for topic_id, name in () if group is None else group.topics:
+            await self._delete_topic(image, caller, group_id, topic_id, name)
+
+    async def _of_topic(
+        self, image: MetadataImage, caller: Caller, group_id: str, name: str, partitions: Sequence[int]
+    ) -> TopicOffsets:
+        topic = image.topic(name)
+        if topic is None:
+            unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            return TopicOffsets(name, None, tuple(QueueOffset(each, error=unknown) for each in partitions))
+        found = [await self._of_partition(caller, group_id, topic, each) for each in partitions]
+        return TopicOffsets(name, topic.topic_id, tuple(found))
+
+    async def _of_partition(
+        self, caller: Caller, group_id: str, topic: TopicImage, partition: int
+    ) -> QueueOffset:
+        try:
+            summary = await self._summary(caller, ShareKey(group_id, topic.topic_id, partition))
+            if summary.start < 0:
+                return QueueOffset(partition)
+            end = (await self._partitions.offsets(caller, Place(topic.name, partition))).latest
+        except KafkaError as error:
+            return QueueOffset(partition, error=error)
+        lag = max(end - summary.start - summary.final, 0) if summary.final >= 0 else -1
+        return QueueOffset(partition, summary.start, summary.leader_epoch, lag)
+
+    async def _set_start(
+        self, image: MetadataImage, caller: Caller, group_id: str, place: Place, start: int
+    ) -> None:
+        topic = image.topic(place.topic)
+        if topic is None or not 0 <= place.partition < len(topic.partitions):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {place}")
+        if start < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a queue cannot begin at {start}")
+        await self._coordinators.ask(
+            caller, CoordinatorKind.GROUP, group_id, OpenQueue(group_id, place.topic, place.partition)
+        )
+        key = ShareKey(group_id, topic.topic_id, place.partition)
+        epoch = (await self._summary(caller, key)).state_epoch + 1
+        await self._coordinators.ask(
+            caller, CoordinatorKind.SHARE, str(key), InitializeState(key, epoch, start)
+        )
+
+    async def _delete_topic(
+        self, image: MetadataImage, caller: Caller, group_id: str, topic_id: UUID, name: str
+    ) -> None:
+        topic = image.topic_by_id(topic_id)
+        for partition in range(len(topic.partitions) if topic is not None else 0):
+            key = ShareKey(group_id, topic_id, partition)
+            await self._coordinators.ask(caller, CoordinatorKind.SHARE, str(key), DeleteState(key))
+        forget = ForgetShareTopics(group_id, frozenset((name,)))
+        await self._coordinators.ask(caller, CoordinatorKind.GROUP, group_id, forget)
+
+    async def _summary(self, caller: Caller, key: ShareKey) -> StateSummary:
+        return await self._coordinators.ask(caller, CoordinatorKind.SHARE, str(key), ReadSummary(key))
+
+    async def _group(self, caller: Caller, group_id: str) -> DescribedShareGroup:
+        return await self._coordinators.ask(
+            caller, CoordinatorKind.GROUP, group_id, DescribeShareGroup(group_id)
+        )
+
+    async def _require_empty(self, caller: Caller, group_id: str) -> DescribedShareGroup | None:
+        try:
+            group = await self._group(caller, group_id)
+        except KafkaError as error:
+            if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+                return None
+            raise
+        if group.members:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"stop the members of group {group_id!r} first")
+        return group
+
+
+def _all_of(image: MetadataImage, topic: str) -> Sequence[int]:
+    found = image.topic(topic)
+    return range(len(found.partitions)) if found is not None else ()

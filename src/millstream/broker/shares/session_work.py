@@ -1,0 +1,168 @@
+"""One request of a share session: what both ShareFetch and ShareAcknowledge do with its partitions."""
+
+import asyncio
+import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from millstream.broker.shares.acknowledgements import settlements
+from millstream.broker.shares.consumers import all_stored
+from millstream.broker.shares.led_queue import NOTHING, LedQueue, Taken
+from millstream.broker.shares.sessions import OPEN, Place, ShareSession, ShareSessions, Source
+from millstream.broker.shares.shares import Shares
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+NOWHERE = (-1, -1)
+_SWEEP_SECONDS = 0.5
+
+
+class Answered(msgspec.Struct):
+    """What a reply says of one partition."""
+
+    error: KafkaError | None = None
+    acknowledge_error: KafkaError | None = None
+    leader: tuple[int, int] = NOWHERE
+    taken: Taken = NOTHING
+
+
+class SessionWork:
+    """Sessions, and the queues that their requests are about."""
+
+    def __init__(self, shares: Shares, sessions: ShareSessions, image: Callable[[], MetadataImage]) -> None:
+        self.shares = shares
+        self.sessions = sessions
+        self._image = image
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    def begin(self, group_id: str, member: str, epoch: int, source: Source) -> "Work":
+        session = self.sessions.use(group_id, member, epoch, source)
+        if epoch == OPEN and self._sweeper is None:
+            self._sweep()
+        return Work(self.shares, session, self._image)
+
+    async def pause(self, wait: datetime.timedelta) -> None:
+        """So that a client that is refused does not ask again at once."""
+        await asyncio.sleep(max(wait.total_seconds(), 0))
+
+    def endpoints(self, answered: Mapping[Place, Answered]) -> Iterator[tuple[int, str, int, str | None]]:
+        """Of the leaders that replies name."""
+        brokers = self._image().brokers
+        for node_id in sorted({told.leader[0] for told in answered.values() if told.leader != NOWHERE}):
+            broker = brokers.get(node_id)
+            if broker is not None:
+                endpoint = broker.endpoints[0]
+                yield node_id, endpoint.host, endpoint.port, broker.rack
+
+    def _sweep(self) -> None:
+        """Sessions end with their connections, and what they hold goes to others."""
+        for session in self.sessions.ended():
+            self.shares.release_member(session.group_id, session.member)
+        self._sweeper = None
+        if len(self.sessions):
+            self._sweeper = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
+
+    def close(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+
+
+class Work:
+    def __init__(self, shares: Shares, session: ShareSession, image: Callable[[], MetadataImage]) -> None:
+        self.session = session
+        self.taken: dict[LedQueue, Taken] = {}
+        self.errors: dict[Place, KafkaError] = {}
+        self.acknowledged: dict[Place, KafkaError | None] = {}
+        self._shares = shares
+        self._image = image
+        self._opened: dict[Place, LedQueue] = {}
+        self._touched: dict[LedQueue, None] = {}
+
+    async def acknowledge(self, topics: Iterable[Any], *, renewing: bool) -> None:
+        """Settle what the request says of its partitions, which belong to the session from now on."""
+        for topic in topics:
+            for partition in topic.partitions:
+                place = (topic.topic_id, partition.partition_index)
+                self.session.add(place)
+                if partition.acknowledgement_batches:
+                    self.acknowledged[place] = await self._settle(place, partition, renewing)
+
+    async def _settle(self, place: Place, partition: Any, renewing: bool) -> KafkaError | None:
+        try:
+            given = settlements(partition.acknowledgement_batches, renewing=renewing)
+            queue = await self._open(place)
+            queue.settle(self.session.member, given)
+        except KafkaError as error:
+            return error
+        self._touched[queue] = None
+        return None
+
+    def release(self) -> None:
+        """The session is closed: what its member holds goes to others."""
+        for queue in self._shares.release_member(self.session.group_id, self.session.member):
+            self._touched[queue] = None
+
+    async def queues(self) -> list[LedQueue]:
+        """Of all partitions of the session that are led here; of the others, the error is noted."""
+        self.errors.clear()
+        found = []
+        for place in self.session.in_turn():
+            try:
+                found.append(await self._open(place))
+            except KafkaError as error:
+                self.errors[place] = error
+        return found
+
+    async def stored(self) -> None:
+        """What was acknowledged is durable, or its partition is told that it is not."""
+        failed = await all_stored(self._touched)
+        for place in self.acknowledged:
+            queue = self._opened.get(place)
+            if queue is not None and queue in failed and self.acknowledged[place] is None:
+                self.acknowledged[place] = failed[queue]
+
+    def answered(self, *, full: bool) -> dict[Place, Answered]:
+        """What there is to tell, by partition; `full` tells of those without news too."""
+        told: dict[Place, Answered] = {place: Answered() for place in self.session.places} if full else {}
+        for place, error in self.errors.items():
+            told.setdefault(place, Answered()).error = error
+        for place, refused in self.acknowledged.items():
+            told.setdefault(place, Answered()).acknowledge_error = refused
+        for queue, taken in self.taken.items():
+            told.setdefault((queue.key.topic_id, queue.key.partition), Answered()).taken = taken
+        for place, each in told.items():
+            why = each.error or each.acknowledge_error
+            if why is not None and why.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                each.leader = self._leader(place)
+        return told
+
+    def lock_ms(self) -> int:
+        queue = next(iter(self._opened.values()), None)
+        return 0 if queue is None else queue.engine.policy.lock_ms
+
+    def _leader(self, place: Place) -> tuple[int, int]:
+        topic = self._image().topic_by_id(place[0])
+        if topic is None or not 0 <= place[1] < len(topic.partitions):
+            return NOWHERE
+        partition = topic.partitions[place[1]]
+        return partition.leader, partition.leader_epoch
+
+    async def _open(self, place: Place) -> LedQueue:
+        topic_id, index = place
+        queue = self._shares.opened(self.session.group_id, topic_id, index)
+        if queue is None or not queue.is_ready:
+            _check_known(self._image(), topic_id, index)
+            queue = await self._shares.open(self.session.group_id, topic_id.bytes, index)
+        self._opened[place] = queue
+        return queue
+
+
+def _check_known(image: MetadataImage, topic_id: UUID | None, index: int) -> None:
+    topic = None if topic_id is None else image.topic_by_id(topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic_id}")
+    if not 0 <= index < len(topic.partitions):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} has no partition {index}")

@@ -1,0 +1,92 @@
+"""Share sessions of Kafka's clients: one for each group and member, on the connection that opened it.
+
+Whether the member belongs to its group is not asked, as in Kafka.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+from uuid import UUID
+
+import msgspec
+
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+OPEN, CLOSE = 0, -1
+_HIGHEST_EPOCH = 2**31 - 1
+
+Place = tuple[UUID, int]
+
+
+class Source(Protocol):
+    """The connection that a session was opened on."""
+
+    @property
+    def closed(self) -> bool: ...
+
+
+class ShareSession(msgspec.Struct):
+    group_id: str
+    member: str
+    source: Source
+    epoch: int = 1
+    places: dict[Place, None] = msgspec.field(default_factory=dict)
+
+    def add(self, place: Place) -> None:
+        self.places[place] = None
+
+    def forget(self, place: Place) -> None:
+        self.places.pop(place, None)
+
+    def in_turn(self) -> list[Place]:
+        """All partitions; each time another is the first, so that none is always served last."""
+        places = list(self.places)
+        if len(places) > 1:
+            first = next(iter(self.places))
+            del self.places[first]
+            self.places[first] = None
+        return places
+
+
+class ShareSessions:
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._sessions: dict[tuple[str, str], ShareSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._sessions) >= self._most
+
+    def use(self, group_id: str, member: str, epoch: int, source: Source) -> ShareSession:
+        """The session that a request belongs to; its epoch is used up. KafkaError as Kafka has them."""
+        key = (group_id, member)
+        if epoch == OPEN:
+            if key not in self._sessions and self.is_full:
+                raise KafkaError(
+                    ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"this node has {self._most} share sessions"
+                )
+            session = self._sessions[key] = ShareSession(group_id, member, source)
+            return session
+        found = self._sessions.get(key)
+        if found is None:
+            raise KafkaError(
+                ErrorCode.SHARE_SESSION_NOT_FOUND, f"no share session of member {member}: open one"
+            )
+        if epoch == CLOSE:
+            del self._sessions[key]
+            return found
+        if epoch != found.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_SHARE_SESSION_EPOCH, f"epoch {epoch} was sent, {found.epoch} is expected"
+            )
+        found.epoch = 1 if epoch == _HIGHEST_EPOCH else epoch + 1
+        return found
+
+    def ended(self) -> Iterator[ShareSession]:
+        """Those whose connection is gone; they are forgotten."""
+        for key, session in list(self._sessions.items()):
+            if session.source.closed:
+                del self._sessions[key]
+                yield session

@@ -1,0 +1,220 @@
+"""All queues of a node: found, loaded when they are first used, and let go with their partitions."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from millstream.broker.partitions.partition import Partition
+from millstream.broker.partitions.registry import Partitions
+from millstream.broker.shares.dead_letters import DeadLetterWriter
+from millstream.broker.shares.led_queue import LedQueue, QueueState
+from millstream.broker.shares.partition_limits import PartitionLimits
+from millstream.broker.shares.policies import Rules, rules_of
+from millstream.broker.shares.queue_store import QueueStore
+from millstream.cluster.metadata.configs import AlterConfigs, ConfigAlteration, ConfigChange, ConfigOperation
+from millstream.cluster.metadata.defaults import Defaults
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.records import ConfigResource, MetadataRecord
+from millstream.cluster.metadata.service import MetadataService
+from millstream.config.share_table import reset_duration_ms
+from millstream.coordinator.shares.engine import QueueEngine
+from millstream.coordinator.shares.queue_values import DeadLetter
+from millstream.coordinator.shares.records import ShareKey
+from millstream.doors.coordinators import Coordinators
+from millstream.doors.messages import Messages
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.runtime.clock import Clock, SteadyTime
+from millstream.storage.lookup import offset_for_timestamp
+
+MOST_QUEUES = 20_000
+
+
+class Shares:
+    def __init__(
+        self,
+        metadata: MetadataService,
+        partitions: Partitions,
+        coordinators: Coordinators,
+        messages: Messages,
+        defaults: Defaults,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        spawn: Callable[[Coroutine[Any, Any, None], str], None],
+        delete_before: Callable[[Partition, int], Awaitable[None]],
+    ) -> None:
+        self._metadata = metadata
+        self._partitions = partitions
+        self._defaults = defaults
+        self._clock = clock
+        self._loop = loop
+        self._spawn = spawn
+        self._store = QueueStore(coordinators)
+        self._time = SteadyTime(clock)
+        self._queues: dict[ShareKey, LedQueue] = {}
+        self._loading: dict[ShareKey, asyncio.Task[None]] = {}
+        self._letters = DeadLetterWriter(messages, self._dead_letter_partitions, self.rules)
+        self._limits = PartitionLimits(self._spawn, delete_before)
+        metadata.subscribe(self._metadata_changed)
+
+    def __iter__(self) -> Iterator[LedQueue]:
+        return iter(list(self._queues.values()))
+
+    # -- finding
+
+    async def open(
+        self, group_id: str, topic: str | bytes, index: int, *, from_earliest: bool = False
+    ) -> LedQueue:
+        """The group's queue on a partition that is led here, loaded. KafkaError where it is not.
+
+        `from_earliest` is for a group that is new and whose settings do not say where it begins.
+        """
+        partition = self._partitions.find_for_client(topic, index)
+        key = ShareKey(group_id, UUID(bytes=bytes(partition.topic_id)), index)
+        queue = self._queues.get(key)
+        if queue is None or not queue.is_current:
+            queue = self._make(key, partition, queue)
+        if queue.state is QueueState.LOADING:
+            loading = self._loading.get(key)
+            if loading is None:
+                loading = self._loading[key] = self._loop.create_task(self._load(queue, from_earliest))
+                loading.add_done_callback(lambda _: self._loading.pop(key, None))
+            await asyncio.shield(loading)
+        self._partitions.require_newest(partition)
+        return queue
+
+    def opened(self, group_id: str, topic_id: UUID, index: int) -> LedQueue | None:
+        """As far as it is loaded; for those who come back to it."""
+        queue = self._queues.get(ShareKey(group_id, topic_id, index))
+        return queue if queue is not None and queue.is_current else None
+
+    def release_member(self, group_id: str, member: str) -> list[LedQueue]:
+        """What the member holds on this node goes to others; the queues where it held something."""
+        held = [each for each in self if each.key.group_id == group_id and each.engine.held(member)]
+        for queue in held:
+            queue.release_member(member)
+        return held
+
+    def _make(self, key: ShareKey, partition: Partition, former: LedQueue | None) -> LedQueue:
+        if former is not None:
+            former.close(partition.not_leader())
+        elif len(self._queues) >= MOST_QUEUES:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this node keeps no more than {MOST_QUEUES} queues"
+            )
+        queue = LedQueue(
+            key, partition, self._store, self._time, self._loop, self._write_letters, self._limits.settled
+        )
+        self._queues[key] = queue
+        return queue
+
+    async def _load(self, queue: LedQueue, from_earliest: bool) -> None:
+        rules = self.rules(queue)
+        earliest = from_earliest and rules.is_default
+        try:
+            if rules.keeps_count:
+                await self._name_group(queue, rules)
+            stored = await self._store.load(
+                queue.key,
+                queue.partition.topic,
+                queue.leader_epoch,
+                lambda wish: self._first_offset(queue.partition, rules, wish, earliest=earliest),
+            )
+        except BaseException as error:
+            refused = error if isinstance(error, KafkaError) else queue.partition.not_leader()
+            self._drop(queue, refused)
+            raise refused from error
+        if not queue.is_current:
+            self._drop(queue, queue.partition.not_leader())
+            raise queue.partition.not_leader()
+        rules = self.rules(queue)
+        queue.begin(
+            QueueEngine(stored.start, rules.policy, stored.batches), read_committed=rules.read_committed
+        )
+        if rules.keeps_count:
+            self._limits.watch(queue, rules.topic)
+            await self._open_others(queue, rules)
+
+    async def _name_group(self, queue: LedQueue, rules: Rules) -> None:
+        """Whose queues count is in the topic's settings, so that a new leader knows."""
+        group_id = queue.key.group_id
+        if group_id in rules.topic.queue_groups:
+            return
+        change = ConfigChange("queue.groups", group_id, ConfigOperation.APPEND)
+        alteration = ConfigAlteration(ConfigResource.TOPIC, queue.partition.topic, (change,))
+        for outcome in await self._metadata.submit(AlterConfigs((alteration,), defaults=self._defaults)):
+            if outcome.error is not None:
+                raise outcome.error
+
+    async def _open_others(self, queue: LedQueue, rules: Rules) -> None:
+        """Nothing is deleted or refused before it is known how far all groups are."""
+        for group_id in rules.topic.queue_groups - {queue.key.group_id}:
+            key = ShareKey(group_id, queue.key.topic_id, queue.key.partition)
+            if key not in self._queues:
+                self._spawn(self._open_quietly(group_id, queue.partition), "opening a queue")
+
+    async def _open_quietly(self, group_id: str, partition: Partition) -> None:
+        try:
+            await self.open(group_id, partition.topic, partition.index)
+        except KafkaError:
+            # It is opened with its first use, or with the next of another group.
+            return
+
+    def _drop(self, queue: LedQueue, error: KafkaError) -> None:
+        queue.close(error)
+        if self._queues.get(queue.key) is queue:
+            del self._queues[queue.key]
+            self._store.forget(queue.key)
+
+    # -- what is set
+
+    def rules(self, queue: LedQueue) -> Rules:
+        image = self._metadata.image
+        broker: Mapping[str, str] = self._defaults.broker_configs(image)
+        return rules_of(image, broker, queue.key.group_id, queue.partition.log.config)
+
+    def _first_offset(self, partition: Partition, rules: Rules, wish: int, *, earliest: bool) -> int:
+        log = partition.log
+        if wish >= 0 or earliest:
+            return max(wish, log.log_start_offset)
+        reset = rules.group.share_auto_offset_reset
+        if reset == "earliest":
+            return log.log_start_offset
+        duration_ms = reset_duration_ms(reset)
+        if duration_ms is None:
+            return partition.high_watermark
+        found = offset_for_timestamp(log, self._clock.now_ms() - duration_ms)
+        return partition.high_watermark if found is None else min(found.offset, partition.high_watermark)
+
+    def _metadata_changed(
+        self, old: MetadataImage, new: MetadataImage, _records: tuple[MetadataRecord, ...]
+    ) -> None:
+        if old.topics is new.topics and old.group_configs is new.group_configs:
+            return
+        for queue in self:
+            if not queue.is_current or queue.key.topic_id not in new.topics_by_id:
+                self._drop(queue, queue.partition.not_leader())
+        # Logs get their new settings with the same change, some of them after this.
+        self._loop.call_soon(self._apply_rules)
+
+    def _apply_rules(self) -> None:
+        for queue in self:
+            if queue.state is QueueState.ACTIVE:
+                rules = self.rules(queue)
+                queue.set_policy(rules.policy, read_committed=rules.read_committed)
+                self._limits.watch(queue, rules.topic)
+
+    # -- dead letters
+
+    def _write_letters(self, queue: LedQueue, letters: Sequence[DeadLetter]) -> None:
+        self._spawn(self._letters.write_all(queue, letters), "dead letters")
+
+    def _dead_letter_partitions(self, topic: str) -> int | None:
+        image = self._metadata.image.topic(topic)
+        if image is None or image.configs.get("errors.deadletterqueue.group.enable", "").lower() != "true":
+            return None
+        return len(image.partitions)
+
+    def close(self) -> None:
+        for queue in self:
+            self._drop(queue, queue.partition.not_leader())

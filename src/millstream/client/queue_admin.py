@@ -1,0 +1,128 @@
+"""`QueueAdmin`: look at queues, purge them, and bring dead letters back."""
+
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+from millstream.client.errors import UnknownTopicError, from_code
+from millstream.client.queue_wire import ask_leader, ask_node, records_of
+from millstream.client.settings import servers
+from millstream.client.wire.cluster import Cluster
+from millstream.client.wire.properties import addresses, security_of
+from millstream.client.wire.settings import ClusterSettings
+from millstream.protocol.queue_call import (
+    LookAtQueues,
+    PeekAtQueue,
+    Peeked,
+    Purged,
+    PurgeQueue,
+    QueueRow,
+    QueueRows,
+)
+from millstream.protocol.records import Record
+
+_TIMEOUT_S = 15.0
+# Kafka's numbers: the resource, and what is done to a setting.
+_GROUP, _SET, _DELETE = 32, 0, 1
+
+
+class QueueAdmin:
+    """Queues of a cluster; a context manager.
+
+    >>> with QueueAdmin("localhost:9092") as admin:
+    ...     for queue in admin.queues(topic="no-such-topic"):
+    ...         print(queue.group, queue.depth)
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] = "localhost:9092",
+        *,
+        client_id: str = "millstream",
+        extra: Mapping[str, str] | None = None,
+    ) -> None:
+        self._cluster = Cluster(
+            ClusterSettings(
+                addresses(servers(bootstrap_servers)),
+                security_of(extra or {}),
+                client_id,
+                api_timeout_s=_TIMEOUT_S,
+                request_timeout_s=_TIMEOUT_S + 5,
+                asks_node_itself=True,
+            )
+        )
+
+    def queues(self, group: str = "", topic: str = "") -> list[QueueRow]:
+        """Those in use, of all nodes; a queue that nobody has used since its leader started is not among them."""
+
+        def ask() -> list[QueueRow]:
+            self._cluster.metadata([])
+            request = LookAtQueues(group, topic)
+            return [
+                row
+                for node_id in sorted(self._cluster.addresses)
+                for row in ask_node(
+                    self._cluster.node(node_id), "looking at queues", request, QueueRows
+                ).queues
+            ]
+
+        found = self._cluster.patiently("looking at queues", ask)
+        return sorted(found, key=lambda row: (row.group, row.topic, row.partition))
+
+    def partitions(self, topic: str) -> int:
+        found = self._cluster.topics([topic]).get(topic)
+        if found is None:
+            raise UnknownTopicError(f"there is no topic {topic!r}", "UNKNOWN_TOPIC_OR_PARTITION")
+        return len(found.partitions)
+
+    def peek(
+        self, group: str, topic: str, partition: int, *, offset: int = 0, max_messages: int = 10
+    ) -> tuple[Peeked, dict[int, Record]]:
+        """Messages that are not settled, as the group's queue has them, and their records by offset."""
+        request = PeekAtQueue(group, topic, partition, offset, max_messages)
+        action = f"looking into {topic}-{partition}"
+        peeked = ask_leader(self._cluster, action, topic, partition, request, Peeked)
+        return peeked, {record.offset: record for record in records_of(peeked.batches)}
+
+    def purge(self, group: str, topic: str) -> int:
+        """Give up all messages of the topic that wait for the group. How many."""
+        return sum(
+            ask_leader(
+                self._cluster,
+                f"purging {topic}-{partition}",
+                topic,
+                partition,
+                PurgeQueue(group, topic, partition),
+                Purged,
+            ).messages
+            for partition in range(self.partitions(topic))
+        )
+
+    def group_configs(self, group: str) -> dict[str, str]:
+        """What is in effect for a share group."""
+        wanted = {"resource_type": _GROUP, "resource_name": group, "configuration_keys": None}
+        for result in self._cluster.call("describe_configs", resources=[wanted]).results:
+            if result.error_code:
+                raise from_code(f"settings of group {group}", result.error_code, result.error_message)
+            return {each.name: each.value for each in result.configs}
+        return {}
+
+    def alter_group_configs(self, group: str, configs: Mapping[str, str | None]) -> None:
+        """Set what a share group does, by Kafka's names; None takes a setting back."""
+        changes = [
+            {"name": name, "config_operation": _DELETE if value is None else _SET, "value": value}
+            for name, value in configs.items()
+        ]
+        resource = {"resource_type": _GROUP, "resource_name": group, "configs": changes}
+        reply = self._cluster.call("incremental_alter_configs", resources=[resource], validate_only=False)
+        for response in reply.responses:
+            if response.error_code:
+                raise from_code(f"settings of group {group}", response.error_code, response.error_message)
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,260 @@
+"""`QueueConsumer`: messages of a topic shared out among consumers, each acknowledged by itself."""
+
+import asyncio
+import itertools
+import uuid
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Self
+
+import msgspec
+
+from millstream.client.errors import ClientError, ClosedError, ConfigurationError, from_code
+from millstream.client.queue_wire import ask_any, records_of
+from millstream.client.settings import servers
+from millstream.client.wire.cluster import Cluster
+from millstream.client.wire.properties import addresses, security_of
+from millstream.client.wire.settings import ClusterSettings
+from millstream.protocol.queue_call import (
+    Released,
+    ReleaseMember,
+    SettledAll,
+    SettledRange,
+    SettleMessages,
+    TakeMessages,
+    Taken,
+)
+from millstream.protocol.records import Headers
+
+_ACCEPT, _RELEASE, _REJECT, _RENEW = 1, 2, 3, 4
+_WAIT_MS = 1_000
+_MAX_BYTES = 4 << 20
+_TIMEOUT_S = 30.0
+
+
+class QueueMessage(msgspec.Struct, frozen=True):
+    """A message that is this consumer's until `locked_until_ms`; then others may get it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    delivery_count: int
+    """How often it was delivered, this time included."""
+    locked_until_ms: int
+
+
+class QueueConsumer:
+    """Takes messages of a topic for a group: every group gets every message, in a group each goes to one consumer at
+    a time. What is not accepted before its lock ends is delivered again. A context manager, for one thread at a time.
+
+    >>> from millstream.client import Producer
+    >>> with Producer("localhost:9092") as producer:
+    ...     for task in (b"wash", b"dry"):
+    ...         _ = producer.send("chores", task)
+    >>> with QueueConsumer("chores", "house", "localhost:9092") as queue:
+    ...     for message in queue.receive(max_messages=2, timeout=30):
+    ...         print(message.value.decode(), message.delivery_count)
+    ...         queue.accept(message)
+    wash 1
+    dry 1
+
+    topic: the topic whose messages are shared out
+    group: the group; it begins at the first message of the topic, unless its settings say otherwise
+    bootstrap_servers: addresses (host:port) of one or more brokers
+    member: this consumer's name, if it is to be known again after a restart; otherwise one is made
+    prefetch: how many messages iterating takes at a time
+    extra: security by Kafka's names or librdkafka's
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        group: str,
+        bootstrap_servers: str | Sequence[str] = "localhost:9092",
+        *,
+        member: str | None = None,
+        prefetch: int = 100,
+        client_id: str = "millstream",
+        extra: Mapping[str, str] | None = None,
+    ) -> None:
+        if not topic or not group:
+            raise ConfigurationError("a topic and a group must be named")
+        if prefetch < 1:
+            raise ConfigurationError(f"prefetch is {prefetch}; at least one message is taken at a time")
+        self.topic = topic
+        self.group = group
+        self.member = member or str(uuid.uuid4())
+        self._prefetch = prefetch
+        self._cluster = Cluster(
+            ClusterSettings(
+                addresses(servers(bootstrap_servers)),
+                security_of(extra or {}),
+                client_id,
+                api_timeout_s=_TIMEOUT_S,
+                request_timeout_s=_TIMEOUT_S + 5,
+            )
+        )
+        self._is_closed = False
+
+    def receive(self, max_messages: int = 1, timeout: float = 1.0) -> list[QueueMessage]:
+        """Up to so many messages, as soon as there are any; none when there are none for `timeout` seconds."""
+        if self._is_closed:
+            raise ClosedError("the consumer is closed")
+        left_ms = max(int(timeout * 1000), 0)
+        while True:
+            wait_ms = min(left_ms, _WAIT_MS * 20)
+            taken = self._take(max_messages, wait_ms)
+            left_ms -= wait_ms
+            if taken or left_ms <= 0:
+                return taken
+
+    def __iter__(self) -> Iterator[QueueMessage]:
+        """Messages for ever; end it with `break`, and settle each before the lock ends."""
+        while not self._is_closed:
+            yield from self.receive(self._prefetch, _WAIT_MS / 1000)
+
+    def accept(self, *messages: QueueMessage) -> None:
+        """They are done: never delivered to this group again. Returns when that is durable."""
+        self._settle(messages, _ACCEPT)
+
+    def release(self, *messages: QueueMessage, delay: float = 0.0) -> None:
+        """Not done: to be delivered again, not before `delay` seconds; 0 is the back-off of the group's settings."""
+        self._settle(messages, _RELEASE, delay_ms=int(delay * 1000))
+
+    def reject(self, *messages: QueueMessage, reason: str = "") -> None:
+        """They cannot be done: not delivered again. Where the group has a dead-letter topic they go there."""
+        self._settle(messages, _REJECT, reason=reason)
+
+    def renew(self, *messages: QueueMessage) -> None:
+        """Locked anew for the whole time that the group's settings give."""
+        self._settle(messages, _RENEW)
+
+    def close(self) -> None:
+        """What was taken and not settled is available to others at once."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with suppress(ClientError, OSError):
+            ask_any(self._cluster, "closing", ReleaseMember(self.group, self.member), Released)
+        self._cluster.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _take(self, max_messages: int, wait_ms: int) -> list[QueueMessage]:
+        request = TakeMessages(self.group, self.member, self.topic, max_messages, _MAX_BYTES, wait_ms)
+        taken = ask_any(self._cluster, f"receiving from {self.topic}", request, Taken)
+        return [message for place in taken.places for message in self._messages(place)]
+
+    def _messages(self, place: Any) -> Iterator[QueueMessage]:
+        counts = {offset: each.count for each in place.ranges for offset in range(each.first, each.last + 1)}
+        for record in records_of(place.batches):
+            count = counts.get(record.offset)
+            if count is not None:
+                yield QueueMessage(
+                    self.topic,
+                    place.partition,
+                    record.offset,
+                    record.timestamp_ms,
+                    record.key,
+                    record.value,
+                    record.headers,
+                    count,
+                    place.until_ms,
+                )
+
+    def _settle(
+        self, messages: Sequence[QueueMessage], outcome: int, *, delay_ms: int = 0, reason: str = ""
+    ) -> None:
+        by_partition = itertools.groupby(
+            sorted(messages, key=lambda each: (each.partition, each.offset)), lambda each: each.partition
+        )
+        for partition, some in by_partition:
+            ranges = tuple(
+                SettledRange(first, last, outcome, delay_ms, reason)
+                for first, last in _ranges([each.offset for each in some])
+            )
+            request = SettleMessages(self.group, self.member, self.topic, partition, ranges)
+            settled = ask_any(self._cluster, f"settling messages of {self.topic}", request, SettledAll)
+            for each, (code, text) in zip(ranges, settled.outcomes, strict=True):
+                if code:
+                    raise from_code(f"message {each.first} of {self.topic}-{partition}", code, text)
+
+
+class AsyncQueueConsumer:
+    """A `QueueConsumer` whose calls are awaited.
+
+    >>> from millstream.client import Producer
+    >>> with Producer("localhost:9092") as producer:
+    ...     _ = producer.send("errands", b"post")
+    >>> async def main():
+    ...     async with AsyncQueueConsumer("errands", "house", "localhost:9092") as queue:
+    ...         async for message in queue:
+    ...             await queue.accept(message)
+    ...             return message.value
+    >>> asyncio.run(main())
+    b'post'
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        group: str,
+        bootstrap_servers: str | Sequence[str] = "localhost:9092",
+        **options: Any,
+    ) -> None:
+        self._queue = QueueConsumer(topic, group, bootstrap_servers, **options)
+        self._thread = ThreadPoolExecutor(1, "millstream-queue")
+
+    async def _run(self, call: Any, *args: Any, **options: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: call(*args, **options))
+
+    async def receive(self, max_messages: int = 1, timeout: float = 1.0) -> list[QueueMessage]:  # noqa: ASYNC109
+        found: list[QueueMessage] = await self._run(self._queue.receive, max_messages, timeout)
+        return found
+
+    async def __aiter__(self) -> AsyncIterator[QueueMessage]:
+        while True:
+            for message in await self.receive(self._queue._prefetch, _WAIT_MS / 1000):  # noqa: SLF001
+                yield message
+
+    async def accept(self, *messages: QueueMessage) -> None:
+        await self._run(self._queue.accept, *messages)
+
+    async def release(self, *messages: QueueMessage, delay: float = 0.0) -> None:
+        await self._run(self._queue.release, *messages, delay=delay)
+
+    async def reject(self, *messages: QueueMessage, reason: str = "") -> None:
+        await self._run(self._queue.reject, *messages, reason=reason)
+
+    async def renew(self, *messages: QueueMessage) -> None:
+        await self._run(self._queue.renew, *messages)
+
+    async def close(self) -> None:
+        await self._run(self._queue.close)
+        self._thread.shutdown(wait=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def _ranges(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Neighbouring offsets as one."""
+    first = before = offsets[0]
+    for offset in offsets[1:]:
+        if offset != before + 1:
+            yield first, before
+            first = offset
+        before = offset
+    yield first, before

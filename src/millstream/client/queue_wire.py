@@ -1,0 +1,50 @@
+"""Our own requests about queues on the wire, for `QueueConsumer` and `QueueAdmin`."""
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+import msgspec
+
+from millstream.client.errors import from_code
+from millstream.client.wire.cluster import Cluster
+from millstream.client.wire.connection import Connection
+from millstream.protocol.api import QUEUE_CALL
+from millstream.protocol.errors import KafkaError
+from millstream.protocol.queue_call import QueueRequest, decode_reply, encode_request
+from millstream.protocol.record_batch import CONTROL_BIT, read_header
+from millstream.protocol.records import Record, decode_records
+
+Answer = TypeVar("Answer", bound=msgspec.Struct)
+
+_UNPACKED_BYTES = 256 << 20
+
+
+def ask_node(node: Connection, action: str, request: QueueRequest, kind: type[Answer]) -> Answer:
+    try:
+        return decode_reply(node.ask(QUEUE_CALL, encode_request(request)), kind)
+    except KafkaError as error:
+        raise from_code(action, error.code, error.message) from None
+
+
+def ask_any(cluster: Cluster, action: str, request: QueueRequest, kind: type[Answer]) -> Answer:
+    """Of any node, until one answers; for what may be asked twice."""
+    return cluster.patiently(action, lambda: ask_node(cluster.any_node(), action, request, kind))
+
+
+def ask_leader(
+    cluster: Cluster, action: str, topic: str, partition: int, request: QueueRequest, kind: type[Answer]
+) -> Answer:
+    return cluster.patiently(
+        action, lambda: ask_node(cluster.leader(topic, partition), action, request, kind)
+    )
+
+
+def records_of(batches: bytes) -> Iterator[Record]:
+    """All records of batches one behind the other."""
+    view = memoryview(batches)
+    at = 0
+    while at < len(view):
+        header = read_header(view, at)
+        if not header.attributes & CONTROL_BIT:
+            yield from decode_records(view[at : at + header.size_bytes], _UNPACKED_BYTES)
+        at += header.size_bytes

@@ -1,0 +1,80 @@
+"""The section `mqtt`: where MQTT clients connect, which topics their messages are in, and their limits."""
+
+from dataclasses import dataclass
+
+from millstream.config.kinds import ConfigType
+from millstream.config.setting import Spelling, own_setting
+
+_INT = ConfigType.INT
+_LONG = ConfigType.LONG
+
+
+def _count(default: int, documentation: str, *, minimum: int = 1, maximum: int | None = None) -> int:
+    field: int = own_setting(default, documentation, kind=_INT, minimum=minimum, maximum=maximum)
+    return field
+
+
+@dataclass(frozen=True, slots=True)
+class MqttSettings:
+    listen: str | None = own_setting(
+        None,
+        "The address (host:port) for MQTT clients over TCP; port 0 takes a free one, not set turns it off.",
+    )
+    websocket_listen: str | None = own_setting(None, "The same for MQTT over WebSocket.")
+    default_topic: str = own_setting(
+        "mqtt", "The topic for messages that no rule is about; their key is their MQTT topic."
+    )
+    rules: tuple[str, ...] = own_setting(
+        (),
+        "Which topic, key, partition and headers messages have, the first rule that matches:"
+        " `sensors/{site}/{device}/# -> sensors key={device} partition={site} header.site={site}`. Levels that are +"
+        " are {1}, {2}; # is {rest}, the whole topic {topic}.",
+        kind=ConfigType.LIST,
+    )
+    max_connections: int = _count(100_000, "MQTT connections at a time; further ones are closed at once.")
+    max_packet_size: int = own_setting(
+        1 << 20, "The largest packet that a client may send.",
+        kind=_INT, spelling=Spelling.SIZE, minimum=128, maximum=268_435_460,
+    )  # fmt: skip
+    receive_maximum: int = _count(
+        1_000,
+        "Messages of QoS 1 and 2 that a client may send ahead of their acknowledgements.",
+        maximum=65_535,
+    )
+    max_inflight: int = _count(
+        100, "Messages of QoS 1 and 2 that a client is sent ahead of its acknowledgements.", maximum=65_535
+    )
+    max_queued: int = _count(
+        1_000,
+        "Messages that wait in memory for a client's acknowledgements; more are read from the log later.",
+    )
+    max_queued_bytes: int = own_setting(
+        1 << 20, "The same, in bytes of payload.", kind=_INT, spelling=Spelling.SIZE, minimum=1
+    )
+    max_unsent_bytes: int = own_setting(
+        1 << 20,
+        "What a connection may leave untaken before `slow_subscribers` counts.",
+        kind=_INT, spelling=Spelling.SIZE, minimum=1,
+    )  # fmt: skip
+    slow_subscribers: str = own_setting(
+        "drop",
+        "What becomes of a client that does not read: its messages of QoS 0 are dropped, or its connection.",
+        choices=("drop", "disconnect"),
+    )
+    topic_alias_maximum: int = _count(64, "Topic aliases in either direction.", minimum=0, maximum=65_535)
+    max_subscriptions: int = _count(1_000, "Filters of one session.")
+    max_session_expiry: int = own_setting(
+        7 * 24 * 3_600_000, "How long a session is kept without a connection, at most.",
+        kind=_LONG, spelling=Spelling.DURATION, minimum=0, maximum=0xFFFF_FFFE * 1000,
+    )  # fmt: skip
+    server_keep_alive: int = own_setting(
+        0, "The longest keep alive of clients; 0 leaves it to them.",
+        kind=_LONG, spelling=Spelling.DURATION, minimum=0, maximum=65_535_000,
+    )  # fmt: skip
+    connect_timeout: int = own_setting(
+        10_000,
+        "How long a connection may take to say CONNECT.",
+        kind=_INT,
+        spelling=Spelling.DURATION,
+        minimum=1,
+    )

@@ -1,0 +1,85 @@
+"""Messages that the coordinator owes to the log: given out in order, a few at a time to each partition.
+
+After a restart what was given out before is given out again, one by one: the partition recognises by its sequence
+number what it has, but of several only if they were appended together before.
+"""
+
+from millstream.coordinator.mqtt_sessions.requests import AppendOwed, NeedProducer, Owed, SessionEffect
+from millstream.coordinator.mqtt_sessions.state import Place, SessionState
+
+# What an owed message takes beside its value.
+_OVERHEAD_BYTES = 200
+
+
+class Outbox:
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self._asked = False
+        self._queue: dict[Place, list[int]] = {}
+        self._given: dict[Place, set[int]] = {}
+        self._sizes: dict[int, int] = {}
+        self._last = 0
+        self._last_loaded = 0
+        self.waiting_bytes = 0
+
+    def load(self, state: SessionState) -> None:
+        for number in sorted(state.owed):
+            self._add(state, number)
+        self._last = self._last_loaded = state.last_owed
+
+    def effects(self, state: SessionState) -> list[SessionEffect]:
+        """What to append next; nothing more for a partition while something is under way there."""
+        for number in range(self._last + 1, state.last_owed + 1):
+            self._add(state, number)
+        self._last = state.last_owed
+        if not self._queue:
+            return []
+        producer = state.producer
+        if producer is None:
+            if self._asked:
+                return []
+            self._asked = True
+            return [NeedProducer()]
+        effects: list[SessionEffect] = []
+        for place in [place for place in self._queue if place not in self._given]:
+            numbers = self._take(place)
+            self._given[place] = set(numbers)
+            owed = tuple(Owed(each, state.owed[each].message, state.owed[each].sequence) for each in numbers)
+            effects.append(AppendOwed(producer.producer_id, state.sequences[place].epoch, owed))
+        return effects
+
+    def appended(self, numbers: tuple[int, ...]) -> None:
+        for number in numbers:
+            self.waiting_bytes -= self._sizes.pop(number, 0)
+        for place, given in list(self._given.items()):
+            given.difference_update(numbers)
+            if not given:
+                del self._given[place]
+
+    def refused(self, number: int) -> None:
+        """It is gone, and what was given out with it is to be given out again."""
+        self.waiting_bytes -= self._sizes.pop(number, 0)
+        for place, given in list(self._given.items()):
+            if number in given:
+                del self._given[place]
+                again = sorted(given - {number})
+                if again:
+                    self._queue[place] = again + self._queue.get(place, [])
+
+    def _add(self, state: SessionState, number: int) -> None:
+        owed = state.owed.get(number)
+        if owed is not None:
+            message = owed.message
+            self._queue.setdefault((message.topic, message.partition), []).append(number)
+            self._sizes[number] = len(message.value or b"") + _OVERHEAD_BYTES
+            self.waiting_bytes += self._sizes[number]
+
+    def _take(self, place: Place) -> list[int]:
+        waiting = self._queue[place]
+        count = 1 if waiting[0] <= self._last_loaded else self._at_once
+        numbers, rest = waiting[:count], waiting[count:]
+        if rest:
+            self._queue[place] = rest
+        else:
+            del self._queue[place]
+        return numbers

@@ -1,0 +1,202 @@
+"""What the coordinator of MQTT sessions can be asked, and what it answers.
+
+`epoch` is of the connection that asks, from `SessionOpened`: who is no longer the owner is refused with
+FENCED_MEMBER_EPOCH.
+"""
+
+import msgspec
+
+from millstream.coordinator.decision import Request
+from millstream.coordinator.mqtt_sessions.records import (
+    KeptMessage,
+    Position,
+    StoredFlight,
+    StoredSubscription,
+    StoredWill,
+)
+
+
+class Done(msgspec.Struct, frozen=True):
+    """It is durable."""
+
+
+class SessionOpened(msgspec.Struct, frozen=True):
+    epoch: int
+    shard: int
+    """Which coordinator it was: `Attend` is for all of a node's sessions of one."""
+    present: bool
+    subscriptions: tuple[tuple[str, StoredSubscription], ...] = ()
+    positions: tuple[Position, ...] = ()
+    in_flight: tuple[tuple[int, StoredFlight], ...] = ()
+    """In the order in which they were sent."""
+    received: tuple[int, ...] = ()
+
+
+class OpenSession(Request[SessionOpened], frozen=True):
+    client_id: str
+    node: str
+    """The node and its start: sessions of a node that is not heard of are taken for lost."""
+    clean_start: bool
+    expiry_s: int
+    will: StoredWill | None = None
+
+
+class Subscribe(Request[Done], frozen=True):
+    client_id: str
+    epoch: int
+    subscriptions: tuple[tuple[str, StoredSubscription], ...]
+    positions: tuple[Position, ...] = ()
+    """Where partitions begin that the session has not read before."""
+
+
+class Unsubscribe(Request[Done], frozen=True):
+    client_id: str
+    epoch: int
+    filters: tuple[str, ...]
+
+
+class Receive(Request[Done], frozen=True):
+    """Messages of QoS 2: each is kept with its identifier, and owed to the log."""
+
+    client_id: str
+    epoch: int
+    messages: tuple[tuple[int, tuple[KeptMessage, ...]], ...]
+
+
+class Release(Request[Done], frozen=True):
+    client_id: str
+    epoch: int
+    packet_ids: tuple[int, ...]
+
+
+class Reserve(Request[Done], frozen=True):
+    """Identifiers of QoS 2 that are about to be sent."""
+
+    client_id: str
+    epoch: int
+    flights: tuple[tuple[int, StoredFlight], ...]
+
+
+class KeepReceived(Request[Done], frozen=True):
+    """The client has these: from now on it is owed PUBREL, and not the message."""
+
+    client_id: str
+    epoch: int
+    packet_ids: tuple[int, ...]
+
+
+class SaveProgress(Request[Done], frozen=True):
+    client_id: str
+    epoch: int
+    positions: tuple[Position, ...]
+    acknowledged: tuple[int, ...] = ()
+    """Identifiers of QoS 2 that are free."""
+
+
+class CloseSession(Request[Done], frozen=True):
+    """The connection has ended. `in_flight` is all that is unacknowledged, of QoS 1 too."""
+
+    client_id: str
+    epoch: int
+    send_will: bool
+    expiry_s: int
+    positions: tuple[Position, ...] = ()
+    in_flight: tuple[tuple[int, StoredFlight], ...] = ()
+
+
+class Attended(msgspec.Struct, frozen=True):
+    incarnation: int
+    """Another one has forgotten which sessions were taken over: ask by `Confirm`."""
+    last_event: int
+    displaced: tuple[tuple[str, int], ...] = ()
+    """Client ids and epochs of connections that are no longer owners."""
+
+
+class Attend(Request[Attended], frozen=True):
+    """A node's sign of life for all its sessions of one coordinator: answered when one is taken over, or in a while."""
+
+    node: str
+    after_event: int
+
+
+class Confirmed(msgspec.Struct, frozen=True):
+    displaced: tuple[tuple[str, int], ...]
+
+
+class Confirm(Request[Confirmed], frozen=True):
+    """Which of these connections are no longer owners."""
+
+    node: str
+    sessions: tuple[tuple[str, int], ...]
+
+
+class ProducerGiven(Request[Done], frozen=True):
+    """Of the effect `NeedProducer`."""
+
+    producer_id: int
+
+
+class OwedAppended(Request[Done], frozen=True):
+    """Of the effect `AppendOwed`."""
+
+    numbers: tuple[int, ...]
+
+
+class OwedRefused(Request[Done], frozen=True):
+    """Of the effect `AppendOwed`: the partition will never take this one, and has got none of the same effect."""
+
+    number: int
+
+
+SessionRequest = (
+    OpenSession
+    | Subscribe
+    | Unsubscribe
+    | Receive
+    | Release
+    | Reserve
+    | KeepReceived
+    | SaveProgress
+    | CloseSession
+    | Attend
+    | Confirm
+    | ProducerGiven
+    | OwedAppended
+    | OwedRefused
+)
+RemoteSessionRequest = (
+    OpenSession
+    | Subscribe
+    | Unsubscribe
+    | Receive
+    | Release
+    | Reserve
+    | KeepReceived
+    | SaveProgress
+    | CloseSession
+    | Attend
+    | Confirm
+)
+"""Those that come from doors, of any node."""
+SessionReply = SessionOpened | Done | Attended | Confirmed
+
+
+class NeedProducer(msgspec.Struct, frozen=True):
+    """An effect: get an identity to append under, and tell by `ProducerGiven`."""
+
+
+class Owed(msgspec.Struct, frozen=True):
+    number: int
+    message: KeptMessage
+    sequence: int
+
+
+class AppendOwed(msgspec.Struct, frozen=True):
+    """An effect: append these in order, each under its sequence number, and tell by `OwedAppended`."""
+
+    producer_id: int
+    epoch: int
+    owed: tuple[Owed, ...]
+
+
+SessionEffect = NeedProducer | AppendOwed

@@ -1,0 +1,107 @@
+"""All sessions of one partition of `__mqtt_sessions`, as the log tells them."""
+
+from typing import cast
+
+from millstream.coordinator.mqtt_sessions.records import (
+    FlightKey,
+    OwedKey,
+    Position,
+    PositionsKey,
+    ProducerKey,
+    ReceivedKey,
+    SequenceKey,
+    SessionKey,
+    SessionRecord,
+    StoredFlight,
+    StoredOwed,
+    StoredPositions,
+    StoredProducer,
+    StoredSequence,
+    StoredSession,
+    StoredSubscription,
+    SubscriptionKey,
+)
+
+Place = tuple[str, int]
+
+NOT_YET = StoredSession(epoch=0, expiry_s=0, node="", left_ms=0)
+"""Of a session of which only parts have been read so far."""
+
+
+class Session:
+    __slots__ = ("flights", "positions", "received", "stored", "subscriptions")
+
+    def __init__(self, stored: StoredSession) -> None:
+        self.stored = stored
+        self.subscriptions: dict[str, StoredSubscription] = {}
+        self.positions: dict[Place, Position] = {}
+        self.flights: dict[int, StoredFlight] = {}
+        self.received: dict[int, None] = {}
+
+
+class SessionState:
+    def __init__(self) -> None:
+        self.sessions: dict[str, Session] = {}
+        self.owed: dict[int, StoredOwed] = {}
+        self.sequences: dict[Place, StoredSequence] = {}
+        self.producer: StoredProducer | None = None
+        self.last_epoch = 0
+        self.last_owed = 0
+
+    def replay(self, record: SessionRecord) -> None:
+        """Apply one record; a record about something already gone changes nothing."""
+        key, value = record.key, record.value
+        match key:
+            case SessionKey():
+                self._replay_session(key.client_id, cast(StoredSession | None, value))
+            case OwedKey():
+                self.last_owed = max(self.last_owed, key.number)
+                if value is None:
+                    self.owed.pop(key.number, None)
+                else:
+                    self.owed[key.number] = cast(StoredOwed, value)
+            case SequenceKey():
+                self.sequences[key.topic, key.partition] = cast(StoredSequence, value)
+            case ProducerKey():
+                self.producer = cast(StoredProducer | None, value)
+            case _:
+                session = self.sessions.get(key.client_id)
+                if session is None and value is not None:
+                    # Compaction keeps the newest of each key: a session may stand behind its parts.
+                    session = self.sessions[key.client_id] = Session(NOT_YET)
+                if session is not None:
+                    _replay_part(session, record)
+
+    def _replay_session(self, client_id: str, value: StoredSession | None) -> None:
+        if value is None:
+            self.sessions.pop(client_id, None)
+            return
+        self.last_epoch = max(self.last_epoch, value.epoch)
+        session = self.sessions.get(client_id)
+        if session is None:
+            self.sessions[client_id] = Session(value)
+        else:
+            session.stored = value
+
+
+def _replay_part(session: Session, record: SessionRecord) -> None:
+    key, value = record.key, record.value
+    match key:
+        case SubscriptionKey():
+            if value is None:
+                session.subscriptions.pop(key.filter, None)
+            else:
+                session.subscriptions[key.filter] = cast(StoredSubscription, value)
+        case PositionsKey():
+            positions = () if value is None else cast(StoredPositions, value).positions
+            session.positions = {(each.topic, each.partition): each for each in positions}
+        case FlightKey():
+            if value is None:
+                session.flights.pop(key.packet_id, None)
+            else:
+                session.flights[key.packet_id] = cast(StoredFlight, value)
+        case ReceivedKey():
+            if value is None:
+                session.received.pop(key.packet_id, None)
+            else:
+                session.received[key.packet_id] = None

@@ -1,0 +1,114 @@
+"""One event's decision in the making: records are applied as they are decided."""
+
+from collections.abc import Iterable
+
+from millstream.coordinator.decision import Decision, Reply
+from millstream.coordinator.mqtt_sessions.records import (
+    FlightKey,
+    KeptMessage,
+    Key,
+    OwedKey,
+    Position,
+    PositionsKey,
+    ReceivedKey,
+    SequenceKey,
+    SessionKey,
+    SessionRecord,
+    StoredOwed,
+    StoredPositions,
+    StoredSequence,
+    SubscriptionKey,
+    Value,
+)
+from millstream.coordinator.mqtt_sessions.requests import SessionEffect, SessionReply
+from millstream.coordinator.mqtt_sessions.state import Session, SessionState
+
+_SEQUENCES = 1 << 31
+
+
+class Turn:
+    def __init__(self, state: SessionState, now_ms: int) -> None:
+        self.state = state
+        self.now_ms = now_ms
+        self._records: list[SessionRecord] = []
+        self._replies: list[Reply[SessionReply]] = []
+        self.effects: list[SessionEffect] = []
+
+    def write(self, key: Key, value: Value | None) -> None:
+        record = SessionRecord(key, value)
+        self.state.replay(record)
+        self._records.append(record)
+
+    def reply(self, token: int, answer: SessionReply) -> None:
+        self._replies.append(Reply(token, answer))
+
+    def reply_all(self, answers: Iterable[tuple[int, SessionReply]]) -> None:
+        for token, answer in answers:
+            self.reply(token, answer)
+
+    def decision(self) -> Decision[SessionRecord, SessionReply, SessionEffect]:
+        return Decision(self._records, self._replies, effects=self.effects)
+
+    # -- what is written in more than one place
+
+    def owe(self, messages: Iterable[KeptMessage]) -> None:
+        """To be appended once, behind all that is owed to the same partition."""
+        for message in messages:
+            self._number(self.state.last_owed + 1, message)
+
+    def _number(self, number: int, message: KeptMessage) -> None:
+        following, epoch = 0, 0
+        before = self.state.sequences.get((message.topic, message.partition))
+        if before is not None:
+            following, epoch = before.following, before.epoch
+        self.write(OwedKey(number), StoredOwed(message, following))
+        self.write(
+            SequenceKey(message.topic, message.partition),
+            StoredSequence((following + 1) % _SEQUENCES, epoch),
+        )
+
+    def refuse(self, number: int) -> None:
+        """It will never be appended: those behind it get the numbers of another epoch, without a gap."""
+        refused = self.state.owed.get(number)
+        if refused is None:
+            return
+        topic, partition = refused.message.topic, refused.message.partition
+        self.write(OwedKey(number), None)
+        epoch = self.state.sequences[topic, partition].epoch + 1
+        self.write(SequenceKey(topic, partition), StoredSequence(0, epoch))
+        for other in sorted(self.state.owed):
+            message = self.state.owed[other].message
+            if (message.topic, message.partition) == (topic, partition):
+                self._number(other, message)
+
+    def move(self, client_id: str, session: Session, positions: Iterable[Position]) -> None:
+        """Set these positions and keep the others; one never goes back."""
+        merged = dict(session.positions)
+        for each in positions:
+            before = merged.get((each.topic, each.partition))
+            if before is None:
+                merged[each.topic, each.partition] = each
+            else:
+                merged[each.topic, each.partition] = Position(
+                    each.topic,
+                    each.partition,
+                    max(each.offset, before.offset),
+                    max(each.once_offset, before.once_offset),
+                )
+        if merged != session.positions:
+            self.write(PositionsKey(client_id), StoredPositions(tuple(merged.values())))
+
+    def clear(self, client_id: str, session: Session) -> None:
+        """All that makes the session, and not the session."""
+        for text in list(session.subscriptions):
+            self.write(SubscriptionKey(client_id, text), None)
+        for packet_id in list(session.flights):
+            self.write(FlightKey(client_id, packet_id), None)
+        for packet_id in list(session.received):
+            self.write(ReceivedKey(client_id, packet_id), None)
+        if session.positions:
+            self.write(PositionsKey(client_id), None)
+
+    def remove(self, client_id: str, session: Session) -> None:
+        self.clear(client_id, session)
+        self.write(SessionKey(client_id), None)

@@ -1,0 +1,35 @@
+"""Changes that a door may submit to `Metadata.submit`, and the ring that placement `ring` uses: pure values."""
+
+from millstream.cluster.metadata.configs import (
+    AlterationOutcome,
+    AlterConfigs,
+    ConfigAlteration,
+    ConfigChange,
+    ConfigOperation,
+)
+from millstream.cluster.metadata.names import invalid_name_reason
+from millstream.cluster.metadata.partitions import CreatePartitions, IncreaseOutcome, PartitionIncrease
+from millstream.cluster.metadata.reassignments import AlterReassignments, Reassignment, ReassignmentOutcome
+from millstream.cluster.metadata.records import ConfigResource
+from millstream.cluster.metadata.topics import DeletedTopic, DeleteTopics, TopicRef
+from millstream.cluster.placement import HashRing
+
+__all__ = [
+    "AlterConfigs",
+    "AlterReassignments",
+    "AlterationOutcome",
+    "ConfigAlteration",
+    "ConfigChange",
+    "ConfigOperation",
+    "ConfigResource",
+    "CreatePartitions",
+    "DeleteTopics",
+    "DeletedTopic",
+    "HashRing",
+    "IncreaseOutcome",
+    "PartitionIncrease",
+    "Reassignment",
+    "ReassignmentOutcome",
+    "TopicRef",
+    "invalid_name_reason",
+]

@@ -1,0 +1,162 @@
+"""The body of /produce as messages: one, a batch, or binary frames.
+
+- `{"payload": "..."}`, and beside it `key`, `headers`, `partition`, `timestamp`: one message. A payload that is no
+  string is kept as its JSON text.
+- `[{"payload": ...}, ...]` or, as `application/x-ndjson`, one of these a line: a batch.
+- `application/vnd.millstream.frames`: frames of `protocol/message_frame`, one after the other.
+- Anything else is one message as it is.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterator
+
+import msgspec
+
+from millstream.doors import Message
+from millstream.http.messages import Problem
+from millstream.protocol.message_frame import FrameError, MessageFrame, decode_frame, encode_frame
+from millstream.protocol.records import Headers
+
+FRAMES = "application/vnd.millstream.frames"
+NDJSON = "application/x-ndjson"
+MAX_BATCH = 10_000
+"""Messages of one request: more would hold the loop for too long."""
+
+_LENGTH_BYTES = 4
+
+
+class Outgoing(msgspec.Struct, frozen=True, gc=False):
+    """A message, and the partition that its sender asked for."""
+
+    message: Message
+    partition: int | None = None
+
+
+class Outgoings(msgspec.Struct, frozen=True):
+    messages: list[Outgoing]
+    is_batch: bool
+    """Whether the sender wants an answer for each of several."""
+
+
+class _Body(msgspec.Struct):
+    payload: msgspec.Raw
+    key: str | None = None
+    headers: dict[str, str] = {}
+    partition: int | None = None
+    timestamp: int = -1
+    encoding: str = ""
+
+
+class _MaybePayload(msgspec.Struct):
+    payload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_one = msgspec.json.Decoder(_Body)
+_some = msgspec.json.Decoder(list[_Body])
+_text = msgspec.json.Decoder(str)
+_has_payload = msgspec.json.Decoder(_MaybePayload)
+_have_payload = msgspec.json.Decoder(list[_MaybePayload])
+
+
+def read_body(body: bytes, content_type: str) -> Outgoings:
+    """Raises `Problem` for a batch of which a part cannot be read."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind == FRAMES:
+        return Outgoings([*_frames(body)], is_batch=True)
+    if kind == NDJSON:
+        return Outgoings([*_lines(body)], is_batch=True)
+    if kind != "application/octet-stream":
+        first = body[:1]
+        if first == b"{":
+            found = _object(body)
+            if found is not None:
+                return Outgoings([found], is_batch=False)
+        elif first == b"[":
+            several = _array(body)
+            if several is not None:
+                return Outgoings(several, is_batch=True)
+    return Outgoings([Outgoing(Message(None, body))], is_batch=False)
+
+
+def _object(body: bytes) -> Outgoing | None:
+    """None where it is not ours: somebody's JSON without a payload is a message as it is."""
+    try:
+        return _outgoing(_one.decode(body))
+    except msgspec.DecodeError as error:
+        if _mentions_payload(body):
+            raise Problem(400, f"bad body: {error}") from None
+        return None
+
+
+def _mentions_payload(body: bytes) -> bool:
+    try:
+        return _has_payload.decode(body).payload is not msgspec.UNSET
+    except msgspec.DecodeError:
+        return False
+
+
+def _array(body: bytes) -> list[Outgoing] | None:
+    try:
+        found = _some.decode(body)
+    except msgspec.DecodeError as error:
+        try:
+            mentions = any(each.payload is not msgspec.UNSET for each in _have_payload.decode(body))
+        except msgspec.DecodeError:
+            mentions = False
+        if mentions:
+            raise Problem(400, f"bad body: {error}") from None
+        return None
+    return [_outgoing(each) for each in _bounded(found)] if found else None
+
+
+def _lines(body: bytes) -> Iterator[Outgoing]:
+    for number, line in enumerate(_bounded(body.split(b"\n")), 1):
+        if line.strip():
+            try:
+                yield _outgoing(_one.decode(line))
+            except msgspec.DecodeError as error:
+                raise Problem(400, f"bad body: line {number}: {error}") from None
+
+
+def _bounded(found: list[msgspec.Raw] | list[bytes] | list[_Body]) -> list:  # type: ignore[type-arg]
+    if len(found) > MAX_BATCH + 1:
+        raise Problem(413, f"a batch has at most {MAX_BATCH} messages")
+    return found
+
+
+def _outgoing(body: _Body) -> Outgoing:
+    raw = bytes(body.payload)
+    value = _text.decode(raw).encode() if raw[:1] == b'"' else raw
+    if body.encoding == "base64":
+        try:
+            value = base64.b64decode(value, validate=True)
+        except binascii.Error:
+            raise Problem(400, "bad body: the payload is not base64") from None
+    elif body.encoding:
+        raise Problem(400, "bad body: encoding may be base64, or left out")
+    key = None if body.key is None else body.key.encode()
+    headers: Headers = tuple((name, text.encode()) for name, text in body.headers.items())
+    return Outgoing(Message(key, value, headers, body.timestamp), body.partition)
+
+
+def _frames(body: bytes) -> Iterator[Outgoing]:
+    view, at, count = memoryview(body), 0, 0
+    while at < len(view):
+        length = int.from_bytes(view[at : at + _LENGTH_BYTES], "big", signed=True)
+        end = at + _LENGTH_BYTES + length
+        if length < 0 or end > len(view):
+            raise Problem(400, f"bad body: the frame at byte {at} is not whole")
+        count += 1
+        if count > MAX_BATCH:
+            raise Problem(413, f"a batch has at most {MAX_BATCH} messages")
+        try:
+            frame = decode_frame(view[at:end])
+        except FrameError as error:
+            raise Problem(400, f"bad body: the frame at byte {at}: {error}") from None
+        yield Outgoing(Message(frame.key, frame.value, frame.headers, frame.timestamp_ms))
+        at = end
+
+
+def frame_of(message: Message) -> bytes:
+    return encode_frame(MessageFrame(message.timestamp_ms, message.key, message.value, message.headers))

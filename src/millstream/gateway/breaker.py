@@ -1,0 +1,73 @@
+"""A circuit breaker: after several failures in a row a broker is left alone, then tried with one request.
+
+closed     --failures in a row-->  open
+open       --pause is over------>  half-open   one request passes
+half-open  --it succeeds-------->  closed
+half-open  --it fails----------->  open
+"""
+
+import enum
+from collections.abc import Callable
+
+
+class BreakerState(enum.Enum):
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half-open"
+
+
+class Breaker:
+    """`changed(old, new)` is called at each change. Time comes from the caller, in seconds."""
+
+    __slots__ = ("_changed", "_failures", "_limit", "_open_until", "_pause_s", "_trying", "state")
+
+    def __init__(
+        self, failures: int, pause_s: float, changed: Callable[[BreakerState, BreakerState], None]
+    ) -> None:
+        self.state = BreakerState.CLOSED
+        self._limit = failures
+        self._pause_s = pause_s
+        self._changed = changed
+        self._failures = 0
+        self._open_until = 0.0
+        self._trying = False
+
+    def allows(self, now: float) -> bool:
+        """Whether a request may go to the broker now. Who is allowed must report how it ended."""
+        if self.state is BreakerState.CLOSED:
+            return True
+        if self.state is BreakerState.OPEN:
+            if now < self._open_until:
+                return False
+            self._become(BreakerState.HALF_OPEN)
+            self._trying = True
+            return True
+        if self._trying:
+            return False
+        self._trying = True
+        return True
+
+    def opens_again_in(self, now: float) -> float:
+        """Seconds until a request may be tried."""
+        return max(self._open_until - now, 0.0) if self.state is BreakerState.OPEN else 0.0
+
+    def succeeded(self) -> None:
+        self._failures = 0
+        self._trying = False
+        self._become(BreakerState.CLOSED)
+
+    def failed(self, now: float) -> None:
+        self._failures += 1
+        self._trying = False
+        if self.state is BreakerState.HALF_OPEN or self._failures >= self._limit:
+            self._open_until = now + self._pause_s
+            self._become(BreakerState.OPEN)
+
+    def abandoned(self) -> None:
+        """A request that was allowed ended without news of the broker, such as a client that went."""
+        self._trying = False
+
+    def _become(self, state: BreakerState) -> None:
+        old, self.state = self.state, state
+        if old is not state:
+            self._changed(old, state)

@@ -1,0 +1,210 @@
+"""The gateway put together: its parts, its routes, start and stop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from millstream.config.proxy_settings import ProxySettings
+from millstream.config.settings import Settings
+from millstream.doors import Caller, Doors, SettlementKind
+from millstream.gateway.admin import Admin
+from millstream.gateway.brokers import Brokers
+from millstream.gateway.consume import Consume
+from millstream.gateway.hubs import Hubs
+from millstream.gateway.metrics import GatewayMetrics
+from millstream.gateway.openapi import openapi_document
+from millstream.gateway.problems import problem_of, rendered
+from millstream.gateway.produce import Produce
+from millstream.gateway.quota import HttpQuotas
+from millstream.gateway.reading import Reading
+from millstream.gateway.settling import Settling
+from millstream.gateway.topics import Topics
+from millstream.http.messages import Answer, Handler, Problem, Request, Response, json_response
+from millstream.http.pages import docs_routes
+from millstream.http.routes import Route
+from millstream.observability.logs import get_logger
+from millstream.observability.metrics import Registry
+from millstream.protocol.errors import KafkaError
+from millstream.runtime.clock import Clock
+from millstream.runtime.host import Host, SystemHost
+
+_log = get_logger("millstream.gateway")
+
+_ADMIN_BODY_BYTES = 4 << 20
+
+Served = Callable[[Request, Caller], Awaitable[Answer]]
+
+
+class Gateway:
+    """`routes` go to an `HttpServer`; `start` after the cluster is there, `stop` after the server has stopped."""
+
+    def __init__(
+        self,
+        doors: Doors,
+        settings: ProxySettings,
+        *,
+        registry: Registry,
+        clock: Clock,
+        host: Host,
+        cluster_virtual_nodes: int | None = None,
+    ) -> None:
+        metrics = self._metrics = GatewayMetrics.create(registry)
+        self._settings = settings
+        self._clock = clock
+        self._metadata = doors.metadata
+        self._cluster_virtual_nodes = cluster_virtual_nodes
+        quotas = HttpQuotas(doors.quotas, clock.monotonic)
+        self._topics = Topics(doors.metadata, doors.authoriser, settings)
+        self._brokers = Brokers(doors, settings, metrics)
+        member = f"http-{host.new_id().hex[:16]}"
+        self._hubs = Hubs(doors.queues, member, settings.release_delay / 1000, clock.now_ms)
+        self._produce = Produce(doors.messages, self._topics, self._brokers, quotas, settings, metrics)
+        self._consume = Consume(self._hubs, self._topics, doors.metadata, quotas, settings, metrics)
+        self._settling = Settling(doors.queues, self._hubs, metrics, is_legacy=settings.legacy)
+        self._reading = Reading(doors.partitions, self._topics, quotas)
+        self._admin = Admin(doors.metadata, doors.view, doors.authoriser, self._topics, settings)
+
+    async def start(self) -> None:
+        self._brokers.start()
+        self._consume.start()
+        if self._cluster_virtual_nodes not in {None, self._settings.virtual_nodes}:
+            _log.warning(
+                "ring preview differs from the cluster", proxy_virtual_nodes=self._settings.virtual_nodes,
+                replication_virtual_nodes=self._cluster_virtual_nodes,
+            )  # fmt: skip
+
+    async def stop(self) -> None:
+        self._consume.stop()
+        await self._hubs.stop()
+        await self._brokers.stop()
+
+    def health(self) -> dict[str, Any]:
+        """What /health says beside the node's own."""
+        return {
+            "brokers_total": self._brokers.total,
+            "brokers_healthy": self._brokers.healthy,
+            "timestamp": self._now(),
+        }
+
+    @property
+    def routes(self) -> dict[str, Handler | Route]:
+        body = self._settings.max_body_size
+        document = json_response(openapi_document(self._settings))
+        routes: dict[str, Handler | Route] = {
+            "POST /produce": Route(self._served("produce", self._produce.handle), body),
+            # It takes messages away from others, so a page of another site may not ask for it.
+            "GET /consume": Route(self._served("consume", self._consume.handle), changes=True),
+            "GET /topics": self._served("topics", self._list_topics),
+            "GET /topics/{topic}/partitions/{partition}/records": self._served(
+                "records", self._reading.handle
+            ),
+            "GET /status": self._served("status", self._status),
+            "GET /stats": self._served("stats", self._stats),
+            "GET /openapi.json": lambda _request: document,
+            **docs_routes(),
+        }
+        for path, kind in (
+            ("/ack", SettlementKind.ACCEPT),
+            ("/nack", SettlementKind.RELEASE),
+            ("/reject", SettlementKind.REJECT),
+        ):
+            routes[f"POST {path}"] = Route(self._served(path[1:], self._settle(kind)), 1 << 20)
+        for name, served in self._admin.routes().items():
+            routes[name] = Route(
+                self._served("admin", served), _ADMIN_BODY_BYTES, changes=not name.startswith("GET ")
+            )
+        return routes
+
+    def _settle(self, kind: SettlementKind) -> Served:
+        async def handle(request: Request, caller: Caller) -> Answer:
+            return await self._settling.handle(request, caller, kind)
+
+        return handle
+
+    def _served(self, endpoint: str, served: Served) -> Handler:
+        """Counts a call, and turns what it raises into the contract's answers."""
+        requests, duration = self._metrics.requests, self._metrics.duration.labels(endpoint)
+        now = self._clock.monotonic
+
+        async def handle(request: Request) -> Answer:
+            started = now()
+            answer: Answer
+            try:
+                answer = await served(request, caller_of(request))
+            except Problem as problem:
+                answer = rendered(problem, request)
+            except KafkaError as error:
+                answer = rendered(problem_of(error), request)
+            requests.labels(endpoint, str(answer.status)).value += 1
+            duration.observe(now() - started)
+            return answer
+
+        return handle
+
+    async def _list_topics(self, _request: Request, caller: Caller) -> Response:
+        def listed() -> Response:
+            topics = self._topics.visible(caller)
+            return json_response({name: [*range(len(topic.partitions))] for name, topic in topics.items()})
+
+        return await asyncio.to_thread(listed)
+
+    async def _status(self, _request: Request, caller: Caller) -> Response:
+        visible = self._topics.visible(caller)
+        settings = self._settings
+
+        def answer() -> Response:
+            by_topic = self._brokers.distribution(visible)
+            together: dict[str, set[int]] = {url: set() for url in self._brokers.status()}
+            for led in by_topic.values():
+                for url, partitions in led.items():
+                    together.setdefault(url, set()).update(partitions)
+            return json_response(
+                {
+                    "proxy_config": {
+                        "broker_service": settings.broker_service,
+                        "broker_count": settings.broker_count,
+                        "virtual_nodes": settings.virtual_nodes,
+                        "max_partitions": settings.max_partitions,
+                        "health_interval_seconds": settings.health_interval / 1000,
+                        "request_timeout_seconds": settings.request_timeout / 1000,
+                        "connection_timeout_seconds": settings.connection_timeout / 1000,
+                        "legacy": settings.legacy,
+                    },
+                    "broker_status": self._brokers.status(),
+                    "partition_distribution": {url: sorted(found) for url, found in together.items()},
+                    "partition_leaders": by_topic,
+                    "timestamp": self._now(),
+                }
+            )
+
+        return await asyncio.to_thread(answer)
+
+    async def _stats(self, _request: Request, _caller: Caller) -> Response:
+        metrics = self._metrics
+        return json_response(
+            {
+                "produced": metrics.produced.value,
+                "delivered": metrics.delivered.value,
+                "streams": int(metrics.streams.value),
+                "in_flight_bytes": int(metrics.in_flight_bytes.value),
+                "buffered_bytes": int(metrics.buffered_bytes.value),
+                "topics": len(self._metadata.image.topics),
+            }
+        )
+
+    def _now(self) -> str:
+        moment = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
+        return f"{moment:%Y-%m-%dT%H:%M:%S}Z"
+
+
+def attach(doors: Doors, registry: Registry, settings: Settings, clock: Clock) -> Gateway:
+    """The gateway of a node, for `broker.process.run`."""
+    return Gateway(
+        doors, settings.proxy, registry=registry, clock=clock, host=SystemHost(),
+        cluster_virtual_nodes=settings.replication.virtual_nodes,
+    )  # fmt: skip
+
+
+def caller_of(request: Request) -> Caller:
+    return Caller(client_id=request.header("user-agent")[:100], host=request.peer, listener="HTTP")

@@ -1,0 +1,104 @@
+"""All hubs of a gateway: who joins and leaves them, and what happens to messages whose stream has ended."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from millstream.doors import Caller, Place, Queues, SettlementKind
+from millstream.gateway.hub import Hub, HubKey, Taker
+from millstream.gateway.ids import MessageId
+
+
+class Hubs:
+    """`member` is this gateway's name in every group: messages of its streams are held under it."""
+
+    def __init__(
+        self, queues: Queues, member: str, release_delay_s: float, now_ms: Callable[[], int]
+    ) -> None:
+        self._queues = queues
+        self._member = member
+        self._release_delay_s = release_delay_s
+        self._now_ms = now_ms
+        self._hubs: dict[HubKey, Hub] = {}
+        self._numbers = 0
+        self._departed: dict[int, tuple[Taker, asyncio.TimerHandle]] = {}
+        self._releasing: set[asyncio.Task[None]] = set()
+
+    def new_taker(self, room: int, window: int) -> Taker:
+        self._numbers += 1
+        return Taker(self._numbers, room, window)
+
+    def join(self, taker: Taker, caller: Caller, group: str, places: Iterable[Place]) -> None:
+        for place in places:
+            key = HubKey(str(caller.principal), group, self._member, place)
+            hub = self._hubs.get(key)
+            if hub is None:
+                hub = self._hubs[key] = Hub(self._queues, caller, key, self._now_ms)
+            hub.join(taker)
+
+    def leave(self, taker: Taker, *, releases: bool) -> None:
+        """What the taker never took goes back at once; what it took after a while, or with its lock."""
+        for hub in taker.hubs:
+            hub.leave(taker)
+        untaken: dict[Hub, list[int]] = {}
+        for each in taker.drop_waiting():
+            untaken.setdefault(each.hub, []).append(each.id.offset)
+        self._give_back(taker, untaken, SettlementKind.UNDELIVERED)
+        if not releases:
+            for hub in taker.hubs:
+                hub.keep_locked(taker)
+        elif taker.sent:
+            loop = asyncio.get_running_loop()
+            handle = loop.call_later(self._release_delay_s, self._release, taker)
+            self._departed[taker.number] = (taker, handle)
+        self._forget_idle(taker.hubs)
+
+    def resume(self, last: MessageId, taker: Taker) -> None:
+        """The client has all of its former stream up to `last`: what came after goes to whoever is next."""
+        departed = self._departed.get(last.stream)
+        if departed is None or last.member != self._member or not departed[0].has(last.place, last.offset):
+            return
+        former, handle = self._departed.pop(last.stream)
+        handle.cancel()
+        has_seen = True
+        missed: dict[Hub, list[int]] = {}
+        for place, offset, hub in former.sent:
+            if has_seen:
+                hub.hand_over(offset, taker)
+            else:
+                missed.setdefault(hub, []).append(offset)
+            has_seen = has_seen and (place, offset) != (last.place, last.offset)
+        self._give_back(former, missed, SettlementKind.UNDELIVERED)
+
+    def settled(self, caller: Caller, group: str, message_id: MessageId) -> None:
+        """A message was settled through this gateway."""
+        hub = self._hubs.get(HubKey(str(caller.principal), group, message_id.member, message_id.place))
+        if hub is not None:
+            hub.settled(message_id.offset)
+
+    async def stop(self) -> None:
+        """Give everything back."""
+        for taker, handle in [*self._departed.values()]:
+            handle.cancel()
+            self._release(taker)
+        while self._releasing:
+            await asyncio.gather(*self._releasing, return_exceptions=True)
+        self._hubs.clear()
+
+    def _release(self, taker: Taker) -> None:
+        self._departed.pop(taker.number, None)
+        by_hub: dict[Hub, list[int]] = {}
+        for _, offset, hub in taker.sent:
+            by_hub.setdefault(hub, []).append(offset)
+        self._give_back(taker, by_hub, SettlementKind.RELEASE)
+        self._forget_idle(by_hub)
+
+    def _give_back(self, taker: Taker, by_hub: dict[Hub, list[int]], kind: SettlementKind) -> None:
+        for hub, offsets in by_hub.items():
+            task = asyncio.get_running_loop().create_task(hub.give_back(taker, offsets, kind))
+            self._releasing.add(task)
+            task.add_done_callback(self._releasing.discard)
+
+    def _forget_idle(self, hubs: Iterable[Hub]) -> None:
+        for hub in hubs:
+            if hub.is_idle:
+                self._hubs.pop(hub.key, None)

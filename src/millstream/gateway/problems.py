@@ -1,0 +1,66 @@
+"""What a client is told: the contract's texts, and what the cluster's errors mean over HTTP.
+
+A problem is plain text, as existing clients read it, or JSON for those that accept JSON.
+"""
+
+from collections.abc import Mapping
+
+from millstream.http.messages import TEXT, Problem, Request, Response
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+NO_BROKERS = "no healthy brokers available"
+UNAVAILABLE = "broker unavailable"
+UNKNOWN_TOPIC = "unknown topic"
+ACK_FAILED = "ack failed (unknown id or wrong group)"
+
+_RETRY = {"retry-after": "1"}
+_STATUS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: (400, UNKNOWN_TOPIC),
+    ErrorCode.INVALID_TOPIC_EXCEPTION: (400, UNKNOWN_TOPIC),
+    ErrorCode.OFFSET_OUT_OF_RANGE: (416, "the log does not have this offset"),
+    ErrorCode.MESSAGE_TOO_LARGE: (413, "the message is larger than its topic allows"),
+    ErrorCode.RECORD_LIST_TOO_LARGE: (413, "the message is larger than its topic allows"),
+    ErrorCode.REQUEST_TIMED_OUT: (502, UNAVAILABLE),
+    ErrorCode.NETWORK_EXCEPTION: (502, UNAVAILABLE),
+    ErrorCode.BROKER_NOT_AVAILABLE: (502, UNAVAILABLE),
+    ErrorCode.KAFKA_STORAGE_ERROR: (502, UNAVAILABLE),
+    ErrorCode.LEADER_NOT_AVAILABLE: (503, NO_BROKERS),
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: (503, NO_BROKERS),
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: (503, NO_BROKERS),
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: (503, NO_BROKERS),
+    ErrorCode.NOT_COORDINATOR: (503, NO_BROKERS),
+    ErrorCode.NOT_ENOUGH_REPLICAS: (503, "not enough replicas are in sync"),
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: (502, UNAVAILABLE),
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: (403, "not allowed on this topic"),
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: (403, "not allowed in this group"),
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: (403, "not allowed"),
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: (429, "over the quota"),
+    ErrorCode.TOPIC_ALREADY_EXISTS: (409, "the topic exists already"),
+    ErrorCode.GROUP_ID_NOT_FOUND: (404, "unknown group"),
+    ErrorCode.UNKNOWN_SERVER_ERROR: (500, "the request failed inside the node; its log has the reason"),
+}
+
+OF_THE_BROKER = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)  # fmt: skip
+"""Errors that say something of the broker and not of the request."""
+
+
+def problem_of(error: KafkaError) -> Problem:
+    status, text = _STATUS.get(error.code, (400, str(error)))
+    return Problem(status, text, _RETRY if status in {429, 503} else {})
+
+
+def busy(text: str, retry_after_s: int = 1) -> Problem:
+    return Problem(503, text, {"retry-after": str(retry_after_s)})
+
+
+def rendered(problem: Problem, request: Request, extra: Mapping[str, object] | None = None) -> Response:
+    if extra or "json" in request.header("accept"):
+        from millstream.http.messages import json_response
+
+        return json_response({"error": str(problem), **(extra or {})}, problem.status, problem.headers)
+    return Response(str(problem).encode(), problem.status, TEXT, problem.headers)

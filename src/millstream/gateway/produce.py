@@ -1,0 +1,176 @@
+"""/produce: one message or a batch to the leaders of their partitions, and what became of each."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from millstream.config.proxy_settings import ProxySettings
+from millstream.doors import Appended, Caller, Durability, Message, Messages, Place, QuotaKind, TopicImage
+from millstream.gateway.bodies import Outgoing, read_body
+from millstream.gateway.brokers import Brokers
+from millstream.gateway.ids import MessageId
+from millstream.gateway.metrics import GatewayMetrics
+from millstream.gateway.places import Turns
+from millstream.gateway.problems import busy, problem_of, rendered
+from millstream.gateway.queries import partition_in, query_of
+from millstream.gateway.quota import HttpQuotas
+from millstream.gateway.topics import Topics
+from millstream.http.messages import Problem, Request, Response, json_response
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+_log = get_logger("millstream.gateway")
+
+_RECORD_OVERHEAD = 70
+_APPEND_BYTES = 512 * 1024
+_WEAKEST_FIRST = list(Durability)
+
+
+class Produce:
+    def __init__(
+        self,
+        messages: Messages,
+        topics: Topics,
+        brokers: Brokers,
+        quotas: HttpQuotas,
+        settings: ProxySettings,
+        metrics: GatewayMetrics,
+    ) -> None:
+        self._messages = messages
+        self._topics = topics
+        self._brokers = brokers
+        self._quotas = quotas
+        self._settings = settings
+        self._metrics = metrics
+        self._turns = Turns(asyncio.get_running_loop().call_soon)
+
+    async def handle(self, request: Request, caller: Caller) -> Response:
+        query, is_legacy = query_of(request), self._settings.legacy
+        topic = query.get("topic", "")
+        if is_legacy and not (topic and query.get("partition")):
+            raise Problem(400, "topic and partition required")
+        if not topic:
+            raise Problem(400, "topic required")
+        wrong = "bad partition" if is_legacy else "invalid partition"
+        partition = partition_in(query, wrong)
+        found = read_body(request.body, request.header("content-type"))
+        key = query["key"].encode() if query.get("key") else None
+        self._quotas.check(caller, QuotaKind.PRODUCE)
+        image = self._topics.known(topic) or await self._topics.find(caller, topic)
+        if not found.is_batch:
+            place, message = self._place(image, found.messages[0], partition, key, wrong)
+            appended = await self._send(caller, place, [message])
+            return json_response(_answer(place, appended, appended.base_offset))
+        if not found.messages:
+            raise Problem(400, "bad body: the batch is empty")
+        return await self._send_batch(request, caller, image, found.messages, partition, key, wrong)
+
+    def _place(
+        self, topic: TopicImage, outgoing: Outgoing, partition: int | None, key: bytes | None, wrong: str
+    ) -> tuple[Place, Message]:
+        message, count = outgoing.message, len(topic.partitions)
+        asked = outgoing.partition if outgoing.partition is not None else partition
+        if asked is not None and not 0 <= asked < count:
+            raise Problem(400, wrong)
+        if message.key is None and key is not None:
+            message = Message(key, message.value, message.headers, message.timestamp_ms)
+        return Place(topic.name, self._turns.choose(topic.name, count, asked, message.key)), message
+
+    async def _send_batch(
+        self,
+        request: Request,
+        caller: Caller,
+        topic: TopicImage,
+        outgoings: Sequence[Outgoing],
+        partition: int | None,
+        key: bytes | None,
+        wrong: str,
+    ) -> Response:
+        """Messages without a key or partition go to one partition together, in appends that any topic takes."""
+        rest = partition if partition is not None else self._turns.turn(topic.name, len(topic.partitions))
+        parts: dict[Place, list[list[tuple[int, Message]]]] = {}
+        sizes: dict[Place, int] = {}
+        for number, outgoing in enumerate(outgoings):
+            has_key = outgoing.message.key is not None or key is not None
+            place, message = self._place(topic, outgoing, partition if has_key else rest, key, wrong)
+            size = _size([message])
+            if place not in sizes or sizes[place] + size > _APPEND_BYTES:
+                parts.setdefault(place, []).append([])
+                sizes[place] = 0
+            parts[place][-1].append((number, message))
+            sizes[place] += size
+        appends = [(place, some) for place, several in parts.items() for some in several]
+        sent = await asyncio.gather(
+            *(self._send(caller, place, [message for _, message in some]) for place, some in appends),
+            return_exceptions=True,
+        )
+        ids: list[str | None] = [None] * len(outgoings)
+        problem: Problem | None = None
+        weakest = len(_WEAKEST_FIRST) - 1
+        for (place, some), outcome in zip(appends, sent, strict=True):
+            if isinstance(outcome, Appended):
+                weakest = min(weakest, _WEAKEST_FIRST.index(outcome.durability))
+                for offset, (number, _) in enumerate(some, outcome.base_offset):
+                    ids[number] = str(MessageId(place, offset))
+            elif isinstance(outcome, Problem):
+                problem = outcome
+            else:
+                raise outcome
+        if problem is not None:
+            return rendered(problem, request, {"ids": ids})
+        return json_response(
+            {"ids": ids, "topic": topic.name, "count": len(ids), "durability": _WEAKEST_FIRST[weakest].value}
+        )
+
+    async def _send(self, caller: Caller, place: Place, messages: Sequence[Message]) -> Appended:
+        size, metrics = _size(messages), self._metrics
+        if metrics.in_flight_bytes.value + size > self._settings.max_in_flight:
+            metrics.shed.labels("in flight").value += 1
+            raise busy("too many messages are on their way")
+        metrics.in_flight_bytes.value += size
+        try:
+            broker = await self._brokers.ready(place, size)
+            if _log.debug_enabled:
+                _log.debug(
+                    "routed", place=str(place), broker=self._brokers.url(broker), messages=len(messages)
+                )
+            try:
+                appended = await self._messages.send(
+                    caller, place, messages, timeout_s=self._settings.request_timeout / 1000
+                )
+            except KafkaError as error:
+                self._brokers.failed(broker, error)
+                raise self._problem(error, place) from error
+            except BaseException:
+                self._brokers.abandoned(broker)
+                raise
+        finally:
+            metrics.in_flight_bytes.value -= size
+        self._brokers.succeeded(broker)
+        self._quotas.charge(caller, QuotaKind.PRODUCE, size)
+        metrics.produced.value += len(messages)
+        return appended
+
+    def _problem(self, error: KafkaError, place: Place) -> Problem:
+        problem = problem_of(error)
+        if problem.status >= 500:
+            _log.warning("delivery failed", place=str(place), error=error.code.name, reason=str(error))
+            if error.code is ErrorCode.LEADER_NOT_AVAILABLE and self._brokers.healthy:
+                problem = busy(f"partition {place} has no leader yet")
+            if self._settings.legacy:
+                return Problem(500, f"enqueue failed: {problem}", problem.headers)
+        return problem
+
+
+def _answer(place: Place, appended: Appended, offset: int) -> dict[str, Any]:
+    return {
+        "id": str(MessageId(place, offset)),
+        "topic": place.topic,
+        "partition": place.partition,
+        "offset": offset,
+        "durability": appended.durability.value,
+    }
+
+
+def _size(messages: Sequence[Message]) -> int:
+    return sum(len(each.key or b"") + len(each.value or b"") + _RECORD_OVERHEAD for each in messages)

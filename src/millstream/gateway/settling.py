@@ -1,0 +1,164 @@
+"""/ack, /nack and /reject: what a consumer says of messages it has, through whichever gateway it says it.
+
+Acknowledgements of concurrent requests for one partition leave together.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from millstream.doors import Caller, Place, Queues, Settled, Settlement, SettlementKind
+from millstream.gateway.consume import check_group
+from millstream.gateway.hubs import Hubs
+from millstream.gateway.ids import BadId, MessageId, parse_id
+from millstream.gateway.metrics import GatewayMetrics
+from millstream.gateway.problems import ACK_FAILED, problem_of, rendered
+from millstream.gateway.queries import partition_in, query_of
+from millstream.http.messages import TEXT, Problem, Request, Response
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+_OK = Response(b"ok", content_type=TEXT)
+_MAX_IDS = 1_000
+_MAX_DELAY_MS = 86_400_000
+_MAX_REASON = 1_000
+
+
+class _Body(msgspec.Struct):
+    id: str = ""
+    ids: list[str] = []
+    delay_ms: int = 0
+    reason: str = ""
+
+
+_decoder = msgspec.json.Decoder(_Body | list[str])
+
+
+class _Key(msgspec.Struct, frozen=True):
+    principal: str
+    group: str
+    member: str
+    place: Place
+
+
+class _Pending(msgspec.Struct):
+    caller: Caller
+    settlements: list[Settlement]
+    outcomes: list["asyncio.Future[Settled]"]
+
+
+class Settling:
+    def __init__(self, queues: Queues, hubs: Hubs, metrics: GatewayMetrics, *, is_legacy: bool) -> None:
+        self._queues = queues
+        self._hubs = hubs
+        self._metrics = metrics
+        self._is_legacy = is_legacy
+        self._pending: dict[_Key, _Pending] = {}
+        self._flushing: dict[_Key, asyncio.Task[None]] = {}
+
+    async def handle(self, request: Request, caller: Caller, kind: SettlementKind) -> Response:
+        query = query_of(request)
+        group = query.get("group", "")
+        if self._is_legacy and not (query.get("topic") and query.get("partition") and group):
+            raise Problem(400, "topic, partition and group required")
+        check_group(group)
+        partition = partition_in(query, "bad partition" if self._is_legacy else "invalid partition")
+        body = _read(request.body)
+        ids = body.ids or [body.id]
+        settlement = Settlement(0, 0, kind, delay_ms=body.delay_ms, reason=body.reason)
+        outcomes = await asyncio.gather(
+            *(self._settle(caller, group, each, settlement, query.get("topic"), partition) for each in ids)
+        )
+        status = "ok" if all(outcomes) else "refused"
+        self._metrics.settled.labels(kind.name.lower(), status).value += len(ids)
+        if status == "ok":
+            return _OK
+        failed = [each for each, is_done in zip(ids, outcomes, strict=True) if not is_done]
+        return rendered(Problem(400, ACK_FAILED), request, {"failed": failed} if body.ids else None)
+
+    async def _settle(
+        self,
+        caller: Caller,
+        group: str,
+        text: str,
+        template: Settlement,
+        topic: str | None,
+        partition: int | None,
+    ) -> bool:
+        try:
+            message_id = parse_id(text)
+        except BadId:
+            return False
+        place = message_id.place
+        if (
+            not message_id.member
+            or (topic and topic != place.topic)
+            or partition not in {None, place.partition}
+        ):
+            return False
+        settlement = msgspec.structs.replace(
+            template, first_offset=message_id.offset, last_offset=message_id.offset
+        )
+        try:
+            settled = await self._join(caller, group, message_id, settlement)
+        except KafkaError as error:
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return False
+            raise problem_of(error) from error
+        if settled.error is not ErrorCode.NONE:
+            return False
+        self._hubs.settled(caller, group, message_id)
+        return True
+
+    def _join(
+        self, caller: Caller, group: str, message_id: MessageId, settlement: Settlement
+    ) -> "asyncio.Future[Settled]":
+        """Leave with the next request of the same member and partition."""
+        key = _Key(str(caller.principal), group, message_id.member, message_id.place)
+        pending = self._pending.get(key)
+        if pending is None:
+            pending = self._pending[key] = _Pending(caller, [], [])
+        outcome: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+        pending.settlements.append(settlement)
+        pending.outcomes.append(outcome)
+        if key not in self._flushing:
+            self._flushing[key] = asyncio.get_running_loop().create_task(self._flush(key))
+        return outcome
+
+    async def _flush(self, key: _Key) -> None:
+        """One request at a time: what comes meanwhile leaves with the next."""
+        try:
+            while (pending := self._pending.pop(key, None)) is not None:
+                await self._send(key, pending)
+        finally:
+            del self._flushing[key]
+
+    async def _send(self, key: _Key, pending: _Pending) -> None:
+        results: Sequence[Settled | KafkaError]
+        try:
+            results = await self._queues.settle(
+                pending.caller, key.group, key.member, key.place, pending.settlements
+            )
+        except KafkaError as error:
+            results = [error] * len(pending.outcomes)
+        for outcome, result in zip(pending.outcomes, results, strict=True):
+            if outcome.done():
+                continue
+            if isinstance(result, KafkaError):
+                outcome.set_exception(result)
+            else:
+                outcome.set_result(result)
+
+
+def _read(body: bytes) -> _Body:
+    """`{"id": "..."}`, `{"ids": [...]}` or a list of ids."""
+    try:
+        found: _Body | list[str] = _decoder.decode(body)
+    except msgspec.DecodeError:
+        raise Problem(400, "bad body") from None
+    if isinstance(found, list):
+        found = _Body(ids=found)
+    is_bad = not (found.id or found.ids) or (found.id and found.ids) or len(found.ids) > _MAX_IDS
+    if is_bad or not 0 <= found.delay_ms <= _MAX_DELAY_MS or len(found.reason) > _MAX_REASON:
+        raise Problem(400, "bad body")
+    return found

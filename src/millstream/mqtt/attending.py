@@ -1,0 +1,89 @@
+"""This node's signs of life for its clients' sessions, and what it hears of those that others took over.
+
+One request waits at each coordinator that keeps a session of a client here, however many there are.
+"""
+
+import asyncio
+from typing import Protocol
+
+from millstream.coordinator.mqtt_sessions.requests import Attend, Confirm
+from millstream.doors import CoordinatorKind, Coordinators
+from millstream.doors.caller import Caller
+from millstream.protocol.errors import KafkaError
+
+_PAUSE_SECONDS = 0.5
+_TIMEOUT_SECONDS = 8.0
+
+
+class Attended(Protocol):
+    client_id: str
+    epoch: int
+    ended: "asyncio.Future[None]"
+    """Set when its session was told that the connection has ended."""
+
+    def taken_over(self) -> None: ...
+
+
+class Attending:
+    """`clients` are those that are connected here, by their ids."""
+
+    def __init__(self, coordinators: Coordinators, caller: Caller, node: str) -> None:
+        self._coordinators = coordinators
+        self._caller = caller
+        self._node = node
+        self.clients: dict[str, Attended] = {}
+        self._shards: dict[int, set[str]] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def add(self, client: Attended, shard: int) -> None:
+        self.clients[client.client_id] = client
+        self._shards.setdefault(shard, set()).add(client.client_id)
+        if shard not in self._tasks:
+            task = asyncio.get_running_loop().create_task(self._run(shard), name=f"mqtt attend {shard}")
+            self._tasks[shard] = task
+
+    def remove(self, client: Attended, shard: int) -> None:
+        if self.clients.get(client.client_id) is client:
+            del self.clients[client.client_id]
+            self._shards[shard].discard(client.client_id)
+
+    def stop(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def _run(self, shard: int) -> None:
+        after, incarnation = 0, None
+        clients = self._shards[shard]
+        try:
+            while clients:
+                # Any of them leads to the coordinator.
+                key = next(iter(clients))
+                try:
+                    attended = await self._coordinators.ask(
+                        self._caller,
+                        CoordinatorKind.MQTT_SESSION,
+                        key,
+                        Attend(self._node, after),
+                        timeout_s=_TIMEOUT_SECONDS,
+                    )
+                    if incarnation is not None and attended.incarnation != incarnation:
+                        await self._confirm(key, clients)
+                    incarnation, after = attended.incarnation, attended.last_event
+                    self._displace(attended.displaced)
+                except KafkaError:
+                    await asyncio.sleep(_PAUSE_SECONDS)
+        finally:
+            del self._tasks[shard]
+
+    async def _confirm(self, key: str, clients: set[str]) -> None:
+        sessions = tuple((client_id, self.clients[client_id].epoch) for client_id in clients)
+        confirmed = await self._coordinators.ask(
+            self._caller, CoordinatorKind.MQTT_SESSION, key, Confirm(self._node, sessions)
+        )
+        self._displace(confirmed.displaced)
+
+    def _displace(self, displaced: tuple[tuple[str, int], ...]) -> None:
+        for client_id, epoch in displaced:
+            client = self.clients.get(client_id)
+            if client is not None and client.epoch == epoch:
+                client.taken_over()

@@ -1,0 +1,136 @@
+"""The MQTT door of a node: put together, opened and closed."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+from millstream.doors import Doors
+from millstream.doors.caller import ANONYMOUS, Caller
+from millstream.mqtt.attending import Attending
+from millstream.mqtt.client import Client
+from millstream.mqtt.limits import MqttLimits
+from millstream.mqtt.listeners import TcpWire, WebSocketWire
+from millstream.mqtt.places import Configs, Places, partitions_of
+from millstream.mqtt.publishing import RETAINED_CONFIGS, RETAINED_TOPIC, Publishing
+from millstream.mqtt.retained import Retained
+from millstream.mqtt.rules import Rules
+from millstream.mqtt.share_groups import ShareGroups
+from millstream.mqtt.shared import Anyone, Authenticator, Shared, Statistics
+from millstream.mqtt.subscribers import Subscribers
+from millstream.mqtt.wire import Wire, WireUser
+from millstream.observability.logs import get_logger
+from millstream.protocol.mqtt.decoder import NameCache
+from millstream.protocol.mqtt.reasons import Reason
+from millstream.runtime.clock import Clock, SteadyTime
+
+log = get_logger("millstream.mqtt")
+
+_BACKLOG: Final = 2_048
+_CLOSING_SECONDS: Final = 5.0
+
+Address = tuple[str, int]
+
+
+class MqttDoor:
+    """`new_id` gives texts that nobody else has."""
+
+    def __init__(
+        self,
+        doors: Doors,
+        rules: Rules,
+        limits: MqttLimits,
+        clock: Clock,
+        new_id: Callable[[], str],
+        *,
+        authenticator: Authenticator | None = None,
+        max_connections: int = 100_000,
+    ) -> None:
+        caller = Caller(ANONYMOUS, "mqtt", listener="mqtt")
+        time = SteadyTime(clock)
+        node = f"{doors.view.node_id}:{new_id()}"
+        places = Places(doors.metadata, caller)
+        self.shared = Shared(
+            doors,
+            limits,
+            Publishing(rules, places),
+            places,
+            Subscribers(doors.partitions, caller, rules, time.now_ms),
+            Retained(doors.partitions, caller),
+            Attending(doors.coordinators, caller, node),
+            ShareGroups(
+                doors,
+                caller,
+                node,
+                rules,
+                lambda text: partitions_of(places, rules.topics_for(text)),
+                time.now_ms,
+            ),
+            authenticator or Anyone(),
+            NameCache(),
+            time.now_ms,
+            lambda: f"auto-{new_id()}",
+            node,
+            caller,
+            Statistics(),
+        )
+        self._max_connections = max_connections
+        self._servers: list[asyncio.Server] = []
+        self._clients: set[Client] = set()
+        self._is_stopping = False
+
+    @property
+    def connections(self) -> int:
+        return len(self._clients)
+
+    async def start(self, tcp: Address | None, websocket: Address | None = None) -> dict[str, Address]:
+        """Make the topics, listen, and return the addresses listened on. OSError when one cannot be had."""
+        shared = self.shared
+        wanted: dict[str, Configs] = dict.fromkeys(shared.publishing.rules.topics, ())
+        wanted[RETAINED_TOPIC] = RETAINED_CONFIGS
+        await shared.places.ensure_patiently(wanted)
+        shared.retained.follow(shared.places.of(RETAINED_TOPIC))
+        limits = shared.limits
+        unsent, longest = limits.max_unsent_bytes, limits.max_packet_bytes
+        bound: dict[str, Address] = {}
+        if tcp is not None:
+            bound["mqtt"] = await self._listen(tcp, lambda: TcpWire(self._accept, unsent))
+        if websocket is not None:
+            bound["mqtt-ws"] = await self._listen(
+                websocket, lambda: WebSocketWire(self._accept, unsent, longest)
+            )
+        return bound
+
+    async def _listen(self, address: Address, wire: Callable[[], TcpWire]) -> Address:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(wire, *address, backlog=_BACKLOG)
+        self._servers.append(server)
+        host, port = server.sockets[0].getsockname()[:2]
+        return host, port
+
+    def _accept(self, wire: Wire) -> WireUser | None:
+        if self._is_stopping or len(self._clients) >= self._max_connections:
+            return None
+        client = Client(self.shared, wire)
+        self._clients.add(client)
+        client.ended.add_done_callback(lambda _: self._clients.discard(client))
+        self.shared.statistics.connections += 1
+        return client
+
+    async def stop(self) -> None:
+        """Tell the clients, and let their sessions be kept; who does not go is cut off."""
+        self._is_stopping = True
+        for server in self._servers:
+            server.close()
+        clients = list(self._clients)
+        for client in clients:
+            client.close(Reason.SERVER_SHUTTING_DOWN, "this node is stopping")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSING_SECONDS):
+                await asyncio.gather(*(client.ended for client in clients), return_exceptions=True)
+        for client in clients:
+            client.wire.abort()
+        self.shared.attending.stop()
+        self.shared.share_groups.stop()
+        await self.shared.subscribers.stop()
+        await self.shared.retained.stop()

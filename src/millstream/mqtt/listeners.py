@@ -1,0 +1,134 @@
+"""Connections over TCP and WebSocket. Both are bytes to those above; a packet may begin and end in any frame."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from millstream.mqtt.wire import Wire, WireUser
+
+if TYPE_CHECKING:
+    pass
+
+_SUBPROTOCOL: Final = "mqtt"
+_UNSUPPORTED_DATA: Final = 1003
+
+Accept = Callable[[Wire], WireUser | None]
+"""What is to be done with the bytes; None where there are connections enough."""
+
+
+class TcpWire(asyncio.Protocol):
+    """`unsent_bytes` is how much may wait for the client to take it before the user is told."""
+
+    def __init__(self, accept: Accept, unsent_bytes: int) -> None:
+        self.host = ""
+        self._accept = accept
+        self._unsent_bytes = unsent_bytes
+        self._transport: asyncio.Transport | None = None
+        self._user: WireUser | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
+        self._transport = transport  # type: ignore[assignment] # uvloop's own is not a subclass
+        assert self._transport is not None
+        peer = self._transport.get_extra_info("peername")
+        self.host = peer[0] if peer else ""
+        self._transport.set_write_buffer_limits(high=self._unsent_bytes)
+        self._user = self._accept(self)
+        if self._user is None:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self._user is not None:
+            self._user.data(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - as asyncio calls it
+        self._transport = None
+        if self._user is not None:
+            self._user.lost()
+
+    def pause_writing(self) -> None:
+        if self._user is not None:
+            self._user.blocked(True)
+
+    def resume_writing(self) -> None:
+        if self._user is not None:
+            self._user.blocked(False)
+
+    # -- for the user
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+
+class WebSocketWire(TcpWire):
+    """The same inside of binary frames, by `websockets`' protocol without I/O."""
+
+    def __init__(self, accept: Accept, unsent_bytes: int, longest_frame: int) -> None:
+        super().__init__(accept, unsent_bytes)
+        from websockets.server import ServerProtocol
+
+        self._protocol: ServerProtocol = ServerProtocol(
+            subprotocols=[_SUBPROTOCOL],  # type: ignore[list-item] # a NewType of str
+            max_size=longest_frame,
+        )
+
+    def data_received(self, data: bytes) -> None:
+        from websockets.frames import Frame, Opcode
+        from websockets.http11 import Request
+
+        self._protocol.receive_data(data)
+        for event in self._protocol.events_received():
+            if isinstance(event, Request):
+                self._protocol.send_response(self._protocol.accept(event))
+            elif isinstance(event, Frame):
+                if event.opcode in (Opcode.BINARY, Opcode.CONT):
+                    self._send()
+                    super().data_received(bytes(event.data))
+                elif event.opcode is Opcode.TEXT:
+                    self._protocol.fail(_UNSUPPORTED_DATA, "MQTT is sent in binary frames")
+        self._send()
+        if self._protocol.close_expected():
+            super().close()
+
+    def eof_received(self) -> None:
+        self._protocol.receive_eof()
+        self._send()
+
+    def write(self, data: bytes) -> None:
+        from websockets.protocol import State
+
+        if self._protocol.state is State.OPEN:
+            self._protocol.send_binary(data)
+            self._send()
+
+    def close(self) -> None:
+        from websockets.protocol import State
+
+        if self._protocol.state is State.OPEN:
+            self._protocol.send_close()
+            self._send()
+        super().close()
+
+    def _send(self) -> None:
+        for data in self._protocol.data_to_send():
+            if data:
+                super().write(data)
+            else:
+                super().close()

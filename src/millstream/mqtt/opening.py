@@ -1,0 +1,156 @@
+"""From CONNECT to CONNACK: who the client is, and its session."""
+
+from typing import TYPE_CHECKING
+
+from millstream.coordinator.mqtt_sessions.records import (
+    FlightStage,
+    StoredFlight,
+    StoredWill,
+)
+from millstream.coordinator.mqtt_sessions.requests import OpenSession, SessionOpened
+from millstream.doors import CoordinatorKind, Place
+from millstream.doors.caller import Caller
+from millstream.mqtt.connection import Opened, State
+from millstream.mqtt.failures import failure_of
+from millstream.mqtt.messages import NEVER, Message
+from millstream.mqtt.outbound import InFlight, Stage
+from millstream.mqtt.outgoing import Delivery, Outgoing
+from millstream.mqtt.places import partitions_of
+from millstream.mqtt.session_link import SessionLink
+from millstream.mqtt.stored_form import subscription_of
+from millstream.mqtt.subscribing import join_group
+from millstream.mqtt.wants import WantOpen
+from millstream.protocol.errors import KafkaError
+from millstream.protocol.mqtt.packets import Connect
+from millstream.protocol.mqtt.properties import PublishProperties
+from millstream.protocol.mqtt.reasons import Reason, Violation
+from millstream.protocol.mqtt.topics import shared as is_shared
+
+if TYPE_CHECKING:
+    from millstream.mqtt.client import Client
+
+
+async def open_session(client: "Client", want: WantOpen) -> None:
+    machine, shared = client.machine, client.shared
+    try:
+        principal = await shared.authenticator.authenticate(want.connect, client.wire.host)
+        client.caller = Caller(principal, want.client_id, client.wire.host, "mqtt")
+        await _end_earlier(client)
+        opened = await _ask(client, want)
+    except Violation as violation:
+        machine.refuse(violation.reason, violation.message)
+        client.flush()
+        return
+    except KafkaError as error:
+        failure = failure_of(error)
+        machine.refuse(failure.reason if failure.is_final else Reason.SERVER_UNAVAILABLE, failure.text)
+        client.flush()
+        return
+    client.epoch = opened.epoch
+    client.link = SessionLink(
+        shared.doors.coordinators,
+        shared.publishing,
+        client.caller,
+        client.client_id,
+        opened.epoch,
+        opened.shard,
+        client,
+    )
+    shared.attending.add(client, opened.shard)
+    in_flight = await _in_flight(client, opened)
+    if machine.state is State.CLOSED:
+        # It left while its session was opened.
+        await client.link.close(
+            send_will=False, expiry_s=machine.session_expiry_s, positions=(), in_flight=in_flight
+        )
+        shared.attending.remove(client, opened.shard)
+        return
+    machine.opened(Opened(opened.present, opened.received, in_flight), shared.now_ms())
+    _subscribe_again(client, opened)
+    client.opened()
+    client.flush()
+    client.reading.go_on()
+
+
+async def _end_earlier(client: "Client") -> None:
+    """One of the same id that is connected here: what it has read is told before the session is opened again."""
+    earlier = client.shared.attending.clients.get(client.client_id)
+    if earlier is not None and earlier is not client:
+        earlier.taken_over()
+        await earlier.ended
+
+
+async def _ask(client: "Client", want: WantOpen) -> SessionOpened:
+    shared = client.shared
+    connect = want.connect
+    request = OpenSession(
+        client.client_id,
+        shared.node,
+        connect.clean_start,
+        client.machine.session_expiry_s,
+        _will(client, connect),
+    )
+    return await shared.doors.coordinators.ask(
+        client.caller, CoordinatorKind.MQTT_SESSION, client.client_id, request
+    )
+
+
+def _will(client: "Client", connect: Connect) -> StoredWill | None:
+    will = connect.will
+    if will is None:
+        return None
+    asked = will.properties
+    message = Message(
+        will.topic,
+        will.payload,
+        will.qos,
+        will.retain,
+        PublishProperties(
+            user_properties=asked.user_properties,
+            payload_format=asked.payload_format,
+            content_type=asked.content_type,
+            response_topic=asked.response_topic,
+            correlation_data=asked.correlation_data,
+        ),
+        NEVER,
+        client.client_id,
+        asked.message_expiry_s or 0,
+    )
+    return StoredWill(client.shared.publishing.kept(message), asked.will_delay_s)
+
+
+def _subscribe_again(client: "Client", opened: SessionOpened) -> None:
+    shared = client.shared
+    topics: dict[str, None] = {}
+    for text, stored in opened.subscriptions:
+        subscription = subscription_of(text, stored)
+        client.subscriptions[text] = subscription
+        if is_shared(text) is not None:
+            client.spawn(join_group(client, subscription))
+            continue
+        client.reading.subscribe(subscription)
+        topics.update(dict.fromkeys(shared.publishing.rules.topics_for(text)))
+    client.reading.resume(opened.positions, partitions_of(shared.places, list(topics)))
+    for subscription in client.subscriptions.values():
+        if is_shared(subscription.filter) is None:
+            shared.subscribers.index.add(client, subscription)
+
+
+async def _in_flight(client: "Client", opened: SessionOpened) -> list[InFlight]:
+    """What the client was sent and did not acknowledge; what the log has no more is not owed any more."""
+    sent = {packet_id: flight for packet_id, flight in opened.in_flight if flight.stage == FlightStage.SENT}
+    found = await client.reading.fetch(
+        {packet_id: Place(flight.topic, flight.partition) for packet_id, flight in sent.items()},
+        {packet_id: flight.offset for packet_id, flight in sent.items()},
+    )
+    entries = []
+    for packet_id, flight in opened.in_flight:
+        if flight.stage == FlightStage.RELEASED:
+            entries.append(InFlight(packet_id, None, Stage.RELEASED))
+        elif packet_id in found:
+            entries.append(InFlight(packet_id, _delivery(found[packet_id], flight), Stage.SENT))
+    return entries
+
+
+def _delivery(outgoing: Outgoing, flight: StoredFlight) -> Delivery:
+    return Delivery(outgoing, flight.qos, bool(flight.retain), flight.identifiers)

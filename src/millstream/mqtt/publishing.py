@@ -1,0 +1,49 @@
+"""Messages into the log: by the rules, and those to retain to their own topic as well."""
+
+from typing import Final
+
+from millstream.coordinator.mqtt_sessions.records import KeptMessage
+from millstream.doors import Place
+from millstream.doors.messages import Message as LogMessage
+from millstream.mqtt.messages import Message
+from millstream.mqtt.places import Places
+from millstream.mqtt.record_form import to_record, to_retained
+from millstream.mqtt.rules import Rules
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.key_hash import murmur2
+
+RETAINED_TOPIC: Final = "__mqtt_retained"
+RETAINED_CONFIGS: Final = (("cleanup.policy", "compact"),)
+
+
+class Publishing:
+    def __init__(self, rules: Rules, places: Places) -> None:
+        self.rules = rules
+        self._places = places
+
+    def record(self, message: Message) -> tuple[Place, LogMessage]:
+        """Where the message goes, and as what."""
+        route = self.rules.route(message.topic)
+        return self._place(route.topic, route.partition_number), to_record(message, route)
+
+    def retained(self, message: Message) -> tuple[Place, LogMessage]:
+        """The same for its copy that is kept for those who subscribe later."""
+        route = self.rules.route(message.topic)
+        number = murmur2(message.topic.encode()) & 0x7FFFFFFF
+        return self._place(RETAINED_TOPIC, number), to_retained(message, route)
+
+    def kept(self, message: Message) -> tuple[KeptMessage, ...]:
+        """As a coordinator keeps it until it is appended."""
+        parts = [self.record(message)]
+        if message.retain:
+            parts.append(self.retained(message))
+        return tuple(
+            KeptMessage(place.topic, place.partition, sent.key, sent.value, sent.headers)
+            for place, sent in parts
+        )
+
+    def _place(self, topic: str, number: int) -> Place:
+        place = self._places.find(topic, number)
+        if place is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
+        return place

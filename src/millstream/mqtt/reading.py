@@ -1,0 +1,195 @@
+"""How far one session has read the log: at the end with everyone else, or behind, from where it reads for itself.
+
+A session at the end costs nothing per record. One whose window is full, or that was away, has a position for each
+partition that it is behind in; it reads on when there is room, and joins the others when it has caught up.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+from millstream.coordinator.mqtt_sessions.records import Position
+from millstream.doors import PartitionAccess, Place
+from millstream.doors.caller import Caller
+from millstream.mqtt.outbound import InFlight, Stage
+from millstream.mqtt.outgoing import Delivery, Outgoing
+from millstream.mqtt.publishing import RETAINED_TOPIC
+from millstream.mqtt.record_form import from_record
+from millstream.mqtt.rules import Rules
+from millstream.mqtt.subscribers import Subscribers
+from millstream.mqtt.subscriptions import Granted, Subscription, SubscriptionIndex
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+_READ_BYTES: Final = 256 << 10
+_PAUSE_SECONDS: Final = 0.5
+
+
+class Reader(Protocol):
+    """The client that reads."""
+
+    client_id: str
+
+    @property
+    def has_room(self) -> bool: ...
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def give(self, outgoing: Outgoing, granted: Granted) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+class Reading:
+    def __init__(
+        self,
+        partitions: PartitionAccess,
+        caller: Caller,
+        rules: Rules,
+        subscribers: Subscribers,
+        reader: Reader,
+    ) -> None:
+        self._partitions = partitions
+        self._caller = caller
+        self._rules = rules
+        self._subscribers = subscribers
+        self._reader = reader
+        self.places: set[Place] = set()
+        """All that its filters are looked for in."""
+        self.behind: dict[Place, int] = {}
+        self.once: dict[Place, int] = {}
+        """Of QoS 2, what lies before was handed out by an earlier connection."""
+        self.starts: dict[Place, int] = {}
+        """Where it joins the others, if they are not that far yet."""
+        self._own: SubscriptionIndex[int] = SubscriptionIndex()
+        self._task: asyncio.Task[None] | None = None
+
+    # -- what it is subscribed to
+
+    def subscribe(self, subscription: Subscription) -> None:
+        self._own.add(0, subscription)
+
+    def unsubscribe(self, text: str) -> None:
+        self._own.remove(0, text)
+
+    # -- positions
+
+    def resume(self, stored: Iterable[Position], places: Iterable[Place]) -> None:
+        """Go on where the last connection stopped; a partition that it did not know yet is read from its start."""
+        known = {Place(each.topic, each.partition): each for each in stored}
+        for place in places:
+            self.places.add(place)
+            position = known.get(place)
+            self.behind[place] = 0 if position is None else position.offset
+            if position is not None and position.once_offset > position.offset:
+                self.once[place] = position.once_offset
+
+    def fall_behind(self, place: Place, offset: int) -> None:
+        self.behind.setdefault(place, offset)
+
+    def is_due(self, place: Place, offset: int) -> bool:
+        """Whether a record that the others get is for this one too: not if it reads, or has read, for itself."""
+        if place in self.behind:
+            return False
+        start = self.starts.get(place)
+        if start is not None:
+            if offset < start:
+                return False
+            del self.starts[place]
+        return True
+
+    def positions(self, queued: Iterable[Delivery], in_flight: Iterable[InFlight]) -> list[Position]:
+        """What need not be delivered again if this connection ends now, but for these."""
+        lowest: dict[Place, int] = {}
+        for delivery in (*queued, *(each.delivery for each in in_flight if _is_undelivered(each))):
+            if delivery is None or delivery.outgoing.group is not None:
+                continue
+            if delivery.outgoing.place.topic != RETAINED_TOPIC:
+                place = delivery.outgoing.place
+                lowest[place] = min(lowest.get(place, delivery.outgoing.offset), delivery.outgoing.offset)
+        found = []
+        for place in self.places:
+            offset = self.behind.get(place)
+            if offset is None:
+                offset = self._subscribers.position(place)
+            if offset is not None:
+                offset = min(offset, lowest.get(place, offset))
+                found.append(Position(place.topic, place.partition, offset, self.once.get(place, 0)))
+        return found
+
+    # -- catching up
+
+    def go_on(self) -> None:
+        """There may be room again."""
+        if self.behind and self._task is None and self._reader.is_open and self._reader.has_room:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            while self.behind and self._reader.is_open and self._reader.has_room:
+                place = min(self.behind)
+                try:
+                    await self._read(place)
+                except KafkaError as error:
+                    await self._after(error, place)
+        finally:
+            self._task = None
+
+    async def _read(self, place: Place) -> None:
+        offset = self.behind[place]
+        # Followed first: what comes while it reads is then either read here or handed out there.
+        await self._subscribers.follow(place)
+        read = await self._partitions.read(self._caller, place, offset, max_bytes=_READ_BYTES)
+        reader = self._reader
+        del self.behind[place]
+        for record in read.records():
+            message = from_record(record, place.topic, self._rules)
+            matched = self._own.find(message.topic)
+            if matched:
+                match = matched[0]
+                granted = match.to_publisher if message.publisher == reader.client_id else match.granted
+                if granted is not None:
+                    reader.give(Outgoing(message, place, record.offset), granted)
+                    if place in self.behind:
+                        break
+        else:
+            end = self._subscribers.position(place)
+            following = max(read.next_offset, offset)
+            if end is None or following < end:
+                self.behind[place] = following
+            elif following > end:
+                self.starts[place] = following
+        reader.flush()
+        await asyncio.sleep(0)
+
+    async def _after(self, error: KafkaError, place: Place) -> None:
+        if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            await asyncio.sleep(_PAUSE_SECONDS)
+            return
+        offsets = await self._partitions.offsets(self._caller, place)
+        offset = self.behind[place]
+        self.behind[place] = offsets.earliest if offset < offsets.earliest else offsets.latest
+
+    async def fetch(self, flights: Mapping[int, Place], offsets: Mapping[int, int]) -> dict[int, Outgoing]:
+        """The messages that were in flight under these identifiers, as far as the log still has them."""
+        found: dict[int, Outgoing] = {}
+        for packet_id, place in flights.items():
+            try:
+                read = await self._partitions.read(self._caller, place, offsets[packet_id], max_bytes=1)
+            except KafkaError:
+                continue
+            for record in read.records():
+                if record.offset == offsets[packet_id]:
+                    rules = self._rules if place.topic != RETAINED_TOPIC else Rules((), RETAINED_TOPIC)
+                    found[packet_id] = Outgoing(from_record(record, place.topic, rules), place, record.offset)
+                break
+        return found
+
+
+def _is_undelivered(entry: InFlight) -> bool:
+    """Of QoS 2 the identifier is durable, so the position may pass it."""
+    return entry.delivery is not None and entry.delivery.qos == 1 and entry.stage is Stage.SENT

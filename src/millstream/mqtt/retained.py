@@ -1,0 +1,87 @@
+"""The newest message of each topic that was published to be retained: read from the log, kept in memory to look up.
+
+Every node with this door follows `__mqtt_retained`. Who subscribes is answered when all that was acknowledged before is
+here, so a message is found through any node as soon as its publisher was answered.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from millstream.doors import PartitionAccess, Place
+from millstream.doors.caller import Caller
+from millstream.mqtt.messages import Message
+from millstream.mqtt.outgoing import Outgoing
+from millstream.mqtt.publishing import RETAINED_TOPIC
+from millstream.mqtt.record_form import from_record
+from millstream.mqtt.rules import Rules
+from millstream.mqtt.tail import Tail
+from millstream.protocol.mqtt.name_tree import NameTree
+from millstream.protocol.mqtt.topics import has_wildcards
+from millstream.protocol.records import Record
+
+_FOUND_AT_ONCE: Final = 200
+_VISITED_AT_ONCE: Final = 5_000
+# Topics are their keys here.
+_RULES: Final = Rules((), RETAINED_TOPIC)
+
+
+class Retained:
+    def __init__(self, partitions: PartitionAccess, caller: Caller) -> None:
+        self._partitions = partitions
+        self._caller = caller
+        self._tails: dict[Place, Tail] = {}
+        self._names: NameTree[Outgoing] = NameTree()
+        self.size_bytes = 0
+
+    @property
+    def count(self) -> int:
+        return self._names.count
+
+    def follow(self, places: list[Place]) -> None:
+        for place in places:
+            if place not in self._tails:
+                self._tails[place] = tail = Tail(self._partitions, self._caller, place, 0, self._take)
+                tail.start()
+
+    async def stop(self) -> None:
+        for tail in self._tails.values():
+            await tail.stop()
+
+    async def catch_up(self) -> None:
+        """Returns when all that has been acknowledged by now is here."""
+        await asyncio.gather(*(tail.reach_end() for tail in self._tails.values()))
+
+    async def find(self, text: str, now_ms: int) -> AsyncIterator[list[Outgoing]]:
+        """Those that the filter matches and that have not expired, a part at a time."""
+        if not has_wildcards(text):
+            found = self._names.get(text)
+            if found is not None and not found.message.is_expired(now_ms):
+                yield [found]
+            return
+        after: str | None = None
+        while True:
+            page = self._names.find(
+                text, after=after, most_found=_FOUND_AT_ONCE, most_visited=_VISITED_AT_ONCE
+            )
+            yield [each for _, each in page.found if not each.message.is_expired(now_ms)]
+            after = page.after
+            if after is None:
+                return
+            await asyncio.sleep(0)
+
+    def _take(self, place: Place, records: list[Record]) -> None:
+        for record in records:
+            message = from_record(record, RETAINED_TOPIC, _RULES)
+            before = self._names.get(message.topic)
+            if before is not None:
+                self.size_bytes -= _size(before.message)
+            if record.value:
+                self._names.put(message.topic, Outgoing(message, place, record.offset))
+                self.size_bytes += _size(message)
+            else:
+                self._names.remove(message.topic)
+
+
+def _size(message: Message) -> int:
+    return len(message.payload) + len(message.topic)

@@ -1,0 +1,159 @@
+"""A connected client's line to the coordinator of its session: requests in order, many of a kind in one.
+
+What is asked while an answer is awaited goes together with the next request, so a busy client costs few of them.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from millstream.coordinator.decision import Request
+from millstream.coordinator.mqtt_sessions.records import FlightStage, Position, StoredFlight
+from millstream.coordinator.mqtt_sessions.requests import (
+    CloseSession,
+    Done,
+    KeepReceived,
+    Receive,
+    Release,
+    Reserve,
+    SaveProgress,
+)
+from millstream.doors import CoordinatorKind, Coordinators
+from millstream.doors.caller import Caller
+from millstream.mqtt.outbound import InFlight, Stage
+from millstream.mqtt.publishing import Publishing
+from millstream.mqtt.wants import WantKeepReceived, WantReceive, WantRelease, WantReserve
+from millstream.protocol.errors import KafkaError
+
+A = TypeVar("A")
+
+Queued = WantReceive | WantRelease | WantReserve | WantKeepReceived
+
+
+class Owner(Protocol):
+    """Who hears of it."""
+
+    def received(self, packet_ids: Sequence[int]) -> None: ...
+    def released(self, packet_ids: Sequence[int]) -> None: ...
+    def reserved(self, packet_ids: Sequence[int]) -> None: ...
+    def kept_received(self, packet_ids: Sequence[int]) -> None: ...
+    def failed(self, error: KafkaError, packet_ids: Sequence[int]) -> None:
+        """`packet_ids` are those of messages of QoS 2 that could not be kept."""
+        ...
+
+
+class SessionLink:
+    def __init__(
+        self,
+        coordinators: Coordinators,
+        publishing: Publishing,
+        caller: Caller,
+        client_id: str,
+        epoch: int,
+        shard: int,
+        owner: Owner,
+    ) -> None:
+        self._coordinators = coordinators
+        self._publishing = publishing
+        self._caller = caller
+        self.client_id = client_id
+        self.epoch = epoch
+        self.shard = shard
+        self._owner = owner
+        self._queue: list[Queued] = []
+        self._task: asyncio.Task[None] | None = None
+        self._number = 0
+
+    async def ask(self, request: Request[A]) -> A:
+        return await self._coordinators.ask(
+            self._caller, CoordinatorKind.MQTT_SESSION, self.client_id, request
+        )
+
+    def add(self, want: Queued) -> None:
+        self._queue.append(want)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._queue:
+                queue, self._queue = self._queue, []
+                while queue:
+                    kind = type(queue[0])
+                    count = next((n for n, each in enumerate(queue) if type(each) is not kind), len(queue))
+                    group, queue = queue[:count], queue[count:]
+                    await _GROUPS[kind](self, group)
+        finally:
+            self._task = None
+
+    async def settled(self) -> None:
+        """Returns when all that was asked so far is answered."""
+        while self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def _receive(self, wants: list[WantReceive]) -> None:
+        packet_ids = [want.packet_id for want in wants]
+        try:
+            messages = tuple((want.packet_id, self._publishing.kept(want.message)) for want in wants)
+            await self.ask(Receive(self.client_id, self.epoch, messages))
+        except KafkaError as error:
+            self._owner.failed(error, packet_ids)
+        else:
+            self._owner.received(packet_ids)
+
+    async def _release(self, wants: list[WantRelease]) -> None:
+        packet_ids = tuple(want.packet_id for want in wants)
+        await self._tell(Release(self.client_id, self.epoch, packet_ids), self._owner.released, packet_ids)
+
+    async def _reserve(self, wants: list[WantReserve]) -> None:
+        entries = [entry for want in wants for entry in want.entries]
+        flights = tuple((entry.packet_id, self.flight(entry)) for entry in entries)
+        packet_ids = tuple(entry.packet_id for entry in entries)
+        await self._tell(Reserve(self.client_id, self.epoch, flights), self._owner.reserved, packet_ids)
+
+    async def _keep_received(self, wants: list[WantKeepReceived]) -> None:
+        packet_ids = tuple(each for want in wants for each in want.packet_ids)
+        await self._tell(
+            KeepReceived(self.client_id, self.epoch, packet_ids), self._owner.kept_received, packet_ids
+        )
+
+    async def _tell(
+        self, request: Request[Done], then: Callable[[Sequence[int]], None], packet_ids: Sequence[int]
+    ) -> None:
+        try:
+            await self.ask(request)
+        except KafkaError as error:
+            self._owner.failed(error, ())
+        else:
+            then(packet_ids)
+
+    async def save(self, positions: Sequence[Position], acknowledged: Sequence[int]) -> None:
+        await self.ask(SaveProgress(self.client_id, self.epoch, tuple(positions), tuple(acknowledged)))
+
+    async def close(
+        self, *, send_will: bool, expiry_s: int, positions: Sequence[Position], in_flight: Sequence[InFlight]
+    ) -> None:
+        flights = tuple((entry.packet_id, self.flight(entry)) for entry in in_flight)
+        await self.ask(
+            CloseSession(self.client_id, self.epoch, send_will, expiry_s, tuple(positions), flights)
+        )
+
+    def flight(self, entry: InFlight) -> StoredFlight:
+        """As it is kept; only the place of the message, which is in the log."""
+        self._number += 1
+        stage = FlightStage.RELEASED if entry.stage in (Stage.RECEIVED, Stage.RELEASED) else FlightStage.SENT
+        if entry.delivery is None:
+            return StoredFlight("", 0, -1, 2, 0, stage, self._number)
+        outgoing, qos, retain, identifiers = entry.delivery
+        place = outgoing.place
+        return StoredFlight(
+            place.topic, place.partition, outgoing.offset, qos, int(retain), stage, self._number, identifiers
+        )
+
+
+_GROUPS: dict[type, Callable[[SessionLink, Any], Any]] = {
+    WantReceive: SessionLink._receive,  # noqa: SLF001
+    WantRelease: SessionLink._release,  # noqa: SLF001
+    WantReserve: SessionLink._reserve,  # noqa: SLF001
+    WantKeepReceived: SessionLink._keep_received,  # noqa: SLF001
+}

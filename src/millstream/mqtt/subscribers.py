@@ -1,0 +1,103 @@
+"""The node's subscribers: each record is matched once, and given to all sessions here that want it."""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from millstream.doors import PartitionAccess, Place
+from millstream.doors.caller import Caller
+from millstream.mqtt.messages import Message
+from millstream.mqtt.outgoing import Outgoing
+from millstream.mqtt.record_form import from_record
+from millstream.mqtt.rules import Rules
+from millstream.mqtt.subscriptions import Granted, SubscriptionIndex
+from millstream.mqtt.tail import Tail
+from millstream.protocol.records import Record
+
+
+class Subscriber(Protocol):
+    client_id: str
+
+    def __hash__(self) -> int: ...
+
+    def offer(self, outgoing: Outgoing, granted: Granted) -> None: ...
+
+    def flush(self) -> None:
+        """Send what `offer` has left to be sent."""
+        ...
+
+
+class Subscribers:
+    def __init__(
+        self, partitions: PartitionAccess, caller: Caller, rules: Rules, now_ms: Callable[[], int]
+    ) -> None:
+        self.index: SubscriptionIndex[Subscriber] = SubscriptionIndex()
+        self._partitions = partitions
+        self._caller = caller
+        self._rules = rules
+        self._now_ms = now_ms
+        self._tails: dict[Place, Tail] = {}
+        self.delivered = 0
+
+    async def follow(self, place: Place) -> Tail:
+        """The partition is followed from its end, if it was not before; returns when that end is reached."""
+        tail = self._tails.get(place)
+        if tail is None:
+            offsets = await self._partitions.offsets(self._caller, place)
+            tail = self._tails.get(place)
+            if tail is None:
+                tail = Tail(self._partitions, self._caller, place, offsets.latest, self.take)
+                self._tails[place] = tail
+                tail.start()
+                return tail
+        await tail.reach_end()
+        return tail
+
+    def position(self, place: Place) -> int | None:
+        """Where the next record comes from; None where the partition is not followed."""
+        tail = self._tails.get(place)
+        return None if tail is None else tail.position
+
+    async def stop(self) -> None:
+        tails, self._tails = self._tails, {}
+        for tail in tails.values():
+            await tail.stop()
+
+    def remove(self, subscriber: Subscriber, filters: Iterable[str]) -> None:
+        """It has gone; where nobody is left to read for, nothing is read."""
+        for text in filters:
+            self.index.remove(subscriber, text)
+        if not self.index.count:
+            tails, self._tails = self._tails, {}
+            for tail in tails.values():
+                tail.cancel()
+
+    def take(self, place: Place, records: list[Record]) -> None:
+        touched: set[Subscriber] = set()
+        now_ms = self._now_ms()
+        for record in records:
+            message = from_record(record, place.topic, self._rules)
+            self._deliver(Outgoing(message, place, record.offset), now_ms, touched)
+        for subscriber in touched:
+            subscriber.flush()
+
+    def publish(self, message: Message, place: Place) -> None:
+        """A message that is in no log: of `$SYS`."""
+        touched: set[Subscriber] = set()
+        self._deliver(Outgoing(message, place, -1), self._now_ms(), touched)
+        for subscriber in touched:
+            subscriber.flush()
+
+    def _deliver(self, outgoing: Outgoing, now_ms: int, touched: set[Subscriber]) -> None:
+        message = outgoing.message
+        matches = self.index.find(message.topic)
+        if not matches or message.is_expired(now_ms):
+            return
+        publisher = message.publisher
+        for subscriber, granted, to_publisher in matches:
+            if publisher and subscriber.client_id == publisher:
+                if to_publisher is None:
+                    continue
+                granted = to_publisher
+            subscriber.offer(outgoing, granted)
+            touched.add(subscriber)
+        self.delivered += len(matches)

@@ -1,0 +1,106 @@
+"""One partition of the log from some offset on, as it grows: a record is handled once, whoever it is for."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Final
+
+from millstream.doors import PartitionAccess, Place
+from millstream.doors.caller import Caller
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.records import Record
+
+log = get_logger("millstream.mqtt")
+
+# So many records are handled before others have their turn of the loop.
+_RECORDS_AT_ONCE: Final = 100
+_PAUSE_SECONDS: Final = 0.5
+
+
+class Tail:
+    """`take` gets records in order, some at a time; `position` is where the next ones begin."""
+
+    def __init__(
+        self,
+        partitions: PartitionAccess,
+        caller: Caller,
+        place: Place,
+        offset: int,
+        take: Callable[[Place, list[Record]], None],
+    ) -> None:
+        self.place = place
+        self.position = offset
+        self._partitions = partitions
+        self._caller = caller
+        self._take = take
+        self._task: asyncio.Task[None] | None = None
+        self._moved = asyncio.Event()
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"mqtt tail {self.place}")
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def stop(self) -> None:
+        self.cancel()
+        if self._task is not None:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def reach_end(self) -> None:
+        """Returns when all that readers can see by now was handled."""
+        offsets = await self._partitions.offsets(self._caller, self.place)
+        await self.reach(offsets.latest)
+
+    async def reach(self, offset: int) -> None:
+        while self.position < offset:
+            await self._moved.wait()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._follow()
+            except KafkaError as error:
+                if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    await self._go_where_there_is_something()
+                else:
+                    log.info("partition cannot be followed", place=str(self.place), error=error.message)
+                    await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _follow(self) -> None:
+        async with aclosing(self._partitions.follow(self._caller, self.place, self.position)) as reads:  # type: ignore[type-var]
+            async for read in reads:
+                waiting: list[Record] = []
+                for record in read.records():
+                    waiting.append(record)
+                    if len(waiting) >= _RECORDS_AT_ONCE:
+                        self._handle(waiting)
+                        waiting = []
+                        await asyncio.sleep(0)
+                if waiting:
+                    self._handle(waiting)
+                self._move(read.next_offset)
+
+    def _handle(self, records: list[Record]) -> None:
+        # First: what is handled may ask how far this is.
+        self.position = records[-1].offset + 1
+        self._take(self.place, records)
+
+    def _move(self, offset: int) -> None:
+        self.position = max(self.position, offset)
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    async def _go_where_there_is_something(self) -> None:
+        """What retention took before it was read is gone; a log that was begun again begins at 0."""
+        try:
+            offsets = await self._partitions.offsets(self._caller, self.place)
+        except KafkaError:
+            await asyncio.sleep(_PAUSE_SECONDS)
+            return
+        self.position = min(max(self.position, offsets.earliest), offsets.latest)
+        self._move(self.position)

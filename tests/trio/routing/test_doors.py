@@ -1,0 +1,386 @@
+"""The doors of three nodes: whatever a door asks for is done, through whichever node it asks."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+import pytest
+
+from millstream.broker.coordinators.hosted import Hosted
+from millstream.broker.routing.here import Here
+from millstream.coordinator.definition import Definition, InternalTopic
+from millstream.doors import (
+    Acks,
+    Acquired,
+    Caller,
+    CoordinatorKind,
+    Doors,
+    Durability,
+    LogRead,
+    Message,
+    NewTopic,
+    Place,
+    Settlement,
+    SettlementKind,
+)
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.record_batch import iter_batches
+from support.inprocess import InProcessNode
+from support.raw_client import batch_of
+from support.trio import Trio, until
+from unit.coordinator.counting_machine import Add, CountingMachine, CountingRequest, Get
+
+ME = Caller(client_id="test", host="127.0.0.1")
+KIND = CoordinatorKind.TRANSACTION
+A = TypeVar("A")
+
+
+@pytest.fixture(scope="module")
+def trio() -> Iterator[Trio]:
+    nodes = Trio()
+    try:
+        yield nodes
+    finally:
+        nodes.close()
+
+
+def do(node: InProcessNode, work: Coroutine[Any, Any, A]) -> A:
+    return asyncio.run_coroutine_threadsafe(work, node.loop).result(90)
+
+
+def doors(trio: Trio, number: int) -> Doors:
+    return trio.nodes[number].broker.services.node_doors.doors
+
+
+def topic(trio: Trio, name: str, partitions: int = 3, replicas: int = 3, **configs: str) -> list[Place]:
+    """Made through node 1, and known to all; its partitions are led by different nodes."""
+    settings = tuple((key.replace("_", "."), value) for key, value in configs.items())
+    (made,) = do(
+        trio.nodes[1],
+        doors(trio, 1).metadata.create_topics(ME, [NewTopic(name, partitions, replicas, configs=settings)]),
+    )
+    assert made.error is None
+    for number in trio.nodes:
+        until(lambda n=number: trio.knows(n, name))
+    return [Place(name, index) for index in range(partitions)]
+
+
+def values(read: LogRead) -> list[bytes | None]:
+    return [record.value for record in read.records()]
+
+
+def test_a_batch_is_appended_and_read_through_every_node_wherever_it_is_led(trio: Trio) -> None:
+    for place in topic(trio, "everywhere"):
+        for number, node in trio.nodes.items():
+            appended = do(
+                node, doors(trio, number).partitions.append(ME, place, batch_of(b"from %d" % number))
+            )
+            assert appended.base_offset == number - 1
+            assert appended.durability is Durability.REPLICATED_ON_DISK
+        for number, node in trio.nodes.items():
+            read = do(node, doors(trio, number).partitions.read(ME, place, 1))
+            assert values(read) == [b"from 2", b"from 3"]
+            assert (read.next_offset, read.high_watermark) == (3, 3)
+
+
+def test_what_was_reached_is_said_as_it_is(trio: Trio) -> None:
+    (relaxed,) = topic(trio, "relaxed", 1, 3, flush_ms="1000000")
+    (alone,) = topic(trio, "alone", 1, 1)
+    reached = {
+        (place.topic, acks): do(
+            trio.nodes[2], doors(trio, 2).messages.send(ME, place, [Message(None, b"x")], acks=acks)
+        ).durability
+        for place in (relaxed, alone)
+        for acks in Acks
+    }
+    assert reached == {
+        ("relaxed", Acks.NONE): Durability.MEMORY,
+        ("relaxed", Acks.LEADER): Durability.MEMORY,
+        ("relaxed", Acks.ALL): Durability.REPLICATED,
+        ("alone", Acks.NONE): Durability.MEMORY,
+        ("alone", Acks.LEADER): Durability.DISK,
+        ("alone", Acks.ALL): Durability.DISK,
+    }
+
+
+def test_messages_of_one_turn_leave_in_one_batch_and_each_sender_gets_its_own_offset(trio: Trio) -> None:
+    for place in topic(trio, "batched"):
+
+        async def send_many(place: Place = place) -> list[int]:
+            sendings = [
+                doors(trio, 2).messages.send(ME, place, [Message(None, b"%d" % n)] * (1 + n % 2))
+                for n in range(50)
+            ]
+            return [each.base_offset for each in await asyncio.gather(*sendings)]
+
+        offsets = do(trio.nodes[2], send_many())
+        assert offsets == [n + n // 2 for n in range(50)]
+        read = do(trio.nodes[3], doors(trio, 3).partitions.read(ME, place, 0))
+        assert len(list(iter_batches(read.batches))) == 1
+
+
+def test_one_bad_message_does_not_spoil_the_batch_for_others(trio: Trio) -> None:
+    for place in topic(trio, "keyed", 3, 1, cleanup_policy="compact"):
+
+        async def send_all(place: Place = place) -> list[Any]:
+            keys = (b"a", None, b"b")
+            return await asyncio.gather(
+                *(doors(trio, 1).messages.send(ME, place, [Message(key, b"v")]) for key in keys),
+                return_exceptions=True,
+            )
+
+        first, bad, second = do(trio.nodes[1], send_all())
+        assert (first.base_offset, second.base_offset) == (0, 1)
+        assert isinstance(bad, KafkaError)
+        assert bad.code is ErrorCode.INVALID_RECORD
+
+
+def test_a_message_that_is_too_large_is_refused_by_its_leader(trio: Trio) -> None:
+    place, *_ = topic(trio, "small", max_message_bytes="1000")
+    with pytest.raises(KafkaError) as refusal:
+        do(trio.nodes[1], doors(trio, 1).messages.send(ME, place, [Message(None, bytes(2000))]))
+    assert refusal.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert do(trio.nodes[1], doors(trio, 1).messages.send(ME, place, [Message(None, b"x")])).base_offset == 0
+
+
+def test_offsets_are_found_through_every_node(trio: Trio) -> None:
+    for place in topic(trio, "offsets"):
+        for timestamp in (1_000, 2_000, 3_000):
+            message = Message(None, b"x", timestamp_ms=timestamp)
+            do(trio.nodes[1], doors(trio, 1).messages.send(ME, place, [message]))
+        for number, node in trio.nodes.items():
+            partitions = doors(trio, number).partitions
+            found = do(node, partitions.offsets(ME, place))
+            assert (found.earliest, found.latest, found.last_stable) == (0, 3, 3)
+            at = do(node, partitions.offset_at(ME, place, 1_500))
+            assert at is not None
+            assert (at.offset, at.timestamp_ms) == (1, 2_000)
+            assert do(node, partitions.offset_at(ME, place, 3_001)) is None
+
+
+def test_what_is_not_there_is_refused_at_once(trio: Trio) -> None:
+    place = Place("nowhere", 0)
+    for work in (
+        doors(trio, 1).partitions.append(ME, place, batch_of(b"x")),
+        doors(trio, 1).partitions.read(ME, place, 0),
+        doors(trio, 1).messages.send(ME, place, [Message(None, b"x")]),
+    ):
+        with pytest.raises(KafkaError) as refusal:
+            do(trio.nodes[1], work)
+        assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for place in topic(trio, "short"):
+        with pytest.raises(KafkaError) as refusal:
+            do(trio.nodes[1], doors(trio, 1).partitions.read(ME, place, 5))
+        assert refusal.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_internal_topics_are_not_written_by_doors(trio: Trio) -> None:
+    place = Place(KIND.value, 0)
+    counters(trio)
+    do(trio.nodes[1], doors(trio, 1).coordinators.ask(ME, KIND, "internal", Get("internal")))
+    for number, node in trio.nodes.items():
+        until(lambda n=number: trio.knows(n, KIND.value))
+        with pytest.raises(KafkaError) as refusal:
+            do(node, doors(trio, number).messages.send(ME, place, [Message(b"k", b"x")]))
+        assert refusal.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The offsets at which logs are read for doors, on any node."""
+    seen: list[int] = []
+    read = Here._read
+
+    def counted(self: Here, caller: Caller, place: Place, offset: int, *more: Any) -> LogRead:
+        seen.append(offset)
+        return read(self, caller, place, offset, *more)
+
+    monkeypatch.setattr(Here, "_read", counted)
+    return seen
+
+
+def test_many_followers_share_one_reader(trio: Trio, reads: list[int]) -> None:
+    for place in topic(trio, "followed"):
+        reads.clear()
+
+        async def follow(place: Place = place) -> list[list[bytes | None]]:
+            async def one() -> list[bytes | None]:
+                seen: list[bytes | None] = []
+                async with aclosing(doors(trio, 3).partitions.follow(ME, place, 0)) as reading:  # type: ignore[type-var]
+                    async for each in reading:
+                        seen += values(each)
+                        if len(seen) >= 20:
+                            return seen
+                return seen
+
+            followers = [asyncio.create_task(one()) for _ in range(50)]
+            for n in range(20):
+                await doors(trio, 3).messages.send(ME, place, [Message(None, b"%d" % n)])
+            return await asyncio.gather(*followers)
+
+        expected = [b"%d" % n for n in range(20)]
+        assert do(trio.nodes[3], follow()) == [expected] * 50
+        # Each looks once where the log ends; from then on one reads for all, and may look in vain before each message.
+        assert len(reads) <= 50 + 2 * 20 + 2
+
+
+def test_a_slow_follower_reads_for_itself_and_misses_nothing(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.broker.routing.follow._LEAST_KEPT_BYTES", 1)
+    monkeypatch.setattr("millstream.broker.routing.follow._KEPT_BYTES", 1)
+    place, *_ = topic(trio, "slow")
+
+    async def follow() -> tuple[list[bytes | None], list[bytes | None]]:
+        seen: dict[str, list[bytes | None]] = {"fast": [], "slow": []}
+        go_on = asyncio.Event()
+
+        async def one(name: str) -> None:
+            async with aclosing(doors(trio, 1).partitions.follow(ME, place, 0)) as reading:  # type: ignore[type-var]
+                async for each in reading:
+                    seen[name] += values(each)
+                    if len(seen[name]) >= 30:
+                        return
+                    if name == "slow":
+                        await go_on.wait()
+
+        tasks = [asyncio.create_task(one(name)) for name in seen]
+        for n in range(30):
+            await doors(trio, 1).messages.send(ME, place, [Message(None, b"%d" % n)])
+        await tasks[0]
+        go_on.set()
+        await tasks[1]
+        return seen["fast"], seen["slow"]
+
+    expected = [b"%d" % n for n in range(30)]
+    assert do(trio.nodes[1], follow()) == (expected, expected)
+
+
+def counters(trio: Trio) -> dict[int, Hosted[CountingMachine]]:
+    """The counting coordinator on every node."""
+
+    async def add(number: int) -> Hosted[CountingMachine]:
+        host = trio.nodes[number].broker.services.coordinators
+        if not host.knows(KIND):
+            host.add(
+                KIND,
+                lambda: Definition(
+                    InternalTopic(KIND.value, 6), lambda _: CountingMachine(), CountingRequest
+                ),
+            )
+        return host.of(KIND)
+
+    return {number: do(node, add(number)) for number, node in trio.nodes.items()}
+
+
+def test_a_coordinator_is_asked_through_every_node(trio: Trio) -> None:
+    counters(trio)
+    for key in ("a", "b", "c", "d"):
+        for number, node in trio.nodes.items():
+            total = do(node, doors(trio, number).coordinators.ask(ME, KIND, key, Add(key, 5)))
+            assert total == 5 * number
+    with pytest.raises(KafkaError, match="only more"):
+        do(trio.nodes[2], doors(trio, 2).coordinators.ask(ME, KIND, "a", Add("a", -1)))
+    everywhere = do(trio.nodes[3], doors(trio, 3).coordinators.ask_all(ME, KIND, Get("a")))
+    assert sorted(everywhere) == [0, 0, 0, 0, 0, 15]
+
+
+def taken(acquired: Acquired) -> list[tuple[int, int]]:
+    return [(each.record.offset, each.delivery_count) for each in acquired.deliveries()]
+
+
+def settle(offset: int, kind: SettlementKind = SettlementKind.ACCEPT) -> list[Settlement]:
+    return [Settlement(offset, offset, kind)]
+
+
+def test_a_message_is_delivered_through_one_node_and_acknowledged_through_another(trio: Trio) -> None:
+    for place in topic(trio, "tasks"):
+        do(
+            trio.nodes[1],
+            doors(trio, 1).messages.send(ME, place, [Message(None, b"%d" % n) for n in range(3)]),
+        )
+
+        async def acquire(
+            number: int, wait_s: float = 60.0, most: int = 1, place: Place = place
+        ) -> list[tuple[int, int]]:
+            return taken(
+                await doors(trio, number).queues.acquire(
+                    ME, "workers", "m", place, max_messages=most, max_bytes=1 << 20, max_wait_s=wait_s
+                )
+            )
+
+        assert do(trio.nodes[1], acquire(1, most=1)) == [(0, 1)]
+        assert do(trio.nodes[2], acquire(2, most=1)) == [(1, 1)]
+        queues = doors(trio, 3).queues
+        (accepted,) = do(trio.nodes[3], queues.settle(ME, "workers", "m", place, settle(0)))
+        assert accepted.error is ErrorCode.NONE
+        (again,) = do(trio.nodes[3], queues.settle(ME, "workers", "other", place, settle(1)))
+        assert again.error is ErrorCode.INVALID_RECORD_STATE
+        do(trio.nodes[3], queues.release_all(ME, "workers", "m"))
+        assert do(trio.nodes[3], acquire(3)) == [(1, 2)]
+        assert do(trio.nodes[3], acquire(3)) == [(2, 1)]
+        assert do(trio.nodes[3], acquire(3, wait_s=0.0)) == []
+
+
+def test_what_nobody_waits_for_any_more_is_not_kept_from_others(trio: Trio) -> None:
+    for place in topic(trio, "given-up"):
+
+        async def story(place: Place = place) -> list[tuple[int, int]]:
+            queues = doors(trio, 2).queues
+            options = {"max_messages": 10, "max_bytes": 1 << 20, "max_wait_s": 60.0}
+            gone = asyncio.create_task(queues.acquire(ME, "impatient", "gone", place, **options))  # type: ignore[arg-type]
+            # Until it waits at the leader.
+            for _ in range(20):
+                await asyncio.sleep(0.01)
+            gone.cancel()
+            await asyncio.gather(gone, return_exceptions=True)
+            await doors(trio, 2).messages.send(ME, place, [Message(None, b"x")])
+            return taken(await queues.acquire(ME, "impatient", "here", place, **options))  # type: ignore[arg-type]
+
+        ((offset, _),) = do(trio.nodes[2], story())
+        assert offset == 0
+
+
+def test_what_is_sent_while_leaders_go_is_there_once_and_in_order() -> None:
+    """A batch whose answer was lost is sent again, and found in the log."""
+    trio = Trio(session_ms=2000)
+    try:
+        places = topic(trio, "failover", 3, 3, min_insync_replicas="2")
+        survivor = 1
+        others = [number for number in trio.nodes if number != survivor]
+
+        async def send_all() -> dict[Place, list[bytes]]:
+            """What was acknowledged, by partition."""
+            acknowledged: dict[Place, list[bytes]] = {place: [] for place in places}
+
+            async def send(place: Place) -> None:
+                for n in range(150):
+                    value = b"%s %d" % (str(place).encode(), n)
+                    await doors(trio, survivor).messages.send(ME, place, [Message(None, value)], timeout_s=60)
+                    acknowledged[place].append(value)
+
+            await asyncio.gather(*map(send, places))
+            return acknowledged
+
+        sending = asyncio.run_coroutine_threadsafe(send_all(), trio.nodes[survivor].loop)
+        for number in others:
+            until(
+                lambda: any(
+                    (found := trio.nodes[survivor].broker.partitions.get(place.topic, place.partition))
+                    is not None
+                    and found.high_watermark > 10
+                    for place in places
+                )
+            )
+            stopped = trio.stop(number)
+            trio.start_again(number, stopped)
+        acknowledged = sending.result(120)
+        for place in places:
+            seen: list[bytes | None] = []
+            while len(seen) < 150:
+                node = trio.nodes[survivor]
+                seen += values(do(node, doors(trio, survivor).partitions.read(ME, place, len(seen))))
+            assert seen == acknowledged[place]
+    finally:
+        trio.close()

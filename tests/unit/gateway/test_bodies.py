@@ -1,0 +1,101 @@
+import json
+
+import pytest
+
+from millstream.doors import Message
+from millstream.gateway.bodies import FRAMES, MAX_BATCH, NDJSON, Outgoing, frame_of, read_body
+from millstream.http.messages import Problem
+
+
+def only(body: bytes, content_type: str = "") -> Outgoing:
+    found = read_body(body, content_type)
+    assert not found.is_batch
+    (one,) = found.messages
+    return one
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (b'{"payload": "hello"}', b"hello"),
+        (b'{"payload": "gr\\u00fcn \\n"}', "grün \n".encode()),
+        (b'{"payload": ["a", "b"]}', b'["a", "b"]'),
+        (b'{"payload": {"a": 1}}', b'{"a": 1}'),
+        (b'{"payload": "aGk=", "encoding": "base64"}', b"hi"),
+        (b'{"other": 1}', b'{"other": 1}'),
+        (b'["a", "b"]', b'["a", "b"]'),
+        (b'[{"metric": 1}]', b'[{"metric": 1}]'),
+        (b"[]", b"[]"),
+        (b'{"payload": ', b'{"payload": '),
+        (b'{"payload": "\\ud800"}', b'{"payload": "\\ud800"}'),
+        (b"plain text", b"plain text"),
+        (b"\xff\xfe", b"\xff\xfe"),
+        (b"", b""),
+    ],
+)
+@pytest.mark.parametrize("content_type", ["", "application/json", "application/x-www-form-urlencoded"])
+def test_a_body_is_its_payload_or_a_message_as_it_is(body: bytes, value: bytes, content_type: str) -> None:
+    assert only(body, content_type).message.value == value
+
+
+def test_bytes_are_never_looked_into() -> None:
+    assert only(b'{"payload": "x"}', "application/octet-stream").message.value == b'{"payload": "x"}'
+
+
+def test_a_message_may_have_a_key_headers_a_time_and_a_partition() -> None:
+    body = {"payload": "x", "key": "k", "headers": {"a": "1"}, "timestamp": 5, "partition": 2}
+    assert only(json.dumps(body).encode()) == Outgoing(Message(b"k", b"x", (("a", b"1"),), 5), 2)
+
+
+@pytest.mark.parametrize("content_type", ["application/json", ""])
+def test_an_array_of_payloads_is_a_batch(content_type: str) -> None:
+    found = read_body(b'[{"payload": "a"}, {"payload": "b", "key": "k"}]', content_type)
+    assert found.is_batch
+    assert [(each.message.key, each.message.value) for each in found.messages] == [(None, b"a"), (b"k", b"b")]
+
+
+def test_lines_of_json_are_a_batch() -> None:
+    found = read_body(b'{"payload": "a"}\n\n{"payload": "b"}\n', f"{NDJSON}; charset=utf-8")
+    assert [each.message.value for each in found.messages] == [b"a", b"b"]
+
+
+def test_frames_are_a_batch_with_everything_a_message_has() -> None:
+    messages = [Message(b"k", b"v", (("h", b"1"), ("n", None)), 5), Message(None, None, (), 7)]
+    found = read_body(b"".join(map(frame_of, messages)), FRAMES)
+    assert [each.message for each in found.messages] == messages
+
+
+FRAME = frame_of(Message(b"k", b"v"))
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "said"),
+    [
+        (b'{"payload": "a", "headers": 5}', "application/json", "headers"),
+        (b'{"payload": "?", "encoding": "base64"}', "application/json", "base64"),
+        (b'{"payload": "?", "encoding": "rot13"}', "application/json", "encoding"),
+        (b'[{"payload": "a"}, {"metric": 1}]', "application/json", "bad body"),
+        (b'{"payload": "a"}\nnonsense', NDJSON, "line 2"),
+        (FRAME[:-1], FRAMES, "not whole"),
+        (FRAME + b"\xff\xff\xff\xff", FRAMES, "not whole"),
+        (FRAME[:-1] + b"\x01", FRAMES, "byte 0.*checksum"),
+    ],
+)
+def test_a_broken_batch_is_refused_with_its_place(body: bytes, content_type: str, said: str) -> None:
+    with pytest.raises(Problem, match=said) as caught:
+        read_body(body, content_type)
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b'{"payload":1}\n' * (MAX_BATCH + 2), NDJSON),
+        (b"[" + b",".join([b'{"payload":1}'] * (MAX_BATCH + 2)) + b"]", "application/json"),
+        (FRAME * (MAX_BATCH + 1), FRAMES),
+    ],
+)
+def test_a_batch_has_a_limit(body: bytes, content_type: str) -> None:
+    with pytest.raises(Problem, match=r"at most 10000 messages") as caught:
+        read_body(body, content_type)
+    assert caught.value.status == 413
