@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from millstream.client.partitioner import murmur2
 from millstream.coordinator.mqtt_sessions.records import KeptMessage
 from millstream.doors import Place
 from millstream.doors.messages import Message as LogMessage
@@ -11,6 +10,7 @@ from millstream.mqtt.places import Places
 from millstream.mqtt.record_form import to_record, to_retained
 from millstream.mqtt.rules import Rules
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.key_hash import murmur2
 
 RETAINED_TOPIC: Final = "__mqtt_retained"
 RETAINED_CONFIGS: Final = (("cleanup.policy", "compact"),)
