@@ -23,7 +23,10 @@ PLACE = Place("t", 0)
 @pytest.fixture
 def node() -> Iterator[InProcessNode]:
     with node_on(SimulatedDisk(1)) as started:
-        do(started, started.broker.services.node_doors.doors.metadata.create_topics(ME, [NewTopic("t", 1, 1)]))
+        do(
+            started,
+            started.broker.services.node_doors.doors.metadata.create_topics(ME, [NewTopic("t", 1, 1)]),
+        )
         yield started
 
 
