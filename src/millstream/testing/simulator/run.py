@@ -150,17 +150,11 @@ def _run(
         stack.enter_context(quorum.installed())
         stack.enter_context(_invariants_reported(loop))
         stack.enter_context(recorded(outcome.marks))
-<<<<<<< HEAD
-        run = _Run(loop, seed, seconds, outcome, quorum, faults, plan, routing, queues)
-        if doors:
-            run.add_doors()
-=======
         run = _Run(loop, seed, seconds, outcome, quorum, faults, plan, routing)
         if doors:
             run.add_doors()
         if queues:
             run.add_queues()
->>>>>>> w/queues
         remains += (loop, run)
         stack.callback(run.end)
         stack.enter_context(taking_turns(run.cluster.jobs_of_current))
@@ -216,19 +210,12 @@ class _Run:
         self._queues: QueueClients | None = None
         if self._cluster.routing == "proxy":
             self._streams = Streams(self._cluster, Random(f"streams of {seed}"))
-<<<<<<< HEAD
-        self._queues = QueueClients(self._cluster, Random(f"queues of {seed}")) if queues else None
-
-    def add_doors(self) -> None:
-        self._doors = DoorClients(self._cluster, Random(f"doors of {self._seed}"))
-=======
 
     def add_doors(self) -> None:
         self._doors = DoorClients(self._cluster, Random(f"doors of {self._seed}"))
 
     def add_queues(self) -> None:
         self._queues = QueueClients(self._cluster, Random(f"queues of {self._seed}"))
->>>>>>> w/queues
 
     @property
     def cluster(self) -> SimulatedCluster:
