@@ -86,9 +86,7 @@ class Consume:
         places = [Place(topic, partition)] if partition is not None else _places(image)
         accept = request.header("accept")
         if FRAMES in accept or (JSON in accept and "text/event-stream" not in accept):
-            return await self._poll(
-                caller, group, places, poll_limit, poll_wait_s, frames=FRAMES in accept
-            )
+            return await self._poll(caller, group, places, poll_limit, poll_wait_s, frames=FRAMES in accept)
         return self._stream(request, caller, group, places, permits, follows=partition is None)
 
     def _stream(
