@@ -69,7 +69,7 @@ class ClusterMembership:
             # What "the address they came by" is only the node itself can say, and clients hear of it from others too.
             raise CannotJoin(
                 f"a node of several that listens on {WILDCARDS[0]} or {WILDCARDS[1]} must say where it is reached: set"
-                " broker.advertised_host (for --node-listen, broker.node_advertised_host), or give it an address of its own"
+                " broker.advertised_host (for --node-listen broker.node_advertised_host), or listen on one address"
             )
         self.metadata: MetadataService | None = None
         """None until the node follows the cluster's."""
