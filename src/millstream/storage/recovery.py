@@ -72,9 +72,9 @@ def recover_log(
         marker = TruncationMarker((known.truncations if known else 0) + 1, 0, 0, (0, 0))
         known = undescribed(known, config) if known is not None else None
     truncations = max(known.truncations if known else 0, marker.number if marker else 0)
-    is_cut = marker is not None and known is not None and marker.number > known.truncations
-    if is_cut:
-        known = _known_after(marker, known)
+    is_cut = False
+    if marker is not None and known is not None and marker.number > known.truncations:
+        known, is_cut = _known_after(marker, known), True
     epochs = _flushed_epochs(disk, directory, names, known)
     bases = _bases(names)
     log_start = _read_start_offset(disk, directory, names, bases, known, epochs)
