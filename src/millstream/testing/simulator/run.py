@@ -150,9 +150,11 @@ def _run(
         stack.enter_context(quorum.installed())
         stack.enter_context(_invariants_reported(loop))
         stack.enter_context(recorded(outcome.marks))
-        run = _Run(loop, seed, seconds, outcome, quorum, faults, plan, routing, queues)
+        run = _Run(loop, seed, seconds, outcome, quorum, faults, plan, routing)
         if doors:
             run.add_doors()
+        if queues:
+            run.add_queues()
         remains += (loop, run)
         stack.callback(run.end)
         stack.enter_context(taking_turns(run.cluster.jobs_of_current))
@@ -181,7 +183,6 @@ class _Run:
         faults: Sequence[str],
         plan: Plan | None,
         routing: str,
-        queues: bool,
     ) -> None:
         self._loop = loop
         self._seed = seed
@@ -206,12 +207,15 @@ class _Run:
         # Where any node forwards: a draw of their own, so that the others are as they would be without them.
         self._streams: Streams | None = None
         self._doors: DoorClients | None = None
+        self._queues: QueueClients | None = None
         if self._cluster.routing == "proxy":
             self._streams = Streams(self._cluster, Random(f"streams of {seed}"))
-        self._queues = QueueClients(self._cluster, Random(f"queues of {seed}")) if queues else None
 
     def add_doors(self) -> None:
         self._doors = DoorClients(self._cluster, Random(f"doors of {self._seed}"))
+
+    def add_queues(self) -> None:
+        self._queues = QueueClients(self._cluster, Random(f"queues of {self._seed}"))
 
     @property
     def cluster(self) -> SimulatedCluster:

@@ -49,14 +49,13 @@ def test_every_api_has_one_row() -> None:
 
 def test_clients_apis_count_against_a_quota_and_nodes_apis_do_not() -> None:
     for key, row in TABLE.items():
-        is_of_nodes = key in PEER_APIS or row.api.name in OF_BROKERS
-        assert (row.quota is None) == is_of_nodes, row.api.name
+        assert (row.quota is None) == (key in PEER_APIS), row.api.name
     mutations = {row.api.name for row in TABLE.values() if row.quota is QuotaKind.MUTATION}
     assert mutations == {"create_topics", "delete_topics", "create_partitions"}
 
 
 def test_nodes_apis_are_served_at_their_own_listeners() -> None:
-    assert served_at(ListenerKind.CLIENTS) == APIS.keys() | OWN_APIS.keys()
+    assert served_at(ListenerKind.CLIENTS) == {*APIS, *OWN_APIS}
     assert served_at(ListenerKind.NODES) == TABLE.keys()
 
 

@@ -23,7 +23,10 @@ PLACE = Place("t", 0)
 @pytest.fixture
 def node() -> Iterator[InProcessNode]:
     with node_on(SimulatedDisk(1)) as started:
-        do(started, started.broker.services.node_doors.doors.metadata.create_topics(ME, [NewTopic("t", 1, 1)]))
+        do(
+            started,
+            started.broker.services.node_doors.doors.metadata.create_topics(ME, [NewTopic("t", 1, 1)]),
+        )
         yield started
 
 
@@ -119,7 +122,7 @@ def test_a_producer_that_the_leader_has_forgotten_gets_another_id(node: InProces
         batcher = batcher_of(node)
         await batcher.send(ME, PLACE, message())
         await batcher.send(ME, PLACE, message())
-        producers = node.broker.logs.partitions.find("t", 0).log.producers
+        producers = node.broker.partitions.find("t", 0).log.producers
         # As after a day without a message.
         producers.expire(2**62, 1)
         assert not len(producers)
