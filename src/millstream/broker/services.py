@@ -135,7 +135,6 @@ class Services:
         )
         watch_queues(self._registry, QueueSamples(shares, self._share_sessions, machine.clock))
         self._closing.append(shares.close)
-        watch_queues(self._registry, QueueSamples(shares, self._share_sessions, machine.clock))
         return shares
 
     def _share_sessions(self) -> int:
