@@ -7,13 +7,15 @@ from typing import Any, Final
 from millstream.doors import Acks, Place
 from millstream.doors.caller import Caller
 from millstream.doors.messages import Message as LogMessage
+from millstream.doors.queues import SettlementKind
 from millstream.mqtt.connection import Connection, State
 from millstream.mqtt.failures import Failure, failure_of
 from millstream.mqtt.opening import open_session
-from millstream.mqtt.outbound import Offer
+from millstream.mqtt.outbound import InFlight, Offer
 from millstream.mqtt.outgoing import Delivery, Outgoing
 from millstream.mqtt.reading import Reading
 from millstream.mqtt.session_link import SessionLink
+from millstream.mqtt.share_groups import ShareGroup
 from millstream.mqtt.shared import Shared
 from millstream.mqtt.subscribing import subscribe, unsubscribe
 from millstream.mqtt.subscriptions import Granted, Subscription
@@ -34,6 +36,7 @@ from millstream.mqtt.wire import Wire
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.mqtt.reasons import Reason
+from millstream.protocol.mqtt.topics import shared
 
 log = get_logger("millstream.mqtt")
 
@@ -44,17 +47,19 @@ _SAVE_SECONDS: Final = 5.0
 
 
 class Client:
-    def __init__(self, shared: Shared, wire: Wire) -> None:
-        self.shared = shared
+    def __init__(self, door: Shared, wire: Wire) -> None:
+        self.shared = door
         self.wire = wire
-        self.machine = Connection(shared.limits, shared.new_client_id, shared.names)
+        self.machine = Connection(door.limits, door.new_client_id, door.names)
         self.caller = Caller(host=wire.host, listener="mqtt")
         self.client_id = ""
         self.epoch = 0
         self.link: SessionLink | None = None
         self.subscriptions: dict[str, Subscription] = {}
+        self.groups: list[ShareGroup] = []
+        """Shared subscriptions that it has been a member of."""
         self.reading = Reading(
-            shared.doors.partitions, shared.own_caller, shared.publishing.rules, shared.subscribers, self
+            door.doors.partitions, door.own_caller, door.publishing.rules, door.subscribers, self
         )
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Set when nothing is left to be done for it."""
@@ -71,7 +76,7 @@ class Client:
         self._tasks: set[asyncio.Task[None]] = set()
         loop = asyncio.get_running_loop()
         self._now = loop.time
-        self._timer = loop.call_later(shared.limits.connect_timeout_s, self._not_connected)
+        self._timer = loop.call_later(door.limits.connect_timeout_s, self._not_connected)
 
     # -- the wire
 
@@ -81,6 +86,8 @@ class Client:
         self.machine.receive(data, self.shared.now_ms())
         self.flush()
         self.reading.go_on()
+        for group in self.groups:
+            group.go_on()
 
     def lost(self) -> None:
         self.machine.lost()
@@ -95,6 +102,8 @@ class Client:
             self.reading.go_on()
 
     def flush(self) -> None:
+        if self.machine.answered:
+            self._settle()
         data, wants = self.machine.take()
         if data:
             self.shared.statistics.sent_bytes += len(data)
@@ -109,6 +118,13 @@ class Client:
                 self.wire.pause_reading()
             else:
                 self.wire.resume_reading()
+
+    def _settle(self) -> None:
+        answered, self.machine.answered = self.machine.answered, []
+        for delivery, reason in answered:
+            if delivery.outgoing.group is not None:
+                kind = SettlementKind.ACCEPT if reason < Reason.UNSPECIFIED_ERROR else SettlementKind.REJECT
+                delivery.outgoing.group.done(delivery.outgoing, kind)
 
     # -- what the machine wants
 
@@ -281,6 +297,10 @@ class Client:
             return
         self.give(outgoing, granted)
 
+    def deliver(self, delivery: Delivery) -> Offer:
+        """One that a shared subscription hands out."""
+        return self.machine.deliver(delivery, self.shared.now_ms())
+
     def give(self, outgoing: Outgoing, granted: Granted) -> None:
         message = outgoing.message
         qos = min(message.qos, granted.qos)
@@ -348,8 +368,24 @@ class Client:
         outbound = self.machine.outbound
         positions = self.reading.positions(outbound.queued, ())
         self.shared.subscribers.remove(self, self.subscriptions)
+        kept = [
+            each.delivery
+            for each in outbound.in_flight
+            if each.delivery is not None and each.delivery.qos == 2
+        ]
+        for text in self.subscriptions:
+            if (share := shared(text)) is not None:
+                self.shared.share_groups.leave(share.group, share.filter, self, kept)
         self.wire.close()
         asyncio.get_running_loop().create_task(self._end(want, positions))
+
+    def _own_in_flight(self) -> list[InFlight]:
+        """Without what another member of a group may have instead."""
+        return [
+            each
+            for each in self.machine.outbound.in_flight
+            if each.delivery is None or each.delivery.outgoing.group is None or each.delivery.qos == 2
+        ]
 
     async def _end(self, want: WantClose, positions: list[Any]) -> None:
         link = self.link
@@ -360,7 +396,7 @@ class Client:
                     send_will=want.send_will,
                     expiry_s=want.session_expiry_s,
                     positions=positions if want.session_expiry_s else (),
-                    in_flight=self.machine.outbound.in_flight if want.session_expiry_s else (),
+                    in_flight=self._own_in_flight() if want.session_expiry_s else (),
                 )
         except KafkaError as error:
             log.info("end of a session not told", client_id=self.client_id, error=error.message)

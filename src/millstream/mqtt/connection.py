@@ -104,6 +104,8 @@ class Connection:
         self._held: list[Packet | Violation] = []
         # What follows SUBSCRIBE comes after it, also what the client itself publishes.
         self._changing = False
+        self.answered: list[tuple[Delivery, int]] = []
+        """Deliveries of shared subscriptions that the client has answered, and how; whoever acts takes them."""
         self._out: list[bytes] = []
         self._wants: list[Want] = []
         self.inbound = Inbound(V5, "", limits)
@@ -162,7 +164,7 @@ class Connection:
                 if type(packet) is Publish and self.state is State.CONNECTED:
                     self._publish(packet, now_ms)
                 elif type(packet) is Puback and self.state is State.CONNECTED:
-                    self.outbound.puback(packet.packet_id, now_ms)
+                    self._answered(self.outbound.puback(packet.packet_id, now_ms), packet.reason)
                 elif isinstance(packet, Violation):
                     raise packet
                 elif self.state is State.CLOSED:
@@ -188,12 +190,12 @@ class Connection:
     def _connected(self, packet: Packet, now_ms: int) -> None:
         match packet:
             case Pubrec():
-                self.outbound.pubrec(packet.packet_id, packet.reason, now_ms)
+                self._answered(self.outbound.pubrec(packet.packet_id, packet.reason, now_ms), packet.reason)
             case Pubrel():
                 if self.inbound.release(packet.packet_id):
                     self._wants.append(WantRelease(packet.packet_id))
             case Pubcomp():
-                self.outbound.pubcomp(packet.packet_id, now_ms)
+                self._answered(self.outbound.pubcomp(packet.packet_id, now_ms), 0)
             case Subscribe():
                 self._changing = True
                 self._wants.append(WantSubscribe(packet.packet_id, wanted_filters(packet)))
@@ -368,6 +370,11 @@ class Connection:
             self._out.append(encode(answer, self.version))
             self._changing = False
             self._handle_held(now_ms)
+
+    def _answered(self, delivery: Delivery | None, reason: int) -> None:
+        """What was shared, others are told of."""
+        if delivery is not None and delivery.outgoing.group is not None:
+            self.answered.append((delivery, reason))
 
     # -- the end
 

@@ -11,10 +11,11 @@ from millstream.mqtt.attending import Attending
 from millstream.mqtt.client import Client
 from millstream.mqtt.limits import MqttLimits
 from millstream.mqtt.listeners import TcpWire, WebSocketWire
-from millstream.mqtt.places import Configs, Places
+from millstream.mqtt.places import Configs, Places, partitions_of
 from millstream.mqtt.publishing import RETAINED_CONFIGS, RETAINED_TOPIC, Publishing
 from millstream.mqtt.retained import Retained
 from millstream.mqtt.rules import Rules
+from millstream.mqtt.share_groups import ShareGroups
 from millstream.mqtt.shared import Anyone, Authenticator, Shared, Statistics
 from millstream.mqtt.subscribers import Subscribers
 from millstream.mqtt.wire import Wire, WireUser
@@ -57,6 +58,14 @@ class MqttDoor:
             Subscribers(doors.partitions, caller, rules, time.now_ms),
             Retained(doors.partitions, caller),
             Attending(doors.coordinators, caller, node),
+            ShareGroups(
+                doors,
+                caller,
+                node,
+                rules,
+                lambda text: partitions_of(places, rules.topics_for(text)),
+                time.now_ms,
+            ),
             authenticator or Anyone(),
             NameCache(),
             time.now_ms,
@@ -122,5 +131,6 @@ class MqttDoor:
         for client in clients:
             client.wire.abort()
         self.shared.attending.stop()
+        self.shared.share_groups.stop()
         await self.shared.subscribers.stop()
         await self.shared.retained.stop()

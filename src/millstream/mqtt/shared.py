@@ -12,6 +12,7 @@ from millstream.mqtt.limits import MqttLimits
 from millstream.mqtt.places import Places
 from millstream.mqtt.publishing import Publishing
 from millstream.mqtt.retained import Retained
+from millstream.mqtt.share_groups import ShareGroups
 from millstream.mqtt.subscribers import Subscribers
 from millstream.protocol.mqtt.decoder import NameCache
 from millstream.protocol.mqtt.packets import Connect
@@ -56,6 +57,7 @@ class Shared(msgspec.Struct, frozen=True, eq=False):
     subscribers: Subscribers
     retained: Retained
     attending: Attending
+    share_groups: ShareGroups
     authenticator: Authenticator
     names: NameCache
     now_ms: Callable[[], int]
