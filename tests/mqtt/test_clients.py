@@ -61,7 +61,9 @@ def test_gmqtt(node, new_topic):
     topic = new_topic()
 
     async def talk() -> tuple[bytes, list[tuple[str, str]]]:
-        heard: asyncio.Future[tuple[bytes, list[tuple[str, str]]]] = asyncio.get_running_loop().create_future()
+        heard: asyncio.Future[tuple[bytes, list[tuple[str, str]]]] = (
+            asyncio.get_running_loop().create_future()
+        )
         client = gmqtt.Client(f"gmqtt-{topic}")
 
         async def on_message(_client, _topic, payload, _qos, properties):

@@ -154,12 +154,18 @@ def test_messages_are_records_and_records_are_messages(client, node, new_topic):
     )
     consumer.subscribe(["ruled"])
     record = wait_for(
-        lambda: consumer.poll(1.0), lambda found: found is not None and found.key() == topic.encode(), "the record"
+        lambda: consumer.poll(1.0),
+        lambda found: found is not None and found.key() == topic.encode(),
+        "the record",
     )
     consumer.close()
     assert record.value() == b"from mqtt"
     headers = dict(record.headers())
-    assert (headers["level"], headers["unit"], headers["mqtt.topic"]) == (b"x", b"C", f"rule/{topic}/x".encode())
+    assert (headers["level"], headers["unit"], headers["mqtt.topic"]) == (
+        b"x",
+        b"C",
+        f"rule/{topic}/x".encode(),
+    )
     producer = confluent_kafka.Producer({"bootstrap.servers": node.bootstrap})
     producer.produce("mqtt", b"from kafka", key=f"rule/{topic}/y".encode())
     producer.flush()

@@ -83,7 +83,9 @@ class RawMqtt:
             self._socket.settimeout(_PATIENCE_S)
 
     def connect(self, client_id: str, *, clean: bool = True, expiry_s: int = 0, **fields) -> Connack:
-        properties = ConnectProperties(session_expiry_s=expiry_s) if self.version == 5 else ConnectProperties()
+        properties = (
+            ConnectProperties(session_expiry_s=expiry_s) if self.version == 5 else ConnectProperties()
+        )
         self.send(Connect(client_id, self.version, clean, properties=properties, **fields))
         connack = self.expect(Connack)
         assert connack.reason == 0

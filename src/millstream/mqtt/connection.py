@@ -198,7 +198,8 @@ class Connection:
                 self._answered(self.outbound.pubcomp(packet.packet_id, now_ms), 0)
             case Subscribe():
                 self._changing = True
-                self._wants.append(WantSubscribe(packet.packet_id, wanted_filters(packet)))
+                users = packet.properties.user_properties
+                self._wants.append(WantSubscribe(packet.packet_id, wanted_filters(packet), users))
             case Unsubscribe():
                 self._changing = True
                 self._wants.append(WantUnsubscribe(packet.packet_id, packet.filters))
