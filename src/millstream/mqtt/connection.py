@@ -172,6 +172,9 @@ class Connection:
                 else:
                     self._other(packet, now_ms)
         except Violation as violation:
+            if violation.version == V5 and self.state is State.CONNECTING:
+                # Who asked in 5.0 for what cannot be is told so.
+                self.state = State.OPENING
             self.close(violation.reason, violation.message)
 
     def _other(self, packet: Packet, now_ms: int) -> None:
@@ -253,7 +256,13 @@ class Connection:
             self.client_id if self.assigned_id else None,
             session.authentication_data,
         )
-        self._out.append(encode(Connack(0, session.present, granted), self.version))
+        connack = encode(Connack(0, session.present, granted), self.version)
+        if largest is not None and len(connack) > largest:
+            self._end(
+                Reason.PACKET_TOO_LARGE, "the client takes no packet as large as CONNACK", send_will=False
+            )
+            return
+        self._out.append(connack)
         self.outbound.resume(session.in_flight, now_ms)
         self.state = State.CONNECTED
         self._handle_held(now_ms)

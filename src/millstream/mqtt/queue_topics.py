@@ -1,4 +1,4 @@
-"""Queues over MQTT: publish to `$queue/{name}[/{key}]`, consume `$queue/{name}[/{filter}]`, settle by `$ack` and others.
+"""Queues over MQTT: publish to `$queue/{name}[/{key}]`, consume `$queue/{name}[/{filter}]`, settle by `$ack`, `$nack`.
 
 A queue is a topic of the log with a share group on it, so a consumer over HTTP or Kafka may work off the same one. The
 group is the user property `consumer-group` of SUBSCRIBE, or the client id; a filter makes it `group@filter`. A delivery

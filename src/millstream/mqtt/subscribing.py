@@ -81,6 +81,8 @@ def _allowed(client: "Client", wanted: Subscription | int) -> int:
     if not isinstance(wanted, Subscription):
         return wanted
     door = client.shared
+    if wanted.filter in door.limits.refused_filters:
+        return Reason.NOT_AUTHORIZED
     if (
         wanted.filter not in client.subscriptions
         and len(client.subscriptions) >= door.limits.max_subscriptions
