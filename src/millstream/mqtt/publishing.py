@@ -14,6 +14,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.key_hash import murmur2
 
 RETAINED_TOPIC: Final = "__mqtt_retained"
+SYS_PREFIX: Final = "$SYS/"
 RETAINED_CONFIGS: Final = (("cleanup.policy", "compact"),)
 
 
@@ -44,6 +45,8 @@ class Publishing:
         )
 
     def _route(self, topic: str) -> Route:
+        if topic.startswith(SYS_PREFIX):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "topics under $SYS are the server's own")
         if not topic.startswith(PREFIX):
             return self.rules.route(topic)
         try:
