@@ -31,11 +31,12 @@ console: .stamps/console ## Build the web console into the package
 test: .stamps/dev .stamps/console ## Everything that proves the project: checks, and all tests
 	@# The checks beside the first tests, which wait for Spark's start more than they compute.
 	@$(MAKE) --no-print-directory check > .stamps/check.log 2>&1 & checks=$$!; \
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not long" $(ARGS); tested=$$?; \
+	$(PYTEST) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m "not long" $(ARGS); tested=$$?; \
 	wait $$checks; checked=$$?; cat .stamps/check.log; [ $$checked -eq 0 ] || exit $$checked; exit $$tested
 
 long: .stamps/dev .stamps/console ## What takes hours more: seeds that nobody has run, failovers, the whole demo
 	$(PYTEST) -m long $(ARGS)
+	$(PYTEST) -n $(WORKERS) -m hypothesis --hypothesis-profile=fresh $(ARGS)
 	$(BIN)/millstream sim --fresh --seeds $(LONG_SEEDS) --long-seeds $(LONGEST_SEEDS) --every-mark
 
 unit: .stamps/dev ## The unit tests alone

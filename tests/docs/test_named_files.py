@@ -18,7 +18,7 @@ ROOMS = sorted(path.parent for path in HOUSE.rglob("__init__.py"))
 _QUOTED = re.compile(r"`([^`\n]+)`")
 _FILE = re.compile(r"[\w.-]+(?:/[\w.-]+)+\.(?:py|md|toml|java|xml)(?:::\w+)?")
 _TESTS = re.compile(r"tests(?:/[\w-]+)+/?")
-_WORD = re.compile(r"[a-z_0-9]+(?:\.py)?|[a-z_0-9]+/")
+_WORD = re.compile(r"[a-z0-9][a-z_0-9]*(?:\.py|/)?")
 
 
 @cache
@@ -56,7 +56,8 @@ def names_in(room: Path) -> Iterator[str]:
 @pytest.mark.parametrize("room", ROOMS, ids=lambda path: str(path.relative_to(HOUSE.parent)))
 def test_files_that_the_docstring_of_a_room_names_exist(room: Path) -> None:
     text = ast.get_docstring(ast.parse((room / "__init__.py").read_text())) or ""
-    others = {path.name for path in ROOMS} | {path.stem for path in HOUSE.glob("*.py")}
+    # Other rooms, and what stands beside the room.
+    others = {path.name for path in ROOMS} | {path.stem for path in room.parent.glob("*.py")}
     known = {*names_in(room), *others, *sys.stdlib_module_names}
     words = [word for word in _QUOTED.findall(text) if _WORD.fullmatch(word)]
     assert [word for word in words if word.removesuffix(".py").rstrip("/") not in known] == []

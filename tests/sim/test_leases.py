@@ -156,7 +156,7 @@ def test_a_full_node_stops_before_others_lead_and_comes_back() -> None:
         broker = full.serving
         assert broker is not None
         disk.capacity_bytes = disk.used_bytes()
-        full.process.context.run(broker.writability.found_no_room)
+        full.process.context.run(broker.logs.writability.found_no_room)
         await story.until(lambda: story.is_fenced(full, by=other))
         assert broker.partitions.is_cut_off_by(CutOff.DISK)
         assert not may_answer(full)

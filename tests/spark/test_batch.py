@@ -111,7 +111,7 @@ def test_a_query_may_stop_early_and_another_follow(load, topic_with, fill) -> No
             {"subscribe": "t", "kafka.group.id": "g", "kafka.enable.auto.commit": "true"},
             "kept in the checkpoint",
         ),
-        ({"subscribe": "t", "kafka.security.protocol": "SASL_SSL"}, "GSSAPI, which this source cannot do"),
+        ({"subscribe": "t", "kafka.security.protocol": "SASL_SSL"}, "GSSAPI, which cannot be done here"),
     ],
 )
 def test_what_is_wrong_is_said(load, options, says) -> None:

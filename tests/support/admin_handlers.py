@@ -63,6 +63,10 @@ class Broker:
         return self
 
     @property
+    def machine(self) -> "Broker":
+        return self
+
+    @property
     def data_dir(self) -> str:
         return self.settings.broker.data_dir
 

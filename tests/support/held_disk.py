@@ -10,7 +10,7 @@ class HeldDisk:
 
     def __init__(self, node: InProcessNode) -> None:
         self._go = threading.Event()
-        threads = len(node.broker.workers._threads)
+        threads = len(node.broker.machine.workers._threads)
         held = threading.Barrier(threads + 1)
 
         def wait() -> None:
@@ -18,7 +18,7 @@ class HeldDisk:
             self._go.wait(60)
 
         for _ in range(threads):
-            node.broker.workers.submit(wait, lambda *_: None)
+            node.broker.machine.workers.submit(wait, lambda *_: None)
         held.wait(300)
 
     def let_go(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from millstream.broker.node import Broker
+from millstream.broker.node import Node
 from millstream.config.settings import Settings
 from millstream.runtime.clock import Clock, SystemClock
 from millstream.runtime.disk import Disk
@@ -15,7 +15,7 @@ from millstream.runtime.disk import Disk
 class InProcessNode:
     def __init__(self, disk: Disk, settings: Settings, clock: Clock | None = None) -> None:
         self.loop = asyncio.new_event_loop()
-        self.broker = Broker(settings, disk, clock or SystemClock(), self.loop)
+        self.broker = Node(settings, disk, clock or SystemClock(), self.loop)
         self._thread = threading.Thread(target=self._run, name="node", daemon=True)
         self._started = threading.Event()
         self._failure: BaseException | None = None

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from millstream.broker.api import dispatch
 from millstream.broker.cluster_view import ClusterView
-from millstream.broker.node import Broker
+from millstream.broker.node import Node
 from millstream.broker.routing import local_lane
 from millstream.broker.tasks import Tasks
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.service import MetadataService
 
-Change = Callable[[Broker], Coroutine[Any, Any, None]]
+Change = Callable[[Node], Coroutine[Any, Any, None]]
 
 
 class Failures:
@@ -48,20 +48,21 @@ def interrupted(
         except StopIteration as end:
             change.close()
             return end.value
-        if not is_changed:
-            is_changed = True
-            yield from change.__await__()
         sent = thrown = None
         try:
+            if not is_changed:
+                is_changed = True
+                yield from change.__await__()
             sent = yield waited_for
         except BaseException as error:
+            # Thrown into it where it waits, as whoever cancels a task does.
             thrown = error
 
 
 class Interruption:
     """Of one broker's handlers; those of other nodes, and the node's other work, go on undisturbed."""
 
-    def __init__(self, broker: Broker, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, broker: Node, patch: pytest.MonkeyPatch) -> None:
         self.change: Change | None = None
         self.failures = Failures()
         self._broker = broker
@@ -100,19 +101,19 @@ class Interruption:
 
     # What may happen
 
-    async def remove_node(self, broker: Broker) -> None:
+    async def remove_node(self, broker: Node) -> None:
         """The metadata knows this node no more; it has not ended yet."""
         self._shown = lambda image: replace(
             image, brokers={key: each for key, each in image.brokers.items() if key != broker.node_id}
         )
 
-    async def forget_topics(self, _broker: Broker) -> None:
+    async def forget_topics(self, _broker: Node) -> None:
         """All topics, the internal ones too."""
         self._shown = lambda image: replace(image, topics={}, topics_by_id={})
 
-    async def resign(self, broker: Broker) -> None:
+    async def resign(self, broker: Node) -> None:
         """The groups of this node are coordinated by another."""
-        runtime = broker.groups._hosted._runtime
+        runtime = broker.services.groups._hosted._runtime
         for index in runtime.partitions:
             runtime.resign(index)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from millstream.broker.http import reasons_not_to_come
+from millstream.broker.health import NodeHealth
 from millstream.broker.partitions.registry import CutOff
 from millstream.testing.disk import Fault, Operation
 from support.trio import Trio, until
@@ -45,10 +45,22 @@ def test_a_full_disk_costs_a_controller_its_office_but_not_its_place(trio: Trio)
     assert not trio.knows(full, "meanwhile")
     assert not trio.nodes[full].broker.failure.done()
     broker = trio.nodes[full].broker
+    machine, writability = broker.machine, broker.logs.writability
+    health = NodeHealth(
+        full,
+        machine.clock,
+        broker.metrics,
+        broker.partitions,
+        writability,
+        lambda: broker.metadata,
+        lambda: broker.waiting_for,
+        lambda: 0,
+        (),
+    )
     until(lambda: broker.partitions.is_cut_off_by(CutOff.DISK))
-    assert any("disk is full" in reason for reason in reasons_not_to_come(broker))
+    assert any("disk is full" in reason for reason in health.reasons_not_to_come())
     until(lambda: not trio.nodes[second].broker.metadata.image.is_live(full))
     trio.disks[full].faults.clear()
     until(lambda: trio.knows(full, "meanwhile"))
-    until(lambda: not reasons_not_to_come(broker))
+    until(lambda: not health.reasons_not_to_come())
     assert trio.nodes[second].broker.metadata.image.is_live(full)

@@ -29,7 +29,7 @@ def leader(trio: Trio, asked: int, topic: str, index: int) -> int:
 
 def groups_of(trio: Trio, number: int) -> Groups | None:
     """Made by the node by itself, or not there."""
-    return trio.nodes[number].broker.__dict__.get("groups")
+    return trio.nodes[number].broker.services.__dict__.get("groups")
 
 
 def test_a_node_that_nobody_asks_about_groups_has_its_groups_loaded(trio: Trio) -> None:

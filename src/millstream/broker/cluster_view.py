@@ -10,6 +10,7 @@ just gone, because the controller mostly decides on another within a tenth of a 
 import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import msgspec
 
@@ -55,6 +56,14 @@ class ClusterView:
         self._timer: asyncio.Handle | None = None
         self._gone_since: dict[tuple[int, int], float] = {}
         """By broker and its epoch."""
+
+    def follow(self, metadata: "MetadataService") -> None:
+        self.metadata = metadata
+        metadata.subscribe(self.metadata_changed)
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        topic = self.metadata.image.topic_by_id(topic_id)
+        return None if topic is None else topic.name
 
     # -- brokers
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from millstream import __version__
-from millstream.broker.node import Broker
+from millstream.broker.node import Node
 from millstream.broker.peers.errors import CannotJoin
+from millstream.broker.wiring import warm_up
 from millstream.cluster.metadata.directory import WrongDataDirectory
 from millstream.cluster.metadata.machine import UnknownRecords
 from millstream.cluster.raft.wal_frames import WalCorrupt
@@ -55,9 +56,9 @@ def run(
 async def _run(settings: Settings, disk: Disk, clock: Clock, attach: Sequence[Attach]) -> int:
     loop = asyncio.get_running_loop()
     stop = told_to_stop(loop)
-    broker = Broker(settings, disk, clock, loop)
-    http = _Http(broker, attach)
-    starting = asyncio.ensure_future(broker.start())
+    node = Node(settings, disk, clock, loop)
+    http = _Http(node, attach)
+    starting = asyncio.ensure_future(node.start())
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait(
@@ -70,7 +71,7 @@ async def _run(settings: Settings, disk: Disk, clock: Clock, attach: Sequence[At
         if stopping.done() and not starting.done():
             await _call_off(starting)
             await http.stop()
-            await broker.stop()
+            await node.stop()
             ignore_endings()
             return 0
         await starting
@@ -91,21 +92,21 @@ async def _run(settings: Settings, disk: Disk, clock: Clock, attach: Sequence[At
         await http.attach()
         log.info(
             "ready",
-            listen=f"{broker.listen[0]}:{broker.listen[1]}",
+            listen=f"{node.listen[0]}:{node.listen[1]}",
             http=http.address,
-            node_id=broker.node_id,
-            data=broker.store.data_dir,
+            node_id=node.node_id,
+            data=node.store.data_dir,
             version=__version__,
         )
-        loop.call_later(_WARM_UP_SECONDS, broker.warm_up)
-        await asyncio.wait((stopping, broker.failure), return_when=asyncio.FIRST_COMPLETED)
+        loop.call_later(_WARM_UP_SECONDS, warm_up, node.machine.workers)
+        await asyncio.wait((stopping, node.failure), return_when=asyncio.FIRST_COMPLETED)
         log.info("stopping")
     finally:
         await http.stop()
-        await broker.stop()
+        await node.stop()
     log.info("stopped")
     ignore_endings()
-    return 1 if broker.failure.done() else 0
+    return 1 if node.failure.done() else 0
 
 
 async def _call_off(starting: "asyncio.Future[None]") -> None:
@@ -116,19 +117,33 @@ async def _call_off(starting: "asyncio.Future[None]") -> None:
 class _Http:
     """The node's HTTP port, if it has one, and its doors; `start` may be called again."""
 
-    def __init__(self, broker: Broker, attach: Sequence[Attach]) -> None:
+    def __init__(self, node: Node, attach: Sequence[Attach]) -> None:
         self.address: str | None = None
-        self._broker = broker
+        self._node = node
         self._attach = attach
         self._attached: list[AttachedDoor] = []
         self._server: HttpServer | None = None
 
     async def start(self) -> None:
-        if self._server is not None or self._broker.settings.http.port is None:
+        if self._server is not None or self._node.settings.http.port is None:
             return
+        from millstream.broker.health import NodeHealth
         from millstream.broker.http import node_http
 
-        self._server = node_http(self._broker, self._attached)
+        node = self._node
+        disk, data_dir = node.machine.disk, node.store.data_dir
+        health = NodeHealth(
+            node.node_id,
+            node.machine.clock,
+            node.metrics,
+            node.partitions,
+            node.logs.writability,
+            lambda: node.metadata,
+            lambda: node.waiting_for,
+            lambda: disk.free_bytes(data_dir),
+            self._attached,
+        )
+        self._server = node_http(node.settings, node.metrics.registry, health, node.machine.clock)
         if self._attach:
             self._server.expect_routes("the node is starting")
         host, port = await self._server.start()
@@ -136,9 +151,11 @@ class _Http:
 
     async def attach(self) -> None:
         """The node serves: open its doors."""
-        broker = self._broker
+        node = self._node
         for attach in self._attach:
-            door = attach(broker.node_doors.doors, broker.metrics.registry, broker.settings, broker.clock)
+            door = attach(
+                node.services.node_doors.doors, node.metrics.registry, node.settings, node.machine.clock
+            )
             await door.start()
             self._attached.append(door)
             if self._server is not None:

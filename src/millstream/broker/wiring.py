@@ -1,12 +1,21 @@
 """Which parts of the node each handler takes, by API. Like `node.py` it only connects; nothing else imports it."""
 
+import importlib
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+from millstream.protocol.kio_loader import import_kio
 
 if TYPE_CHECKING:
     from millstream.broker.coordinators.groups import Groups
-    from millstream.broker.node import Broker
+    from millstream.broker.handlers.fetch import ClientFetches
+    from millstream.broker.node import Node
+    from millstream.broker.replicas.serving import FollowerFetches
     from millstream.broker.routing.not_here import NoGroups
+    from millstream.broker.routing.relays import Relays
+    from millstream.cluster.founding_messages import NodeState
+    from millstream.runtime.workers import Workers
 
 _OF_METADATA = (
     "add_raft_voter", "alter_partition_reassignments", "delete_topics", "describe_quorum", "describe_topic_partitions",
@@ -36,55 +45,101 @@ Parts = tuple[Any, ...]
 class HandlerParts:
     """Asked for each handler once, with the first request for it."""
 
-    def __init__(self, node: "Broker", groups: "Callable[[], Groups | NoGroups]") -> None:
-        """`groups` are the node's, or something in their place."""
+    def __init__(self, node: "Node", groups: "Callable[[], Groups | NoGroups] | None" = None) -> None:
+        """`groups` are in the place of the node's, if given."""
+        self._node = node
+        self._groups: Callable[[], Groups | NoGroups] = groups or (lambda: node.services.groups)
         self._of: dict[str, Callable[[], Parts]] = {
             "api_versions": lambda: (),
             "produce": lambda: (
-                node.appends,
-                node.opener,
-                node.delayed,
-                node.metrics.produce_requests,
+                node.logs.appends, node.logs.opener, node.delayed, node.metrics.produce_requests,
             ),
             "fetch": lambda: (
-                node.fetch_sessions,
-                node.follower_fetches,
-                node.client_fetches,
-                node.clock,
+                node.fetch_sessions, self.follower_fetches, self.client_fetches, node.machine.clock,
                 node.metrics.fetch_requests,
             ),
             "metadata": lambda: (
-                node.metadata,
-                node.view,
-                node.long_work,
-                node.server.memory,
-                node.tasks,
-                node.settings.broker.rack,
-                node.defaults if node.auto_create_topics else None,
+                node.metadata, node.view, node.long_work, node.server.memory, node.tasks, node.settings.broker.rack,
+                node.defaults if node.settings.broker.auto_create_topics else None,
             ),
-            "list_offsets": lambda: (node.partitions, node.faults, node.long_work),
+            "list_offsets": lambda: (node.partitions, node.logs.faults, node.long_work),
             "offset_for_leader_epoch": lambda: (node.partitions,),
-            "delete_records": lambda: (node.partitions, node.upkeep, node.replication),
+            "delete_records": lambda: (node.partitions, node.upkeep, node.replicas.replication),
             "describe_cluster": lambda: (node.metadata, node.node_id, node.settings.broker.rack),
-            "describe_log_dirs": lambda: (node.metadata, node.partitions, node.disk, node.store.data_dir),
-            "find_coordinator": lambda: (node.metadata, node.view, groups(), node.coordinators),
-            "share_group_heartbeat": lambda: (groups(),),
-            "share_group_describe": lambda: (groups(), node.metadata),
-            "share_fetch": lambda: (node.session_work,),
-            "share_acknowledge": lambda: (node.session_work,),
-            "delete_groups": lambda: (groups(), node.share_offsets, node.metadata),
-            "queue_call": lambda: (node.queue_calls,),
-            "log_checksum": lambda: (node.partitions, node.faults),
-            "node_call": lambda: (node.node_doors.served,),
-            "peer_founding": lambda: (node.membership, node.state),
+            "describe_log_dirs": lambda: (
+                node.metadata, node.partitions, node.machine.disk, node.store.data_dir,
+            ),
+            "find_coordinator": lambda: (node.metadata, node.view, self._groups(), node.services.coordinators),
+            "share_group_heartbeat": lambda: (self._groups(),),
+            "share_group_describe": lambda: (self._groups(), node.metadata),
+            "share_fetch": lambda: (node.services.session_work,),
+            "share_acknowledge": lambda: (node.services.session_work,),
+            "delete_groups": lambda: (self._groups(), node.services.share_offsets, node.metadata),
+            "queue_call": lambda: (node.services.queue_calls,),
+            "log_checksum": lambda: (node.partitions, node.logs.faults),
+            "node_call": lambda: (node.services.node_doors.served,),
+            "peer_founding": lambda: (node.membership, self._state_alone),
             **{name: lambda: (node.metadata,) for name in _OF_METADATA},
             **{name: lambda: (node.metadata, node.defaults) for name in _OF_DEFAULTS},
-            **{name: lambda: (groups(),) for name in _OF_GROUPS},
-            **{name: lambda: (groups(), node.metadata) for name in _OF_GROUPS_AND_METADATA},
+            **{name: lambda: (self._groups(),) for name in _OF_GROUPS},
+            **{name: lambda: (self._groups(), node.metadata) for name in _OF_GROUPS_AND_METADATA},
             **{name: lambda: (node.membership,) for name in _OF_MEMBERSHIP},
-            **{name: lambda: (node.share_offsets, node.metadata) for name in _OF_SHARE_OFFSETS},
-            **{name: lambda: (node.node_doors.doors.coordinators,) for name in _OF_SHARE_STATE},
-        }
+            **{name: lambda: (node.services.share_offsets, node.metadata) for name in _OF_SHARE_OFFSETS},
+            **{name: lambda: (node.services.node_doors.doors.coordinators,) for name in _OF_SHARE_STATE},
+        }  # fmt: skip
 
     def __call__(self, name: str) -> Parts:
         return self._of[name]()
+
+    def _state_alone(self) -> "NodeState":
+        """Of a node that is alone, and serves."""
+        from millstream.cluster.founding_messages import NodeState
+
+        return NodeState(self._node.node_id, self._node.metadata.image.cluster_id, "")
+
+    @cached_property
+    def client_fetches(self) -> "ClientFetches":
+        from millstream.broker.handlers.fetch import ClientFetches
+
+        node = self._node
+        return ClientFetches(
+            node.logs.reads, node.replicas.replication.preferred_reader, node.server.memory,
+            node.server.reply_memory, node.long_work, node.delayed, node.tasks,
+        )  # fmt: skip
+
+    @cached_property
+    def follower_fetches(self) -> "FollowerFetches":
+        from millstream.broker.replicas.serving import FollowerFetches
+
+        node, replicas = self._node, self._node.replicas
+        return FollowerFetches(
+            node.logs.reads, replicas.replication, replicas.given, node.metadata, node.delayed
+        )
+
+
+def relays_of(node: "Node") -> "Relays | None":
+    """The way of clients for whom this node answers in the place of all; None where there are no such clients."""
+    broker = node.settings.broker
+    if broker.client_routing != "proxy" and broker.proxy_listen is None:
+        return None
+    from millstream.broker.routing.not_here import NoGroups
+    from millstream.broker.routing.relays import Relays
+
+    refusing = node.new_dispatcher(HandlerParts(node, lambda: NoGroups(node.services.groups)))
+    relays = Relays(
+        broker, node.machine, node.server, node.dispatcher, refusing, node.fetch_sessions,
+        lambda: node.handlers.client_fetches, node.long_work, node.metrics,
+    )  # fmt: skip
+    node.isolation.on_cut_off.append(relays.cut_off)
+    return relays
+
+
+def warm_up(workers: "Workers") -> None:
+    """Import in a thread what the first request other than produce and fetch would make the loop wait for."""
+    # Nothing depends on it: what cannot be imported fails again, with a message, when it is needed.
+    workers.submit(_import_most_used, lambda _result, _error: None)
+
+
+def _import_most_used() -> None:
+    import_kio()
+    importlib.import_module("millstream.broker.handlers.list_offsets")

@@ -29,6 +29,7 @@ COMMANDS = {
     "broker": CommandFile("millstream.cli.broker", is_group=True),
     "topic": CommandFile("millstream.cli.topic", is_group=True),
     "group": CommandFile("millstream.cli.group", is_group=True),
+    "queue": CommandFile("millstream.cli.queue", is_group=True),
     "produce": CommandFile("millstream.cli.produce"),
     "consume": CommandFile("millstream.cli.consume"),
     "telemetry": CommandFile("millstream.cli.telemetry", is_group=True),

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
 
     from millstream.client.admin.face import Admin
+    from millstream.client.queue_admin import QueueAdmin
+    from millstream.client.queue_consumer import QueueConsumer
     from millstream.client.wire.cluster import Cluster
     from millstream.client.wire.settings import ClusterSettings
 
@@ -103,8 +105,29 @@ class Target:
 
         self._require_known()
         self.require_listener()
-        security = {name: value for name, value in self.properties.items() if name.startswith(_SECURITY)}
-        return Admin(self.bootstrap, client_id=self.properties.get("client.id", _CLIENT_ID), extra=security)
+        return Admin(self.bootstrap, client_id=self._client_id, extra=self._security)
+
+    def queue_admin(self) -> "QueueAdmin":
+        from millstream.client.queue_admin import QueueAdmin
+
+        self._require_known()
+        self.require_listener()
+        return QueueAdmin(self.bootstrap, client_id=self._client_id, extra=self._security)
+
+    def queue_consumer(self, topic: str, group: str) -> "QueueConsumer":
+        from millstream.client.queue_consumer import QueueConsumer
+
+        self._require_known()
+        self.require_listener()
+        return QueueConsumer(topic, group, self.bootstrap, client_id=self._client_id, extra=self._security)
+
+    @property
+    def _client_id(self) -> str:
+        return self.properties.get("client.id", _CLIENT_ID)
+
+    @property
+    def _security(self) -> dict[str, str]:
+        return {name: value for name, value in self.properties.items() if name.startswith(_SECURITY)}
 
     def producer(self, **settings: Any) -> "Producer":
         from confluent_kafka import KafkaException, Producer

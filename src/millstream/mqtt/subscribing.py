@@ -82,7 +82,7 @@ def _allowed(client: "Client", wanted: Subscription | int) -> int:
         return wanted
     door = client.shared
     if wanted.filter in door.limits.refused_filters:
-        return Reason.NOT_AUTHORIZED
+        return Reason.UNSPECIFIED_ERROR
     if (
         wanted.filter not in client.subscriptions
         and len(client.subscriptions) >= door.limits.max_subscriptions

@@ -92,7 +92,9 @@ PEER_APIS: dict[int, Api] = {
         Api(PEER_FOUNDING, "peer_founding", 0, 0, NEVER_FLEXIBLE),
         Api(NODE_CALL, "node_call", 0, 0, NEVER_FLEXIBLE),
         # For `millstream log verify` and `millstream backup`.
-        Api(QUEUE_CALL, "queue_call", 0, 0, NEVER_FLEXIBLE),
         Api(LOG_CHECKSUM, "log_checksum", 0, 0, NEVER_FLEXIBLE),
     )
 }
+
+# For our own client, where Kafka's protocol has no words; served like clients' APIs, and not told to them.
+OWN_APIS: dict[int, Api] = {QUEUE_CALL: Api(QUEUE_CALL, "queue_call", 0, 0, NEVER_FLEXIBLE)}

@@ -4,14 +4,9 @@ A node that forwards a client's requests says which client; our own tools and no
 more. Where nothing is forwarded the words change nothing.
 """
 
-from struct import Struct
 from typing import NamedTuple
 
-from millstream.protocol.api import PEER_CLIENT
 from millstream.protocol.wire import I32, Reader, string
-
-_HEAD = Struct(">hhih")
-"""API key, version, correlation id, a client id of null."""
 
 
 class Greeting(NamedTuple):
@@ -28,11 +23,6 @@ def encode_greeting(greeting: Greeting) -> bytes:
         + I32.pack(greeting.node_id)
         + string(greeting.client, flexible=False)
     )
-
-
-def for_itself(correlation_id: int) -> bytes:
-    """The whole request, without the size in front: what follows is for the node that it is sent to."""
-    return _HEAD.pack(PEER_CLIENT, 0, correlation_id, -1) + encode_greeting(Greeting())
 
 
 def decode_greeting(data: memoryview) -> Greeting:

@@ -10,9 +10,6 @@ from millstream.protocol.fetch import FetchedPartition, FetchPartition
 from millstream.protocol.wire import I32, Reader, string, uvarint
 
 VERSION = 17
-_FETCH = 1
-_HEAD = struct.Struct(">hhihx")
-"""API key, version, correlation id, a client id of null, no tags."""
 _LIMITS = struct.Struct(">iiibii")
 _PARTITION = struct.Struct(">iiqiqix")
 _REPLICA = struct.Struct(">iqx")
@@ -42,11 +39,6 @@ class ReplicaFetchReply(msgspec.Struct, frozen=True):
     error: ErrorCode
     session_id: int
     partitions: list[FetchedPartition]
-
-
-def encode_request(correlation_id: int, request: ReplicaFetchRequest) -> bytes:
-    """Without the size in front."""
-    return _HEAD.pack(_FETCH, VERSION, correlation_id, -1) + encode_body(request)
 
 
 def encode_body(request: ReplicaFetchRequest) -> bytes:

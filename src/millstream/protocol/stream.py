@@ -34,7 +34,7 @@ class RequestStream(Generic[Waiter]):
     """`in_order` is Kafka's rule: a reply to any request but the oldest breaks the stream. Without it replies come in
     any order, and those that are not waited for are passed over.
 
-    >>> stream = RequestStream[str](b"me")
+    >>> stream = RequestStream[str]()
     >>> head = stream.head(18, 0, 0, "who waits")
     >>> stream.received(memoryview(bytes.fromhex("00000001 0000")))[0]
     'who waits'
@@ -42,13 +42,11 @@ class RequestStream(Generic[Waiter]):
 
     def __init__(
         self,
-        client_id: bytes | None = None,
         *,
         most_in_flight: int = 1000,
         most_reply_bytes: int = MOST_REPLY_BYTES,
         in_order: bool = True,
     ) -> None:
-        self._client_id = client_id
         self._most_in_flight = most_in_flight
         self._most_reply_bytes = most_reply_bytes
         self._in_order = in_order
@@ -67,6 +65,7 @@ class RequestStream(Generic[Waiter]):
         body_bytes: int,
         waiter: Waiter,
         *,
+        client_id: bytes | None = None,
         flexible: bool = False,
         deadline: float | None = None,
     ) -> bytes:
@@ -74,12 +73,12 @@ class RequestStream(Generic[Waiter]):
         if len(self._waiting) >= self._most_in_flight:
             raise TooManyInFlight(f"{self._most_in_flight} requests wait for their replies")
         self._waiting[self._next_correlation()] = _Waiting(waiter, deadline)
-        return self._head(api_key, version, body_bytes, flexible)
+        return self._head(api_key, version, body_bytes, client_id, flexible=flexible)
 
     def head_without_reply(self, api_key: int, version: int, body_bytes: int) -> bytes:
         """Of a request that is not answered, or whose answer is passed over."""
         self._next_correlation()
-        return self._head(api_key, version, body_bytes, flexible=False)
+        return self._head(api_key, version, body_bytes, None, flexible=False)
 
     def reply_size(self, head: bytes | bytearray | memoryview, position: int = 0) -> int:
         """Bytes of the frame behind the four that tell its size."""
@@ -113,8 +112,10 @@ class RequestStream(Generic[Waiter]):
         self.correlation = (self.correlation + 1) & 0x7FFFFFFF
         return self.correlation
 
-    def _head(self, api_key: int, version: int, body_bytes: int, flexible: bool) -> bytes:
-        name, tags = self._client_id or b"", b"\0" if flexible else b""
+    def _head(
+        self, api_key: int, version: int, body_bytes: int, client_id: bytes | None, *, flexible: bool
+    ) -> bytes:
+        name, tags = client_id or b"", b"\0" if flexible else b""
         size = _HEAD.size - _SIZE_BYTES + len(name) + len(tags) + body_bytes
-        length = -1 if self._client_id is None else len(name)
+        length = -1 if client_id is None else len(name)
         return _HEAD.pack(size, api_key, version, self.correlation, length) + name + tags

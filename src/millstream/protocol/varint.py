@@ -30,6 +30,9 @@ def encode_varint(value: int) -> bytes:
     """The zigzag varint of a signed value of up to 64 bits."""
     if -64 <= value < 64:
         return _ONE_BYTE[value]
+    if -8192 <= value < 8192:
+        value = (value << 1) ^ (value >> 63)
+        return bytes((value & 0x7F | 0x80, value >> 7))
     return _encode(value)
 
 

@@ -20,6 +20,13 @@ from millstream.storage.segment import Segment, SegmentSummary
 REPAIRED_SUFFIX = ".repaired.tmp"
 
 
+def is_of_its_epoch(header: BatchHeader, epochs: LeaderEpochs, log_start: int) -> bool:
+    """By what the log knows of who wrote what. Of what lies below its start it knows only that it is no later."""
+    expected = epochs.epoch_of(max(header.base_offset, log_start))
+    is_deleted = header.last_offset < log_start
+    return header.leader_epoch == expected or (is_deleted and header.leader_epoch < expected)
+
+
 class RepairedSegment:
     """Only batches that this log's own epochs have at those offsets are taken."""
 
@@ -31,7 +38,9 @@ class RepairedSegment:
         self._end_offset = end_offset
         self._segment = self._empty()
         self._fetched: list[tuple[BatchHeader, memoryview]] = []
-        self.next_offset = damaged.base_offset
+        self._log_start = log.log_start_offset
+        self.next_offset = 0
+        self.clear()
 
     @property
     def is_whole(self) -> bool:
@@ -42,7 +51,8 @@ class RepairedSegment:
         return self._segment.summary.size_bytes
 
     def clear(self) -> None:
-        self._fetched, self.next_offset = [], self._damaged.base_offset
+        # What was deleted need not be had from anywhere, and mostly cannot.
+        self._fetched, self.next_offset = [], max(self._damaged.base_offset, self._log_start)
 
     def add(self, data: memoryview) -> None:
         """Batches from `next_offset` on; those behind the segment are left out. CorruptBatch when they do not fit."""
@@ -52,7 +62,11 @@ class RepairedSegment:
                 # What is missing at the segment's end was compacted away there.
                 self.next_offset = self._end_offset
                 return
-            if header.base_offset < self.next_offset or not self._fits(header):
+            # The log may begin within a batch, which comes whole.
+            follows = header.base_offset >= self.next_offset or (
+                not self._fetched and header.last_offset >= self.next_offset == self._log_start
+            )
+            if not follows or not self._fits(header):
                 raise CorruptBatch(
                     f"the batch at offset {header.base_offset} is not one of this log", position
                 )
@@ -63,7 +77,7 @@ class RepairedSegment:
 
     def _fits(self, header: BatchHeader) -> bool:
         is_inside = self._damaged.base_offset <= header.base_offset and header.last_offset < self._end_offset
-        return is_inside and header.leader_epoch == self._epochs.epoch_of(header.base_offset)
+        return is_inside and is_of_its_epoch(header, self._epochs, self._log_start)
 
     def write(self, disk: Disk) -> None:
         """Blocks until the new file is on disk; its indexes are in memory."""

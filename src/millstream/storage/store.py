@@ -77,6 +77,16 @@ class LogStore:
         self._unopened: dict[tuple[str, int], LogCheckpoint] = {}
         self._unsynced: list[PartitionLog] = []
 
+    def lock_or_advise(self) -> None:
+        """As `lock`; an error of the system says what a user can do."""
+        try:
+            self.lock()
+        except OSError as error:
+            advice = (
+                f"cannot write to {self.data_dir}: {error.strerror}; choose another directory with --data"
+            )
+            raise OSError(error.errno, advice) from None
+
     def lock(self) -> None:
         missing, changed = self.data_dir, []
         while missing and not self.disk.exists(missing):

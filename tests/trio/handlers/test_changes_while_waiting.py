@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from millstream.broker.coordinators.hosted import Hosted
-from millstream.broker.node import Broker
+from millstream.broker.node import Node
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.upkeep import Upkeep
 from millstream.cluster.metadata.topics import DeleteTopics, TopicRef
@@ -146,7 +146,7 @@ def interruption(trio: Trio, monkeypatch: pytest.MonkeyPatch) -> Iterator[Interr
     found.over()
     loop = trio.nodes[1].loop
     # Whatever it gave up, it coordinates again.
-    loop.call_soon_threadsafe(trio.nodes[1].broker.coordinators.follow_leaders)
+    loop.call_soon_threadsafe(trio.nodes[1].broker.services.coordinators.follow_leaders)
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def group(trio: Trio, topic: str) -> str:
 def test_a_request_is_answered_whatever_changes_meanwhile(
     trio: Trio, interruption: Interruption, topic: str, group: str, case: str, change: str
 ) -> None:
-    async def delete_topic(broker: Broker) -> None:
+    async def delete_topic(broker: Node) -> None:
         await broker.metadata.submit(DeleteTopics((TopicRef(topic),)))
 
     changes = {
@@ -224,7 +224,7 @@ def test_a_request_that_is_cancelled_ends_its_connection(
 ) -> None:
     """There is no answer to come: without an end the client would wait for ever."""
 
-    async def cancelled(_broker: Broker) -> None:
+    async def cancelled(_broker: Node) -> None:
         raise asyncio.CancelledError
 
     version, fields = cases(topic, group)["create_topics"]

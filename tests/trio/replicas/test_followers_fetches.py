@@ -32,7 +32,7 @@ class Led:
         for number in trio.nodes:
             broker = trio.nodes[number].broker
             if number != self.leader:
-                broker.loop.call_soon_threadsafe(broker.replication._fetchers[self.leader].stop)
+                broker.loop.call_soon_threadsafe(broker.replicas.replication._fetchers[self.leader].stop)
 
     def _topic(self, trio: Trio, number: int) -> TopicImage:
         return trio.nodes[number].broker.metadata.image.topics["t"]

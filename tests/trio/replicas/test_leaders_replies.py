@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from millstream.broker.node import Broker
+from millstream.broker.node import Node
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.replicas.fetcher import ReplicaFetcher
 from millstream.broker.replicas.following import Superseded
@@ -27,7 +27,7 @@ def trio() -> Iterator[Trio]:
         trio.close()
 
 
-def followed(trio: Trio, topic: str) -> tuple[Broker, ReplicaFetcher, Partition]:
+def followed(trio: Trio, topic: str) -> tuple[Node, ReplicaFetcher, Partition]:
     """A new topic's partition at a node that follows it, and what fetches it there."""
     assert trio.create(1, topic, 3) == 0
     for number in trio.nodes:
@@ -36,7 +36,7 @@ def followed(trio: Trio, topic: str) -> tuple[Broker, ReplicaFetcher, Partition]
     broker = trio.nodes[next(number for number in trio.nodes if number != leader)].broker
     partition = broker.partitions.get(topic, 0)
     assert partition is not None
-    return broker, broker.replication._fetchers[leader], partition
+    return broker, broker.replicas.replication._fetchers[leader], partition
 
 
 def reply_of(fetcher: ReplicaFetcher, partition: Partition) -> ReplicaFetchReply:

@@ -17,9 +17,18 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.testing.disk import Fault, Operation
 from support.held_disk import HeldDisk
 from support.logs import read_values
-from support.raw_client import RawClient, batch_of, fetch_fields, fetched_partitions, produce, produce_fields
+from support.raw_client import (
+    RawClient,
+    batch_of,
+    fetch_fields,
+    fetched_partitions,
+    milliseconds,
+    produce,
+    produce_fields,
+)
 from support.trio import Trio, until
 
+SOON = milliseconds(60_000)
 CORRUPT_MESSAGE, NOT_ENOUGH_REPLICAS_AFTER_APPEND, KAFKA_STORAGE_ERROR = 2, 20, 56
 
 
@@ -125,7 +134,7 @@ def test_what_only_the_old_leader_had_is_cut_when_it_returns(trio: Trio) -> None
     for number in followers(trio, leader):
         broker = trio.nodes[number].broker
         # They hear nothing more of it.
-        broker.loop.call_soon_threadsafe(broker.replication._fetchers[leader].stop)
+        broker.loop.call_soon_threadsafe(broker.replicas.replication._fetchers[leader].stop)
     assert write(trio, leader, b"only here", b"and this", acks=1) == [0, 0]
     stopped = trio.stop(leader)
     until(lambda: image(trio).leader not in (leader, -1))
@@ -222,6 +231,23 @@ def test_damage_in_what_all_others_have_deleted_is_deleted_here_too(trio: Trio) 
     assert read_values(partition(trio, leader).log) == values[end:]
 
 
+def test_damage_behind_the_start_of_a_log_is_repaired(trio: Trio) -> None:
+    """Where records were deleted up to the middle of a segment, and of a batch, no replica has all of it to send."""
+    leader = create(trio)
+    with RawClient(trio.nodes[leader].listen) as client:
+        for values in ((b"a", b"b", b"c"), (b"d",)):
+            client.call("produce", 9, **produce_fields("t", batch_of(*values), acks=-1))
+        wanted = [{"name": "t", "partitions": [{"partition_index": 0, "offset": 1}]}]
+        (deleted,) = client.call("delete_records", 2, topics=wanted, timeout=SOON).topics[0].partitions
+        assert deleted.low_watermark == 1
+        log = partition(trio, leader).log
+        trio.disks[leader].flip_bit(log.segments[0].log_path, log.segments[0].summary.size_bytes - 1)
+        (found,) = fetched_partitions(client.call("fetch", 11, **fetch_fields("t", 3)))
+    assert found.error_code == CORRUPT_MESSAGE
+    until(lambda: trio.nodes[leader].broker.metrics.repaired_segments.value == 1)
+    assert read_values(log) == [b"b", b"c", b"d"]
+
+
 def test_a_flush_of_a_partition_that_is_gone_is_no_fault_of_the_disk(trio: Trio) -> None:
     leader = create(trio)
     assert write(trio, leader, b"a") == [0]
@@ -247,7 +273,7 @@ async def remove_topic(trio: Trio, number: int) -> None:
     """As when its deletion is heard of: the node's threads, and with them its quorum log, stand still."""
     broker = trio.nodes[number].broker
     for found in broker.partitions.remove_topic("t"):
-        broker.replication.remove(found)
+        broker.replicas.replication.remove(found)
         broker.store.remove("t", found.index)
 
 
@@ -306,7 +332,7 @@ def test_a_smaller_set_that_comes_with_a_higher_minimum_acknowledges_nothing(tri
     assert write(trio, leader, b"a") == [0]
     for number in followers(trio, leader):
         broker = trio.nodes[number].broker
-        broker.loop.call_soon_threadsafe(broker.replication._fetchers[leader].stop)
+        broker.loop.call_soon_threadsafe(broker.replicas.replication._fetchers[leader].stop)
     codes: list[int] = []
     sent = threading.Thread(target=lambda: codes.extend(write(trio, leader, b"only here")))
     sent.start()
@@ -352,13 +378,13 @@ def test_a_change_of_the_set_stays_pending_until_its_outcome_is_known(
         asked = led, state, change
         with monkeypatch.context() as patch:
             patch.setattr(broker.metadata, "submit", refuse)
-            assert await broker.replication.in_sync._ask([asked]) == [asked]
+            assert await broker.replicas.replication.in_sync._ask([asked]) == [asked]
         # Made, as the answer says; what else was changed before it comes with the metadata.
         made = InSyncResult(0, leader, led.leader_epoch, change.isr, state.partition_epoch + 1)
-        assert not broker.replication.in_sync._is_decided(asked, made)
+        assert not broker.replicas.replication.in_sync._is_decided(asked, made)
         assert (state.pending, set(state.isr)) == (change, {1, 2, 3})
         there = InSyncResult(0, leader, led.leader_epoch, state.isr, state.partition_epoch)
-        assert broker.replication.in_sync._is_decided(asked, there)
+        assert broker.replicas.replication.in_sync._is_decided(asked, there)
         assert state.pending is None
 
     asyncio.run_coroutine_threadsafe(ask(), broker.loop).result(90)

@@ -12,6 +12,7 @@ from millstream.broker.routing.here import Here
 from millstream.coordinator.definition import Definition, InternalTopic
 from millstream.doors import (
     Acks,
+    Acquired,
     Caller,
     CoordinatorKind,
     Doors,
@@ -20,6 +21,8 @@ from millstream.doors import (
     Message,
     NewTopic,
     Place,
+    Settlement,
+    SettlementKind,
 )
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import iter_batches
@@ -47,7 +50,7 @@ def do(node: InProcessNode, work: Coroutine[Any, Any, A]) -> A:
 
 
 def doors(trio: Trio, number: int) -> Doors:
-    return trio.nodes[number].broker.node_doors.doors
+    return trio.nodes[number].broker.services.node_doors.doors
 
 
 def topic(trio: Trio, name: str, partitions: int = 3, replicas: int = 3, **configs: str) -> list[Place]:
@@ -258,8 +261,7 @@ def counters(trio: Trio) -> dict[int, Hosted[CountingMachine]]:
     """The counting coordinator on every node."""
 
     async def add(number: int) -> Hosted[CountingMachine]:
-        host = trio.nodes[number].broker.coordinators
-        assert host is not None
+        host = trio.nodes[number].broker.services.coordinators
         if not host.knows(KIND):
             host.add(
                 KIND,
@@ -282,6 +284,62 @@ def test_a_coordinator_is_asked_through_every_node(trio: Trio) -> None:
         do(trio.nodes[2], doors(trio, 2).coordinators.ask(ME, KIND, "a", Add("a", -1)))
     everywhere = do(trio.nodes[3], doors(trio, 3).coordinators.ask_all(ME, KIND, Get("a")))
     assert sorted(everywhere) == [0, 0, 0, 0, 0, 15]
+
+
+def taken(acquired: Acquired) -> list[tuple[int, int]]:
+    return [(each.record.offset, each.delivery_count) for each in acquired.deliveries()]
+
+
+def settle(offset: int, kind: SettlementKind = SettlementKind.ACCEPT) -> list[Settlement]:
+    return [Settlement(offset, offset, kind)]
+
+
+def test_a_message_is_delivered_through_one_node_and_acknowledged_through_another(trio: Trio) -> None:
+    for place in topic(trio, "tasks"):
+        do(
+            trio.nodes[1],
+            doors(trio, 1).messages.send(ME, place, [Message(None, b"%d" % n) for n in range(3)]),
+        )
+
+        async def acquire(
+            number: int, wait_s: float = 60.0, most: int = 1, place: Place = place
+        ) -> list[tuple[int, int]]:
+            return taken(
+                await doors(trio, number).queues.acquire(
+                    ME, "workers", "m", place, max_messages=most, max_bytes=1 << 20, max_wait_s=wait_s
+                )
+            )
+
+        assert do(trio.nodes[1], acquire(1, most=1)) == [(0, 1)]
+        assert do(trio.nodes[2], acquire(2, most=1)) == [(1, 1)]
+        queues = doors(trio, 3).queues
+        (accepted,) = do(trio.nodes[3], queues.settle(ME, "workers", "m", place, settle(0)))
+        assert accepted.error is ErrorCode.NONE
+        (again,) = do(trio.nodes[3], queues.settle(ME, "workers", "other", place, settle(1)))
+        assert again.error is ErrorCode.INVALID_RECORD_STATE
+        do(trio.nodes[3], queues.release_all(ME, "workers", "m"))
+        assert do(trio.nodes[3], acquire(3)) == [(1, 2)]
+        assert do(trio.nodes[3], acquire(3)) == [(2, 1)]
+        assert do(trio.nodes[3], acquire(3, wait_s=0.0)) == []
+
+
+def test_what_nobody_waits_for_any_more_is_not_kept_from_others(trio: Trio) -> None:
+    for place in topic(trio, "given-up"):
+
+        async def story(place: Place = place) -> list[tuple[int, int]]:
+            queues = doors(trio, 2).queues
+            options = {"max_messages": 10, "max_bytes": 1 << 20, "max_wait_s": 60.0}
+            gone = asyncio.create_task(queues.acquire(ME, "impatient", "gone", place, **options))  # type: ignore[arg-type]
+            # Until it waits at the leader.
+            for _ in range(20):
+                await asyncio.sleep(0.01)
+            gone.cancel()
+            await asyncio.gather(gone, return_exceptions=True)
+            await doors(trio, 2).messages.send(ME, place, [Message(None, b"x")])
+            return taken(await queues.acquire(ME, "impatient", "here", place, **options))  # type: ignore[arg-type]
+
+        ((offset, _),) = do(trio.nodes[2], story())
+        assert offset == 0
 
 
 def test_what_is_sent_while_leaders_go_is_there_once_and_in_order() -> None:

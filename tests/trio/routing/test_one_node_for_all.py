@@ -11,7 +11,7 @@ from millstream.broker.routing import held
 from millstream.coordinator.placement import partition_for
 from millstream.protocol.api import PEER_CLIENT
 from millstream.protocol.errors import ErrorCode
-from millstream.protocol.peer_client import Greeting, encode_greeting, for_itself
+from millstream.protocol.peer_client import Greeting, encode_greeting
 from millstream.protocol.record_batch import iter_batches
 from support.held_disk import HeldDisk
 from support.raw_client import (
@@ -105,13 +105,13 @@ def test_a_node_that_is_cut_off_has_nothing_to_say_to_those_who_know_it_alone(tr
     node.loop.call_soon_threadsafe(node.broker.membership._contact.cancel)
     with RawClient(node.listen) as client:
         client.call("metadata", 12, topics=[])
-        node.loop.call_soon_threadsafe(node.broker.cut_off, CutOff.SILENCE)
+        node.loop.call_soon_threadsafe(node.broker.isolation.cut_off, CutOff.SILENCE)
         until(lambda: node.broker.partitions.is_cut_off)
         with pytest.raises(ConnectionEnded):
             client.call("metadata", 12, topics=[])
     with RawClient(node.listen) as client, pytest.raises(ConnectionEnded):
         client.call("metadata", 12, topics=[])
-    node.loop.call_soon_threadsafe(node.broker.rejoin, CutOff.SILENCE)
+    node.loop.call_soon_threadsafe(node.broker.isolation.rejoin, CutOff.SILENCE)
     until(lambda: not node.broker.partitions.is_cut_off)
     with RawClient(node.listen) as client:
         assert client.call("metadata", 12, topics=[]).brokers
@@ -252,9 +252,9 @@ def test_requests_behind_each_other_are_answered_in_their_order(client: RawClien
 def test_a_request_takes_one_hop(trio: Trio, topic: str) -> None:
     cluster_id = trio.nodes[1].broker.metadata.image.cluster_id
     head = struct.pack(">hhih", PEER_CLIENT, 0, 1, -1)
-    for greeting in (for_itself(1), head + encode_greeting(Greeting(cluster_id, 3, "10.0.0.9:4000"))):
+    for greeting in (Greeting(), Greeting(cluster_id, 3, "10.0.0.9:4000")):
         with RawClient(trio.nodes[1].listen) as client:
-            client.send_bytes(frame(greeting))
+            client.send_bytes(frame(head + encode_greeting(greeting)))
             assert client.receive_frame() == struct.pack(">i", 1)
             assert produce(client, topic, batch_of(b"x"), partition=0).error_code == 0
             assert produce(client, topic, batch_of(b"x"), partition=1).error_code == NOT_LEADER

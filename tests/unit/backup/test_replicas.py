@@ -98,7 +98,7 @@ def test_the_first_difference_is_named(pair: Pair, offset: int, leader: int) -> 
 def test_a_damaged_batch_is_named(pair: Pair, offset: int, replicas: tuple[int, ...]) -> None:
     log = pair.log()
     position = next(at for at, header, _ in log.segments[0].scan() if header.base_offset == offset)
-    pair.other.broker.disk.flip_bit(log.segments[0].log_path, position + 65)  # type: ignore[attr-defined]
+    pair.other.broker.machine.disk.flip_bit(log.segments[0].log_path, position + 65)  # type: ignore[attr-defined]
     for leader in replicas:
         (difference,) = pair.compare(leader=leader, replicas=replicas).differences
         assert (difference.node, difference.offset) == (2, offset)
@@ -118,7 +118,7 @@ def test_what_is_not_compared_is_verified_all_the_same(pair: Pair) -> None:
     log = pair.log()
     log.cleaned_offset = 20
     position = next(at for at, header, _ in log.segments[0].scan() if header.base_offset == 7)
-    pair.other.broker.disk.flip_bit(log.segments[0].log_path, position + 65)  # type: ignore[attr-defined]
+    pair.other.broker.machine.disk.flip_bit(log.segments[0].log_path, position + 65)  # type: ignore[attr-defined]
     (difference,) = pair.compare().differences
     assert (difference.node, difference.offset) == (2, 7)
 

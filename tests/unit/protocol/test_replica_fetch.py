@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.fetch import FetchedPartition, FetchPartition, decode_fetch, encode_fetch_reply
-from millstream.protocol.replica_fetch import VERSION, ReplicaFetchRequest, decode_reply, encode_request
+from millstream.protocol.replica_fetch import VERSION, ReplicaFetchRequest, decode_reply, encode_body
 
 IDS = st.binary(min_size=16, max_size=16)
 INTS = st.integers(0, 2**31 - 1)
@@ -27,8 +27,8 @@ def test_requests(
 ) -> None:
     partitions = {key: FetchPartition(key[1], *fields) for key, fields in wanted.items()}
     request = ReplicaFetchRequest(replica, epoch, 3, 4, 500, 1 << 20, partitions, tuple(forgotten), "rack")
-    data = memoryview(encode_request(9, request))
-    decoded = decode_fetch(data, _HEADER_BYTES, VERSION)
+    data = memoryview(encode_body(request))
+    decoded = decode_fetch(data, 0, VERSION)
     assert (decoded.replica_id, decoded.replica_epoch) == (replica, epoch)
     assert (decoded.session_id, decoded.session_epoch, decoded.rack_id) == (3, 4, "rack")
     assert {

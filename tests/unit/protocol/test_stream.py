@@ -11,8 +11,8 @@ def reply(correlation: int, body: bytes = b"") -> memoryview:
 
 
 def test_the_head_of_a_request() -> None:
-    stream: RequestStream[str] = RequestStream(b"me")
-    head = stream.head(3, 12, 100, "a", flexible=True)
+    stream: RequestStream[str] = RequestStream()
+    head = stream.head(3, 12, 100, "a", client_id=b"me", flexible=True)
     assert I32.unpack_from(head)[0] == len(head) - 4 + 100
     assert [I16.unpack_from(head, at)[0] for at in (4, 6)] == [3, 12]
     assert head[8:] == b"\0\0\0\1" + b"\0\2me" + b"\0"

@@ -12,7 +12,7 @@ from millstream.broker.api import permissions as needs
 from millstream.broker.api.permissions import Needs, cluster, group, groups, topics
 from millstream.broker.api.sliced_requests import SlicePlan
 from millstream.doors.access import Operation, QuotaKind
-from millstream.protocol.api import APIS, PEER_APIS, Api
+from millstream.protocol.api import APIS, OWN_APIS, PEER_APIS, Api
 
 
 class ListenerKind(enum.Enum):
@@ -36,7 +36,7 @@ class ApiRow(msgspec.Struct, frozen=True):
 
 _EVERYWHERE = frozenset(ListenerKind)
 _NODES = frozenset({ListenerKind.NODES})
-_BY_NAME = {api.name: api for api in (*APIS.values(), *PEER_APIS.values())}
+_BY_NAME = {api.name: api for api in (*APIS.values(), *PEER_APIS.values(), *OWN_APIS.values())}
 _PARTITIONS = ("topics", "partitions")
 
 
@@ -176,8 +176,8 @@ TABLE: dict[int, ApiRow] = {
         _node_row("peer_client", "peers.apis:client"),
         _node_row("peer_founding", "peers.apis:founding", is_in_order=False),
         _node_row("node_call", "routing.served_calls:node_call"),
-        # Messages for clients of our own: what they ask for is checked where it is decided.
-        ApiRow(_BY_NAME["queue_call"], "handlers.queue_call:handle", needs.nothing, None, _EVERYWHERE),
+        # What it needs depends on what is asked, and is checked there.
+        _row("queue_call", needs.nothing),
         # One at a time: a client cannot make the node read more than it waits for.
         _node_row("log_checksum", "handlers.log_checksum:handle"),
     )

@@ -16,6 +16,7 @@ from millstream.coordinator.groups.requests import (
     SyncGroup,
 )
 from millstream.coordinator.groups.settings import GroupSettings
+from millstream.coordinator.groups.share_requests import OpenQueue, ShareHeartbeat
 from millstream.coordinator.groups.state import Group, GroupState
 from millstream.protocol.errors import ErrorCode, KafkaError
 
@@ -47,13 +48,13 @@ class GroupBounds:
                 self._check_member(len(assignment))
             self._check_bytes(sum(len(assignment) for _, assignment in request.assignments))
             return
-        elif isinstance(request, ConsumerHeartbeat):
+        elif isinstance(request, ConsumerHeartbeat | ShareHeartbeat):
             self._check_member(sum(map(len, request.topic_names or ())))
-        elif not isinstance(request, CommitOffsets):
+        elif not isinstance(request, CommitOffsets | OpenQueue):
             return
         if state is None:
             return
-        if request.group_id not in state.groups:
+        if request.group_id not in state.groups and request.group_id not in state.share_groups:
             self._check_count()
         if isinstance(request, JoinGroup):
             self._check_bytes(_MEMBER_BYTES + sum(len(data) for _, data in request.protocols))
@@ -62,7 +63,7 @@ class GroupBounds:
 
     @property
     def groups(self) -> int:
-        return sum(len(state.groups) for state in self._states())
+        return sum(len(state.groups) + len(state.share_groups) for state in self._states())
 
     @property
     def offsets(self) -> int:

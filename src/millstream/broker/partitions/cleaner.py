@@ -3,9 +3,14 @@
 import asyncio
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
+from millstream.broker.machine import Machine
+from millstream.broker.partitions.flusher import Flusher
+from millstream.broker.partitions.opened_batches import OpeningLimits
 from millstream.broker.partitions.partition import Partition
+from millstream.broker.partitions.registry import Partitions
+from millstream.broker.partitions.storage_faults import StorageFaults
+from millstream.broker.partitions.upkeep import Upkeep
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.runtime.host import Running
@@ -31,15 +36,27 @@ from millstream.storage.compaction.swap import (
 from millstream.storage.log import PartitionLog
 from millstream.storage.segment import SegmentSummary
 
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
-
 log = get_logger("millstream.cleaner")
 
 
 class Cleaner:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        machine: Machine,
+        partitions: Partitions,
+        flusher: Flusher,
+        faults: StorageFaults,
+        upkeep: Upkeep,
+        limits: OpeningLimits,
+        interval_ms: int,
+    ) -> None:
+        self._machine = machine
+        self._partitions = partitions
+        self._flusher = flusher
+        self._faults = faults
+        self._upkeep = upkeep
+        self._limits = limits
+        self._interval_ms = interval_ms
         self._delete_horizons: dict[Partition, int] = {}
         self._process: Running | None = None
         self._swap_under_way: asyncio.Task[None] | None = None
@@ -48,7 +65,7 @@ class Cleaner:
     async def run(self) -> None:
         """Look for work every now and then, for ever."""
         while True:
-            await asyncio.sleep(self._broker.settings.storage.cleaner_interval / 1000)
+            await asyncio.sleep(self._interval_ms / 1000)
             await self._let_clean()
             for partition in self._choose():
                 try:
@@ -62,10 +79,10 @@ class Cleaner:
 
     async def _let_clean(self) -> None:
         """Only what a checkpoint covers may be compacted, and the next one may be a while off."""
-        logs = (partition.log for partition in self._broker.partitions)
+        logs = (partition.log for partition in self._partitions)
         if any(each.config.compacts and each.cleanable_count < each.settled_count for each in logs):
             try:
-                await self._broker.upkeep.checkpoint()
+                await self._upkeep.checkpoint()
             except OSError as error:
                 log.warning("no checkpoint, so nothing more can be cleaned", error=str(error))
 
@@ -77,12 +94,12 @@ class Cleaner:
             await asyncio.gather(self._swap_under_way, return_exceptions=True)
         if self._last_cleaned is not None and not self._last_cleaned.swapping:
             with suppress(OSError):
-                recover_swap(self._broker.disk, self._last_cleaned.directory)
+                recover_swap(self._machine.disk, self._last_cleaned.directory)
 
     def _choose(self) -> list[Partition]:
-        now_ms = self._broker.expiry.now_ms()
+        now_ms = self._machine.expiry.now_ms()
         candidates = []
-        for partition in self._broker.partitions:
+        for partition in self._partitions:
             target = partition.log
             if not target.config.compacts or target.offline is not None or not target.segments:
                 continue
@@ -105,9 +122,9 @@ class Cleaner:
             try:
                 target.roll(now_ms)
             except OSError as error:
-                self._broker.faults.failed("cleaning", target.write_failed(error))
+                self._faults.failed("cleaning", target.write_failed(error))
                 return
-            self._broker.flusher.flush(partition)
+            self._flusher.flush(partition)
 
     def _sources(self, partition: Partition, now_ms: int) -> tuple[SourceSegment, ...]:
         target = partition.log
@@ -125,11 +142,11 @@ class Cleaner:
 
     async def clean(self, partition: Partition) -> None:
         target = partition.log
-        now_ms = self._broker.expiry.now_ms()
+        now_ms = self._machine.expiry.now_ms()
         sources = self._sources(partition, now_ms)
         if not sources or target.cleaning or target.truncating:
             return
-        limits = self._broker.opener.limits
+        limits = self._limits
         job = job_for(
             target.config,
             directory=target.directory,
@@ -170,7 +187,7 @@ class Cleaner:
 
     def _note_failure(self, partition: Partition, failure: CleaningFailure) -> None:
         if failure.position >= 0:
-            self._broker.faults.damaged(None, -1, failure)
+            self._faults.damaged(None, -1, failure)
         else:
             log.warning(
                 "cleaning failed", topic=partition.topic, partition=partition.index, error=failure.message
@@ -183,7 +200,7 @@ class Cleaner:
             self._delete_horizons[partition] = horizon_ms
 
     async def _work(self, job: bytes) -> CleaningOutcome:
-        self._process = await self._broker.host.start_process(worker_command(os.getpid()))
+        self._process = await self._machine.host.start_process(worker_command(os.getpid()))
         finished = await self._process.communicate(job)
         if finished.code != 0:
             errors = finished.errors.decode(errors="replace").strip().rpartition("\n")[2]
@@ -191,10 +208,10 @@ class Cleaner:
         return decode_outcome(finished.output)
 
     async def _swap(self, partition: Partition, group: CleanedGroup) -> None:
-        target, disk, workers = partition.log, self._broker.disk, self._broker.workers
+        target, disk, workers = partition.log, self._machine.disk, self._machine.workers
         # On disk before the files are: a checkpoint from before must not stand for what is put in place now.
         number = target.begin_rewrite(group.sources)
-        await self._broker.flusher.sync(partition)
+        await self._flusher.sync(partition)
         target.swapping = True
         try:
             await workers.run(
@@ -216,7 +233,7 @@ class Cleaner:
                 group.first_timestamp,
                 group.max_timestamp,
                 group.offset_of_max_timestamp,
-                self._broker.clock.now_ms(),
+                self._machine.clock.now_ms(),
                 number=number,
             ),
         )

@@ -6,17 +6,17 @@ the node. A topic that was there once is not created again while the node runs: 
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from millstream.broker.tasks import Tasks
+from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
 from millstream.cluster.metadata.machine import Records
+from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.topics import CreatedTopic, CreateTopics, NewTopic
-from millstream.config.settings import TopicSettings
+from millstream.config.settings import Settings, TopicSettings
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
+from millstream.runtime.clock import Clock
 
 log = get_logger("millstream.topics")
 
@@ -31,14 +31,24 @@ _WITHOUT_CONTROLLER = (
 
 
 class DeclaredTopics:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
-        self._missing = {topic.name: topic for topic in broker.settings.topics}
+    def __init__(
+        self, settings: Settings, metadata: MetadataService, defaults: Defaults, clock: Clock
+    ) -> None:
+        self._metadata = metadata
+        self._defaults = defaults
+        self._clock = clock
+        self._seeds = len(settings.cluster.bootstrap_servers)
+        self._missing = {topic.name: topic for topic in settings.topics}
         self._told: dict[str, str] = {}
         """Why a topic is not there yet, as the log has it."""
         self._woken = asyncio.Event()
-        self._since = broker.clock.monotonic()
-        broker.metadata.subscribe(self._changed)
+        self._since = clock.monotonic()
+        metadata.subscribe(self._changed)
+
+    async def begin(self, tasks: Tasks, *, waits: bool) -> None:
+        """A node that is alone waits, and has them before it is ready; one of several does not wait for company."""
+        if not waits or not await self.create():
+            tasks.spawn(self.run(), "declared topics")
 
     async def run(self) -> None:
         """Return when all were there once."""
@@ -57,8 +67,8 @@ class DeclaredTopics:
         if ready:
             new = tuple(_new_topic(topic) for topic in ready)
             try:
-                command = CreateTopics(new, defaults=self._broker.defaults)
-                for outcome in await self._broker.metadata.submit(command):
+                command = CreateTopics(new, defaults=self._defaults)
+                for outcome in await self._metadata.submit(command):
                     self._created(outcome)
             except KafkaError as error:
                 for topic in ready:
@@ -71,7 +81,7 @@ class DeclaredTopics:
 
     def _compare(self) -> None:
         """What is there need not be created; where it is not as declared, the log says what to do."""
-        image = self._broker.metadata.image
+        image = self._metadata.image
         for name, declared in list(self._missing.items()):
             topic = image.topic(name)
             if topic is not None:
@@ -82,18 +92,18 @@ class DeclaredTopics:
                     log.warning("topic is not as the settings declare it", topic=name, difference=difference)
 
     def _has_brokers(self, topic: TopicSettings) -> bool:
-        image, factor = self._broker.metadata.image, self._factor(topic)
+        image, factor = self._metadata.image, self._factor(topic)
         registered, live = len(image.brokers), len(image.live_brokers)
         if registered < factor:
             reason = f"{factor} replicas need as many brokers, and {registered} have come so far"
             self._tell(topic.name, "declared topic waits for brokers", reason)
             return False
-        expected = max(factor, len(self._broker.settings.cluster.bootstrap_servers))
-        waited = self._broker.clock.monotonic() - self._since
+        expected = max(factor, self._seeds)
+        waited = self._clock.monotonic() - self._since
         return live >= expected or (live > 0 and waited >= _COMPANY_SECONDS)
 
     def _factor(self, topic: TopicSettings) -> int:
-        default = self._broker.settings.replication.default_replication_factor
+        default = self._defaults.replication_factor
         return topic.replication_factor if topic.replication_factor > 0 else default
 
     def _created(self, outcome: CreatedTopic) -> None:

@@ -1,12 +1,9 @@
 """What recovery finds in the logs of a node that starts, told as it goes on."""
 
-from typing import TYPE_CHECKING
-
+from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.logs import get_logger
+from millstream.runtime.clock import Clock
 from millstream.storage.segment_recovery import RecoveryReport
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
 
 log = get_logger("millstream.node")
 
@@ -14,11 +11,12 @@ log = get_logger("millstream.node")
 class RecoveryProgress:
     """Says what recovery found, and on long ones how far it is."""
 
-    def __init__(self, total: int, broker: "Broker") -> None:
+    def __init__(self, total: int, clock: Clock, metrics: BrokerMetrics) -> None:
         self._total = total
-        self._broker = broker
+        self._clock = clock
+        self._metrics = metrics
         self._done = 0
-        self._told = broker.clock.monotonic()
+        self._told = clock.monotonic()
         self.scanned_bytes = 0
         self.cut_bytes = 0
         self.damaged: dict[str, list[int]] = {}
@@ -28,7 +26,7 @@ class RecoveryProgress:
         self.scanned_bytes += report.scanned_bytes
         self.cut_bytes += report.cut_bytes
         if report.cut_bytes:
-            self._broker.metrics.recovery_cuts.value += 1
+            self._metrics.recovery_cuts.value += 1
             tell = log.error if report.has_cut_batches else log.warning
             what = (
                 "damaged end cut, with sound records behind it" if report.has_cut_batches else "torn tail cut"
@@ -39,8 +37,8 @@ class RecoveryProgress:
         if report.damaged_segments:
             self.damaged[report.directory] = sorted(report.damaged_segments)
         for damage in report.damages:
-            self._broker.metrics.corrupt_batches.value += 1
+            self._metrics.corrupt_batches.value += 1
             log.error("damage found", directory=report.directory, damage=damage)
-        if self._broker.clock.monotonic() - self._told > 2:
-            self._told = self._broker.clock.monotonic()
+        if self._clock.monotonic() - self._told > 2:
+            self._told = self._clock.monotonic()
             log.info("recovering", partitions=self._done, of=self._total, scanned_bytes=self.scanned_bytes)

@@ -4,9 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
+from millstream.broker.machine import Machine
+from millstream.broker.partitions.flusher import Flusher
 from millstream.broker.partitions.partition import Partition
+from millstream.broker.partitions.producer_bounds import ProducerBounds
+from millstream.broker.partitions.registry import Partitions
+from millstream.broker.partitions.storage_faults import StorageFaults
+from millstream.config.settings import StorageSettings
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.runtime.sometimes import sometimes
@@ -14,9 +19,7 @@ from millstream.storage.checkpoint import LogCheckpoint, write_checkpoint
 from millstream.storage.high_watermarks import write_high_watermarks
 from millstream.storage.layout import SEGMENT_SUFFIXES
 from millstream.storage.retention import count_expired
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
+from millstream.storage.store import LogStore
 
 log = get_logger("millstream.upkeep")
 
@@ -27,8 +30,25 @@ _FORGET_SECONDS = 0.5
 
 
 class Upkeep:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        machine: Machine,
+        store: LogStore,
+        partitions: Partitions,
+        flusher: Flusher,
+        faults: StorageFaults,
+        producer_bounds: ProducerBounds,
+        settings: StorageSettings,
+        producer_expiration_ms: int,
+    ) -> None:
+        self._machine = machine
+        self._store = store
+        self._partitions = partitions
+        self._flusher = flusher
+        self._faults = faults
+        self._producer_bounds = producer_bounds
+        self._settings = settings
+        self._producer_expiration_ms = producer_expiration_ms
         self._last_checkpoint: list[object] = []
         self._last_high_watermarks: dict[tuple[bytes, int], int] = {}
         self._checkpointing = asyncio.Lock()
@@ -36,15 +56,15 @@ class Upkeep:
         self._removals: dict[str, asyncio.TimerHandle] = {}
 
     def start(self) -> None:
-        storage = self._broker.settings.storage
-        self._broker.tasks.spawn(_repeat(storage.checkpoint_interval, self.checkpoint), "checkpoint")
-        self._broker.tasks.spawn(
+        storage = self._settings
+        self._machine.tasks.spawn(_repeat(storage.checkpoint_interval, self.checkpoint), "checkpoint")
+        self._machine.tasks.spawn(
             _repeat(storage.retention_check_interval, self.enforce_retention), "retention"
         )
-        self._broker.tasks.spawn(
+        self._machine.tasks.spawn(
             _repeat(_HIGH_WATERMARKS_MS, self.checkpoint_high_watermarks), "high watermarks"
         )
-        for path in self._broker.store.left_to_delete():
+        for path in self._store.left_to_delete():
             self.remove_later(path, 0)
 
     def stop(self) -> None:
@@ -57,7 +77,7 @@ class Upkeep:
     async def checkpoint(self) -> None:
         """Write down what is synced, so that a start after a crash need not scan it."""
         async with self._checkpointing:
-            store = self._broker.store
+            store = self._store
             entries = store.checkpoint()
             while entries != self._last_checkpoint:
                 await self._write(entries)
@@ -67,16 +87,16 @@ class Upkeep:
                 entries = store.checkpoint()
 
     async def _write(self, entries: list[LogCheckpoint]) -> None:
-        disk, data_dir = self._broker.disk, self._broker.store.data_dir
-        await self._broker.workers.run(lambda: write_checkpoint(disk, data_dir, entries))
+        disk, data_dir = self._machine.disk, self._store.data_dir
+        await self._machine.workers.run(lambda: write_checkpoint(disk, data_dir, entries))
         self._last_checkpoint = list(entries)
-        self._broker.store.checkpoint_written(entries)
+        self._store.checkpoint_written(entries)
 
     def log_removed(self) -> None:
         """The checkpoint on disk still describes it. One without it follows soon, for all that go in the meantime."""
         if not self._is_forgetting:
             self._is_forgetting = True
-            self._broker.tasks.spawn(self._forget_removed(), "checkpoint after a removal")
+            self._machine.tasks.spawn(self._forget_removed(), "checkpoint after a removal")
 
     async def _forget_removed(self) -> None:
         await asyncio.sleep(_FORGET_SECONDS)
@@ -89,8 +109,8 @@ class Upkeep:
     async def checkpoint_high_watermarks(self) -> None:
         reached = self._high_watermarks()
         if reached != self._last_high_watermarks:
-            disk, data_dir = self._broker.disk, self._broker.store.data_dir
-            await self._broker.workers.run(lambda: write_high_watermarks(disk, data_dir, reached))
+            disk, data_dir = self._machine.disk, self._store.data_dir
+            await self._machine.workers.run(lambda: write_high_watermarks(disk, data_dir, reached))
             self._last_high_watermarks = reached
 
     def write_high_watermarks(self) -> None:
@@ -98,27 +118,27 @@ class Upkeep:
         reached = self._high_watermarks()
         if reached != self._last_high_watermarks:
             with suppress(OSError):
-                write_high_watermarks(self._broker.disk, self._broker.store.data_dir, reached)
+                write_high_watermarks(self._machine.disk, self._store.data_dir, reached)
 
     def _high_watermarks(self) -> dict[tuple[bytes, int], int]:
         return {
             (each.topic_id, each.index): each.high_watermark
-            for each in self._broker.partitions
+            for each in self._partitions
             if each.replication is not None or not each.is_leader
         }
 
     async def enforce_retention(self) -> None:
-        now_ms = self._broker.expiry.now_ms()
-        for number, partition in enumerate(list(self._broker.partitions)):
+        now_ms = self._machine.expiry.now_ms()
+        for number, partition in enumerate(list(self._partitions)):
             if partition.log.offline is None and partition.log.segments:
                 await self._retain(partition, now_ms)
             if number % 256 == 255:
                 await asyncio.sleep(0)
-        self._broker.producer_bounds.count = sum(len(each.log.producers) for each in self._broker.partitions)
+        self._producer_bounds.count = sum(len(each.log.producers) for each in self._partitions)
 
     async def _retain(self, partition: Partition, now_ms: int) -> None:
         target = partition.log
-        target.producers.expire(now_ms, self._broker.settings.performance.producer_expiration)
+        target.producers.expire(now_ms, self._producer_expiration_ms)
         if target.cleaning or target.truncating or not (count := _count_expired(partition, now_ms)):
             return
         # Where the log begins afterwards is on disk before what is before it goes. Without room for that, segments
@@ -128,7 +148,7 @@ class Upkeep:
         try:
             self._drop(partition, min(_count_expired(partition, now_ms), target.settled_count))
         except OSError as error:
-            self._broker.faults.failed("retention", target.storage_failed(error))
+            self._faults.failed("retention", target.storage_failed(error))
 
     async def _move_start(self, partition: Partition, count: int, now_ms: int) -> None:
         target = partition.log
@@ -137,9 +157,9 @@ class Upkeep:
                 target.roll(now_ms)
             target.advance_start(target.segments[count].base_offset)
         except OSError as error:
-            self._broker.faults.failed("retention", failure := target.write_failed(error))
+            self._faults.failed("retention", failure := target.write_failed(error))
             raise failure from error
-        await self._broker.flusher.sync(partition)
+        await self._flusher.sync(partition)
 
     def _drop(self, partition: Partition, count: int) -> None:
         target = partition.log
@@ -147,8 +167,8 @@ class Upkeep:
             return
         for path in target.drop_segments(count):
             for suffix in SEGMENT_SUFFIXES:
-                if self._broker.disk.exists(path + suffix):
-                    self._broker.disk.rename(path + suffix, path + suffix + _DELETED)
+                if self._machine.disk.exists(path + suffix):
+                    self._machine.disk.rename(path + suffix, path + suffix + _DELETED)
                     self.remove_later(path + suffix + _DELETED, target.config.file_delete_delay_ms)
         sometimes("segments below the log's start were deleted")
         log.info(
@@ -162,18 +182,18 @@ class Upkeep:
     async def delete_records_before(self, partition: Partition, offset: int) -> None:
         """Move the log's start, durably; whole segments below it go."""
         partition.log.advance_start(offset)
-        await self._broker.flusher.sync(partition)
-        await self._retain(partition, self._broker.expiry.now_ms())
+        await self._flusher.sync(partition)
+        await self._retain(partition, self._machine.expiry.now_ms())
 
     def remove_later(self, path: str, delay_ms: int) -> None:
         """Unlinking gigabytes takes long: in a thread, and after the topic's delay."""
-        self._removals[path] = self._broker.loop.call_later(delay_ms / 1000, self._remove, path)
+        self._removals[path] = self._machine.loop.call_later(delay_ms / 1000, self._remove, path)
 
     def _remove(self, path: str) -> None:
         self._removals.pop(path, None)
-        disk = self._broker.disk
+        disk = self._machine.disk
         remove = disk.unlink if path.endswith(_DELETED) else disk.remove_tree
-        self._broker.workers.submit(partial(remove, path), _report_removal)
+        self._machine.workers.submit(partial(remove, path), _report_removal)
 
 
 def _count_expired(partition: Partition, now_ms: int) -> int:

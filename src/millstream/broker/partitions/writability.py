@@ -1,13 +1,12 @@
 """Whether this node can write. While its disk is full or does not answer, others lead, and nobody waits for it."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from millstream.broker.machine import Machine
+from millstream.broker.partitions.flusher import Flusher
 from millstream.observability.logs import get_logger
 from millstream.runtime.sometimes import sometimes
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
 
 log = get_logger("millstream.disk")
 
@@ -18,9 +17,15 @@ _LOOK_SECONDS = 0.5
 class Writability:
     """Told to the controller with every sign of life. A node that is alone has nobody to make way for."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
-        self._longest_sync_seconds = broker.settings.replication.replica_lag_time_max / 1000
+    def __init__(
+        self, machine: Machine, flusher: Flusher, data_dir: str, longest_sync_seconds: float
+    ) -> None:
+        self._machine = machine
+        self._flusher = flusher
+        self._data_dir = data_dir
+        self._longest_sync_seconds = longest_sync_seconds
+        self.make_way: Callable[[], None] | None = None
+        """Tells the controller at once that others have to lead; None where there are no others."""
         self._has_room = True
         self._is_answering = True
 
@@ -30,33 +35,28 @@ class Writability:
             return
         self._has_room = False
         sometimes("a disk was full")
-        self._broker.tasks.spawn(self._wait_for_room(), "waiting for room")
-        membership = self._broker.membership
-        if membership is None:
-            log.error("the disk is full; writes are refused until there is room", data=self._path)
+        self._machine.tasks.spawn(self._wait_for_room(), "waiting for room")
+        if self.make_way is None:
+            log.error("the disk is full; writes are refused until there is room", data=self._data_dir)
         else:
-            log.error("the disk is full; others take over until there is room", data=self._path)
-            membership.heartbeats.hurry()
+            log.error("the disk is full; others take over until there is room", data=self._data_dir)
+            self.make_way()
 
     @property
     def can_write(self) -> bool:
         """A disk that takes longer than a follower may lag is no better than one that is not there."""
-        is_answering = self._broker.flusher.longest_wait_seconds() <= self._longest_sync_seconds
+        is_answering = self._flusher.longest_wait_seconds() <= self._longest_sync_seconds
         if is_answering != self._is_answering:
             self._is_answering = is_answering
             if is_answering:
                 log.info("the disk answers again")
             else:
-                log.error("the disk does not answer; others take over", data=self._path)
+                log.error("the disk does not answer; others take over", data=self._data_dir)
         return self._has_room and is_answering
-
-    @property
-    def _path(self) -> str:
-        return self._broker.store.data_dir
 
     async def _wait_for_room(self) -> None:
         """Until a file of some size can be written: what is free now and then is soon taken by what was held up."""
-        disk, path = self._broker.disk, f"{self._path}/room"
+        disk, path = self._machine.disk, f"{self._data_dir}/room"
 
         def try_it() -> None:
             try:
@@ -67,8 +67,8 @@ class Writability:
         while not self._has_room:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
-                await self._broker.workers.run(try_it)
+                await self._machine.workers.run(try_it)
             except OSError:
                 continue
             self._has_room = True
-            log.info("the disk has room again", data=self._path)
+            log.info("the disk has room again", data=self._data_dir)

@@ -10,13 +10,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from millstream.broker.partitions.registry import CutOff
+from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.sessions import BrokerSessions
 from millstream.cluster.raft.quorum import majority
+from millstream.cluster.raft.settings import RaftSettings
+from millstream.config.settings import ClusterSettings
 from millstream.observability.logs import get_logger
 from millstream.runtime.sometimes import sometimes
 
 if TYPE_CHECKING:
-    from millstream.broker.node import Broker
+    from millstream.broker.peers.isolation import Isolation
     from millstream.broker.peers.lease import Lease
     from millstream.broker.peers.network import PeerNetwork
 
@@ -66,32 +69,42 @@ def no_election_possible_at(voters: Collection[int], ended_at: Mapping[int, floa
 class ContactWatch:
     """Keeps clients away from what another node may lead by now, until the metadata is known to be the newest."""
 
-    def __init__(self, broker: "Broker", network: "PeerNetwork", lease: "Lease") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        node_id: int,
+        metadata: MetadataService,
+        network: "PeerNetwork",
+        lease: "Lease",
+        isolation: "Isolation",
+        cluster: ClusterSettings,
+        raft: RaftSettings,
+    ) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
         self._network = network
         self._lease = lease
-        cluster, raft = broker.settings.cluster, broker.raft
+        self._isolation = isolation
         # After a controller's death nobody is heard until somebody stands for election.
         election_ticks = 2 * (raft.election_ticks + raft.heartbeat_ticks)
         self._seconds = max(cluster.session_timeout, election_ticks * cluster.tick) / 1000
 
     async def run(self) -> None:
-        loop, broker, network = asyncio.get_running_loop(), self._broker, self._network
-        contact = network.contact = Contact(broker.node_id, self._seconds, loop.time())
+        loop, network, isolation = asyncio.get_running_loop(), self._network, self._isolation
+        contact = network.contact = Contact(self._node_id, self._seconds, loop.time())
         while True:
             await asyncio.sleep(self._seconds / _CHECKS_PER_SESSION)
-            status = broker.metadata.quorum.status()
+            status = self._metadata.quorum.status()
             leader = None if status.leader is None else status.leader.node_id
             voters = [voter.node_id for voter in status.membership.voters]
             self._prolong(voters)
             is_lost = contact.is_lost(voters, leader, network.ended, loop.time())
-            is_cut_off = broker.partitions.is_cut_off_by(CutOff.SILENCE)
+            is_cut_off = isolation.is_cut_off_by(CutOff.SILENCE)
             if is_lost and not is_cut_off:
                 sometimes("a node was cut off from the others")
                 log.warning(
                     "cut off from the other nodes: clients are sent to them", silent_seconds=self._seconds
                 )
-                broker.cut_off(CutOff.SILENCE)
+                isolation.cut_off(CutOff.SILENCE)
             elif is_cut_off and not is_lost:
                 await self._return()
 
@@ -105,6 +118,6 @@ class ContactWatch:
         """By the controller's word: until it has come, this node would act on what was true before."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._seconds):
-                await self._broker.metadata.quorum.read_barrier()
+                await self._metadata.quorum.read_barrier()
             log.info("in contact with the other nodes again")
-            self._broker.rejoin(CutOff.SILENCE)
+            self._isolation.rejoin(CutOff.SILENCE)

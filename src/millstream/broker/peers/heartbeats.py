@@ -1,18 +1,19 @@
 """Signs of life to the controller, and the lease that this node has from them."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
+from millstream.broker.machine import Machine
 from millstream.broker.partitions.registry import CutOff
+from millstream.broker.partitions.writability import Writability
+from millstream.broker.peers.isolation import Isolation
 from millstream.broker.peers.lease import Lease
 from millstream.broker.peers.silence import Silence
 from millstream.cluster.metadata.brokers import BrokerStanding, Heartbeat
+from millstream.cluster.metadata.service import MetadataService
+from millstream.config.settings import ClusterSettings
 from millstream.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
 
 _OUSTED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
@@ -20,13 +21,29 @@ _OUSTED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 class Heartbeats:
     """One at a time, so that an answer that comes late cannot give back what a later sign of life gave up."""
 
-    def __init__(self, broker: "Broker", lease: Lease) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        node_id: int,
+        machine: Machine,
+        metadata: MetadataService,
+        lease: Lease,
+        writability: Writability,
+        isolation: Isolation,
+        cluster: ClusterSettings,
+        end_node: Callable[[str], None],
+    ) -> None:
+        """`end_node` is told when the cluster has this node no more."""
+        self._node_id = node_id
+        self._loop = machine.loop
+        self._clock = machine.clock
+        self._metadata = metadata
         self._lease = lease
-        cluster = broker.settings.cluster
+        self._writability = writability
+        self._isolation = isolation
+        self._end_node = end_node
         self._session_seconds = cluster.session_timeout / 1000
         self._interval_seconds = cluster.heartbeat_interval / 1000
-        self._silence = Silence(broker.loop.time)
+        self._silence = Silence(machine.loop.time)
         self._sequence = 0
         self._is_due = asyncio.Event()
         self._is_last = False
@@ -38,16 +55,15 @@ class Heartbeats:
 
     async def run(self, accepted: asyncio.Event) -> None:
         """`accepted` is set with the first that a controller takes."""
-        broker, loop = self._broker, self._broker.loop
         while True:
-            began_at = loop.time()
+            began_at = self._loop.time()
             try:
                 if await self._give_one():
                     accepted.set()
                     self._silence.ended()
             except KafkaError as error:
                 if error.code in _OUSTED:
-                    broker.fail(error.message)
+                    self._end_node(error.message)
                     return
                 self._silence.lasts(error.message)
             except TimeoutError:
@@ -64,13 +80,12 @@ class Heartbeats:
     async def _give_one(self) -> bool:
         """Whether the controller took it; not where another one was found meanwhile."""
         self._is_due.clear()
-        broker = self._broker
-        can_write = broker.writability.can_write
+        can_write = self._writability.can_write
         if not can_write and not self._is_last:
             self._make_way()
         beat = self._next(can_write=can_write, is_serving=not can_write and self._is_last)
-        sent_at = broker.clock.elapsed()
-        standing = await self._unless_another_leads(broker.metadata.submit(beat))
+        sent_at = self._clock.elapsed()
+        standing = await self._unless_another_leads(self._metadata.submit(beat))
         if standing is None:
             self.hurry()
             return False
@@ -82,8 +97,8 @@ class Heartbeats:
     ) -> Heartbeat:
         self._sequence += 1
         return Heartbeat(
-            self._broker.node_id,
-            self._broker.metadata.broker_epoch,
+            self._node_id,
+            self._metadata.broker_epoch,
             wants_to_stop=wants_to_stop,
             can_write=can_write,
             is_serving=is_serving,
@@ -93,13 +108,13 @@ class Heartbeats:
     def _make_way(self) -> None:
         """Before the controller hears that this node cannot write, and lets others lead."""
         self._lease.give_up()
-        self._broker.cut_off(CutOff.DISK)
+        self._isolation.cut_off(CutOff.DISK)
 
     async def _taken(self, beat: Heartbeat, sent_at: float, standing: BrokerStanding) -> None:
         self._is_last = not beat.can_write and not standing.is_fenced
         if not standing.is_fenced:
             self._lease.renew(sent_at, standing.index)
-            if self._broker.partitions.is_cut_off_by(CutOff.DISK):
+            if self._isolation.is_cut_off_by(CutOff.DISK):
                 await self._come_back()
         elif beat.is_serving:
             # Others are there again: it is said once more, and not served from then on.
@@ -109,12 +124,12 @@ class Heartbeats:
         """With the newest metadata: until they are there, this node would act on what was true before."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._interval_seconds):
-                await self._broker.metadata.quorum.read_barrier()
-            self._broker.rejoin(CutOff.DISK)
+                await self._metadata.quorum.read_barrier()
+            self._isolation.rejoin(CutOff.DISK)
 
     async def _unless_another_leads(self, asked: Awaitable[BrokerStanding]) -> BrokerStanding | None:
         """None as soon as there is another controller than the one that was asked, which may never answer."""
-        found = self._broker.metadata.controller_found
+        found = self._metadata.controller_found
         found.clear()
         task, moved = asyncio.ensure_future(asked), asyncio.ensure_future(found.wait())
         try:

@@ -6,7 +6,6 @@ queue there is. A long message leaves part by part as the other side reads, with
 
 import asyncio
 from collections.abc import Callable
-from struct import Struct
 
 import msgspec
 
@@ -16,10 +15,9 @@ from millstream.cluster.raft.membership import ReplicaKey
 from millstream.cluster.raft.messages import Message
 from millstream.protocol.api import PEER_HELLO, PEER_QUORUM
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.stream import RequestStream, TooManyInFlight
 
-# Size, API key, version, correlation id, and a client id of null.
-_HEAD = Struct(">ihhih")
-_REPLY_HEAD = Struct(">ii")
+_SIZE_BYTES = 4
 _MAX_UNSENT_BYTES = 8 << 20
 _MAX_REPLY_BYTES = 256 << 20
 _MAX_CALLS = 1000
@@ -68,8 +66,9 @@ class PeerLink:
         self._reader: asyncio.StreamReader | None = None
         self._lost_at = float("-inf")
         self._writer: asyncio.StreamWriter | None = None
-        self._calls: dict[int, asyncio.Future[bytes]] = {}
-        self._correlation = 0
+        self._stream: RequestStream[asyncio.Future[bytes]] = RequestStream(
+            most_in_flight=_MAX_CALLS, most_reply_bytes=_MAX_REPLY_BYTES, in_order=False
+        )
         self._messages = 0
         self._long: asyncio.Task[None] | None = None
 
@@ -106,7 +105,7 @@ class PeerLink:
         self._messages += 1
         parts = list(encode_parts(cluster_id, self._messages, message))
         if len(parts) == 1:
-            self._write(PEER_QUORUM, parts[0])
+            self._tell(self._writer, parts[0])
             return True
         if self._long is not None and not self._long.done():
             return False
@@ -126,10 +125,15 @@ class PeerLink:
 
     async def call(self, api_key: int, body: bytes, seconds: float) -> bytes:
         """The reply's body. BROKER_NOT_AVAILABLE when nothing was sent, REQUEST_TIMED_OUT when that is unknown."""
-        if len(self._calls) >= _MAX_CALLS or not self._has_room:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"the node at {self.address} cannot be reached")
-        correlation = self._write(api_key, body)
-        reply = self._calls[correlation] = asyncio.get_running_loop().create_future()
+        if not self._has_room:
+            raise self._unreachable()
+        assert self._writer is not None
+        reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        try:
+            self._writer.write(self._stream.head(api_key, 0, len(body), reply) + body)
+        except TooManyInFlight:
+            raise self._unreachable() from None
+        correlation = self._stream.correlation
         try:
             async with asyncio.timeout(seconds):
                 return await reply
@@ -138,7 +142,10 @@ class PeerLink:
                 ErrorCode.REQUEST_TIMED_OUT, f"the node at {self.address} did not answer within {seconds} s"
             ) from None
         finally:
-            self._calls.pop(correlation, None)
+            self._stream.forget(correlation)
+
+    def _unreachable(self) -> KafkaError:
+        return KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"the node at {self.address} cannot be reached")
 
     async def _connect(self) -> None:
         host, _, port = self.address.rpartition(":")
@@ -171,22 +178,18 @@ class PeerLink:
     async def _read(self, reader: asyncio.StreamReader) -> None:
         try:
             while True:
-                size, correlation = _REPLY_HEAD.unpack(await reader.readexactly(_REPLY_HEAD.size))
-                if not 4 <= size <= _MAX_REPLY_BYTES:
-                    return
-                body = await reader.readexactly(size - 4)
-                reply = self._calls.pop(correlation, None)
+                size = self._stream.reply_size(await reader.readexactly(_SIZE_BYTES))
+                reply, body = self._stream.received(memoryview(await reader.readexactly(size)))
                 if reply is not None and not reply.done():
-                    reply.set_result(body)
+                    reply.set_result(bytes(body))
         except (OSError, EOFError):
             return
         finally:
             self._fail_calls()
 
     def _fail_calls(self) -> None:
-        lost, self._calls = self._calls, {}
         error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the connection to {self.address} was lost")
-        for reply in lost.values():
+        for reply in self._stream.give_up():
             if not reply.done():
                 reply.set_exception(error)
 
@@ -196,17 +199,13 @@ class PeerLink:
                 await writer.drain()
                 if self._writer is not writer or writer.transport.is_closing():
                     raise ConnectionError
-                self._write(PEER_QUORUM, part)
+                self._tell(writer, part)
             await writer.drain()
         except OSError:
             self._long_message_lost(to)
 
-    def _write(self, api_key: int, body: bytes) -> int:
-        assert self._writer is not None
-        self._correlation = (self._correlation + 1) & 0x7FFFFFFF
-        head = _HEAD.pack(_HEAD.size - 4 + len(body), api_key, 0, self._correlation, -1)
-        self._writer.write(head + body)
-        return self._correlation
+    def _tell(self, writer: asyncio.StreamWriter, part: bytes) -> None:
+        writer.write(self._stream.head_without_reply(PEER_QUORUM, 0, len(part)) + part)
 
     @property
     def _has_room(self) -> bool:

@@ -3,19 +3,24 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from millstream.broker.machine import Machine
+from millstream.broker.node_end import NodeEnd
+from millstream.broker.partitions.writability import Writability
 from millstream.broker.peers.contact import ContactWatch
 from millstream.broker.peers.errors import CannotJoin
 from millstream.broker.peers.founder import Founder
 from millstream.broker.peers.heartbeats import Heartbeats
+from millstream.broker.peers.isolation import Isolation
 from millstream.broker.peers.lease import Lease
 from millstream.broker.peers.link import LONGEST_PAUSE
 from millstream.broker.peers.network import PeerNetwork
 from millstream.broker.peers.promise import Promise
 from millstream.broker.peers.waiting import WaitLog, away_of
+from millstream.broker.replicas.recovered import RecoveredReplicas
 from millstream.broker.server.addresses import WILDCARDS
 from millstream.cluster.founding_messages import (
     AskPromise,
@@ -32,12 +37,11 @@ from millstream.cluster.metadata.records import ClusterCreated, Endpoint, encode
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.raft.entries import HardState, Restored, Snapshot, first_snapshot
 from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.settings import RaftSettings
+from millstream.config.settings import Settings
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.storage.checkpoint import clean_broker_epoch
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
 
 Result = TypeVar("Result")
 
@@ -49,16 +53,35 @@ _LEAVE_SECONDS = 2.0
 
 
 class ClusterMembership:
-    def __init__(self, broker: "Broker", endpoints: tuple[Endpoint, ...]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        endpoints: tuple[Endpoint, ...],
+        machine: Machine,
+        data_dir: str,
+        writability: Writability,
+        isolation: Isolation,
+        end: NodeEnd,
+        raft: RaftSettings,
+    ) -> None:
         if endpoints[0].host in WILDCARDS:
             # What "the address they came by" is only the node itself can say, and clients hear of it from others too.
             raise CannotJoin(
                 f"a node of several that listens on {endpoints[0].host} must say where it is reached: set"
                 " broker.advertised_host, or give --listen an address of its own"
             )
-        self._broker = broker
+        self.metadata: MetadataService | None = None
+        """None until the node follows the cluster's."""
+        self._settings = settings
+        self._node_id = settings.broker.id
         self._endpoints = endpoints
-        cluster = broker.settings.cluster
+        self._machine = machine
+        self._data_dir = data_dir
+        self._writability = writability
+        self._isolation = isolation
+        self._end = end
+        self._raft = raft
+        cluster = settings.cluster
         session_seconds = self._session_seconds = cluster.session_timeout / 1000
         self._heartbeat_seconds = cluster.heartbeat_interval / 1000
         seeds = tuple(sorted(set(cluster.bootstrap_servers)))
@@ -66,44 +89,47 @@ class ClusterMembership:
         address = f"{endpoints[0].host}:{endpoints[0].port}"
         self.lease = Lease(
             session_seconds,
-            broker.clock.elapsed,
-            lambda: broker.metadata.quorum.applied_index,
-            lambda: broker.metadata.quorum.is_only_voter,
+            machine.clock.elapsed,
+            lambda: self._followed.quorum.applied_index,
+            lambda: self._followed.quorum.is_only_voter,
         )
         self.network = PeerNetwork(
             self._stored.key,
             self._stored.members,
             seeds,
-            broker.expiry,
+            machine.expiry,
             address,
-            elapsed=broker.clock.elapsed,
+            elapsed=machine.clock.elapsed,
             # The last one alive must find the others dead again before its lease ends.
             longest_pause=min(LONGEST_PAUSE, self.lease.seconds / 3),
         )
         self._founder = Founder(
             self.network,
-            Promise(broker.disk, broker.store.data_dir),
-            broker.workers,
+            Promise(machine.disk, data_dir),
+            machine.workers,
             cluster.founding_wait / 1000,
         )
         self._waiting: Callable[[], str] | None = lambda: "the node is starting"
-        self.heartbeats = Heartbeats(broker, self.lease)
+        self._heartbeats: Heartbeats | None = None
         self._beating: asyncio.Task[None] | None = None
         self._contact: asyncio.Task[None] | None = None
 
     def _open(self) -> StoredReplica:
-        broker = self._broker
-        stored = open_replica(broker.disk, broker.store.data_dir, broker.node_id)
+        disk, data_dir = self._machine.disk, self._data_dir
+        stored = open_replica(disk, data_dir, self._node_id)
         if stored is None:
-            key = ReplicaKey(broker.node_id, broker.host.new_id())
+            key = ReplicaKey(self._node_id, self._machine.host.new_id())
             # With nothing in it: what the cluster begins with comes from whoever founds it.
-            stored = create_replica(broker.disk, broker.store.data_dir, key, Snapshot())
+            stored = create_replica(disk, data_dir, key, Snapshot())
         return stored
 
-    async def join(self) -> None:
+    @property
+    def _followed(self) -> MetadataService:
+        assert self.metadata is not None
+        return self.metadata
+
+    async def join(self) -> MetadataService:
         """Return when this node is a registered broker, though fenced, of a cluster whose metadata it follows."""
-        broker = self._broker
-        await broker.server.start()
         self.network.start()
         stored = self._stored
         if not stored.members:
@@ -113,15 +139,15 @@ class ClusterMembership:
             transport=self.network,
             forward=self.network.forward,
             session_seconds=self._session_seconds,
-            write_refused=broker.writability.found_no_room,
+            write_refused=self._writability.found_no_room,
             rebalance=self._rebalance_settings(),
-            failed=lambda error: broker.fail(str(error)),
-            host=broker.host,
-            raft=broker.raft,
-            tick_ms=broker.settings.cluster.tick,
-            snapshot_after=broker.settings.cluster.snapshot_size,
+            failed=lambda error: self._end.fail(str(error)),
+            host=self._machine.host,
+            raft=self._raft,
+            tick_ms=self._settings.cluster.tick,
+            snapshot_after=self._settings.cluster.snapshot_size,
         )
-        broker.metadata = metadata
+        self.metadata = metadata
         self.network.attach(metadata)
         await self._unless_refused(
             metadata.follow(), "waiting for a majority of the cluster's nodes", self._why_no_majority
@@ -129,19 +155,19 @@ class ClusterMembership:
         metadata.broker_epoch = await self._unless_refused(
             self._register(metadata), "waiting for a controller to register with", self._why_no_majority
         )
-        broker.store.broker_epoch = metadata.broker_epoch
         log.info("joined", cluster_id=metadata.image.cluster_id, controller=metadata.controller_id)
+        return metadata
 
-    async def tell_recovered(self) -> None:
+    async def tell_recovered(self, recovered: RecoveredReplicas) -> None:
         """Return when the controller knows what the logs hold on which it cannot count any more without being told."""
         await self._unless_refused(
-            self._broker.replication.recovered.tell(),
+            recovered.tell(),
             "waiting for a controller to hear what was recovered",
             self._why_no_majority,
         )
 
     def _rebalance_settings(self) -> RebalanceSettings | None:
-        replication = self._broker.settings.replication
+        replication = self._settings.replication
         if not replication.auto_leader_rebalance:
             return None
         return RebalanceSettings(
@@ -150,36 +176,57 @@ class ClusterMembership:
 
     async def serve(self) -> None:
         """Return when the controller knows that clients may come; it is told so for as long as the node runs."""
-        self._broker.partitions.has_lease = lambda: self.lease.is_valid
+        self._isolation.lease_until(lambda: self.lease.is_valid)
         accepted = asyncio.Event()
-        self._beating = asyncio.create_task(self.heartbeats.run(accepted), name="heartbeats")
+        heartbeats = self._heartbeats = Heartbeats(
+            self._node_id,
+            self._machine,
+            self._followed,
+            self.lease,
+            self._writability,
+            self._isolation,
+            self._settings.cluster,
+            self._end.fail,
+        )
+        self._writability.make_way = heartbeats.hurry
+        self._beating = asyncio.create_task(heartbeats.run(accepted), name="heartbeats")
         await self._unless_refused(
             accepted.wait(), "waiting for a controller to be let in by", self._why_no_majority
         )
         self._waiting = None
         # Nobody else speaks to a removed node any more, not even to say that its registration is gone.
-        self.network.removed = self._broker.fail
-        watch = ContactWatch(self._broker, self.network, self.lease)
+        self.network.removed = self._end.fail
+        watch = ContactWatch(
+            self._node_id,
+            self._followed,
+            self.network,
+            self.lease,
+            self._isolation,
+            self._settings.cluster,
+            self._raft,
+        )
         self._contact = asyncio.create_task(watch.run(), name="contact")
 
     async def leave(self) -> None:
         """Hand over what this node leads before it stops; given up when nobody answers in time."""
         if self._contact is not None:
             self._contact.cancel()
-        if self._beating is not None:
+        if self._beating is not None and self._heartbeats is not None:
             self._beating.cancel()
             # A last sign of life that is under way must not come after the word that this node leaves.
             await asyncio.gather(self._beating, return_exceptions=True)
-            metadata = self._broker.metadata
+            metadata = self._followed
             with suppress(KafkaError, TimeoutError):
                 async with asyncio.timeout(_LEAVE_SECONDS):
-                    await metadata.submit(self.heartbeats.last())
+                    await metadata.submit(self._heartbeats.last())
             await self._hand_over(metadata)
 
     async def close(self) -> None:
         await self.network.stop()
-        if not self._broker.has_metadata:
+        if self.metadata is None:
             self._stored.wal.close()
+        else:
+            await self.metadata.close()
 
     @property
     def waiting_for(self) -> str:
@@ -208,10 +255,10 @@ class ClusterMembership:
         )
         if voters is None:
             return self._stored
-        return await self._broker.workers.run(lambda: self._found(voters))
+        return await self._machine.workers.run(lambda: self._found(voters))
 
     def _found(self, voters: tuple[ReplicaKey, ...]) -> StoredReplica:
-        cluster_id = id_text(readable_ids(self._broker.host.new_id)())
+        cluster_id = id_text(readable_ids(self._machine.host.new_id)())
         first = first_snapshot(Membership(voters), encode_records([ClusterCreated(cluster_id)]))
         state = Restored(HardState(), first)
         self._stored.wal.start_from(state)
@@ -223,16 +270,16 @@ class ClusterMembership:
         return self._founder.why_not_founded() or away_of(network.members, network.me, network.is_reached)
 
     async def _register(self, metadata: MetadataService) -> int:
-        broker = self._broker
-        stopped_in = await broker.workers.run(lambda: clean_broker_epoch(broker.disk, broker.store.data_dir))
+        disk, data_dir = self._machine.disk, self._data_dir
+        stopped_in = await self._machine.workers.run(lambda: clean_broker_epoch(disk, data_dir))
         command = RegisterBroker(
-            broker.node_id,
+            self._node_id,
             self._endpoints,
-            broker.settings.broker.rack,
+            self._settings.broker.rack,
             is_fenced=True,
             previous_epoch=stopped_in,
             directory=self._stored.key.directory_id,
-            min_insync=int(broker.settings.broker_configs().get("min.insync.replicas", 1)),
+            min_insync=int(self._settings.broker_configs().get("min.insync.replicas", 1)),
         )
         while True:
             try:
@@ -261,7 +308,7 @@ class ClusterMembership:
         self, work: Coroutine[Any, Any, Result], waiting: str, reason: Callable[[], str]
     ) -> Result:
         """The result of `work`, which may wait for others for ever, unless they will not have this node."""
-        task, failure = asyncio.ensure_future(work), self._broker.failure
+        task, failure = asyncio.ensure_future(work), self._end.failure
         refused = asyncio.ensure_future(self.network.refused.wait())
         told = WaitLog(asyncio.get_running_loop().time)
         self._waiting = lambda: f"{waiting}: {reason()}"

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 from millstream.broker.replicas.link import ReplicaLink
+from millstream.protocol.api import FETCH
+from millstream.protocol.replica_fetch import VERSION
 
 Replied = Callable[["Conversation", int, memoryview], None]
 
@@ -36,7 +38,7 @@ class Conversation:
     def send(self, number: int, request: bytes, replied: Replied) -> None:
         self.waiting.append(self._loop.time())
         try:
-            self.link.post(request, partial(self._received, number, replied))
+            self.link.post(FETCH, VERSION, request, partial(self._received, number, replied), flexible=True)
         except ConnectionError as error:
             self.end(error)
 

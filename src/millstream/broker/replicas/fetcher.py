@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.replicas.bell import Bell
 from millstream.broker.replicas.conversation import Conversation
+from millstream.broker.replicas.copying import Copying
 from millstream.broker.replicas.following import Following, Superseded
 from millstream.broker.replicas.link import ReplicaLink
 from millstream.broker.replicas.sessions import is_urgent
@@ -20,11 +20,8 @@ from millstream.protocol.replica_fetch import (
     ReplicaFetchReply,
     ReplicaFetchRequest,
     decode_reply,
-    encode_request,
+    encode_body,
 )
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
 
 log = get_logger("millstream.replicas")
 
@@ -41,16 +38,17 @@ _MOST_AT_ONCE = 5_000
 class ReplicaFetcher:
     """While one request waits at the leader, another may overtake it to say that there is more to fetch."""
 
-    def __init__(self, broker: "Broker", leader_id: int) -> None:
-        self._broker = broker
+    def __init__(self, copying: Copying, leader_id: int) -> None:
+        self._copying = copying
+        self._loop = copying.machine.loop
         self._leader_id = leader_id
-        self._max_wait_ms = broker.settings.replication.replica_fetch_wait_max
+        self._max_wait_ms = copying.max_wait_ms
         self._followed: dict[Key, Following] = {}
         self._unsaid: dict[Key, None] = {}
         """Partitions whose place the leader must be told."""
         self._forgotten: dict[Key, None] = {}
         self._urgent = False
-        self._bell = Bell(broker.loop)
+        self._bell = Bell(self._loop)
         self._requests = 0
         self._is_interrupted = False
         self._is_waking = False
@@ -67,7 +65,7 @@ class ReplicaFetcher:
     def follow(self, partition: Partition, leader_epoch: int) -> None:
         key = partition.topic_id, partition.index
         self.unfollow(partition)
-        following = self._followed[key] = Following(self._broker, partition, leader_epoch)
+        following = self._followed[key] = Following(self._copying, partition, leader_epoch)
         self._forgotten.pop(key, None)
         if following.has_to_sync:
             self._start(self._begin(key, following))
@@ -76,7 +74,7 @@ class ReplicaFetcher:
             partition.log.end_epochs()
             self._say(key)
         if self._task is None:
-            self._task = self._broker.loop.create_task(self._run(), name=f"fetcher of {self._leader_id}")
+            self._task = self._loop.create_task(self._run(), name=f"fetcher of {self._leader_id}")
 
     def unfollow(self, partition: Partition) -> None:
         key = partition.topic_id, partition.index
@@ -106,7 +104,7 @@ class ReplicaFetcher:
         self._bell.ring()
 
     def _start(self, work: "Coroutine[None, None, None]") -> "asyncio.Task[None]":
-        task = self._broker.loop.create_task(work)
+        task = self._loop.create_task(work)
         self._beginnings[task] = None
         task.add_done_callback(lambda ended: self._beginnings.pop(ended, None))
         return task
@@ -141,7 +139,7 @@ class ReplicaFetcher:
         if not self._is_waking and self._conversation is not None:
             # In a turn of its own: whatever else is to be said in this one goes along.
             self._is_waking = True
-            self._broker.loop.call_soon(self._woken)
+            self._loop.call_soon(self._woken)
 
     def _woken(self) -> None:
         self._is_waking = False
@@ -184,7 +182,7 @@ class ReplicaFetcher:
             await self._bell.hear(pause)
 
     async def _connect(self) -> ReplicaLink:
-        leader = self._broker.metadata.image.brokers.get(self._leader_id)
+        leader = self._copying.metadata.image.brokers.get(self._leader_id)
         if leader is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {self._leader_id} is not registered")
         endpoint = leader.endpoints[0]
@@ -197,7 +195,7 @@ class ReplicaFetcher:
         self._unsaid = {
             key: None for key, each in self._followed.items() if each.asked_from >= 0 or key in self._unsaid
         }
-        conversation = self._conversation = Conversation(self._broker.loop, link, self._patience)
+        conversation = self._conversation = Conversation(self._loop, link, self._patience)
         try:
             self._go_on()
             await asyncio.wait([conversation.over])
@@ -219,12 +217,12 @@ class ReplicaFetcher:
             return
         under_way = len(conversation.waiting)
         if under_way == 0 or (self._urgent and under_way < _MOST_IN_FLIGHT and self._session[0]):
-            number, request = self._next_request(conversation.link.next_correlation())
+            number, request = self._next_request()
             conversation.send(number, request, self._replied)
             if self._urgent:
                 self._wake()
 
-    def _next_request(self, correlation: int) -> tuple[int, bytes]:
+    def _next_request(self) -> tuple[int, bytes]:
         session_id, epoch = self._session
         self._requests += 1
         said = list(islice(self._unsaid, _MOST_AT_ONCE))
@@ -240,8 +238,8 @@ class ReplicaFetcher:
                 following.asked_from = self._requests
             partitions[key] = following.request()
         request = ReplicaFetchRequest(
-            self._broker.node_id,
-            self._broker.metadata.broker_epoch,
+            self._copying.node_id,
+            self._copying.metadata.broker_epoch,
             session_id,
             epoch,
             # The first answer, which names the session, does not wait.
@@ -255,7 +253,7 @@ class ReplicaFetcher:
         # What did not fit follows at once.
         self._urgent = bool(self._unsaid or self._forgotten)
         self._session = session_id, epoch + 1 if epoch < 2**31 - 1 else 1
-        return self._requests, encode_request(correlation, request)
+        return self._requests, encode_body(request)
 
     def _replied(self, conversation: Conversation, number: int, body: memoryview) -> None:
         """Right when the reply is whole: most are dealt with at once, and the next request goes out."""
@@ -332,14 +330,14 @@ class ReplicaFetcher:
 
     def _hold_back(self, key: Key, partition: Partition, size_bytes: int) -> None:
         """A copy that is made too fast is asked for again later."""
-        throttle, me = self._broker.replication.taken, self._broker.node_id
+        throttle, me = self._copying.throttle, self._copying.node_id
         throttle.spend(partition, me, size_bytes)
         seconds = throttle.wait_seconds(partition, me)
         if seconds > 0 and key in self._followed:
             self._unsaid.pop(key, None)
             self._forgotten[key] = None
             self._cancel_timer(key)
-            self._timers[key] = self._broker.loop.call_later(seconds, partial(self._say, key))
+            self._timers[key] = self._loop.call_later(seconds, partial(self._say, key))
 
     def _failed(self, key: Key, following: Following, error: KafkaError) -> None:
         if self._followed.get(key) is not following:
@@ -348,12 +346,12 @@ class ReplicaFetcher:
             self._give_up(key, following, error)
             return
         if error.code == ErrorCode.CORRUPT_MESSAGE:
-            self._broker.faults.damaged(None, -1, error)
+            self._copying.faults.damaged(None, -1, error)
         elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
-            self._broker.faults.failed("replicate", error)
+            self._copying.faults.failed("replicate", error)
         self._cancel_timer(key)
         again: Callable[[], None] = partial(self._ask_again, key, following)
-        self._timers[key] = self._broker.loop.call_later(following.next_pause(), again)
+        self._timers[key] = self._loop.call_later(following.next_pause(), again)
 
     def _ask_again(self, key: Key, following: Following) -> None:
         if self._followed.get(key) is following:
@@ -369,7 +367,7 @@ class ReplicaFetcher:
         )
         if self._followed.get(key) is following:
             self.unfollow(following.partition)
-        self._broker.faults.failed("replicate", error)
+        self._copying.faults.failed("replicate", error)
 
 
 def _key(found: FetchedPartition) -> Key:

@@ -1,20 +1,17 @@
 """One partition as its follower keeps it: what a leader's reply does to the log."""
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from millstream.broker.partitions.partition import Partition
+from millstream.broker.replicas.copying import Copying
 from millstream.cluster.replication.divergence import EpochEnd, truncation_offset
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchedPartition, FetchPartition
 from millstream.protocol.record_batch import iter_batches
 from millstream.runtime.sometimes import sometimes
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
 
 log = get_logger("millstream.replicas")
 
@@ -42,7 +39,7 @@ class Superseded(Exception):
 class Following(msgspec.Struct, eq=False):
     """`asked_from` is the first request that asked in this leader epoch; replies to earlier ones are thrown away."""
 
-    broker: "Broker"
+    copying: Copying
     partition: Partition
     leader_epoch: int
     asked_from: int = -1
@@ -53,7 +50,7 @@ class Following(msgspec.Struct, eq=False):
     async def begin(self) -> None:
         """Before the first request: what this node wrote as a leader is on disk, and what it never wrote forgotten."""
         if self.has_to_sync:
-            await self.broker.flusher.sync(self.partition)
+            await self.copying.flusher.sync(self.partition)
         self._require_current()
         self.partition.log.end_epochs()
 
@@ -89,13 +86,11 @@ class Following(msgspec.Struct, eq=False):
             reply.error
             or reply.diverging_epoch is not None
             or (len(reply.records) and (self.partition.log.config.durable or self._is_empty))
-            or self._is_beyond_disk(reply.log_start_offset)
+            or self._has_deleted(reply)
         )
 
-    def _is_beyond_disk(self, leader_start: int) -> bool:
-        """Deleted at the leader before it was flushed here: a start is not followed further than the disk has come."""
-        target = self.partition.log
-        return target.flushed_offset < min(leader_start, target.log_end_offset)
+    def _has_deleted(self, reply: FetchedPartition) -> bool:
+        return reply.log_start_offset > self.partition.log.log_start_offset
 
     @property
     def _is_empty(self) -> bool:
@@ -124,15 +119,19 @@ class Following(msgspec.Struct, eq=False):
             if self._is_empty:
                 await self._begin_with(memoryview(reply.records))
             self._append(memoryview(reply.records))
-        if self._has_to_flush(reply):
-            await self.broker.flusher.sync(self.partition)
-            self._require_current()
+        has_deleted = self._has_deleted(reply)
+        # What is not on disk is not there: neither for the leader's count nor for the next request. And a start is
+        # not followed further than the disk has come.
+        if has_deleted or (len(reply.records) and self.partition.log.config.durable):
+            await self._sync()
         self._taken(reply)
+        if has_deleted:
+            # The leader tells others that the records are deleted when this node says so.
+            await self._sync()
 
-    def _has_to_flush(self, reply: FetchedPartition) -> bool:
-        """Where what is not on disk is not there: neither for the leader's count nor for the next request."""
-        is_durable = self.partition.log.config.durable
-        return (is_durable and len(reply.records) > 0) or self._is_beyond_disk(reply.log_start_offset)
+    async def _sync(self) -> None:
+        await self.copying.flusher.sync(self.partition)
+        self._require_current()
 
     def next_pause(self) -> float:
         """Seconds; longer each time in a row that something goes wrong."""
@@ -170,9 +169,9 @@ class Following(msgspec.Struct, eq=False):
             else:
                 batches.append(header)
         if batches:
-            target.append_replicated(data[start:], batches, self.broker.clock.now_ms())
-            self.broker.flusher.appended(self.partition)
-            self.broker.metrics.replicated_bytes.value += len(data) - start
+            target.append_replicated(data[start:], batches, self.copying.machine.clock.now_ms())
+            self.copying.flusher.appended(self.partition)
+            self.copying.replicated_bytes.value += len(data) - start
 
     async def _handle_error(self, reply: FetchedPartition) -> None:
         target = self.partition.log
@@ -218,7 +217,7 @@ class Following(msgspec.Struct, eq=False):
         self._require_current()
         target.truncating = True
         # It is never left half done: whoever ends the fetcher waits for it.
-        await asyncio.shield(self.broker.replication.begin_cut(self._cut(offset)))
+        await asyncio.shield(self.copying.begin_cut(self._cut(offset)))
 
     async def _cut(self, offset: int) -> None:
         try:
@@ -227,15 +226,16 @@ class Following(msgspec.Struct, eq=False):
             self.partition.log.truncating = False
 
     async def _prepare_and_cut(self, offset: int) -> None:
-        partition, target, broker = self.partition, self.partition.log, self.broker
+        partition, target, copying = self.partition, self.partition.log, self.copying
+        machine = copying.machine
         # A flush may remove files that are needed again from now on.
         await self._settle()
         self._require_current()
-        known = broker.metadata.image.partition(partition.topic, partition.index)
-        is_counted_on = known is None or broker.node_id in known.counted_on
-        truncation = target.begin_truncation(offset, broker.clock.now_ms(), may_cut_more=not is_counted_on)
+        known = copying.metadata.image.partition(partition.topic, partition.index)
+        is_counted_on = known is None or copying.node_id in known.counted_on
+        truncation = target.begin_truncation(offset, machine.clock.now_ms(), may_cut_more=not is_counted_on)
         try:
-            await broker.workers.run(lambda: truncation.prepare(broker.disk))
+            await machine.workers.run(lambda: truncation.prepare(machine.disk))
         except OSError as error:
             raise target.write_failed(error) from error
         if target.is_flushing:
@@ -243,23 +243,22 @@ class Following(msgspec.Struct, eq=False):
         if self.is_over or target.offline is not None:
             # The end may be what a leader, this node itself, builds on now.
             target.note_epochs()
-            await broker.flusher.sync(partition)
-            await broker.workers.run(lambda: truncation.abandon(broker.disk))
+            await copying.flusher.sync(partition)
+            await machine.workers.run(lambda: truncation.abandon(machine.disk))
             raise Superseded
         target.truncate(truncation)
         partition.truncated()
-        await broker.flusher.sync(partition)
+        await copying.flusher.sync(partition)
         self._require_current()
 
     async def _settle(self) -> None:
         """Return when all is synced and no flush is under way."""
-        await self.broker.flusher.sync(self.partition)
+        await self.copying.flusher.sync(self.partition)
         while self.partition.log.is_flushing:
-            await self.broker.flusher.sync(self.partition)
+            await self.copying.flusher.sync(self.partition)
 
     def _follow_start(self, leader_start: int) -> None:
         target = self.partition.log
         start = min(leader_start, self.partition.high_watermark, target.flushed_offset)
         if start > target.log_start_offset:
             target.advance_start(start)
-            self.broker.flusher.flush(self.partition)

@@ -5,18 +5,17 @@ ended: until then it may have been made.
 """
 
 import asyncio
-from typing import TYPE_CHECKING
 from uuid import UUID
 
+from millstream.broker.machine import Machine
 from millstream.broker.partitions.partition import Partition
+from millstream.broker.partitions.registry import Partitions
 from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncChange, InSyncResult
+from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.replication.leader import LeaderState, PendingChange
 from millstream.cluster.replication.progress import UNKNOWN
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
 
 log = get_logger("millstream.replicas")
 
@@ -44,15 +43,26 @@ def start_of_members(partition: Partition) -> int:
 
 
 class InSyncSets:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
-        self._max_lag_seconds = broker.settings.replication.replica_lag_time_max / 1000
+    def __init__(
+        self,
+        node_id: int,
+        machine: Machine,
+        metadata: MetadataService,
+        partitions: Partitions,
+        max_lag_seconds: float,
+    ) -> None:
+        self._node_id = node_id
+        self._tasks = machine.tasks
+        self._clock = machine.clock
+        self._metadata = metadata
+        self._partitions = partitions
+        self._max_lag_seconds = max_lag_seconds
         self._due: dict[Partition, None] = {}
         self._woken = asyncio.Event()
 
     def start(self) -> None:
-        self._broker.tasks.spawn(self._take_changes(), "in-sync sets")
-        self._broker.tasks.spawn(self._watch_lag(), "replica lag")
+        self._tasks.spawn(self._take_changes(), "in-sync sets")
+        self._tasks.spawn(self._watch_lag(), "replica lag")
 
     def consider(self, partition: Partition) -> None:
         """A follower may have caught up."""
@@ -62,8 +72,8 @@ class InSyncSets:
     async def _watch_lag(self) -> None:
         while True:
             await asyncio.sleep(self._max_lag_seconds / 2)
-            now = self._broker.clock.monotonic()
-            for partition in self._broker.partitions:
+            now = self._clock.monotonic()
+            for partition in self._partitions:
                 state = partition.replication
                 if state is not None and state.lagging(
                     partition.log.log_end_offset, now, self._max_lag_seconds
@@ -94,7 +104,7 @@ class InSyncSets:
         state = partition.replication
         if state is None or state.pending is not None or not partition.is_leader:
             return []
-        now = self._broker.clock.monotonic()
+        now = self._clock.monotonic()
         end = partition.log.log_end_offset
         leaving = state.lagging(end, now, self._max_lag_seconds)
         joining = [
@@ -111,7 +121,7 @@ class InSyncSets:
         return [(partition, state, change)]
 
     def _is_eligible(self, state: LeaderState, broker_id: int) -> bool:
-        broker = self._broker.metadata.image.brokers.get(broker_id)
+        broker = self._metadata.image.brokers.get(broker_id)
         follower = state.follower(broker_id)
         return (
             broker is not None
@@ -123,7 +133,7 @@ class InSyncSets:
 
     async def _ask(self, asked: list[_Asked]) -> list[_Asked]:
         """Those whose outcome is not known yet."""
-        metadata = self._broker.metadata
+        metadata = self._metadata
         first, _, change = asked[0]
         log.info(
             "in-sync sets change",
@@ -133,7 +143,7 @@ class InSyncSets:
             to_set=list(change.isr),
         )
         command = ChangeInSyncSets(
-            self._broker.node_id,
+            self._node_id,
             metadata.broker_epoch,
             tuple(
                 InSyncChange(

@@ -1,15 +1,13 @@
 """A connection to another node for fetching: requests out, whole replies in, in their order."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import cast
 
-from millstream.protocol.wire import I32
+from millstream.protocol.stream import BrokenStream, RequestStream
 from millstream.runtime.read_threshold import ReadThreshold
 
 _FIRST_BYTES = 1 << 16
-_MOST_REPLY_BYTES = 1 << 30
 # Larger replies than are asked for are not worth keeping room for; and after so many small ones, none is.
 _MOST_KEPT_BYTES = 32 << 20
 _SMALL_REPLIES = 8
@@ -30,8 +28,7 @@ class ReplicaLink(asyncio.BufferedProtocol):
         self._spare: bytearray | None = None
         self._small_replies = 0
         self._filled = 0
-        self._waiting: deque[Receiver] = deque()
-        self._correlation = 0
+        self._stream: RequestStream[Receiver] = RequestStream()
         self.closed = False
 
     @classmethod
@@ -41,33 +38,34 @@ class ReplicaLink(asyncio.BufferedProtocol):
             _, link = await loop.create_connection(cls, host.strip("[]"), port)
         return link
 
-    def next_correlation(self) -> int:
-        self._correlation = (self._correlation + 1) & 0x7FFFFFFF
-        return self._correlation
-
-    def post(self, request: bytes, receiver: Receiver) -> None:
+    def post(
+        self, api_key: int, version: int, body: bytes, receiver: Receiver, *, flexible: bool = False
+    ) -> None:
         """ConnectionError when the connection is closed already."""
         if self.closed or self._transport is None:
             raise ConnectionError("the connection is closed")
-        self._waiting.append(receiver)
-        self._transport.write(I32.pack(len(request)) + request)
+        self._transport.write(
+            self._stream.head(api_key, version, len(body), receiver, flexible=flexible) + body
+        )
 
-    def send(self, request: bytes) -> "asyncio.Future[memoryview]":
+    def send(
+        self, api_key: int, version: int, body: bytes, *, flexible: bool = False
+    ) -> "asyncio.Future[memoryview]":
         """The reply's body; ConnectionError when the connection ends before."""
         reply: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         # Whoever waited may have gone: then nobody need hear of an error.
         reply.add_done_callback(lambda future: future.cancelled() or future.exception())
 
-        def received(body: memoryview | None) -> None:
+        def received(found: memoryview | None) -> None:
             if reply.done():
                 return
-            if body is None:
+            if found is None:
                 reply.set_exception(ConnectionError("the connection was lost"))
             else:
-                reply.set_result(body)
+                reply.set_result(found)
 
         try:
-            self.post(request, received)
+            self.post(api_key, version, body, received, flexible=flexible)
         except ConnectionError as error:
             reply.set_exception(error)
         return reply
@@ -109,11 +107,14 @@ class ReplicaLink(asyncio.BufferedProtocol):
 
     def buffer_updated(self, size: int) -> None:
         self._filled += size
+        try:
+            self._cut()
+        except BrokenStream:
+            self.close()
+
+    def _cut(self) -> None:
         while self._filled >= 4:
-            length = I32.unpack_from(self._buffer)[0]
-            if not 4 <= length <= _MOST_REPLY_BYTES or (self._filled >= 4 + length and not self._waiting):
-                self.close()
-                return
+            length = self._stream.reply_size(self._buffer)
             if self._filled < 4 + length:
                 self._make_room(4 + length)
                 self._threshold.expect(4 + length - self._filled)
@@ -124,7 +125,9 @@ class ReplicaLink(asyncio.BufferedProtocol):
             self._buffer = self._another(len(rest))
             self._buffer[: len(rest)] = rest
             self._filled = len(rest)
-            self._waiting.popleft()(memoryview(frame)[8:end])
+            receiver, body = self._stream.received(memoryview(frame)[4:end])
+            if receiver is not None:
+                receiver(body)
         self._threshold.expect(0)
         if self._filled == len(self._buffer):
             self._make_room(2 * self._filled)
@@ -144,6 +147,5 @@ class ReplicaLink(asyncio.BufferedProtocol):
             self._buffer = grown
 
     def _fail(self) -> None:
-        waiting, self._waiting = self._waiting, deque()
-        for receiver in waiting:
+        for receiver in self._stream.give_up():
             receiver(None)

@@ -5,20 +5,19 @@ has may have changed while it followed.
 """
 
 import asyncio
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 from uuid import UUID
 
 from millstream.broker.partitions.partition import NOBODY
+from millstream.broker.tasks import Tasks
 from millstream.cluster.metadata.image import PartitionImage
 from millstream.cluster.metadata.recovered_replicas import RecoveredReplica, ReportRecovered
+from millstream.cluster.metadata.service import MetadataService
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.log import PartitionLog
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
+from millstream.storage.store import LogStore
 
 log = get_logger("millstream.replicas")
 
@@ -28,12 +27,23 @@ _OUSTED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
 class RecoveredReplicas:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        node_id: int,
+        tasks: Tasks,
+        metadata: MetadataService,
+        store: LogStore,
+        end_node: Callable[[str], None],
+    ) -> None:
+        self._node_id = node_id
+        self._tasks = tasks
+        self._metadata = metadata
+        self._store = store
+        self._end_node = end_node
         self._woken = asyncio.Event()
 
     def start(self) -> None:
-        self._broker.tasks.spawn(self._tell_when_asked(), "recovered replicas")
+        self._tasks.spawn(self._tell_when_asked(), "recovered replicas")
 
     def changed(self, image: PartitionImage) -> None:
         """A partition that this node keeps is another: perhaps its leader is gone."""
@@ -42,17 +52,16 @@ class RecoveredReplicas:
 
     async def tell(self) -> None:
         """Return when there is nothing to tell that the controller does not know."""
-        broker = self._broker
         while found := list(self._to_tell()):
             ready = [each for each in found if each is not None][:_MOST_AT_ONCE]
             try:
                 if ready:
-                    command = ReportRecovered(broker.node_id, broker.metadata.broker_epoch, tuple(ready))
-                    await broker.metadata.submit(command)
+                    command = ReportRecovered(self._node_id, self._metadata.broker_epoch, tuple(ready))
+                    await self._metadata.submit(command)
                     continue
             except KafkaError as error:
                 if error.code in _OUSTED:
-                    broker.fail(error.message)
+                    self._end_node(error.message)
                     return
                 log.warning("what was recovered is not told yet", count=len(ready), error=error.message)
             await asyncio.sleep(_RETRY_SECONDS)
@@ -65,15 +74,15 @@ class RecoveredReplicas:
 
     def _is_asked(self, image: PartitionImage) -> bool:
         """Whether nobody leads, and what this node has is waited for."""
-        me = self._broker.node_id
+        me = self._node_id
         return image.leader == NOBODY and any(
             each.broker_id == me and each.end_offset < 0 for each in image.last_known_elr
         )
 
     def _to_tell(self) -> Iterator[RecoveredReplica | None]:
         """None stands for a log whose end is being cut just now."""
-        me, logs = self._broker.node_id, self._broker.store.logs
-        for topic in self._broker.metadata.image.topics.values():
+        me, logs = self._node_id, self._store.logs
+        for topic in self._metadata.image.topics.values():
             for p in topic.partitions:
                 found = logs.get((topic.name, p.index)) if p.last_known_elr else None
                 if found is None or found.offline is not None or found.topic_id != topic.topic_id.bytes:

@@ -5,25 +5,29 @@ fetched, so the segment that is written to is sealed first and repaired when the
 """
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
+from millstream.broker.machine import Machine
+from millstream.broker.partitions.flusher import Flusher
 from millstream.broker.partitions.partition import Partition
+from millstream.broker.partitions.registry import Partitions
+from millstream.broker.partitions.upkeep import Upkeep
 from millstream.broker.replicas.link import ReplicaLink
+from millstream.cluster.metadata.service import MetadataService
 from millstream.observability.logs import get_logger
+from millstream.observability.metrics import Counter
+from millstream.protocol.api import FETCH, PEER_CLIENT
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchPartition
-from millstream.protocol.peer_client import for_itself
+from millstream.protocol.peer_client import Greeting, encode_greeting
 from millstream.protocol.record_batch import CorruptBatch
-from millstream.protocol.replica_fetch import ReplicaFetchRequest, decode_reply, encode_request
+from millstream.protocol.replica_fetch import VERSION, ReplicaFetchRequest, decode_reply, encode_body
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.log import PartitionLog
-from millstream.storage.repaired_segment import RepairedSegment
+from millstream.storage.repaired_segment import RepairedSegment, is_of_its_epoch
 from millstream.storage.scan import scan_batches
 from millstream.storage.segment import Segment, find_segment
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
 
 log = get_logger("millstream.replicas")
 
@@ -49,28 +53,42 @@ def _require_unchanged(target: PartitionLog, damaged: Segment) -> None:
 class Repairs:
     """One segment of a partition at a time; tried again until it is done or the partition is gone."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        node_id: int,
+        machine: Machine,
+        metadata: MetadataService,
+        partitions: Partitions,
+        flusher: Flusher,
+        upkeep: Upkeep,
+        repaired: Counter,
+    ) -> None:
+        """`repaired` counts the segments that were."""
+        self._node_id = node_id
+        self._machine = machine
+        self._metadata = metadata
+        self._partitions = partitions
+        self._flusher = flusher
+        self._upkeep = upkeep
+        self._repaired = repaired
         self._wanted: dict[Partition, dict[int, None]] = {}
         """Offsets in damaged segments."""
 
     def damaged(self, partition: Partition, offset: int) -> None:
         """A batch at or after `offset` failed its checksum when it was read."""
-        if self._broker.membership is None:
-            return
-        image = self._broker.metadata.image.partition(partition.topic, partition.index)
+        image = self._metadata.image.partition(partition.topic, partition.index)
         if image is None or len(image.replicas) < 2:
             return
         is_busy = partition in self._wanted
         self._wanted.setdefault(partition, {})[offset] = None
         if not is_busy:
-            self._broker.tasks.spawn(self._repair(partition), "repair")
+            self._machine.tasks.spawn(self._repair(partition), "repair")
 
-    def found_at_start(self, directory: str, bases: list[int]) -> None:
-        """Recovery found damage in these segments."""
-        for partition in self._broker.partitions:
-            if partition.log.directory == directory:
-                for base in bases:
+    def found_at_start(self, damaged: Mapping[str, list[int]]) -> None:
+        """Recovery found damage in these segments, by directory."""
+        if damaged:
+            for partition in self._partitions:
+                for base in damaged.get(partition.log.directory, ()):
                     self.damaged(partition, base)
 
     async def _repair(self, partition: Partition) -> None:
@@ -102,17 +120,17 @@ class Repairs:
         if at < 0:
             return
         damaged = target.segments[at]
-        if await self._is_sound(damaged, target.epochs):
+        if await self._is_sound(damaged, target):
             target.damaged.discard(damaged.base_offset)
             return
         target.damaged.add(damaged.base_offset)
         _require_unchanged(target, damaged)
         if damaged is target.segments[-1]:
             try:
-                target.roll(self._broker.clock.now_ms())
+                target.roll(self._machine.clock.now_ms())
             except OSError as error:
                 raise target.write_failed(error) from error
-        await self._broker.flusher.sync(partition)
+        await self._flusher.sync(partition)
         _require_unchanged(target, damaged)
         end_offset = target.segments[target.segments.index(damaged) + 1].base_offset
         if partition.high_watermark < end_offset:
@@ -122,7 +140,7 @@ class Repairs:
             await self._fetch(partition, repaired, end_offset)
         except _DeletedElsewhere:
             _require_unchanged(target, damaged)
-            await self._broker.upkeep.delete_records_before(partition, end_offset)
+            await self._upkeep.delete_records_before(partition, end_offset)
             return
         _require_unchanged(target, damaged)
         # Nothing else changes the segments until it is done.
@@ -131,9 +149,9 @@ class Repairs:
             await self._put_in_place(partition, damaged, repaired)
         finally:
             target.cleaning = False
-        self._broker.metrics.repaired_segments.value += 1
+        self._repaired.value += 1
         sometimes("a damaged segment was repaired")
-        image = self._broker.metadata.image.partition(partition.topic, partition.index)
+        image = self._metadata.image.partition(partition.topic, partition.index)
         if image is not None and (image.adding or image.removing):
             sometimes("a repair ran during a move")
         log.warning(
@@ -145,20 +163,20 @@ class Repairs:
         )
 
     async def _put_in_place(self, partition: Partition, damaged: Segment, repaired: RepairedSegment) -> None:
-        target, disk = partition.log, self._broker.disk
-        await self._broker.workers.run(lambda: repaired.write(disk))
+        target, disk = partition.log, self._machine.disk
+        await self._machine.workers.run(lambda: repaired.write(disk))
         # On disk before the file is: a checkpoint from before must not stand for what is put in place now.
         number = target.begin_rewrite([damaged.base_offset])
-        await self._broker.flusher.sync(partition)
+        await self._flusher.sync(partition)
         if target.offline is not None:
             raise target.offline
         repaired.put_in_place(damaged, number)
-        await self._broker.flusher.sync(partition)
+        await self._flusher.sync(partition)
 
-    async def _is_sound(self, segment: Segment, epochs: LeaderEpochs) -> bool:
+    async def _is_sound(self, segment: Segment, target: PartitionLog) -> bool:
         """Whether somebody was faster; several readers may have met the same damage."""
-        path, summary, disk = segment.log_path, segment.summary, self._broker.disk
-        known = LeaderEpochs(epochs.entries)
+        path, summary, disk = segment.log_path, segment.summary, self._machine.disk
+        known, log_start = LeaderEpochs(target.epochs.entries), target.log_start_offset
 
         def scan() -> bool:
             file = disk.open(path, read_only=True)
@@ -168,7 +186,7 @@ class Repairs:
                     has_gap = header.base_offset > expected and not summary.compacted
                     if header.base_offset < expected or header.last_offset >= summary.end_offset or has_gap:
                         return False
-                    if header.leader_epoch != known.epoch_of(header.base_offset):
+                    if not is_of_its_epoch(header, known, log_start):
                         return False
                     expected = header.last_offset + 1
             except CorruptBatch:
@@ -177,7 +195,7 @@ class Repairs:
                 file.close()
             return True
 
-        return await self._broker.workers.run(scan)
+        return await self._machine.workers.run(scan)
 
     async def _fetch(self, partition: Partition, repaired: RepairedSegment, end_offset: int) -> None:
         failure: Exception = KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "no other replica is in sync")
@@ -192,33 +210,31 @@ class Repairs:
                 failure = error
             else:
                 return
-        known = self._broker.metadata.image.partition(partition.topic, partition.index)
-        if known is not None and {*has_deleted, self._broker.node_id} >= set(known.replicas):
+        known = self._metadata.image.partition(partition.topic, partition.index)
+        if known is not None and {*has_deleted, self._node_id} >= set(known.replicas):
             raise _DeletedElsewhere
         raise failure
 
     def _healthy(self, partition: Partition) -> list[int]:
-        image = self._broker.metadata.image
+        image = self._metadata.image
         known = image.partition(partition.topic, partition.index)
         if known is None:
             return []
         # Others than members have what is committed too, mostly: what they send is checked all the same.
         others = [each for each in known.replicas if each not in known.isr]
-        return [
-            each for each in (*known.isr, *others) if each != self._broker.node_id and image.is_live(each)
-        ]
+        return [each for each in (*known.isr, *others) if each != self._node_id and image.is_live(each)]
 
     async def _fetch_from(
         self, broker_id: int, partition: Partition, repaired: RepairedSegment, end_offset: int
     ) -> None:
-        broker = self._broker.metadata.image.brokers.get(broker_id)
+        broker = self._metadata.image.brokers.get(broker_id)
         if broker is None:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"broker {broker_id} was removed")
         endpoint = broker.endpoints[0]
         link = await ReplicaLink.connect(endpoint.host, endpoint.port)
         try:
             # What it has itself is wanted, also where it forwards to leaders.
-            link.send(for_itself(link.next_correlation()))
+            link.send(PEER_CLIENT, 0, encode_greeting(Greeting()))
             while not repaired.is_whole:
                 wanted = FetchPartition(partition.index, -1, repaired.next_offset, -1, -1, _FETCH_BYTES)
                 request = ReplicaFetchRequest(
@@ -226,7 +242,7 @@ class Repairs:
                     rack_id=_RACK,
                 )  # fmt: skip
                 async with asyncio.timeout(_REPLY_SECONDS):
-                    body = await link.send(encode_request(link.next_correlation(), request))
+                    body = await link.send(FETCH, VERSION, encode_body(request), flexible=True)
                 reply = decode_reply(body)
                 for found in reply.partitions:
                     if found.error == ErrorCode.OFFSET_OUT_OF_RANGE and found.log_start_offset >= end_offset:

@@ -1,25 +1,19 @@
 """Makes this node lead, follow or leave alone each partition that it keeps, as the metadata says."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
 
 from millstream.broker.partitions.partition import NOBODY, Partition
+from millstream.broker.partitions.registry import Partitions
+from millstream.broker.replicas.copying import Copying
 from millstream.broker.replicas.fetcher import ReplicaFetcher
 from millstream.broker.replicas.in_sync import InSyncSets, start_of_members
 from millstream.broker.replicas.recovered import RecoveredReplicas
-from millstream.broker.replicas.repair import Repairs
 from millstream.broker.replicas.sessions import ReplicaSessions
-from millstream.broker.replicas.throttle import ReplicaThrottle
 from millstream.cluster.metadata.image import PartitionImage
-from millstream.cluster.metadata.throttles import Side
 from millstream.cluster.replication.leader import LeaderState
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchPartition
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
 
 log = get_logger("millstream.replicas")
 
@@ -27,17 +21,28 @@ _LOW_WATERMARK_SECONDS = 0.01
 
 
 class Replication:
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        copying: Copying,
+        partitions: Partitions,
+        in_sync: InSyncSets,
+        recovered: RecoveredReplicas,
+        own_rack: str | None,
+        *,
+        reads_by_rack: bool,
+    ) -> None:
+        """`reads_by_rack`: a client is sent to a follower in its own rack."""
+        self._node_id = copying.node_id
+        self._clock = copying.machine.clock
+        self._metadata = copying.metadata
+        self.copying = copying
+        self._partitions = partitions
         self.sessions = ReplicaSessions()
-        self.in_sync = InSyncSets(broker)
-        self.repairs = Repairs(broker)
-        self.recovered = RecoveredReplicas(broker)
-        self.given = ReplicaThrottle(broker, Side.LEADER)
-        self.taken = ReplicaThrottle(broker, Side.FOLLOWER)
-        self._reads_by_rack = broker.settings.replication.replica_selector == "rack"
+        self.in_sync = in_sync
+        self.recovered = recovered
+        self._own_rack = own_rack
+        self._reads_by_rack = reads_by_rack
         self._fetchers: dict[int, ReplicaFetcher] = {}
-        self._cuts: dict[asyncio.Task[None], None] = {}
 
     def start(self) -> None:
         self.in_sync.start()
@@ -46,27 +51,14 @@ class Replication:
     async def stop(self) -> None:
         tasks = [task for fetcher in self._fetchers.values() for task in fetcher.stop()]
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*self._cuts, return_exceptions=True)
-
-    def begin_cut(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """A log's end is being cut: the node does not stop in the middle of it."""
-        task = self._broker.loop.create_task(work, name="truncation")
-        self._cuts[task] = None
-        task.add_done_callback(self._cut_ended)
-        return task
-
-    def _cut_ended(self, task: "asyncio.Task[None]") -> None:
-        del self._cuts[task]
-        # Who waited for it may have gone: then nobody need hear of an error.
-        if not task.cancelled():
-            task.exception()
+        await self.copying.finish_cuts()
 
     def update(self, partition: Partition, image: PartitionImage) -> None:
         """Take the role that the metadata gives this node."""
-        if partition.log.is_doubtful and self._broker.node_id in image.isr:
+        if partition.log.is_doubtful and self._node_id in image.isr:
             partition.log.trust()
         self.recovered.changed(image)
-        if image.leader == self._broker.node_id:
+        if image.leader == self._node_id:
             self._lead(partition, image)
             return
         if not partition.is_leader and (partition.leader_id, partition.leader_epoch) == (
@@ -85,7 +77,7 @@ class Replication:
     def _lead(self, partition: Partition, image: PartitionImage) -> None:
         state = partition.replication
         config = partition.log.config
-        now = self._broker.clock.monotonic()
+        now = self._clock.monotonic()
         if partition.is_leader and partition.leader_epoch == image.leader_epoch and state is not None:
             state.min_isr = config.needed_in_sync(len(image.replicas))
             state.metadata_changed(
@@ -93,7 +85,7 @@ class Replication:
                 image.isr,
                 image.partition_epoch,
                 now,
-                is_leaving=self._broker.node_id in image.removing,
+                is_leaving=self._node_id in image.removing,
                 is_replaced=self._is_replaced(image),
             )
             partition.in_sync_set_changed()
@@ -104,7 +96,7 @@ class Replication:
             partition.lead(image.leader_epoch, None)
             return
         state = LeaderState(
-            self._broker.node_id,
+            self._node_id,
             image.leader_epoch,
             partition.log.log_end_offset,
             partition.high_watermark,
@@ -113,7 +105,7 @@ class Replication:
             isr=image.isr,
             partition_epoch=image.partition_epoch,
             min_isr=config.needed_in_sync(len(image.replicas)),
-            is_leaving=self._broker.node_id in image.removing,
+            is_leaving=self._node_id in image.removing,
             is_replaced=self._is_replaced(image),
         )
         log.debug(
@@ -132,7 +124,7 @@ class Replication:
     def _is_replaced(self, image: PartitionImage) -> bool:
         """A reassignment takes the partition away from here, and waits only for this node to ask for its end."""
         staying = set(image.isr) - set(image.removing)
-        return self._broker.node_id in image.removing and bool(staying) and staying >= set(image.adding)
+        return self._node_id in image.removing and bool(staying) and staying >= set(image.adding)
 
     def config_changed(self, partition: Partition) -> None:
         state = partition.replication
@@ -145,7 +137,7 @@ class Replication:
         fetcher = self._fetchers.get(broker_id)
         if fetcher is not None:
             fetcher.leader_changed()
-        for partition in self._broker.partitions:
+        for partition in self._partitions:
             state = partition.replication
             if state is not None and state.may_join(broker_id, start_of_members(partition)):
                 self.in_sync.consider(partition)
@@ -158,7 +150,7 @@ class Replication:
             broker_id,
             request.fetch_offset,
             partition.log.log_end_offset,
-            self._broker.clock.monotonic(),
+            self._clock.monotonic(),
             log_start_offset=request.log_start_offset,
             broker_epoch=broker_epoch,
         )
@@ -174,9 +166,9 @@ class Replication:
     async def low_watermark(self, partition: Partition, wanted: int, timeout_s: float) -> int:
         """The lowest log start of the live replicas, when it has come to `wanted` or the time is over."""
         partition.start_moved()
-        deadline = self._broker.clock.monotonic() + timeout_s
+        deadline = self._clock.monotonic() + timeout_s
         while True:
-            state, image = partition.replication, self._broker.metadata.image
+            state, image = partition.replication, self._metadata.image
             own = partition.log.log_start_offset
             if partition.log.offline is not None:
                 raise partition.log.offline
@@ -187,16 +179,16 @@ class Replication:
                 return own
             live = {broker.broker_id for broker in image.live_brokers}
             lowest = state.lowest_log_start(own, live)
-            if lowest >= wanted or self._broker.clock.monotonic() >= deadline:
+            if lowest >= wanted or self._clock.monotonic() >= deadline:
                 return lowest
             await asyncio.sleep(_LOW_WATERMARK_SECONDS)
 
     def preferred_reader(self, partition: Partition, rack: str, offset: int) -> int | None:
         """A follower in that rack that is in sync and has come to `offset`; None when this node may as well serve."""
         state = partition.replication
-        if state is None or not self._reads_by_rack or self._broker.settings.broker.rack == rack:
+        if state is None or not self._reads_by_rack or self._own_rack == rack:
             return None
-        image = self._broker.metadata.image
+        image = self._metadata.image
         for broker_id in state.isr:
             follower = state.follower(broker_id)
             broker = image.brokers.get(broker_id)
@@ -214,7 +206,7 @@ class Replication:
     def _fetcher(self, leader_id: int) -> ReplicaFetcher:
         fetcher = self._fetchers.get(leader_id)
         if fetcher is None:
-            fetcher = self._fetchers[leader_id] = ReplicaFetcher(self._broker, leader_id)
+            fetcher = self._fetchers[leader_id] = ReplicaFetcher(self.copying, leader_id)
         return fetcher
 
     def _stop_fetching(self, partition: Partition) -> None:

@@ -8,6 +8,7 @@ from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.reads import Reads
 from millstream.broker.replicas.replication import Replication
 from millstream.broker.replicas.sessions import ReplicaSession, WantedPartition, is_urgent
+from millstream.broker.replicas.throttle import ReplicaThrottle
 from millstream.broker.server.delayed import Delayed
 from millstream.cluster.metadata.service import MetadataService
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -21,10 +22,16 @@ _QUIET_MS = 10
 
 class FollowerFetches:
     def __init__(
-        self, reads: Reads, replication: Replication, metadata: MetadataService, delayed: Delayed
+        self,
+        reads: Reads,
+        replication: Replication,
+        throttle: ReplicaThrottle,
+        metadata: MetadataService,
+        delayed: Delayed,
     ) -> None:
         self.reads = reads
         self.replication = replication
+        self.throttle = throttle
         self.delayed = delayed
         self._metadata = metadata
 
@@ -137,7 +144,7 @@ class ReplicaFetch:
             if len(found.records) and wanted.partition is not None:
                 left -= len(found.records)
                 is_first = False
-                self._fetches.replication.given.spend(wanted.partition, session.broker_id, len(found.records))
+                self._fetches.throttle.spend(wanted.partition, session.broker_id, len(found.records))
             elif not found.error and self._has_more(wanted):
                 # There was no room for its next batch.
                 session.news[key] = None
@@ -148,7 +155,7 @@ class ReplicaFetch:
     def _is_held(self, wanted: WantedPartition) -> bool:
         if wanted.partition is None:
             return False
-        seconds = self._fetches.replication.given.wait_seconds(wanted.partition, self._session.broker_id)
+        seconds = self._fetches.throttle.wait_seconds(wanted.partition, self._session.broker_id)
         self._held_ms = max(self._held_ms, int(seconds * 1000))
         return seconds > 0
 

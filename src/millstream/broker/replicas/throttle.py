@@ -3,21 +3,20 @@
 Only replicas that are not in sync are held back: one that is would leave the in-sync set, and producers wait for it.
 """
 
-from typing import TYPE_CHECKING
-
 from millstream.broker.partitions.partition import Partition
 from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.throttles import Side, is_throttled, throttled_rate
-
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
+from millstream.runtime.clock import Clock
 
 
 class ReplicaThrottle:
     """One side's share of this broker: what it gives away as a leader, or what it fetches as a follower."""
 
-    def __init__(self, broker: "Broker", side: Side) -> None:
-        self._broker = broker
+    def __init__(self, node_id: int, metadata: MetadataService, clock: Clock, side: Side) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._clock = clock
         self._side = side
         self._image: MetadataImage | None = None
         self._rate: int | None = None
@@ -26,26 +25,26 @@ class ReplicaThrottle:
     def spend(self, partition: Partition, follower: int, size_bytes: int) -> None:
         """So many bytes of a replica went by; if they count, the next ones have to wait for that long."""
         if size_bytes and (rate := self._rate_for(partition, follower)) is not None:
-            now = self._broker.clock.monotonic()
+            now = self._clock.monotonic()
             self._free_at = max(self._free_at, now) + size_bytes / rate
 
     def wait_seconds(self, partition: Partition, follower: int) -> float:
         """How long the next bytes of this replica have to wait."""
         if self._rate_for(partition, follower) is None:
             return 0.0
-        return max(0.0, self._free_at - self._broker.clock.monotonic())
+        return max(0.0, self._free_at - self._clock.monotonic())
 
     def _rate_for(self, partition: Partition, follower: int) -> int | None:
-        image = self._broker.metadata.image
+        image = self._metadata.image
         if image is not self._image:
             self._image = image
-            self._rate = throttled_rate(image, self._broker.node_id, self._side)
+            self._rate = throttled_rate(image, self._node_id, self._side)
         if self._rate is None:
             return None
         topic = image.topic(partition.topic)
         if topic is None or partition.index >= len(topic.partitions):
             return None
         is_in_sync = follower in topic.partitions[partition.index].isr
-        if is_in_sync or not is_throttled(topic, partition.index, self._broker.node_id, self._side):
+        if is_in_sync or not is_throttled(topic, partition.index, self._node_id, self._side):
             return None
         return self._rate

@@ -27,7 +27,10 @@ _MESSAGE_OVERHEAD_BYTES = 32
 _HEADER_OVERHEAD_BYTES = 10
 _WAITING_BYTES = 64 << 20
 _IDLE_LANES = 10_000
+# How exact a time limit is.
+_LOOK_SECONDS = 0.05
 _SEQUENCES = 1 << 31
+_NEVER = float("inf")
 # The batch is refused because of one of its messages, or of their number: each is tried alone.
 _OF_ONE = frozenset(
     {
@@ -77,6 +80,8 @@ class Batcher:
         self._most_bytes = waiting_bytes
         self.waiting_bytes = 0
         self._lanes: dict[tuple[Place, Acks], _Lane] = {}
+        self._loop = asyncio.get_running_loop()
+        self._looking: asyncio.TimerHandle | None = None
 
     async def send(
         self,
@@ -98,27 +103,29 @@ class Batcher:
                 ErrorCode.LEADER_NOT_AVAILABLE,
                 f"{self.waiting_bytes} bytes wait for leaders already; at most {self._most_bytes} may",
             )
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         sending = _Sending(messages, size, loop.time() + timeout_s, loop.create_future())
         self._lane(place, acks).add(sending)
+        if self._looking is None:
+            self._looking = loop.call_later(_LOOK_SECONDS, self._look)
         if acks is Acks.NONE:
             sending.answer.add_done_callback(_ignore)
             return Appended(-1, -1, Durability.MEMORY)
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await sending.answer
-        except TimeoutError:
-            if sending.is_on_its_way:
-                raise KafkaError(
-                    ErrorCode.REQUEST_TIMED_OUT, f"{place} did not acknowledge the messages in time"
-                ) from None
-            raise NotDone(
-                ErrorCode.LEADER_NOT_AVAILABLE, f"the messages could not be sent to {place} in time"
-            ) from None
+        return await sending.answer
 
     def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
         for lane in self._lanes.values():
             lane.close()
+
+    def _look(self) -> None:
+        """One timer for all that waits: one for each message would cost as much as sending it."""
+        now = self._loop.time()
+        busy = [lane for lane in self._lanes.values() if lane.is_busy]
+        for lane in busy:
+            lane.give_up_late(now)
+        self._looking = self._loop.call_later(_LOOK_SECONDS, self._look) if busy else None
 
     def batch_bytes(self, topic: str) -> int:
         """What a batch of the topic may have, as far as the metadata says; its leader knows."""
@@ -143,6 +150,9 @@ class _Lane:
         self._place = place
         self._acks = acks
         self._waiting: deque[_Sending] = deque()
+        self._on_its_way: list[_Sending] = []
+        self._earliest = _NEVER
+        """No deadline is before it."""
         self._task: asyncio.Task[None] | None = None
         self._producer_id: int | None = None
         self._sequence = 0
@@ -153,6 +163,7 @@ class _Lane:
 
     def add(self, sending: _Sending) -> None:
         self._waiting.append(sending)
+        self._earliest = min(self._earliest, sending.deadline)
         self._batcher.waiting_bytes += sending.size_bytes
         if self._task is None:
             # It begins when this turn of the loop is over: with all that comes in it.
@@ -162,12 +173,37 @@ class _Lane:
         if self._task is not None:
             self._task.cancel()
 
+    def give_up_late(self, now: float) -> None:
+        """Tell those whose time is over; what is on its way may arrive all the same."""
+        if now < self._earliest:
+            return
+        earliest = _NEVER
+        for sending in (*self._on_its_way, *self._waiting):
+            if sending.answer.done():
+                continue
+            if sending.deadline <= now:
+                sending.answer.set_exception(self._too_late(sending))
+            else:
+                earliest = min(earliest, sending.deadline)
+        self._earliest = earliest
+
+    def _too_late(self, sending: _Sending) -> KafkaError:
+        if sending.is_on_its_way:
+            return KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, f"{self._place} did not acknowledge the messages in time"
+            )
+        return NotDone(
+            ErrorCode.LEADER_NOT_AVAILABLE, f"the messages could not be sent to {self._place} in time"
+        )
+
     async def _run(self) -> None:
         try:
             while self._waiting:
-                await self._deliver(self._cut())
+                self._on_its_way = self._cut()
+                await self._deliver(self._on_its_way)
         finally:
             self._task = None
+            self._on_its_way = []
             for sending in self._waiting:
                 self._end(sending, NotDone(ErrorCode.BROKER_NOT_AVAILABLE, "this node is stopping"))
             self._waiting.clear()

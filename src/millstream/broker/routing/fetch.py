@@ -71,7 +71,7 @@ class FetchRelay:
             # A follower, which asks for nothing else.
             context.speak_for(None)
             return False
-        self._relay.broker.metrics.fetch_requests.value += 1
+        self._relay.relays.fetch_requests.value += 1
         if self._current is not None or self._line:
             # Clients wait for the answer before they fetch again; one that does not is answered in its order.
             self._line.append((context, context.reply_later(), fetch))
@@ -93,10 +93,12 @@ class FetchRelay:
     # -- a fetch begins
 
     def _begin(self, context: Call, reply: ReplySlot | None, fetch: FetchRequest) -> None:
-        broker = self._relay.broker
+        relays = self._relay.relays
         by_topic_id = context.version >= TOPIC_ID_FROM
         try:
-            session = broker.fetch_sessions.open(fetch, by_topic_id=by_topic_id, now=broker.clock.monotonic())
+            session = relays.fetch_sessions.open(
+                fetch, by_topic_id=by_topic_id, now=relays.machine.clock.monotonic()
+            )
         except KafkaError as error:
             context.count_error(error.code)
             context.reply(FetchAnswer(error=error.code))
@@ -111,8 +113,8 @@ class FetchRelay:
         wanted = [self._find(topic, partition) for topic, partition in asked]
         nodes = {each.node for each in wanted if each.node is not None}
         if reply is None and (not wanted or (nodes <= {self._relay.node_id} and not self._sources)):
-            found = broker.client_fetches.answer(context, fetch, session, asked)
-            broker.dispatcher.conclude(context, found)
+            found = relays.client_fetches().answer(context, fetch, session, asked)
+            relays.dispatcher.conclude(context, found)
             return
         current = _Fetch(
             context,

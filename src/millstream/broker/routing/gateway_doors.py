@@ -158,7 +158,7 @@ class GatewayDoors:
         self.doors = Doors(
             self._partitions,
             self._batcher,
-            RoutedQueues(None, self._routes),
+            RoutedQueues(None, self._routes, authoriser),
             RoutedCoordinators(None, self._routes),
             view,
             self.metadata,

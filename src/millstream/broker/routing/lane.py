@@ -7,21 +7,18 @@ takes one hop. What is sent before the connection stands waits for it.
 
 import asyncio
 import socket
-from collections import deque
+import sys
 from collections.abc import Callable, Sequence
-from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from millstream.protocol.api import PEER_APIS, PEER_CLIENT, Api
-from millstream.protocol.wire import I32, nullable_string
+from millstream.protocol.stream import BrokenStream, RequestStream
 
 if TYPE_CHECKING:
     from millstream.broker.server.memory import MemoryWaiter
     from millstream.broker.server.server import Server
 
 _CONNECT_SECONDS = 2.0
-_MOST_REPLY_BYTES = 1 << 30
-_HEAD = Struct(">hhi")
 # A node that went without a word is found out within about ten seconds, whatever is waited for.
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 4), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
 
@@ -63,12 +60,6 @@ class Registered(NamedTuple):
     epoch: int
 
 
-class _Waiting(NamedTuple):
-    correlation: int
-    deadline: float | None
-    done: Done
-
-
 class RemoteLane(asyncio.BufferedProtocol):
     def __init__(self, server: "Server", node_id: int, to: Registered, greeting: bytes) -> None:
         self.node_id = node_id
@@ -78,9 +69,9 @@ class RemoteLane(asyncio.BufferedProtocol):
         self._loop = server.loop
         self._transport: asyncio.Transport | None = None
         self._unsent: list[bytes | memoryview] = []
-        self._waiting: deque[_Waiting] = deque()
+        # What may be in flight is bounded by what the client may have in flight.
+        self._stream: RequestStream[Done] = RequestStream(most_in_flight=sys.maxsize)
         self._watch: asyncio.TimerHandle | None = None
-        self._correlation = 0
         self._partial = b""
         self._frame: bytearray | None = None
         self._filled = 0
@@ -107,13 +98,16 @@ class RemoteLane(asyncio.BufferedProtocol):
             lost = LaneLost(f"there is no connection to node {self.node_id}", was_sent=False)
             self._loop.call_soon(done, lost)
             return
-        self._correlation = (self._correlation + 1) & 0x7FFFFFFF
-        head = _HEAD.pack(api.key, version, self._correlation) + nullable_string(client_id, flexible=False)
-        if api.is_flexible(version):
-            head += b"\0"
-        head = I32.pack(len(head) + sum(map(len, body))) + head
         deadline = None if seconds is None else self._loop.time() + seconds
-        self._waiting.append(_Waiting(self._correlation, deadline, done))
+        head = self._stream.head(
+            api.key,
+            version,
+            sum(map(len, body)),
+            done,
+            client_id=None if client_id is None else client_id.encode(),
+            flexible=api.is_flexible(version),
+            deadline=deadline,
+        )
         if self._watch is None and deadline is not None:
             self._watch = self._loop.call_at(deadline, self._look)
         if self._transport is None:
@@ -136,20 +130,19 @@ class RemoteLane(asyncio.BufferedProtocol):
         self._server.reply_memory.give_back(taken)
         if self._transport is not None:
             self._transport.abort()
-        waiting, self._waiting = self._waiting, deque()
+        waiting = self._stream.give_up()
         if tell:
             lost = LaneLost(f"the connection to node {self.node_id} was lost", was_sent=was_sent)
-            for each in waiting:
-                self._loop.call_soon(each.done, lost)
+            for done in waiting:
+                self._loop.call_soon(done, lost)
 
     def _look(self) -> None:
         """Only the first in the line counts: those behind it are answered after it."""
         self._watch = None
-        deadline = next((each.deadline for each in self._waiting), None)
+        deadline = self._stream.deadline()
         if deadline is None:
             # Either nobody waits, or one who waits as long as it takes, with others perhaps behind it.
-            later = next((each.deadline for each in self._waiting if each.deadline is not None), None)
-            if later is not None:
+            if self._stream.in_flight:
                 self._watch = self._loop.call_later(1.0, self._look)
         elif deadline <= self._loop.time():
             self.close()
@@ -200,8 +193,9 @@ class RemoteLane(asyncio.BufferedProtocol):
     def _cut(self, data: memoryview) -> None:
         at, end = 0, len(data)
         while end - at >= 4 and not self.closed:
-            size: int = I32.unpack_from(data, at)[0]
-            if not 4 <= size <= _MOST_REPLY_BYTES:
+            try:
+                size = self._stream.reply_size(data, at)
+            except BrokenStream:
                 self.close()
                 return
             if end - at - 4 < size:
@@ -236,7 +230,10 @@ class RemoteLane(asyncio.BufferedProtocol):
         self._frame[: len(head)] = head
 
     def _hand_out(self, reply: memoryview) -> None:
-        if not self._waiting or self._waiting[0].correlation != I32.unpack_from(reply)[0]:
+        try:
+            done, body = self._stream.received(reply)
+        except BrokenStream:
             self.close()
             return
-        self._waiting.popleft().done(reply[4:])
+        if done is not None:
+            done(body)

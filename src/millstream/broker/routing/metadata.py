@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TypeVar
 
+from millstream.broker.cluster_view import ClusterView as ToldView
 from millstream.broker.routing.calls import encode
 from millstream.cluster.metadata.controller import Command
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.difference import difference
-from millstream.cluster.metadata.image import BrokerImage, MetadataImage
+from millstream.cluster.metadata.image import NO_LEADER, BrokerImage, MetadataImage
 from millstream.cluster.metadata.machine import Records
 from millstream.cluster.metadata.records import encode_records
 from millstream.cluster.metadata.service import MetadataService
@@ -133,7 +134,7 @@ class MetadataFollowers:
 
 
 class ImageView:
-    """Brokers, leaders and coordinators as the metadata has them."""
+    """Brokers, leaders and coordinators as the metadata has them: all that a process outside of the cluster knows."""
 
     def __init__(self, node_id: int, metadata: Metadata) -> None:
         self.node_id = node_id
@@ -152,3 +153,24 @@ class ImageView:
         if topic is None:
             return None
         return self.leader(Place(kind.value, partition_for(key, len(topic.partitions))))
+
+
+class NodeView(ImageView):
+    """As this node's clients are told: without those that have just gone."""
+
+    def __init__(self, told: ToldView, metadata: Metadata) -> None:
+        super().__init__(told.node_id, metadata)
+        self._told = told
+
+    def brokers(self) -> Sequence[BrokerImage]:
+        image = self._metadata.image
+        live = self._told.live(image)
+        return [broker for broker in image.live_brokers if broker.broker_id in live]
+
+    def leader(self, place: Place) -> int | None:
+        image = self._metadata.image
+        partition = image.partition(place.topic, place.partition)
+        if partition is None:
+            return None
+        leader = self._told.leader(place.topic, partition, self._told.live(image))
+        return None if leader == NO_LEADER else leader

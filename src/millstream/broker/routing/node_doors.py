@@ -1,10 +1,11 @@
 """The doors of a node: its own partitions, coordinators and queues, and by calls those of all others."""
 
+from millstream.broker.cluster_view import ClusterView
 from millstream.broker.coordinators.host import CoordinatorHost
 from millstream.broker.routing.batcher import Batcher
 from millstream.broker.routing.coordinators import RoutedCoordinators
 from millstream.broker.routing.here import Here
-from millstream.broker.routing.metadata import ImageView, NodeMetadata
+from millstream.broker.routing.metadata import NodeMetadata, NodeView
 from millstream.broker.routing.partitions import RoutedPartitions
 from millstream.broker.routing.queues import RoutedQueues
 from millstream.broker.routing.routes import Routes
@@ -23,7 +24,7 @@ from millstream.runtime.clock import Clock
 class NodeDoors:
     def __init__(
         self,
-        node_id: int,
+        told: ClusterView,
         here: Here,
         host: CoordinatorHost,
         engine: Queues | None,
@@ -35,8 +36,8 @@ class NodeDoors:
         clock: Clock,
     ) -> None:
         metadata = NodeMetadata(service, defaults, authoriser)
-        view = ImageView(node_id, metadata)
-        self._routes = Routes(view, metadata, lambda: Greeting(service.image.cluster_id, node_id))
+        view = NodeView(told, metadata)
+        self._routes = Routes(view, metadata, lambda: Greeting(service.image.cluster_id, told.node_id))
         self._partitions = RoutedPartitions(here, self._routes, authoriser)
         self._batcher = Batcher(
             self._partitions, metadata, authoriser, clock, ProducerIdPool(metadata.submit).take
@@ -45,7 +46,7 @@ class NodeDoors:
         self.doors = Doors(
             self._partitions,
             self._batcher,
-            RoutedQueues(engine, self._routes),
+            RoutedQueues(engine, self._routes, authoriser),
             RoutedCoordinators(host, self._routes),
             view,
             metadata,

@@ -140,6 +140,7 @@ PLANS = {
     "describe_groups": _of_groups("groups", "groups"),
     "delete_groups": _of_groups("groups_names", "results"),
     "consumer_group_describe": _of_groups("group_ids", "groups"),
+    "share_group_describe": _of_groups("group_ids", "groups"),
     "describe_configs": Plan(
         partial(_cut_list, "resources", _owner), partial(_join_list, "resources", "results", _resource)
     ),

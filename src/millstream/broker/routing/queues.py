@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from millstream.broker.routing.calls import Acquire, ReleaseAll, Settle
 from millstream.broker.routing.routes import Routes
+from millstream.doors.access import Authoriser, Operation, Permission, Resource
 from millstream.doors.caller import Caller
 from millstream.doors.partitions import Place
 from millstream.doors.queues import Acquired, Queues, Settled, Settlement, SettlementKind
@@ -17,10 +18,11 @@ _PATIENCE_SECONDS = 10.0
 
 
 class RoutedQueues:
-    def __init__(self, engine: Queues | None, routes: Routes) -> None:
+    def __init__(self, engine: Queues | None, routes: Routes, authoriser: Authoriser) -> None:
         """`engine` is this node's own; None where there is none."""
         self._engine = engine
         self._routes = routes
+        self._authoriser = authoriser
         self._releasing: dict[asyncio.Task[None], None] = {}
 
     async def acquire(
@@ -35,6 +37,8 @@ class RoutedQueues:
         max_wait_s: float,
         max_held: int | None = None,
     ) -> Acquired:
+        self._check(caller, group, place)
+
         def too_late(acquired: Acquired) -> None:
             self._give_back(caller, group, member, place, acquired)
 
@@ -62,6 +66,7 @@ class RoutedQueues:
     async def settle(
         self, caller: Caller, group: str, member: str, place: Place, settlements: Sequence[Settlement]
     ) -> tuple[Settled, ...]:
+        self._check(caller, group, place)
         return await self._routes.at_leader(
             caller,
             place,
@@ -73,6 +78,8 @@ class RoutedQueues:
         )
 
     async def release_all(self, caller: Caller, group: str, member: str) -> None:
+        self._authoriser.check(caller, Permission(Operation.READ, Resource.GROUP, group))
+
         async def of_node(node_id: int) -> None:
             try:
                 if node_id == self._routes.view.node_id:
@@ -87,12 +94,16 @@ class RoutedQueues:
 
         await asyncio.gather(*(of_node(broker.broker_id) for broker in self._routes.view.brokers()))
 
+    def _check(self, caller: Caller, group: str, place: Place) -> None:
+        self._authoriser.check(caller, Permission(Operation.READ, Resource.GROUP, group))
+        self._authoriser.check(caller, Permission(Operation.READ, Resource.TOPIC, place.topic))
+
     def _give_back(self, caller: Caller, group: str, member: str, place: Place, acquired: Acquired) -> None:
         """Nobody waits any more for what was handed out."""
         if not acquired.ranges:
             return
         settlements = [
-            Settlement(each.first_offset, each.last_offset, SettlementKind.RELEASE)
+            Settlement(each.first_offset, each.last_offset, SettlementKind.UNDELIVERED)
             for each in acquired.ranges
         ]
 

@@ -31,7 +31,7 @@ log = get_logger("millstream.proxy")
 # These begin with the id of a group, and its coordinator answers them.
 _OF_A_GROUP = (
     "offset_commit", "join_group", "heartbeat", "leave_group", "sync_group", "offset_delete",
-    "consumer_group_heartbeat",
+    "consumer_group_heartbeat", "share_group_heartbeat",
 )  # fmt: skip
 _CHANGING_A_GROUP = (*_OF_A_GROUP, "delete_groups")
 # The lane on which this node answers as one that coordinates nothing.
@@ -45,14 +45,12 @@ _SECONDS = 30.0
 
 class ClientRelay:
     def __init__(self, relays: "Relays", connection: Connection, shown: Callable[[], ShownNode]) -> None:
-        broker = relays.broker
         self.connection = connection
-        self.node_id = broker.node_id
-        self.server = broker.server
-        self.loop = broker.loop
-        self.broker = broker
+        self.node_id = relays.node_id
+        self.server = relays.server
+        self.loop = relays.machine.loop
         self.metrics = relays.metrics
-        self._relays = relays
+        self.relays = relays
         self._shown = shown
         self._lanes: dict[tuple[int, str], Lane] = {}
         self.held = HeldRequests(self)
@@ -65,7 +63,7 @@ class ClientRelay:
 
     @property
     def image(self) -> MetadataImage:
-        return self.broker.metadata.image
+        return self.relays.metadata.image
 
     def takes(self, context: Call, request: memoryview, position: int) -> bool:
         api = context.api
@@ -82,7 +80,7 @@ class ClientRelay:
 
     def close(self) -> None:
         """The client is gone: nothing of it is waited for any more."""
-        self._relays.forget(self)
+        self.relays.forget(self)
         self._produce.close()
         self._fetch.close()
         lanes, self._lanes = self._lanes, {}
@@ -177,11 +175,11 @@ class ClientRelay:
 
     def _new_lane(self, node: int, kind: str) -> Lane:
         if node == self.node_id:
-            dispatcher = self.broker.refusing if kind == REFUSING else self.broker.dispatcher
+            dispatcher = self.relays.refusing if kind == REFUSING else self.relays.dispatcher
             return LocalLane(dispatcher, self.connection, self.loop)
         # A node that is gone is asked at an address at which nobody answers.
         to = self._registered(node) or Registered("", 0, -1)
-        return RemoteLane(self.server, node, to, self._relays.greeting(self.connection))
+        return RemoteLane(self.server, node, to, self.relays.greeting(self.connection))
 
     def _registered(self, node: int) -> Registered | None:
         """Where the node is reached, and since when; None where it is out of the cluster, or fenced."""

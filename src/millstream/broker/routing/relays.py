@@ -3,20 +3,28 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from millstream.broker.api.dispatch import Dispatcher
 from millstream.broker.api.table import TABLE
+from millstream.broker.handlers.fetch_sessions import FetchSessions
+from millstream.broker.machine import Machine
 from millstream.broker.routing.relay import ClientRelay
 from millstream.broker.server.addresses import WILDCARDS, ShownNode
 from millstream.broker.server.connection import Connection
 from millstream.broker.server.listener import Listener
+from millstream.broker.server.long_work import LongWork
+from millstream.broker.server.server import Server
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.machine import Records
+from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.service import MetadataService
+from millstream.config.settings import BrokerSettings
+from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Counter, Family, Registry
 from millstream.protocol.peer_client import Greeting, encode_greeting
 
 if TYPE_CHECKING:
-    from millstream.broker.node import Broker
+    from millstream.broker.handlers.fetch import ClientFetches
 
 log = get_logger("millstream.proxy")
 
@@ -50,15 +58,38 @@ class ProxyMetrics:
 
 
 class Relays:
-    def __init__(self, broker: "Broker") -> None:
-        self.broker = broker
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        machine: Machine,
+        server: Server,
+        dispatcher: Dispatcher,
+        refusing: Dispatcher,
+        fetch_sessions: FetchSessions,
+        client_fetches: Callable[[], "ClientFetches"],
+        long_work: LongWork,
+        metrics: BrokerMetrics,
+    ) -> None:
+        """`refusing` answers as a node that coordinates no groups."""
+        self.settings = settings
+        self.node_id = settings.id
+        self.machine = machine
+        self.server = server
+        self.dispatcher = dispatcher
+        self.refusing = refusing
+        self.fetch_sessions = fetch_sessions
+        self.client_fetches = client_fetches
+        self.long_work = long_work
+        self.fetch_requests = metrics.fetch_requests
+        self.metadata: MetadataService
+        self.endpoint = Endpoint("PLAINTEXT", "", 0)
+        """Where the node says that it is reached."""
         # In the order they came, so that a simulated run can be repeated.
         self._relays: dict[ClientRelay, None] = {}
-        self.metrics = ProxyMetrics(broker.metrics.registry, lambda: len(self._relays))
-        if broker.has_metadata:
-            self.follow(broker.metadata)
+        self.metrics = ProxyMetrics(metrics.registry, lambda: len(self._relays))
 
     def follow(self, metadata: MetadataService) -> None:
+        self.metadata = metadata
         metadata.subscribe(self._follow)
 
     async def bind(self, address: str) -> None:
@@ -66,7 +97,7 @@ class Relays:
         host, _, port = address.rpartition(":")
         bound: list[tuple[str, int]] = []
         bound.append(
-            await self.broker.server.bind(
+            await self.server.bind(
                 host.strip("[]"),
                 int(port),
                 Listener(
@@ -97,24 +128,24 @@ class Relays:
         self._relays.pop(relay, None)
 
     def greeting(self, connection: Connection) -> bytes:
-        cluster_id = self.broker.metadata.image.cluster_id
-        return encode_greeting(Greeting(cluster_id, self.broker.node_id, connection.client))
+        cluster_id = self.metadata.image.cluster_id
+        return encode_greeting(Greeting(cluster_id, self.node_id, connection.client))
 
     def _shown_to(self, connection: Connection, listener: tuple[str, int] | None) -> ShownNode:
         """The broker that a client is told of. A node that listens everywhere says the address it came by."""
-        settings = self.broker.settings.broker
+        settings = self.settings
         if settings.client_address is not None:
             host, _, port = settings.client_address.rpartition(":")
             # Others may answer at the same address: to clients all of them are one broker, with one id.
-            lowest = min(self.broker.metadata.image.brokers, default=self.broker.node_id)
+            lowest = min(self.metadata.image.brokers, default=self.node_id)
             return ShownNode(lowest, host.strip("[]"), int(port))
         # Not from the metadata: this node may have been removed while the client's request waited.
-        endpoint = self.broker.endpoint
+        endpoint = self.endpoint
         host, number = listener or (endpoint.host, endpoint.port)
         if listener is not None and settings.advertised_host is not None:
             host = settings.advertised_host
         host = connection.local_host if host in WILDCARDS else host
-        return ShownNode(self.broker.node_id, host, number)
+        return ShownNode(self.node_id, host, number)
 
     def cut_off(self) -> None:
         """Clients know of this node alone, and look for another only when it has nothing to say to them."""

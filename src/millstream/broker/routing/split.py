@@ -41,7 +41,7 @@ class SplitRequest:
         if len(body) > LARGE_REQUEST_BYTES:
             self._reply = context.reply_later()
             relay.connection.block()
-            relay.broker.tasks.spawn(self._take_large(bytes(body)), "large request")
+            relay.relays.machine.tasks.spawn(self._take_large(bytes(body)), "large request")
             return True
         self._request = _decode(context, body)
         parts = self._plan.cut(relay.image, relay.node_id, self._request)
@@ -68,7 +68,7 @@ class SplitRequest:
             return request, [(node, _encode(context, part)) for node, part in parts.items()]
 
         try:
-            self._request, parts = await relay.broker.long_work.apart(cut)
+            self._request, parts = await relay.relays.long_work.apart(cut)
             self._left = len(parts)
             self._answers = [None] * len(parts)
             for place, (node, part) in enumerate(parts):

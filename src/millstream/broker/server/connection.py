@@ -14,7 +14,7 @@ from millstream.broker.server.frame_memory import Address, IncomingFrame
 from millstream.broker.server.listener import Listener
 from millstream.broker.server.replies import PendingReply, Reply
 from millstream.doors.caller import Caller
-from millstream.protocol.api import APIS, PEER_APIS
+from millstream.protocol.api import APIS, OWN_APIS, PEER_APIS
 from millstream.protocol.limits import LIMITS, explain_size
 from millstream.protocol.wire import I16, I32, MalformedRequest
 from millstream.runtime.read_threshold import ReadThreshold
@@ -33,7 +33,7 @@ MAX_PENDING_REPLIES = 1000
 MAX_HELD_BYTES = 1 << 20
 # Requests of one client that come together are handled for this long, then others have a turn.
 _LONGEST_TURN_SECONDS = 0.01
-_ALL_APIS = {**APIS, **PEER_APIS}
+_ALL_APIS = {**APIS, **PEER_APIS, **OWN_APIS}
 # Of a connection that is not made yet.
 NOWHERE = Address()
 

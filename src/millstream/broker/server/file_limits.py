@@ -4,6 +4,9 @@ import resource
 from typing import NamedTuple
 
 from millstream.config.settings import PerformanceSettings
+from millstream.observability.logs import get_logger
+
+log = get_logger("millstream.node")
 
 _UNLIMITED = 1 << 20
 # For everything else: the listener, the quorum's log, threads' wake-up pipes, modules that are imported late.
@@ -22,6 +25,15 @@ def raise_and_share(settings: PerformanceSettings) -> FileLimits:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return share(_UNLIMITED if hard == resource.RLIM_INFINITY else hard, settings)
+
+
+def warn_of_few_connections(allowed: int, wanted: int) -> None:
+    if allowed < wanted:
+        log.warning(
+            "fewer connections than max.connections: raise the limit of open files",
+            allowed=allowed,
+            wanted=wanted,
+        )
 
 
 def share(limit: int, settings: PerformanceSettings) -> FileLimits:

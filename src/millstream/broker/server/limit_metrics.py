@@ -1,39 +1,44 @@
 """Metrics of what clients can multiply and the node bounds; connections and groups have theirs elsewhere."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from millstream.broker.handlers.fetch_sessions import FetchSessions
+from millstream.broker.partitions.producer_bounds import ProducerBounds
+from millstream.broker.partitions.registry import Partitions
+from millstream.broker.server.long_work import LongWork
+from millstream.broker.server.server import Server
+from millstream.observability.metrics import FamilySnapshot, Kind, Registry, Sample
 
-from millstream.observability.metrics import FamilySnapshot, Kind, Sample
 
-if TYPE_CHECKING:
-    from millstream.broker.node import Broker
-
-
-def watch_limits(broker: "Broker") -> None:
-    registry, bounds, sessions = broker.metrics.registry, broker.producer_bounds, broker.fetch_sessions
+def watch_limits(
+    registry: Registry,
+    server: Server,
+    partitions: Partitions,
+    bounds: ProducerBounds,
+    sessions: FetchSessions,
+    long_work: LongWork,
+) -> None:
     for name, documentation, compute in (
         (
             "millstream_producers",
             "Idempotent producers that are remembered, in all partitions.",
-            _producers(broker),
+            lambda: sum(len(partition.log.producers) for partition in partitions),
         ),
         ("millstream_fetch_sessions", "Fetch sessions of clients.", lambda: len(sessions)),
         ("millstream_fetch_session_partitions", "Partitions in fetch sessions.", lambda: sessions.partitions),
         (
             "millstream_in_flight_bytes",
             "Memory of requests and replies under way.",
-            lambda: broker.server.in_flight_bytes,
+            lambda: server.in_flight_bytes,
         ),
         (
             "millstream_requests_waiting_for_memory",
             "Requests that are not read further before others have given memory back.",
-            lambda: broker.server.frames.waiting,
+            lambda: server.frames.waiting,
         ),
-        ("millstream_addresses", "Addresses that connections come from.", lambda: broker.server.addresses),
+        ("millstream_addresses", "Addresses that connections come from.", lambda: server.addresses),
         (
             "millstream_long_work_waiting",
             "Requests that take long and wait for a turn of the event loop.",
-            lambda: broker.long_work.waiting,
+            lambda: long_work.waiting,
         ),
     ):
         registry.computed_gauge(name, documentation, compute)
@@ -55,13 +60,9 @@ def watch_limits(broker: "Broker") -> None:
                 (
                     "millstream_long_work_slices_total",
                     "Turns of the event loop that were given to long work.",
-                    broker.long_work.turns,
+                    long_work.turns,
                 ),
             )
         ]
 
     registry.collector(counters)
-
-
-def _producers(broker: "Broker") -> Callable[[], int]:
-    return lambda: sum(len(partition.log.producers) for partition in broker.partitions)

@@ -12,6 +12,7 @@ from millstream.broker.shares.shares import Shares
 from millstream.cluster.metadata.service import MetadataService
 from millstream.coordinator.shares.runs import Run
 from millstream.coordinator.shares.states import RecordState
+from millstream.doors.access import Authoriser, Operation, Permission, Resource
 from millstream.doors.caller import Caller
 from millstream.doors.partitions import Place
 from millstream.doors.queues import Acquired, Queues, Settlement, SettlementKind
@@ -44,11 +45,14 @@ _PEEK_BYTES = 1 << 20
 
 
 class QueueCalls:
-    def __init__(self, queues: Queues, shares: Shares, metadata: MetadataService) -> None:
+    def __init__(
+        self, queues: Queues, shares: Shares, metadata: MetadataService, authoriser: Authoriser
+    ) -> None:
         """`queues` are those of all nodes, `shares` those of this one."""
         self._queues = queues
         self._shares = shares
         self._metadata = metadata
+        self._authoriser = authoriser
         self._turn = 0
         self._handlers: Final[dict[type, Callable[[Caller, Any], Awaitable[msgspec.Struct]]]] = {
             TakeMessages: self._take,
@@ -63,7 +67,17 @@ class QueueCalls:
         """KafkaError where it is refused."""
         if not request.group and not isinstance(request, LookAtQueues):
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group must not be empty")
+        self._authorise(caller, request)
         return await self._handlers[type(request)](caller, request)
+
+    def _authorise(self, caller: Caller, request: QueueRequest) -> None:
+        if isinstance(request, LookAtQueues) and not request.group:
+            self._authoriser.check(caller, Permission(Operation.DESCRIBE, Resource.CLUSTER))
+            return
+        self._authoriser.check(caller, Permission(Operation.READ, Resource.GROUP, request.group))
+        topic = "" if isinstance(request, ReleaseMember) else request.topic
+        if topic:
+            self._authoriser.check(caller, Permission(Operation.READ, Resource.TOPIC, topic))
 
     # -- messages, wherever they are led
 

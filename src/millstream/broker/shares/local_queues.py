@@ -10,7 +10,7 @@ from millstream.coordinator.shares.queue_values import Outcome
 from millstream.doors.caller import Caller
 from millstream.doors.partitions import LogRead, Place
 from millstream.doors.queues import Acquired, AcquiredRange, Settled, Settlement
-from millstream.protocol.errors import KafkaError
+from millstream.protocol.errors import KafkaError, NotDone
 
 
 class LocalQueues:
@@ -50,7 +50,11 @@ class LocalQueues:
         await all_stored(self._shares().release_member(group, member))
 
     async def _open(self, group: str, place: Place) -> LedQueue:
-        return await self._shares().open(group, place.topic, place.partition, from_earliest=True)
+        try:
+            return await self._shares().open(group, place.topic, place.partition, from_earliest=True)
+        except KafkaError as error:
+            # Nothing was handed out or settled: whoever asked may ask the leader of by then.
+            raise NotDone.of(error) from error
 
 
 def _settle(queue: LedQueue, member: str, given: Settlement) -> Settled:

@@ -5,7 +5,7 @@ from enum import IntEnum
 from typing import Any
 
 from millstream.client.admin.values import ConfigEntry, LogDir
-from millstream.client.errors import UnknownTopicError, error_name, from_code
+from millstream.client.errors import ConnectionFailedError, UnknownTopicError, error_name, from_code
 from millstream.client.positions import TopicPartition
 from millstream.client.wire.cluster import Cluster
 from millstream.protocol.errors import ErrorCode
@@ -79,12 +79,19 @@ class SettingsAdmin:
             self._check(kind, each, "cannot change the configuration of")
 
     def log_dirs(self, broker: int | None = None) -> list[LogDir]:
-        """The directories of a broker, or of all that answer, with the size of each partition."""
+        """The directories of a broker, or of all, with the size of each partition. Of all, one that does not answer has
+        an error in place of its directories."""
         cluster = self._cluster
         cluster.patiently("cannot read the cluster's metadata", lambda: cluster.metadata([]))
         found = []
         for node in sorted(cluster.addresses) if broker is None else [broker]:
-            reply = cluster.node(node).call("describe_log_dirs", topics=None)
+            try:
+                reply = cluster.call_node(node, "describe_log_dirs", topics=None)
+            except ConnectionFailedError as failure:
+                if broker is not None:
+                    raise
+                found.append(LogDir(node, "", {}, error=str(failure)))
+                continue
             for each in reply.results:
                 sizes = {
                     TopicPartition(topic.name, part.partition_index): part.partition_size
@@ -116,7 +123,7 @@ class SettingsAdmin:
         cluster = self._cluster
         if kind is ResourceKind.BROKER and name:
             cluster.patiently("cannot read the cluster's metadata", lambda: cluster.metadata([]))
-            return cluster.node(int(name)).call(request, **fields)
+            return cluster.call_node(int(name), request, **fields)
         return cluster.call(request, **fields)
 
     def _check(self, kind: ResourceKind, result: Any, action: str) -> None:

@@ -142,7 +142,7 @@ class TopicAdmin:
         begins: dict[TopicPartition, int] = {}
         for node, topics in by_leader.items():
             wanted = [{"name": name, "partitions": each} for name, each in topics.items()]
-            reply = cluster.node(node).call("delete_records", topics=wanted, timeout=self._patience)
+            reply = cluster.call_node(node, "delete_records", topics=wanted, timeout=self._patience)
             for topic in reply.topics:
                 for each in topic.partitions:
                     place = TopicPartition(topic.name, each.partition_index)

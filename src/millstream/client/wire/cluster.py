@@ -72,7 +72,7 @@ class Cluster:
         for address in dict.fromkeys((*self._connections, *self._bootstrap, *self.addresses.values())):
             try:
                 return self._connected(address)
-            except (NotAuthorizedError, ssl.SSLCertVerificationError):
+            except NotAuthorizedError:
                 raise
             except OSError as error:
                 reason = f"{address[0]}:{address[1]}: {error.strerror or error}"
@@ -107,10 +107,25 @@ class Cluster:
             try:
                 return node.call(name, version, **fields)
             except OSError as error:
-                self._drop(node)
+                self._drop(node.address)
                 if left == 0:
                     raise ConnectionFailedError(
                         f"cannot reach the cluster at {self.settings.addresses}: {error.strerror or error}"
+                    ) from error
+        raise AssertionError("the last attempt returns or raises")
+
+    def call_node(self, node_id: int, name: str, **fields: Any) -> Any:
+        """The reply of one node, over a new connection where the old one is broken. For what may be asked twice."""
+        for is_last in (False, True):
+            try:
+                return self.node(node_id).call(name, **fields)
+            except ClientError:
+                raise
+            except OSError as error:
+                self._drop(self.addresses[node_id])
+                if is_last:
+                    raise ConnectionFailedError(
+                        f"node {node_id} does not answer: {error.strerror or error}"
                     ) from error
         raise AssertionError("the last attempt returns or raises")
 
@@ -132,9 +147,6 @@ class Cluster:
         while True:
             try:
                 return attempt()
-            except ssl.SSLCertVerificationError as error:
-                self.close()
-                raise NotAuthorizedError(f"{action}: the broker's certificate is refused: {error}") from error
             except (OSError, ClientError) as error:
                 self.close()
                 if not self._may_pass(error):
@@ -158,16 +170,23 @@ class Cluster:
     def _connected(self, address: Address) -> Connection:
         connection = self._connections.get(address)
         if connection is None:
-            connection = self._connections[address] = Connection(address, self.settings)
+            try:
+                connection = self._connections[address] = Connection(address, self.settings)
+            except ssl.SSLCertVerificationError as error:
+                where = f"{address[0]}:{address[1]}"
+                raise NotAuthorizedError(f"{where}: the broker's certificate is refused: {error}") from error
         return connection
 
-    def _drop(self, node: Connection) -> None:
-        node.close()
-        self._connections.pop(node.address, None)
+    def _drop(self, address: Address | None) -> None:
+        if address is None:
+            return
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close()
         # Another one first, the next time.
-        if node.address in self._bootstrap:
-            self._bootstrap.remove(node.address)
-            self._bootstrap.append(node.address)
+        if address in self._bootstrap:
+            self._bootstrap.remove(address)
+            self._bootstrap.append(address)
 
     # -- topics and offsets
 
@@ -238,7 +257,7 @@ class Cluster:
             except (OSError, ClientError):
                 if not skips_failures:
                     raise
-                self._connections.pop(self.addresses[node], None)
+                self._drop(self.addresses.get(node))
             else:
                 found += requests.read_list_offsets(reply)
         return found

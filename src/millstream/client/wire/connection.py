@@ -29,7 +29,8 @@ class Connection:
         self.address = address
         self._is_for_client = is_for_client
         self._settings = settings
-        self._stream: RequestStream[bool] = RequestStream(settings.client_id.encode())
+        self._client_id = settings.client_id.encode()
+        self._stream: RequestStream[bool] = RequestStream()
         self._buffer = bytearray(_FIRST_BYTES)
         self._size = memoryview(bytearray(4))
         self._open()
@@ -113,7 +114,9 @@ class Connection:
     def send(self, key: int, version: int, body: bytes, *, flexible: bool = False) -> None:
         # Kafka's one exception: who asks for versions may not know how heads are written.
         is_head_flexible = flexible and key != requests.API_VERSIONS
-        head = self._stream.head(key, version, len(body), is_head_flexible, flexible=flexible)
+        head = self._stream.head(
+            key, version, len(body), is_head_flexible, client_id=self._client_id, flexible=flexible
+        )
         self._socket.sendall(head + body)
 
     def receive(self) -> memoryview:

@@ -5,9 +5,6 @@ import hashlib
 import hmac
 import json
 import secrets
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
 
 from millstream.client.errors import ConnectionFailedError, NotAuthorizedError, error_name
@@ -81,6 +78,10 @@ def _fields(message: str) -> dict[str, str]:
 
 def _token(settings: Sasl) -> str:
     """An access token for client credentials, from the provider's token endpoint."""
+    import urllib.error
+    import urllib.parse
+    import urllib.request
+
     form = {"grant_type": "client_credentials"}
     if settings.scope:
         form["scope"] = settings.scope

@@ -89,6 +89,7 @@ class Kind(StrEnum):
     TORN_TRANSACTION = "torn transaction"
     NOT_LINEARIZABLE = "not linearizable"
     NEVER_DELIVERED = "never delivered"
+    NEVER_SETTLED = "never settled"
     DELIVERED_AFTER_ACK = "delivered after its acknowledgement"
     IN_QUEUE_AND_DEAD = "in the queue and in the dead-letter queue"
     LOST_COMMIT = "lost commit"

@@ -13,6 +13,8 @@ class QueueStep(StrEnum):
     DELIVERED = "delivered"
     ACKED = "acked"
     """The confirmation of its acknowledgement came."""
+    TRIED = "tried"
+    """It was acknowledged, and nobody knows with which result."""
     DEAD = "dead"
     """It was found in the dead-letter queue."""
 
@@ -25,14 +27,20 @@ class QueueEvent:
     at: float
 
 
-def judge_queue(events: Sequence[QueueEvent]) -> Iterator[Anomaly]:
-    """`events` in the order of time; deliveries at the time they were asked for, confirmations when they came."""
+def judge_queue(events: Sequence[QueueEvent], *, is_drained: bool = False) -> Iterator[Anomaly]:
+    """`events` in the order of time; deliveries at the time they were asked for, confirmations when they came.
+
+    Where the queue was drained in the end and has dead letters, every message is done or dead.
+    """
     steps: dict[tuple[str, str], list[QueueStep]] = {}
     for event in sorted(events, key=lambda each: each.at):
         steps.setdefault((event.queue, event.value), []).append(event.step)
     for (queue, value), seen in steps.items():
         if QueueStep.PUT in seen and QueueStep.DELIVERED not in seen and QueueStep.DEAD not in seen:
             yield Anomaly(Kind.NEVER_DELIVERED, queue, value)
+        settled = {QueueStep.ACKED, QueueStep.TRIED, QueueStep.DEAD}
+        if is_drained and QueueStep.PUT in seen and settled.isdisjoint(seen):
+            yield Anomaly(Kind.NEVER_SETTLED, queue, value)
         if QueueStep.ACKED in seen and QueueStep.DELIVERED in seen[seen.index(QueueStep.ACKED) :]:
             yield Anomaly(Kind.DELIVERED_AFTER_ACK, queue, value)
         if QueueStep.DEAD in seen and (

@@ -22,9 +22,9 @@ class NoAnswer(Exception):
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, name: bytes) -> None:
+    def __init__(self) -> None:
         # A reply that came too late is passed over.
-        self.stream: RequestStream[asyncio.Future[memoryview]] = RequestStream(name, in_order=False)
+        self.stream: RequestStream[asyncio.Future[memoryview]] = RequestStream(in_order=False)
         self.transport: asyncio.Transport | None = None
         self._buffer = b""
 
@@ -123,12 +123,12 @@ class SimulatedClient:
     ) -> "asyncio.Future[memoryview]":
         assert connection.transport is not None
         reply: asyncio.Future[memoryview] = self.loop.create_future()
-        head = connection.stream.head(api, version, len(body), reply)
+        head = connection.stream.head(api, version, len(body), reply, client_id=self.name.encode())
         connection.transport.write(head + body)
         return reply
 
     async def _connect(self, address: Address) -> _Connection:
-        _, connection = await self.loop.create_connection(lambda: _Connection(self.name.encode()), *address)
+        _, connection = await self.loop.create_connection(_Connection, *address)
         assert isinstance(connection, _Connection)
         self._connections[address] = connection
         return connection

@@ -7,7 +7,7 @@ import errno
 import os
 from collections.abc import Collection, Iterator
 
-from millstream.broker.node import Broker
+from millstream.broker.node import Node
 from millstream.broker.partitions.partition import Partition
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.protocol.record_batch import CorruptBatch, read_header
@@ -26,7 +26,7 @@ def newest_image(cluster: SimulatedCluster) -> MetadataImage:
 
 def what_is_missing(cluster: SimulatedCluster) -> str | None:
     """Why the cluster is not whole yet: a node that does not serve, a partition not led or not fully in sync."""
-    brokers: dict[int, Broker] = {}
+    brokers: dict[int, Node] = {}
     for node in cluster.nodes.values():
         if node.node_id in cluster.removed:
             if node.is_up:

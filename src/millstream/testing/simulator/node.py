@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from millstream.broker.node import Broker
+from millstream.broker.node import Node
 from millstream.config.settings import Settings
 from millstream.observability.logs import get_logger
 from millstream.runtime.invariant import InvariantViolation
@@ -22,7 +22,7 @@ class SimulatedNode:
     def __init__(self, machine: Machine, node_id: int, settings: Settings) -> None:
         self.machine = machine
         self.node_id = node_id
-        self.broker: Broker | None = None
+        self.broker: Node | None = None
         self.ended: str | None = None
         """Why the program ended by itself."""
         self.ends: list[str] = []
@@ -31,7 +31,7 @@ class SimulatedNode:
         self.settings = replace(
             settings, broker=replace(settings.broker, id=node_id, host=machine.name, port=PORT)
         )
-        self._ending: Broker | None = None
+        self._ending: Node | None = None
 
     @property
     def name(self) -> str:
@@ -46,7 +46,7 @@ class SimulatedNode:
         return self.broker is not None
 
     @property
-    def serving(self) -> Broker | None:
+    def serving(self) -> Node | None:
         """The program, if clients may come to it."""
         return self.broker if self.broker is not None and self.broker.is_serving else None
 
@@ -64,7 +64,7 @@ class SimulatedNode:
         loop = self.machine.loop
         loop.network.machine_up(self.name)
         machine = self.machine
-        broker = process.context.run(Broker, self.settings, machine.disk, machine.clock, loop, machine, RAFT)
+        broker = process.context.run(Node, self.settings, machine.disk, machine.clock, loop, machine, RAFT)
         self.broker = broker
         loop.create_task(self._live(broker), name=f"node {self.node_id}", context=process.context)
 
@@ -82,7 +82,7 @@ class SimulatedNode:
             stopping = self.machine.loop.create_task(self._end(broker), name="stop", context=context)
             await asyncio.wait([stopping], timeout=60)
 
-    async def _live(self, broker: Broker) -> None:
+    async def _live(self, broker: Node) -> None:
         """As `broker.process.run`: start, then wait for a reason to end."""
         try:
             await broker.start()
@@ -97,7 +97,7 @@ class SimulatedNode:
         self.ends.append(self.ended)
         await self._end(broker)
 
-    async def _end(self, broker: Broker) -> None:
+    async def _end(self, broker: Node) -> None:
         if self._ending is broker:
             return
         self._ending = broker

@@ -27,6 +27,7 @@ from millstream.testing.simulator.comparison import (
     unexpected_ends,
     what_is_missing,
 )
+from millstream.testing.simulator.door_clients import DoorClients
 from millstream.testing.simulator.election_watch import ElectionWatch
 from millstream.testing.simulator.in_sync_watch import InSyncWatch
 from millstream.testing.simulator.loop import SimulatedLoop
@@ -35,6 +36,7 @@ from millstream.testing.simulator.node_changes import NodeChanges, changes_nodes
 from millstream.testing.simulator.partition_watch import PartitionWatch
 from millstream.testing.simulator.plan import Plan, Profile, draw_plan
 from millstream.testing.simulator.process import CURRENT
+from millstream.testing.simulator.queue_clients import QueueClients
 from millstream.testing.simulator.quorum_watch import QuorumWatch
 from millstream.testing.simulator.split_jobs import taking_turns
 from millstream.testing.simulator.stream import Streams
@@ -62,6 +64,9 @@ class Outcome:
     faults: int = 0
     acknowledged: int = 0
     read: int = 0
+    sent_by_doors: int = 0
+    accepted: int = 0
+    """Messages of a queue, where there are such clients."""
     metadata_changes: int = 0
     node_changes: int = 0
     """Nodes that were added, removed, and added again."""
@@ -82,10 +87,13 @@ def run_seed(
     level: str = "warning",
     routing: str | None = None,
     profile: Profile = Profile.SWARM,
+    doors: bool = False,
+    queues: bool = False,
 ) -> Outcome:
     """Never raises for what goes wrong in the run: that is in `problems`.
 
-    `faults` are kinds; none: the seed draws. So it does with `routing`, unless the profile is plain.
+    `faults` are kinds; none: the seed draws. So it does with `routing`, unless the profile is plain. With `doors` there
+    are clients of a gateway beside the others, with `queues` those of a queue.
     """
     was_collecting = gc.isenabled()
     gc.disable()
@@ -95,7 +103,16 @@ def run_seed(
     try:
         plan = _draw(seed, faults, routing, profile)
         return _run(
-            seed, seconds, faults, plan, routing or "direct", deque(maxlen=keep_lines), level, remains
+            seed,
+            seconds,
+            faults,
+            plan,
+            routing or "direct",
+            deque(maxlen=keep_lines),
+            level,
+            remains,
+            doors,
+            queues,
         )
     finally:
         _clear_away(remains)
@@ -120,6 +137,8 @@ def _run(
     lines: "deque[str]",
     level: str,
     remains: list[Any],
+    doors: bool,
+    queues: bool,
 ) -> Outcome:
     outcome = Outcome(seed, plan={} if plan is None else plan.describe())
     loop = SimulatedLoop()
@@ -132,6 +151,10 @@ def _run(
         stack.enter_context(_invariants_reported(loop))
         stack.enter_context(recorded(outcome.marks))
         run = _Run(loop, seed, seconds, outcome, quorum, faults, plan, routing)
+        if doors:
+            run.add_doors()
+        if queues:
+            run.add_queues()
         remains += (loop, run)
         stack.callback(run.end)
         stack.enter_context(taking_turns(run.cluster.jobs_of_current))
@@ -183,8 +206,16 @@ class _Run:
             self._play(plan)
         # Where any node forwards: a draw of their own, so that the others are as they would be without them.
         self._streams: Streams | None = None
+        self._doors: DoorClients | None = None
+        self._queues: QueueClients | None = None
         if self._cluster.routing == "proxy":
             self._streams = Streams(self._cluster, Random(f"streams of {seed}"))
+
+    def add_doors(self) -> None:
+        self._doors = DoorClients(self._cluster, Random(f"doors of {self._seed}"))
+
+    def add_queues(self) -> None:
+        self._queues = QueueClients(self._cluster, Random(f"queues of {self._seed}"))
 
     @property
     def cluster(self) -> SimulatedCluster:
@@ -230,6 +261,10 @@ class _Run:
         nemesis.start()
         if self._streams is not None:
             self._streams.start()
+        if self._doors is not None:
+            self._doors.start()
+        if self._queues is not None:
+            self._queues.start()
         if self._changes is not None:
             self._changes.start()
         await asyncio.sleep(max(0.0, self._seconds * _TROUBLED_SHARE - loop.time()))
@@ -247,6 +282,16 @@ class _Run:
         await self._within(_HEALING_SECONDS, workload.read_everything(), "not everything could be read")
         if self._streams is not None:
             await self._within(_HEALING_SECONDS, self._streams.finish(), "the streams did not come to an end")
+        if self._doors is not None:
+            await self._within(_HEALING_SECONDS, self._doors.finish(), "the doors did not come to an end")
+            outcome.sent_by_doors = self._doors.acknowledged
+            outcome.problems += map(str, self._doors.judge())
+        if self._queues is not None:
+            await self._within(
+                2 * _HEALING_SECONDS, self._queues.finish(), "the queue did not come to an end"
+            )
+            outcome.accepted = sum(worker.accepted for worker in self._queues.workers)
+            outcome.problems += map(str, self._queues.judge())
         nemesis.end()
         outcome.problems += differences(self._cluster)
         outcome.problems += unexpected_ends(self._cluster, self._nemesis.kinds)

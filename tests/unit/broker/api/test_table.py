@@ -14,7 +14,7 @@ from millstream.broker.api.served import load_handler
 from millstream.broker.api.table import TABLE, ApiRow, ListenerKind, served_at
 from millstream.doors.access import Operation, Permission, QuotaKind, Resource
 from millstream.doors.caller import Caller
-from millstream.protocol.api import APIS, LOG_CHECKSUM, PEER_APIS
+from millstream.protocol.api import APIS, OWN_APIS, PEER_APIS
 from millstream.protocol.codec import decode_request
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -29,6 +29,8 @@ from support.raw_client import RawClient, batch_of, create_topic, produce_fields
 
 BY_NAME = {row.api.name: row for row in TABLE.values()}
 ID = UUID(int=7)
+# Kafka's own, of brokers among themselves.
+OF_BROKERS = {name for name in BY_NAME if name.endswith(("_share_group_state", "_share_group_state_summary"))}
 READ, WRITE, CREATE, DELETE = Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE
 ALTER, DESCRIBE, ACTION = Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION
 DESCRIBE_CONFIGS, ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
@@ -41,19 +43,20 @@ def node() -> Iterator[InProcessNode]:
 
 
 def test_every_api_has_one_row() -> None:
-    assert TABLE.keys() == APIS.keys() | PEER_APIS.keys()
-    assert all(row.api is (APIS | PEER_APIS)[key] for key, row in TABLE.items())
+    assert TABLE.keys() == APIS.keys() | PEER_APIS.keys() | OWN_APIS.keys()
+    assert all(row.api is (APIS | PEER_APIS | OWN_APIS)[key] for key, row in TABLE.items())
 
 
 def test_clients_apis_count_against_a_quota_and_nodes_apis_do_not() -> None:
     for key, row in TABLE.items():
-        assert (row.quota is None) == (key in PEER_APIS), row.api.name
+        is_of_nodes = key in PEER_APIS or row.api.name in OF_BROKERS
+        assert (row.quota is None) == is_of_nodes, row.api.name
     mutations = {row.api.name for row in TABLE.values() if row.quota is QuotaKind.MUTATION}
     assert mutations == {"create_topics", "delete_topics", "create_partitions"}
 
 
 def test_nodes_apis_are_served_at_their_own_listeners() -> None:
-    assert served_at(ListenerKind.CLIENTS) == APIS.keys()
+    assert served_at(ListenerKind.CLIENTS) == {*APIS, *OWN_APIS}
     assert served_at(ListenerKind.NODES) == TABLE.keys()
 
 
@@ -212,7 +215,8 @@ def test_groups_of_requests_up_to_version_7_are_asked_for_too() -> None:
 
 
 def test_what_nodes_say_to_each_other_needs_the_power_of_a_node() -> None:
-    for key in (*PEER_APIS, LOG_CHECKSUM):
+    keys = PEER_APIS.keys() | {BY_NAME[name].api.key for name in OF_BROKERS}
+    for key in keys:
         assert set(TABLE[key].needs(None, name_of)) == {Permission(ACTION, Resource.CLUSTER)}
 
 

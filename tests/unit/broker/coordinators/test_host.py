@@ -38,8 +38,7 @@ class Counter:
 
     def on(self, node: InProcessNode) -> Hosted[CountingMachine]:
         async def add() -> Hosted[CountingMachine]:
-            host = node.broker.coordinators
-            assert host is not None
+            host = node.broker.services.coordinators
             host.add(KIND, lambda: self.definition)
             return host.of(KIND)
 
@@ -108,10 +107,9 @@ def test_a_coordinator_that_is_not_there_yet_has_decided_nothing() -> None:
 
 def test_a_kind_that_nobody_has_added_is_not_there() -> None:
     with node_on(SimulatedDisk(1)) as node:
-        host = node.broker.coordinators
-        assert host is not None
+        host = node.broker.services.coordinators
         with pytest.raises(KafkaError) as refusal:
-            host.of(CoordinatorKind.MQTT_SESSION)
+            host.of(CoordinatorKind.TRANSACTION)
         assert refusal.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 

@@ -15,7 +15,7 @@ from support.replicated import Cluster
 def test_a_replica_that_was_removed_meanwhile_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create(1, 2, 3)
-    broker = SimpleNamespace(node_id=1, metadata=cluster)
+    absent = cast(Any, None)
 
     async def fail_and_remove_the_next(_host: str, _port: int) -> Any:
         brokers = {key: each for key, each in cluster.image.brokers.items() if key != 3}
@@ -23,7 +23,7 @@ def test_a_replica_that_was_removed_meanwhile_is_passed_over(monkeypatch: pytest
         raise OSError("no answer")
 
     monkeypatch.setattr(repair.ReplicaLink, "connect", fail_and_remove_the_next)
-    repairs = Repairs(cast(Any, broker))
+    repairs = Repairs(1, absent, cast(Any, cluster), absent, absent, absent, absent)
     partition = SimpleNamespace(topic="t", index=0)
     segment = SimpleNamespace(clear=lambda: None)
     with pytest.raises(KafkaError, match="broker 3 was removed") as failed:

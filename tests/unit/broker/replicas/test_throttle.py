@@ -26,9 +26,9 @@ def throttle_at(rate: str | None, replicas: str = "0:1") -> tuple[ReplicaThrottl
         ]
     )
     clock = ManualClock(0)
-    broker: Any = SimpleNamespace(node_id=ME, clock=clock, metadata=SimpleNamespace(image=image))
+    metadata: Any = SimpleNamespace(image=image)
     partition = Partition("t", 0, TOPIC_ID, new_log(), 0, SimpleNamespace())
-    return ReplicaThrottle(broker, Side.LEADER), partition, clock
+    return ReplicaThrottle(ME, metadata, clock, Side.LEADER), partition, clock
 
 
 def test_what_went_by_has_to_be_waited_for() -> None:

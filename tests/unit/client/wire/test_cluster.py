@@ -89,6 +89,21 @@ def test_what_does_not_speak_the_protocol_is_said_so() -> None:
         thread.join()
 
 
+def test_one_node_is_asked_over_a_new_connection_and_named_when_it_is_away() -> None:
+    with EmbeddedBroker() as broker, cluster(broker.bootstrap_servers) as seen:
+        seen.metadata([])
+        (node,) = seen.addresses
+        assert seen.call_node(node, "describe_log_dirs", topics=None).results
+        broker.kill()
+        broker.start()
+        assert seen.call_node(node, "describe_log_dirs", topics=None).results
+        broker.kill()
+        with pytest.raises(ConnectionFailedError, match=f"node {node} does not answer"):
+            seen.call_node(node, "describe_log_dirs", topics=None)
+        with pytest.raises(ConnectionFailedError, match="node 99 is away"):
+            seen.call_node(99, "describe_log_dirs", topics=None)
+
+
 def test_a_change_is_made_once_and_not_again_over_a_new_connection() -> None:
     with EmbeddedBroker() as broker, cluster(broker.bootstrap_servers) as seen:
         topic = {"name": "once", "num_partitions": 1, "replication_factor": 1}

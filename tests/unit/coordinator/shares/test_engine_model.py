@@ -1,14 +1,16 @@
 """A queue against the simplest thing that could keep one: a table with a row for every record."""
 
-from hypothesis import settings
+import pytest
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from millstream.coordinator.shares.engine import QueueEngine
 from millstream.coordinator.shares.policy import QueuePolicy
 from millstream.coordinator.shares.queue_values import LogBatch, Outcome, Settlement
 from millstream.coordinator.shares.states import RecordState, StateBatch, follows
 from millstream.protocol.errors import KafkaError
+from support.broken_queue_rules import delivered_to_two_at_once
 
 LOCK_MS = 1_000
 MEMBERS = ("a", "b", "c")
@@ -102,7 +104,10 @@ class QueueModel(RuleBasedStateMachine):
                 row.state = RecordState.ARCHIVED
             elif outcome is Outcome.RENEW:
                 row.due_ms = self.now_ms + LOCK_MS
-            else:
+            elif outcome is Outcome.UNDELIVERED:
+                row.count -= 1
+                self._release(row, delay_ms=0)
+            elif outcome is Outcome.RELEASE:
                 self._release(row)
 
     @rule(ms=st.sampled_from((10, 150, 1_100)))
@@ -195,3 +200,14 @@ class QueueModel(RuleBasedStateMachine):
 
 TestQueueModel = QueueModel.TestCase
 TestQueueModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_a_queue_that_delivers_to_two_at_once_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    delivered_to_two_at_once(monkeypatch)
+    with pytest.raises((AssertionError, BaseExceptionGroup)):
+        run_state_machine_as_test(
+            QueueModel,
+            settings=settings(
+                max_examples=50, stateful_step_count=20, deadline=None, database=None, phases=[Phase.generate]
+            ),
+        )

@@ -4,9 +4,9 @@ from millstream.testing.history.queues import QueueEvent, QueueStep, judge_queue
 PUT, DELIVERED, ACKED, DEAD = QueueStep.PUT, QueueStep.DELIVERED, QueueStep.ACKED, QueueStep.DEAD
 
 
-def kinds(*steps: QueueStep) -> list[Kind]:
+def kinds(*steps: QueueStep, is_drained: bool = False) -> list[Kind]:
     events = [QueueEvent("q", "m", step, at) for at, step in enumerate(steps)]
-    return [anomaly.kind for anomaly in judge_queue(events)]
+    return [anomaly.kind for anomaly in judge_queue(events, is_drained=is_drained)]
 
 
 def test_a_message_that_was_worked_on() -> None:
@@ -26,3 +26,10 @@ def test_a_message_that_came_again_after_its_acknowledgement() -> None:
 def test_a_message_in_both_queues() -> None:
     assert kinds(PUT, DELIVERED, DEAD, DELIVERED) == [Kind.IN_QUEUE_AND_DEAD]
     assert kinds(PUT, DELIVERED, ACKED, DEAD) == [Kind.IN_QUEUE_AND_DEAD]
+
+
+def test_what_is_neither_done_nor_dead_in_the_end_is_found_where_all_was_drained() -> None:
+    assert kinds(PUT, DELIVERED) == []
+    assert kinds(PUT, DELIVERED, is_drained=True) == [Kind.NEVER_SETTLED]
+    for step in (ACKED, QueueStep.TRIED, DEAD):
+        assert kinds(PUT, DELIVERED, step, is_drained=True) == []

@@ -8,9 +8,12 @@ import pytest
 from millstream.broker.replicas.following import Following
 from millstream.cluster.metadata.reassignments import AlterReassignments, Reassignment
 from millstream.protocol.fetch import FetchedPartition
+from support.held_disk import HeldDisk
 from support.logs import read_values
 from support.raw_client import RawClient, batch_of, milliseconds, produce_fields
 from support.trio import Trio, until
+
+REQUEST_TIMED_OUT = 7
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +33,15 @@ def led_by(trio: Trio, topic: str, **configs: str) -> int:
     return leader
 
 
+def delete(trio: Trio, leader: int, topic: str, offset: int, timeout_ms: int) -> tuple[int, int]:
+    """The error code, and from where on all replicas have records."""
+    wanted = [{"name": topic, "partitions": [{"partition_index": 0, "offset": offset}]}]
+    with RawClient(trio.nodes[leader].listen) as client:
+        reply = client.call("delete_records", 2, topics=wanted, timeout=milliseconds(timeout_ms))
+    (deleted,) = reply.topics[0].partitions
+    return int(deleted.error_code), deleted.low_watermark
+
+
 @pytest.mark.parametrize(
     "configs", [{}, {"flush_messages": "1000", "flush_ms": "100"}], ids=["durable", "flushed later"]
 )
@@ -39,10 +51,7 @@ def test_a_new_replica_of_a_log_that_begins_within_a_batch(trio: Trio, configs: 
     with RawClient(trio.nodes[leader].listen) as client:
         for values in ((b"a", b"b", b"c"), (b"d",)):
             client.call("produce", 9, **produce_fields(topic, batch_of(*values), acks=-1))
-        wanted = [{"name": topic, "partitions": [{"partition_index": 0, "offset": 1}]}]
-        patience = milliseconds(60_000)
-        (deleted,) = client.call("delete_records", 2, topics=wanted, timeout=patience).topics[0].partitions
-        assert deleted.low_watermark == 1
+    assert delete(trio, leader, topic, 1, 60_000) == (0, 1)
     broker = trio.nodes[leader].broker
     all_three = AlterReassignments((Reassignment(topic, 0, (1, 2, 3)),))
     (outcome,) = asyncio.run_coroutine_threadsafe(broker.metadata.submit(all_three), broker.loop).result(90)
@@ -61,9 +70,22 @@ def test_what_cannot_be_followed_is_asked_for_less_and_less_often(trio: Trio) ->
     partition = broker.partitions.find("paused", 0)
 
     async def pauses() -> None:
-        following = Following(broker, partition, partition.leader_epoch)
+        following = Following(broker.replicas.replication.copying, partition, partition.leader_epoch)
         assert [following.next_pause() for _ in range(7)] == [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]
         following.take(FetchedPartition(partition.topic_id, 0, high_watermark=0, log_start_offset=0))
         assert following.next_pause() == 0.02
 
     asyncio.run_coroutine_threadsafe(pauses(), broker.loop).result(90)
+
+
+def test_a_follower_has_deleted_records_when_its_disk_knows(trio: Trio) -> None:
+    leader = led_by(trio, "deleted")
+    with RawClient(trio.nodes[leader].listen) as client:
+        client.call("produce", 9, **produce_fields("deleted", batch_of(b"a", b"b"), acks=-1))
+    replicas = trio.nodes[leader].broker.metadata.image.topics["deleted"].partitions[0].replicas
+    held = HeldDisk(trio.nodes[next(each for each in replicas if each != leader)])
+    try:
+        assert delete(trio, leader, "deleted", 1, 500) == (REQUEST_TIMED_OUT, 0)
+    finally:
+        held.let_go()
+    assert delete(trio, leader, "deleted", 1, 60_000) == (0, 1)

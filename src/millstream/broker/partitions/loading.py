@@ -1,0 +1,71 @@
+"""Opens the logs that this node keeps by the metadata, recovers them where that is needed, and takes up their roles."""
+
+from collections.abc import Awaitable, Callable
+
+from millstream.broker.machine import Machine
+from millstream.broker.partitions.recovery_progress import RecoveryProgress
+from millstream.broker.partitions.topic_changes import TopicChanges
+from millstream.cluster.metadata.difference import difference
+from millstream.cluster.metadata.service import MetadataService
+from millstream.observability.broker_metrics import BrokerMetrics
+from millstream.observability.logs import get_logger
+from millstream.storage.high_watermarks import read_high_watermarks
+from millstream.storage.store import LogStore
+
+log = get_logger("millstream.node")
+
+
+class Loading:
+    def __init__(
+        self,
+        machine: Machine,
+        store: LogStore,
+        metadata: MetadataService,
+        changes: TopicChanges,
+        metrics: BrokerMetrics,
+    ) -> None:
+        self._machine = machine
+        self._store = store
+        self._metadata = metadata
+        self._changes = changes
+        self._metrics = metrics
+        self.is_done = False
+        """Whether the logs are open. A store that was not loaded knows of none: its checkpoint would say so."""
+        self.damaged: dict[str, list[int]] = {}
+        """By directory, the segments in which recovery found damage."""
+        self.lost_unsynced = False
+        """There are logs, and the node did not stop cleanly: what clients have read may be gone with the page cache."""
+
+    async def load(self, recovered: Callable[[], Awaitable[None]]) -> None:
+        """`recovered` is called when the logs are open, before the node takes up its roles."""
+        started = self._machine.clock.monotonic()
+        disk, workers, store = self._machine.disk, self._machine.workers, self._store
+        loaded = self._metadata.image
+        reached = await workers.run(lambda: read_high_watermarks(disk, store.data_dir))
+        specs = [
+            (image, spec if spec.committed is None else spec._replace(committed=reached.get(spec.key, 0)))
+            for image, spec in self._changes.own_partitions(loaded)
+        ]
+        progress = RecoveryProgress(len(specs), self._machine.clock, self._metrics)
+        # In a thread: the quorum goes on meanwhile.
+        await workers.run(lambda: store.load((spec for _, spec in specs), progress.report))
+        self.is_done = True
+        await recovered()
+        for image, spec in specs:
+            self._changes.serve(image, spec, spec.committed)
+        self.damaged = progress.damaged
+        self.lost_unsynced = bool(specs) and not store.was_clean
+        self._metadata.subscribe(self._changes.apply)
+        now = self._metadata.image
+        self._changes.apply(loaded, now, tuple(difference(loaded, now)))
+        log.info(
+            "logs loaded",
+            partitions=len(specs),
+            # Where there was nothing, nothing can have been left behind.
+            clean=store.was_clean or not specs,
+            scanned_bytes=progress.scanned_bytes,
+            cut_bytes=progress.cut_bytes,
+            seconds=round(self._machine.clock.monotonic() - started, 3),
+        )
+        if strays := store.strays():
+            log.warning("directories that belong to no topic", count=len(strays), first=strays[0])

@@ -1,0 +1,52 @@
+"""What all fetchers of this node share: where they write, how fast they may, and the cuts that are under way."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from millstream.broker.machine import Machine
+from millstream.broker.partitions.flusher import Flusher
+from millstream.broker.partitions.storage_faults import StorageFaults
+from millstream.broker.replicas.throttle import ReplicaThrottle
+from millstream.cluster.metadata.service import MetadataService
+from millstream.observability.metrics import Counter
+
+
+class Copying:
+    def __init__(
+        self,
+        node_id: int,
+        machine: Machine,
+        metadata: MetadataService,
+        flusher: Flusher,
+        faults: StorageFaults,
+        throttle: ReplicaThrottle,
+        max_wait_ms: int,
+        replicated_bytes: Counter,
+    ) -> None:
+        """`max_wait_ms` is how long a leader may wait for something to send."""
+        self.node_id = node_id
+        self.machine = machine
+        self.metadata = metadata
+        self.flusher = flusher
+        self.faults = faults
+        self.throttle = throttle
+        self.max_wait_ms = max_wait_ms
+        self.replicated_bytes = replicated_bytes
+        self._cuts: dict[asyncio.Task[None], None] = {}
+
+    def begin_cut(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """A log's end is being cut: the node does not stop in the middle of it."""
+        task = self.machine.loop.create_task(work, name="truncation")
+        self._cuts[task] = None
+        task.add_done_callback(self._cut_ended)
+        return task
+
+    async def finish_cuts(self) -> None:
+        await asyncio.gather(*self._cuts, return_exceptions=True)
+
+    def _cut_ended(self, task: "asyncio.Task[None]") -> None:
+        del self._cuts[task]
+        # Who waited for it may have gone: then nobody need hear of an error.
+        if not task.cancelled():
+            task.exception()

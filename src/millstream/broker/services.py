@@ -1,0 +1,179 @@
+"""What runs on the node's logs: coordinators, queues, and the doors to them. Like `node.py` it only makes and connects.
+
+Each is imported and made when it is first needed: a node without groups or queues starts faster.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+from millstream.broker.api.permissions import AllowAll
+from millstream.broker.cluster_view import ClusterView
+from millstream.broker.coordinators.coordinator_log import CoordinatorLogs
+from millstream.broker.coordinators.host import CoordinatorHost
+from millstream.broker.coordinators.share_state import share_state
+from millstream.broker.machine import Machine
+from millstream.broker.partitions.parts import PartitionParts
+from millstream.broker.routing.here import Here
+from millstream.broker.routing.node_doors import NodeDoors
+from millstream.broker.server.long_work import LongWork
+from millstream.broker.server.memory import MemoryBudget
+from millstream.broker.shares.local_queues import LocalQueues
+from millstream.cluster.metadata.defaults import Defaults
+from millstream.cluster.metadata.producer_ids import ProducerIdPool
+from millstream.cluster.metadata.service import MetadataService
+from millstream.doors.coordinators import CoordinatorKind
+from millstream.doors.open_access import NoQuotas
+from millstream.observability.metrics import Registry
+
+if TYPE_CHECKING:
+    from millstream.broker.coordinators.groups import Groups
+    from millstream.broker.coordinators.mqtt_sessions import MqttSessions
+    from millstream.broker.shares.calls import QueueCalls
+    from millstream.broker.shares.offsets import ShareOffsets
+    from millstream.broker.shares.session_work import SessionWork
+    from millstream.broker.shares.shares import Shares
+
+Part = TypeVar("Part")
+
+
+class Services:
+    def __init__(
+        self,
+        defaults: Defaults,
+        view: ClusterView,
+        machine: Machine,
+        metadata: MetadataService,
+        logs: PartitionParts,
+        long_work: LongWork,
+        memory: MemoryBudget,
+        registry: Registry,
+    ) -> None:
+        self._configs = defaults.static_configs
+        self._defaults = defaults
+        self._machine = machine
+        self._metadata = metadata
+        self._logs = logs
+        self._long_work = long_work
+        self._registry = registry
+        self._closing: list[Callable[[], None]] = []
+        self.coordinators = self._make_coordinators()
+        authoriser = AllowAll()
+        self.node_doors = NodeDoors(
+            view,
+            Here(logs.partitions, logs.appends, logs.opener, logs.faults, authoriser),
+            self.coordinators,
+            LocalQueues(lambda: self.shares),
+            metadata,
+            defaults,
+            authoriser,
+            NoQuotas(),
+            memory,
+            machine.clock,
+        )
+
+    def _make_coordinators(self) -> CoordinatorHost:
+        clock, logs = self._machine.clock, self._logs
+        host = CoordinatorHost(
+            self._metadata,
+            self._defaults,
+            logs.partitions,
+            CoordinatorLogs(
+                clock, logs.faults.damaged, logs.faults.failed, logs.upkeep.delete_records_before
+            ),
+            clock,
+            lambda: logs.writability.can_write,
+        )
+        host.add(CoordinatorKind.GROUP, lambda: self.groups.definition)
+        host.add(CoordinatorKind.SHARE, lambda: share_state(self._configs))
+        host.add(CoordinatorKind.MQTT_SESSION, lambda: self.mqtt_sessions.definition)
+        return host
+
+    def close(self) -> None:
+        """Those that were made."""
+        self.node_doors.close()
+        self.coordinators.close()
+        for close in self._closing:
+            close()
+
+    @cached_property
+    def groups(self) -> "Groups":
+        from millstream.broker.coordinators.groups import Groups
+        from millstream.coordinator.groups.settings import group_settings
+
+        groups = Groups(
+            self.coordinators,
+            self._metadata,
+            self._logs.partitions,
+            group_settings(self._configs),
+            lambda: str(self._machine.host.new_id()),
+            self._long_work,
+            self._registry,
+            self._machine.loop,
+        )
+        self._closing.append(groups.close)
+        return groups
+
+    @cached_property
+    def shares(self) -> "Shares":
+        """The queues that are led here."""
+        from millstream.broker.shares.samples import QueueSamples
+        from millstream.broker.shares.shares import Shares
+        from millstream.observability.queue_metrics import watch_queues
+
+        doors, machine = self.node_doors.doors, self._machine
+        shares = Shares(
+            self._metadata,
+            self._logs.partitions,
+            doors.coordinators,
+            doors.messages,
+            self._defaults,
+            machine.clock,
+            machine.loop,
+            machine.tasks.spawn,
+            self._logs.upkeep.delete_records_before,
+        )
+        watch_queues(self._registry, QueueSamples(shares, self._share_sessions, machine.clock))
+        self._closing.append(shares.close)
+        return shares
+
+    def _share_sessions(self) -> int:
+        return len(self.session_work.sessions) if "session_work" in self.__dict__ else 0
+
+    @cached_property
+    def session_work(self) -> "SessionWork":
+        from millstream.broker.shares.session_work import SessionWork
+        from millstream.broker.shares.sessions import ShareSessions
+
+        most = int(self._configs.get("group.share.max.share.sessions", "2000"))
+        work = SessionWork(self.shares, ShareSessions(most), lambda: self._metadata.image)
+        self._closing.append(work.close)
+        return work
+
+    @cached_property
+    def share_offsets(self) -> "ShareOffsets":
+        from millstream.broker.shares.offsets import ShareOffsets
+
+        doors = self.node_doors.doors
+        return ShareOffsets(doors.coordinators, doors.partitions)
+
+    @cached_property
+    def queue_calls(self) -> "QueueCalls":
+        from millstream.broker.shares.calls import QueueCalls
+
+        doors = self.node_doors.doors
+        return QueueCalls(doors.queues, self.shares, self._metadata, doors.authoriser)
+
+    @cached_property
+    def mqtt_sessions(self) -> "MqttSessions":
+        from millstream.broker.coordinators.mqtt_sessions import MqttSessions
+
+        sessions = MqttSessions(
+            lambda: self.coordinators.of(CoordinatorKind.MQTT_SESSION),
+            self.node_doors.doors.partitions,
+            ProducerIdPool(self._metadata.submit).take,
+            lambda: self._machine.host.random_below(1 << 62),
+            self._machine.clock.now_ms,
+        )
+        self._closing.append(sessions.close)
+        return sessions

@@ -1,0 +1,42 @@
+"""What the metrics show of queues."""
+
+from collections.abc import Callable
+from itertools import islice
+
+from millstream.broker.shares.shares import Shares
+from millstream.observability.queue_metrics import QueueSample
+from millstream.runtime.clock import Clock
+
+
+class QueueSamples:
+    def __init__(self, shares: Shares, sessions: Callable[[], int], clock: Clock) -> None:
+        self._shares = shares
+        self._sessions = sessions
+        self._clock = clock
+
+    @property
+    def session_count(self) -> int:
+        return self._sessions()
+
+    def samples(self, most: int) -> list[QueueSample]:
+        now_ms = self._clock.now_ms()
+        samples = []
+        for queue in islice((each for each in self._shares if each.is_ready), most):
+            counters, oldest_ms = queue.engine.counters, queue.oldest_ms()
+            samples.append(
+                QueueSample(
+                    queue.key.group_id,
+                    queue.partition.topic,
+                    queue.key.partition,
+                    queue.depth,
+                    queue.engine.locked,
+                    max(now_ms - oldest_ms, 0) / 1000 if oldest_ms >= 0 else 0.0,
+                    counters.delivered,
+                    counters.redelivered,
+                    counters.accepted,
+                    counters.locks_ended,
+                    counters.expired,
+                    counters.dead_letters,
+                )
+            )
+        return samples

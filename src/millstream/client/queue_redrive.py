@@ -1,0 +1,51 @@
+"""Dead letters back to where they came from."""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from millstream.client.errors import ClientError
+from millstream.client.queue_consumer import QueueConsumer, QueueMessage
+from millstream.protocol.records import Headers
+
+PREFIX = "__dlq.errors."
+Send = Callable[[str, bytes | None, bytes | None, Headers], None]
+"""Topic, key, value and headers; returns when the message is durable, or raises."""
+
+
+class Redriven(msgspec.Struct, frozen=True):
+    """A letter and the topic that it went back to; None where it does not say, and stays."""
+
+    letter: QueueMessage
+    topic: str | None
+
+
+def source_of(letter: QueueMessage) -> str | None:
+    found = dict(letter.headers).get(f"{PREFIX}topic")
+    return None if not found else found.decode(errors="replace")
+
+
+def redrive(consumer: QueueConsumer, send: Send, most: int, timeout: float = 2.0) -> Iterator[Redriven]:
+    """Send each dead letter to its source, without what made it a letter, then accept it.
+
+    A failure in between sends a message twice, and loses none.
+    """
+    left = most
+    while left > 0:
+        letters = consumer.receive(min(left, 100), timeout)
+        if not letters:
+            return
+        left -= len(letters)
+        for letter in letters:
+            topic = source_of(letter)
+            if topic is None:
+                consumer.reject(letter, reason="it does not say where it came from")
+            else:
+                headers = tuple(each for each in letter.headers if not each[0].startswith(PREFIX))
+                try:
+                    send(topic, letter.key, letter.value, headers)
+                except ClientError:
+                    consumer.release(letter)
+                    raise
+                consumer.accept(letter)
+            yield Redriven(letter, topic)

@@ -1,0 +1,133 @@
+"""Senders and followers behind a gateway of their own, which is no node: doors under all the faults that nodes have.
+
+What was acknowledged is in the log once, in each sender's order, and followers see the log as it is.
+"""
+
+import asyncio
+from contextlib import aclosing
+from random import Random
+from typing import Any
+
+from millstream.broker.routing.gateway_doors import GatewayDoors
+from millstream.doors import Caller, Doors, Message, NewTopic, Place
+from millstream.doors.open_access import AllowAll, NoQuotas
+from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
+from millstream.testing.history import Anomaly, History, Outcome, Send, judge
+from millstream.testing.simulator.client import SimulatedClient
+from millstream.testing.simulator.cluster import SimulatedCluster
+from millstream.testing.simulator.consumer import SimulatedConsumer
+from millstream.testing.simulator.machine import SimulatedClock
+
+TOPIC = "doors"
+_PARTITIONS = 3
+_SENDERS = 4
+_TIMEOUT_SECONDS = 6.0
+_PAUSE_SECONDS = 0.3
+_CALLER = Caller(client_id="simulated door")
+
+
+class DoorClients:
+    def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
+        self.history = History()
+        self.acknowledged = 0
+        self._cluster = cluster
+        self._random = random
+        self._gateway_client = self._client("gateway")
+        self._is_over = False
+        self._followed: list[list[str]] = [[] for _ in range(_PARTITIONS)]
+        self._task: asyncio.Task[None] | None = None
+        self._followers: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._task = self._as(self._gateway_client, self._run())
+
+    async def finish(self) -> None:
+        """Let what is under way come to its end, read everything, and see that followers have seen it."""
+        self._is_over = True
+        assert self._task is not None
+        await self._task
+        for index in range(_PARTITIONS):
+            client = self._client(f"doors-final-{index}")
+            consumer = SimulatedConsumer(client, TOPIC, index, self.history, is_final=True)
+            await self._as(client, _read_to_end(consumer))
+            self.history.final_keys.add(f"{TOPIC}-{index}")
+            while len(self._followed[index]) < consumer.position:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.1)
+        for follower in self._followers:
+            follower.cancel()
+
+    def judge(self) -> list[Anomaly | str]:
+        problems: list[Anomaly | str] = list(judge(self.history))
+        for index, followed in enumerate(self._followed):
+            key = f"{TOPIC}-{index}"
+            final = [seen.value for poll in self.history.polls for seen in poll.records if seen.key == key]
+            if followed != final:
+                problems.append(f"a follower of {TOPIC}-{index} saw {followed}, and the log has {final}")
+        return problems
+
+    async def _run(self) -> None:
+        addresses = [f"{host}:{port}" for host, port in self._cluster.addresses]
+        gateway = GatewayDoors(addresses, AllowAll(), NoQuotas(), SimulatedClock(self._cluster.loop))
+        gateway.start()
+        doors = gateway.doors
+        await self._create_topic(doors)
+        self._followers = [
+            self._cluster.loop.create_task(self._follow(doors, index)) for index in range(_PARTITIONS)
+        ]
+        await asyncio.gather(*(self._send(doors, number) for number in range(_SENDERS)))
+
+    async def _create_topic(self, doors: Doors) -> None:
+        while TOPIC not in doors.metadata.image.topics:
+            try:
+                await doors.metadata.create_topics(_CALLER, [NewTopic(TOPIC, _PARTITIONS, 3)])
+            except KafkaError:
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _follow(self, doors: Doors, index: int) -> None:
+        async with aclosing(doors.partitions.follow(_CALLER, Place(TOPIC, index), 0)) as reading:  # type: ignore[type-var]
+            async for read in reading:
+                self._followed[index] += [(record.value or b"").decode() for record in read.records()]
+
+    async def _send(self, doors: Doors, number: int) -> None:
+        """One sender; after what may be in the log or not it is another one, for that may come later yet."""
+        random = Random(self._random.getrandbits(64))
+        loop = self._cluster.loop
+        life = count = 0
+        while not self._is_over:
+            index = random.randrange(_PARTITIONS)
+            value = f"{number}-{life}-{count}"
+            count += 1
+            start, offset = loop.time(), None
+            try:
+                appended = await doors.messages.send(
+                    _CALLER,
+                    Place(TOPIC, index),
+                    [Message(None, value.encode())],
+                    timeout_s=_TIMEOUT_SECONDS,
+                )
+                outcome, offset = Outcome.OK, appended.base_offset
+                self.acknowledged += 1
+            except NotDone:
+                outcome = Outcome.FAILED
+            except KafkaError as error:
+                if error.code is not ErrorCode.REQUEST_TIMED_OUT:
+                    raise
+                outcome = Outcome.UNKNOWN
+            self.history.sends.append(
+                Send(f"door-{number}-{life}", f"{TOPIC}-{index}", value, start, loop.time(), outcome, offset)
+            )
+            if outcome is Outcome.UNKNOWN:
+                life += 1
+            await asyncio.sleep(random.expovariate(1 / _PAUSE_SECONDS))
+
+    def _client(self, name: str) -> SimulatedClient:
+        random = Random(self._random.getrandbits(64))
+        return SimulatedClient(name, self._cluster.loop, random, self._cluster.addresses)
+
+    def _as(self, client: SimulatedClient, work: Any) -> "asyncio.Task[None]":
+        return self._cluster.loop.create_task(work, name=client.name, context=client.process.context)
+
+
+async def _read_to_end(consumer: SimulatedConsumer) -> None:
+    while consumer.high_watermark < 0 or consumer.position < consumer.high_watermark:
+        await consumer.poll(wait_ms=0)

@@ -1,0 +1,26 @@
+"""A queue in clusters under faults: what is put is delivered, what is done is done, and broken rules are found."""
+
+from itertools import islice
+
+import pytest
+
+from millstream.testing.simulator.plan import Profile
+from millstream.testing.simulator.run import run_seed
+from support.broken_queue_rules import BROKEN_IN_A_CLUSTER
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_a_queue_keeps_its_word(seed: int) -> None:
+    outcome = run_seed(seed, profile=Profile.PLAIN, queues=True)
+    assert outcome.problems == []
+    assert outcome.accepted > 20
+
+
+@pytest.mark.parametrize("rule", BROKEN_IN_A_CLUSTER)
+def test_a_broken_rule_is_found(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    BROKEN_IN_A_CLUSTER[rule](monkeypatch)
+    found = (
+        run_seed(seed, profile=Profile.PLAIN, queues=True, faults=("kill", "storm", "reset")).problems
+        for seed in range(1, 1000)
+    )
+    assert any(islice(found, 8))
