@@ -50,9 +50,12 @@ def _row(
     quota: QuotaKind = QuotaKind.REQUEST,
     handler: str = "handle",
     slices: SlicePlan | None = None,
+    is_in_order: bool = True,
 ) -> ApiRow:
     """Of an API for clients, which other nodes use too when they forward a client's requests."""
-    return ApiRow(_BY_NAME[name], f"handlers.{name}:{handler}", needs, quota, _EVERYWHERE, slices)
+    return ApiRow(
+        _BY_NAME[name], f"handlers.{name}:{handler}", needs, quota, _EVERYWHERE, slices, is_in_order
+    )
 
 
 def _node_row(
@@ -160,8 +163,9 @@ TABLE: dict[int, ApiRow] = {
             handler="describe",
             slices=SlicePlan(("group_ids",), ("groups",)),
         ),
-        _row("share_fetch", _OF_CONSUMERS, quota=QuotaKind.FETCH, handler="ShareFetch"),
-        _row("share_acknowledge", _OF_CONSUMERS, handler="ShareAcknowledge"),
+        # They are decided in their order, and share the writes that they wait for.
+        _row("share_fetch", _OF_CONSUMERS, quota=QuotaKind.FETCH, handler="ShareFetch", is_in_order=False),
+        _row("share_acknowledge", _OF_CONSUMERS, handler="ShareAcknowledge", is_in_order=False),
         _row("describe_share_group_offsets", needs.share_offsets, handler="describe"),
         _row("alter_share_group_offsets", _OF_OFFSETS, handler="alter"),
         _row("delete_share_group_offsets", _OF_OFFSETS, handler="delete"),
@@ -182,7 +186,7 @@ TABLE: dict[int, ApiRow] = {
         _node_row("peer_founding", "peers.apis:founding", _EVERYWHERE, is_in_order=False),
         _node_row("node_call", "routing.served_calls:node_call"),
         # What it needs depends on what is asked, and is checked there.
-        _row("queue_call", needs.nothing),
+        _row("queue_call", needs.nothing, is_in_order=False),
         # One at a time: a client cannot make the node read more than it waits for.
         _node_row("log_checksum", "handlers.log_checksum:handle", _EVERYWHERE),
     )
