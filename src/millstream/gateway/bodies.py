@@ -112,7 +112,7 @@ def _mentions_payload(body: bytes) -> bool:
 
 
 def _array(body: bytes) -> list[Outgoing] | None:
-    found: list[_TextBody] | list[_Body]
+    found: Sequence[_TextBody | _Body]
     try:
         try:
             found = _some_text.decode(body)
