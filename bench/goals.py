@@ -66,6 +66,8 @@ def _goals() -> Iterator[_Goal]:
     for size in (100, 1_000):
         figure = f"64 producers, {names.size_name(size)}: durable against relaxed throughput"
         yield _Goal(figure, 0.7, True, "", _durable_ratio(size))
+    for figure, limit in ((names.QUEUE_IN_BATCHES, 100_000), (names.QUEUE_ONE_BY_ONE, 20_000)):
+        yield _Goal(figure, limit, True, "messages/s", _figure(figure))
     yield _Goal("start to first acknowledged message", 0.8, False, "s", _figure(names.START_TO_FIRST_ACK))
     idle = (names.IDLE_MEMORY_AT_START, names.IDLE_MEMORY_LATER)
     yield _Goal("idle resident memory", 80, False, "MB", _figure(*idle))

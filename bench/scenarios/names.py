@@ -100,3 +100,5 @@ def gateway_streams(count: int) -> str:
 
 COMMITS_PER_SECOND = "commits: durable, 64 groups, one under way each"
 COMMITS_WITH_8_UNDER_WAY = "commits: durable, 64 groups, eight under way each"
+QUEUE_IN_BATCHES = "queue: deliver and acknowledge in batches, 8 consumers, durable"
+QUEUE_ONE_BY_ONE = "queue: deliver and acknowledge one by one, 8 consumers, durable"
