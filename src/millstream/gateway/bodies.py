@@ -10,7 +10,6 @@
 import base64
 import binascii
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
 
 import msgspec
 
@@ -25,8 +24,6 @@ MAX_BATCH = 10_000
 """Messages of one request: more would hold the loop for too long."""
 
 _LENGTH_BYTES = 4
-
-Many = TypeVar("Many")
 
 
 class Outgoing(msgspec.Struct, frozen=True, gc=False):
@@ -126,11 +123,13 @@ def _array(body: bytes) -> list[Outgoing] | None:
         if mentions:
             raise Problem(400, f"bad body: {error}") from None
         return None
-    return [_outgoing(each) for each in _bounded(found)] if found else None
+    _check_count(len(found))
+    return [_outgoing(each) for each in found] if found else None
 
 
 def _lines(body: bytes) -> Iterator[Outgoing]:
-    for number, line in enumerate(_bounded(body.split(b"\n")), 1):
+    _check_count(body.count(b"\n"))
+    for number, line in enumerate(body.split(b"\n"), 1):
         if line.strip():
             try:
                 yield _read_one(line)
@@ -138,10 +137,9 @@ def _lines(body: bytes) -> Iterator[Outgoing]:
                 raise Problem(400, f"bad body: line {number}: {error}") from None
 
 
-def _bounded(found: Sequence[Many]) -> Sequence[Many]:
-    if len(found) > MAX_BATCH + 1:
+def _check_count(count: int) -> None:
+    if count > MAX_BATCH:
         raise Problem(413, f"a batch has at most {MAX_BATCH} messages")
-    return found
 
 
 def _read_one(data: bytes) -> Outgoing:
@@ -179,8 +177,7 @@ def _frames(body: bytes) -> Iterator[Outgoing]:
         if length < 0 or end > len(view):
             raise Problem(400, f"bad body: the frame at byte {at} is not whole")
         count += 1
-        if count > MAX_BATCH:
-            raise Problem(413, f"a batch has at most {MAX_BATCH} messages")
+        _check_count(count)
         try:
             frame = decode_frame(view[at:end])
         except FrameError as error:
