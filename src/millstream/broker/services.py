@@ -47,6 +47,7 @@ class Services:
         logs: PartitionParts,
         long_work: LongWork,
         memory: MemoryBudget,
+        reply_memory: MemoryBudget,
         registry: Registry,
     ) -> None:
         self._configs = defaults.static_configs
@@ -56,6 +57,7 @@ class Services:
         self._logs = logs
         self._long_work = long_work
         self._registry = registry
+        self._reply_memory = reply_memory
         self._closing: list[Callable[[], None]] = []
         self.coordinators = self._make_coordinators()
         authoriser = AllowAll()
@@ -146,7 +148,7 @@ class Services:
         from millstream.broker.shares.sessions import ShareSessions
 
         most = int(self._configs.get("group.share.max.share.sessions", "2000"))
-        work = SessionWork(self.shares, ShareSessions(most), lambda: self._metadata.image)
+        work = SessionWork(self.shares, ShareSessions(most), lambda: self._metadata.image, self._reply_memory)
         self._closing.append(work.close)
         return work
 
