@@ -9,6 +9,7 @@ from bench.scenarios import (
     commits,
     consume,
     failover,
+    gateway,
     latency,
     memory,
     metadata,
@@ -80,6 +81,7 @@ SCENARIOS = (
     Scenario(restart.NAME, "restart with 1,000 and 10,000 partitions", restart.run, needs_millstream=True),
     Scenario(rebalance.NAME, "groups of 1, 10 and 100 members", rebalance.run, needs_millstream=True),
     Scenario(commits.NAME, "durable offset commits of 64 groups", commits.run, needs_millstream=True),
+    Scenario(gateway.NAME, "the HTTP gateway of a node", gateway.run, needs_millstream=True),
     Scenario(
         "queues", "share groups: delivered and acknowledged a second", _run_queues, needs_millstream=True
     ),

@@ -142,7 +142,7 @@ def test_a_waiting_node_founds_nothing_serves_nobody_says_why_and_can_be_stopped
 def _health(address: str) -> dict[str, object]:
     """Of a node that does not serve."""
     try:
-        urllib.request.urlopen(f"http://{address}/health", timeout=5).close()
+        urllib.request.urlopen(f"http://{address}/health", timeout=90).close()
     except urllib.error.HTTPError as error:
         found: dict[str, object] = json.load(error)
         return found

@@ -180,7 +180,7 @@ def test_three_clients_do_everything_through_one_node(cluster: ClusterProcesses)
         future.result(90)
     ends = {
         index: Consumer({"bootstrap.servers": bootstrap, "group.id": "x"}).get_watermark_offsets(
-            TopicPartition("t", index), timeout=30
+            TopicPartition("t", index), timeout=90
         )
         for index in range(PARTITIONS)
     }

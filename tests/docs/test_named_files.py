@@ -18,7 +18,7 @@ ROOMS = sorted(path.parent for path in HOUSE.rglob("__init__.py"))
 _QUOTED = re.compile(r"`([^`\n]+)`")
 _FILE = re.compile(r"[\w.-]+(?:/[\w.-]+)+\.(?:py|md|toml|java|xml)(?:::\w+)?")
 _TESTS = re.compile(r"tests(?:/[\w-]+)+/?")
-_WORD = re.compile(r"[a-z_0-9]+(?:\.py)?|[a-z_0-9]+/")
+_WORD = re.compile(r"[a-z0-9][a-z_0-9]*(?:\.py|/)?")
 
 
 @cache

@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
+from millstream.client import Consumer
 from millstream.testing import EmbeddedBroker
 
 
@@ -99,6 +100,21 @@ def test_brokers_reassignments_and_the_ring(gateway: httpx.Client) -> None:
     ring = gateway.get("/admin/ring", params={"joins": 2}).json()
     assert {*ring["after"]} == {"1", "2"}
     assert ring["after"]["2"] == ring["moved"]
+
+
+def test_groups_are_listed_described_and_deleted(node: EmbeddedBroker, gateway: httpx.Client) -> None:
+    gateway.post("/produce?topic=telemetry", content=b"x")
+    with Consumer(node.bootstrap_servers, group_id="readers", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(["telemetry"])
+        assert consumer.poll(60)
+        (found,) = (
+            each for each in gateway.get("/admin/groups").json()["groups"] if each["group"] == "readers"
+        )
+        assert (found["state"], found["protocol_type"]) == ("Stable", "consumer")
+        assert len(gateway.get("/admin/groups/readers").json()["members"]) == 1
+        assert gateway.delete("/admin/groups/readers").status_code == 409
+    assert gateway.delete("/admin/groups/readers").status_code == 204
+    assert gateway.delete("/admin/groups/readers").status_code == 404
 
 
 def test_the_document_and_its_page_are_served(gateway: httpx.Client) -> None:

@@ -321,7 +321,7 @@ def test_a_closed_pipe_ends_the_reader_without_an_error(cli: Cli, topic: str) ->
     assert reader.stderr is not None
     assert reader.stderr.read() == b""
     reader.stderr.close()
-    assert reader.wait(30) == 0
+    assert reader.wait(90) == 0
 
 
 def test_a_message_over_the_limit_fails_with_a_count(cli: Cli, topic: str) -> None:

@@ -41,7 +41,7 @@ class Terminal:
         try:
             os.write(ours, typed)
             text = self.read(ours)
-            return Shown(process.wait(60), text)
+            return Shown(process.wait(90), text)
         finally:
             os.close(ours)
 
@@ -114,7 +114,7 @@ def test_reading_into_a_file_shows_how_far_it_is(cli: Cli, topic: str, tmp_path:
     cli.ok("produce", topic, "-m", "second")
     wait_for(kept.read_bytes, lambda content: content == b"first\nsecond\n", "the second is written")
     cli.ok("produce", topic, "-m", "third")
-    assert reader.wait(60) == 0
+    assert reader.wait(90) == 0
     shown = Terminal.read(ours)
     os.close(ours)
     assert kept.read_bytes() == b"first\nsecond\nthird\n"

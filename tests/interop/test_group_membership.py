@@ -21,7 +21,7 @@ PARTITIONS = 6
 SETTINGS = {
     "kafka.group.initial.rebalance.delay.ms": "100",
     "kafka.group.consumer.heartbeat.interval.ms": "300",
-    "kafka.group.consumer.session.timeout.ms": "6000",
+    "kafka.group.consumer.session.timeout.ms": "15000",
 }
 
 
@@ -90,7 +90,7 @@ def test_members_join_crash_and_are_replaced_one_by_one(
 def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
     node: NodeProcess, new_team: Callable[..., Team], kind: str
 ) -> None:
-    team = new_team("--session-ms", "20000")
+    team = new_team("--session-ms", "90000")
     with Feed(node.bootstrap, team.topic, PARTITIONS) as feed:
         stays = team.add(kind, "--instance", "stays")
         dies = team.add(kind, "--instance", "dies")

@@ -22,7 +22,7 @@ from support.members.judgement import each_partition_had_one_owner_at_a_time
 from support.members.team import Told
 from support.node import NodeProcess
 
-PATIENCE_S = 60.0
+PATIENCE_S = 90.0
 Place = tuple[str, int]
 
 

@@ -231,7 +231,7 @@ def test_on_a_terminal_a_live_line_shows_how_far_it_is(cli: Cli, new_topic: Call
         while part := os.read(ours, 65536):
             shown += part
     os.close(ours)
-    assert process.wait(60) == 0
+    assert process.wait(90) == 0
     assert b"points acknowledged, " in shown
     assert b"8 GPUs" in shown
     assert b"600 points of 8 GPUs acknowledged by" in shown

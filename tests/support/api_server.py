@@ -70,5 +70,5 @@ def running_api(
         yield Api(*ready.result(90))
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(90)
         assert not thread.is_alive()

@@ -84,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
         kind = self.headers["Content-Type"]
         try:
             with urllib.request.urlopen(
-                urllib.request.Request(url, body, {"Content-Type": kind}), timeout=30
+                urllib.request.Request(url, body, {"Content-Type": kind}), timeout=90
             ) as answer:
                 self._answer(answer.status, answer.read())
         except urllib.error.HTTPError as error:

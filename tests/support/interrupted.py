@@ -49,16 +49,13 @@ def interrupted(
             change.close()
             return end.value
         sent = thrown = None
-        if not is_changed:
-            is_changed = True
-            try:
-                yield from change.__await__()
-            except BaseException as error:
-                thrown = error
-                continue
         try:
+            if not is_changed:
+                is_changed = True
+                yield from change.__await__()
             sent = yield waited_for
         except BaseException as error:
+            # Thrown into it where it waits, as whoever cancels a task does.
             thrown = error
 
 

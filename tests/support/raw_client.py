@@ -15,7 +15,7 @@ from millstream.protocol.record_batch import CRC_START, HEADER, HEADER_SIZE, PRE
 from millstream.protocol.records import Record, encode_batch
 from support.kio_messages import build, decode, encode
 
-PATIENCE_S = 60.0
+PATIENCE_S = 90.0
 _BY_NAME = {api.name: api for api in APIS.values()}
 
 

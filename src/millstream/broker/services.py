@@ -135,8 +135,8 @@ class Services:
             machine.tasks.spawn,
             self._logs.upkeep.delete_records_before,
         )
-        self._closing.append(shares.close)
         watch_queues(self._registry, QueueSamples(shares, self._share_sessions, machine.clock))
+        self._closing.append(shares.close)
         return shares
 
     def _share_sessions(self) -> int:

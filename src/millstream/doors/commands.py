@@ -1,4 +1,4 @@
-"""Changes that a door may submit to `Metadata.submit`, and the ring that placement `ring` uses: pure values."""
+"""What a door may submit to `Metadata` and ask `Coordinators`, and the ring of placement `ring`: pure values."""
 
 from millstream.cluster.metadata.configs import (
     AlterationOutcome,
@@ -13,6 +13,7 @@ from millstream.cluster.metadata.reassignments import AlterReassignments, Reassi
 from millstream.cluster.metadata.records import ConfigResource
 from millstream.cluster.metadata.topics import DeletedTopic, DeleteTopics, TopicRef
 from millstream.cluster.placement import HashRing
+from millstream.coordinator.groups.requests import DeleteGroup, DescribeGroup, ListGroups
 
 __all__ = [
     "AlterConfigs",
@@ -23,10 +24,13 @@ __all__ = [
     "ConfigOperation",
     "ConfigResource",
     "CreatePartitions",
+    "DeleteGroup",
     "DeleteTopics",
     "DeletedTopic",
+    "DescribeGroup",
     "HashRing",
     "IncreaseOutcome",
+    "ListGroups",
     "PartitionIncrease",
     "Reassignment",
     "ReassignmentOutcome",

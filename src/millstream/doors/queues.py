@@ -51,13 +51,17 @@ class Acquired(msgspec.Struct, frozen=True):
 
 
 class SettlementKind(enum.IntEnum):
-    """Kafka's numbers."""
+    """Kafka's numbers; from 1000 on they are ours."""
 
     GAP = 0
     ACCEPT = 1
     RELEASE = 2
     REJECT = 3
     RENEW = 4
+    UNDELIVERED = 1000
+    """It never left the door, so that time does not count as a delivery."""
+    ASK = 1001
+    """Whether it is still the member's; changes nothing."""
 
 
 class Settlement(msgspec.Struct, frozen=True):

@@ -40,11 +40,13 @@ class Brokers:
         self._bell: asyncio.Future[None] = self._loop.create_future()
         self._ringing: asyncio.TimerHandle | None = None
         self._leaders: dict[str, int] = {}
+        self._has_healthy = True
         self._checking: asyncio.Task[None] | None = None
         self._unwatch: Callable[[], None] | None = None
 
     def start(self) -> None:
         self._discover(self._doors.metadata.image)
+        self._note_healthy()
         self._unwatch = self._doors.metadata.watch(self._changed)
         self._checking = self._loop.create_task(self._check_forever(), name="gateway health checks")
 
@@ -143,6 +145,17 @@ class Brokers:
     def abandoned(self, broker: int) -> None:
         self._of(broker).breaker.abandoned()
 
+    def _note_healthy(self) -> None:
+        """Say once that there is no broker to send to, and once that there is one again."""
+        has_healthy = self.healthy > 0
+        if has_healthy is not self._has_healthy:
+            self._has_healthy = has_healthy
+            if has_healthy:
+                _log.info("brokers available again", healthy=self.healthy, known=self.total)
+            else:
+                advice = "check broker_service (BROKER_SERVICE), the network, and /health of the brokers"
+                _log.warning(NO_BROKERS, known=self.total, advice=advice)
+
     # -- news of the cluster
 
     def _of(self, broker: int) -> Known:
@@ -157,6 +170,7 @@ class Brokers:
             self._metrics.breaker_open.labels(url).value = _OPEN_VALUE[new]
             write = _log.warning if new is BreakerState.OPEN else _log.info
             write("circuit breaker changed", broker=url, was=old.value, now=new.value)
+            self._note_healthy()
             self._ring()
 
         breaker = Breaker(self._settings.breaker_failures, self._settings.breaker_pause / 1000, changed)
@@ -189,10 +203,12 @@ class Brokers:
             self._metrics.broker_health.labels(known.url).value = int(is_healthy)
             write = _log.info if is_healthy else _log.warning
             write("broker health changed", broker=known.url, healthy=is_healthy)
+            self._note_healthy()
 
     def _changed(self, old: MetadataImage, new: MetadataImage) -> None:
         if old.brokers is not new.brokers:
             self._discover(new)
+            self._note_healthy()
         if old.topics is not new.topics:
             self._note_failovers(old, new)
         self._ring()

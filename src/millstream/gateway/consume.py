@@ -12,7 +12,7 @@ from millstream.config.proxy_settings import ProxySettings
 from millstream.doors import Caller, Metadata, MetadataImage, Place, QuotaKind, TopicImage
 from millstream.gateway.bodies import FRAMES
 from millstream.gateway.events import HEARTBEAT, as_event, as_frame, as_json
-from millstream.gateway.hub import Delivered, Hub, Taker
+from millstream.gateway.hub import Delivered, Taker
 from millstream.gateway.hubs import Hubs
 from millstream.gateway.ids import BadId, parse_id
 from millstream.gateway.metrics import GatewayMetrics
@@ -29,31 +29,14 @@ _log = get_logger("millstream.gateway")
 
 _ROOM = 100
 """Messages that wait inside the gateway for one stream."""
+_PERMITS = 500
+"""Messages that a stream may have and not settle: what it loses when it ends comes again, and counts."""
 _EVENTS_AT_ONCE = 50
 _MAX_POLL = 1_000
 _MAX_POLL_S = 55
+_GATHER_S = 0.002
+"""Other partitions answer a moment after the first."""
 _MAX_GROUP_BYTES = 255
-
-
-class Subscription:
-    """A taker and the hubs it is in; one of a whole topic follows its growth."""
-
-    def __init__(self, hubs: Hubs, taker: Taker, caller: Caller, group: str, max_held: int | None) -> None:
-        self.taker = taker
-        self.topic: str | None = None
-        self._hubs = hubs
-        self._caller = caller
-        self._group = group
-        self._max_held = max_held
-        self._joined: list[Hub] = []
-
-    def join(self, places: Sequence[Place]) -> None:
-        known = {hub.place for hub in self._joined}
-        new = [place for place in places if place not in known]
-        self._joined += self._hubs.join(self.taker, self._caller, self._group, new, self._max_held)
-
-    def end(self, *, releases: bool) -> None:
-        self._hubs.leave(self.taker, self._joined, releases=releases)
 
 
 class Consume:
@@ -72,7 +55,7 @@ class Consume:
         self._quotas = quotas
         self._settings = settings
         self._metrics = metrics
-        self._growing: set[Subscription] = set()
+        self._growing: dict[Taker, Callable[[TopicImage], None]] = {}
         self._unwatch: Callable[[], None] | None = None
 
     def start(self) -> None:
@@ -91,7 +74,7 @@ class Consume:
             raise Problem(400, "topic required")
         check_group(group)
         partition = partition_in(query, "bad partition" if self._settings.legacy else "invalid partition")
-        permits = whole_number(query, "permits", 0, least=1, most=100_000) or None
+        permits = whole_number(query, "permits", _PERMITS, least=1, most=100_000)
         poll_limit = whole_number(query, "limit", 100, least=1, most=_MAX_POLL)
         poll_wait_s = whole_number(query, "wait", 20, most=_MAX_POLL_S)
         self._quotas.check(caller, QuotaKind.FETCH)
@@ -103,30 +86,24 @@ class Consume:
         places = [Place(topic, partition)] if partition is not None else _places(image)
         accept = request.header("accept")
         if FRAMES in accept or (JSON in accept and "text/event-stream" not in accept):
-            return await self._poll(
-                caller, group, places, permits, poll_limit, poll_wait_s, frames=FRAMES in accept
-            )
-        return self._stream(
-            request, caller, group, places, permits, follows=topic if partition is None else None
-        )
+            return await self._poll(caller, group, places, poll_limit, poll_wait_s, frames=FRAMES in accept)
+        return self._stream(request, caller, group, places, permits, follows=partition is None)
 
     def _stream(
-        self, request: Request, caller: Caller, group: str, places: Sequence[Place], permits: int | None,
-        follows: str | None,
+        self, request: Request, caller: Caller, group: str, places: Sequence[Place], permits: int,
+        follows: bool,
     ) -> Stream:  # fmt: skip
         last_seen = request.header("last-event-id")
 
         async def run(sink: Sink) -> None:
-            taker = self._hubs.new_taker(_ROOM)
+            taker = self._hubs.new_taker(_ROOM, permits)
             with contextlib.suppress(BadId):
                 if last_seen:
                     self._hubs.resume(parse_id(last_seen), taker)
-            subscription = Subscription(self._hubs, taker, caller, group, permits)
-            subscription.topic = follows
-            if follows is not None:
-                self._growing.add(subscription)
+            if follows:
+                self._growing[taker] = lambda topic: self._join(taker, caller, group, _places(topic))
             self._metrics.streams.value += 1
-            subscription.join(places)
+            self._join(taker, caller, group, places)
             try:
                 await sink.send(b": connected\n\n")
                 while True:
@@ -139,28 +116,29 @@ class Consume:
                 await sink.send(b"event: error\ndata: %b\n\n" % problem.response().body)
             finally:
                 self._metrics.streams.value -= 1
-                self._growing.discard(subscription)
-                subscription.end(releases=True)
+                self._growing.pop(taker, None)
+                self._hubs.leave(taker, releases=True)
 
         return Stream(run, heartbeat=HEARTBEAT, headers={"x-accel-buffering": "no"})
 
     async def _poll(
-        self, caller: Caller, group: str, places: Sequence[Place], permits: int | None, limit: int, wait_s: int,
+        self, caller: Caller, group: str, places: Sequence[Place], limit: int, wait_s: int,
         *, frames: bool,
     ) -> Response:  # fmt: skip
-        taker = self._hubs.new_taker(limit)
-        subscription = Subscription(self._hubs, taker, caller, group, permits)
-        subscription.join(places)
+        taker = self._hubs.new_taker(limit, limit)
+        self._join(taker, caller, group, places)
         some: list[Delivered] = []
         try:
             async with asyncio.timeout(wait_s):
                 some = await taker.take(limit)
+                await asyncio.sleep(_GATHER_S)
+                some += taker.pop(limit - len(some))
         except TimeoutError:
             pass
         except KafkaError as error:
             raise problem_of(error) from error
         finally:
-            subscription.end(releases=not some)
+            self._hubs.leave(taker, releases=not some)
         self._count(caller, some)
         if frames:
             body = b"".join(
@@ -177,10 +155,15 @@ class Consume:
     def _changed(self, old: MetadataImage, new: MetadataImage) -> None:
         if old.topics is new.topics:
             return
-        for subscription in self._growing:
-            image = new.topics.get(subscription.topic or "")
-            if image is not None and image is not old.topics.get(image.name):
-                subscription.join(_places(image))
+        for taker, grow in [*self._growing.items()]:
+            name = taker.hubs[0].place.topic
+            topic = new.topics.get(name)
+            if topic is not None and topic is not old.topics.get(name):
+                grow(topic)
+
+    def _join(self, taker: Taker, caller: Caller, group: str, places: Sequence[Place]) -> None:
+        known = {hub.place for hub in taker.hubs}
+        self._hubs.join(taker, caller, group, [place for place in places if place not in known])
 
 
 def check_group(group: str) -> None:

@@ -9,6 +9,7 @@ from millstream.config.proxy_settings import ProxySettings
 from millstream.config.settings import Settings
 from millstream.doors import Caller, Doors, SettlementKind
 from millstream.gateway.admin import Admin
+from millstream.gateway.admin_groups import AdminGroups
 from millstream.gateway.brokers import Brokers
 from millstream.gateway.consume import Consume
 from millstream.gateway.hubs import Hubs
@@ -63,6 +64,7 @@ class Gateway:
         self._consume = Consume(self._hubs, self._topics, doors.metadata, quotas, settings, metrics)
         self._settling = Settling(doors.queues, self._hubs, metrics, is_legacy=settings.legacy)
         self._reading = Reading(doors.partitions, self._topics, quotas)
+        self._admin_groups = AdminGroups(doors.coordinators, doors.metadata, doors.authoriser)
         self._admin = Admin(doors.metadata, doors.view, doors.authoriser, self._topics, settings)
 
     async def start(self) -> None:
@@ -110,7 +112,7 @@ class Gateway:
             ("/reject", SettlementKind.REJECT),
         ):
             routes[f"POST {path}"] = Route(self._served(path[1:], self._settle(kind)), 1 << 20)
-        for name, served in self._admin.routes().items():
+        for name, served in {**self._admin.routes(), **self._admin_groups.routes()}.items():
             routes[name] = Route(
                 self._served("admin", served), _ADMIN_BODY_BYTES, changes=not name.startswith("GET ")
             )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from millstream.doors import Acquired, Caller, Delivery, Place, Queues, Settlement, SettlementKind
+from millstream.doors import Acquired, Caller, Delivery, Place, Queues, Settled, Settlement, SettlementKind
 from millstream.gateway.ids import MessageId
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -22,6 +22,7 @@ MAX_MESSAGES = 500
 MAX_BYTES = 1 << 20
 _WAIT_S = 30.0
 _RETRY_S = (0.05, 2.0)
+_LOOK_S = (0.05, 2.0)
 _FINAL = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_GROUP_ID,
@@ -47,20 +48,42 @@ class Delivered(msgspec.Struct, frozen=True, eq=False):
 
 
 class Taker:
-    """Who takes messages from hubs: a stream, or a request that waits for some."""
+    """Who takes messages from hubs: a stream, or a request that waits for some.
 
-    def __init__(self, number: int, room: int) -> None:
+    `room` is how many may wait here for it; `window` how many it may have, with those it took and has not settled.
+    """
+
+    def __init__(self, number: int, room: int, window: int) -> None:
         self.number = number
-        self._room = room
+        self.hubs: list[Hub] = []
+        self._most_waiting = room
+        self._window = window
         self._waiting: deque[Delivered] = deque()
         self._news: asyncio.Future[None] | None = None
         self._error: KafkaError | None = None
-        self.sent: dict[tuple[Place, int], Hub] = {}
+        self._sent: dict[tuple[Place, int], Hub] = {}
         """What it took and has not settled, in the order in which it took it."""
 
     @property
     def room(self) -> int:
-        return self._room - len(self._waiting)
+        waiting = len(self._waiting)
+        return min(self._most_waiting - waiting, self._window - waiting - len(self._sent))
+
+    @property
+    def sent(self) -> list[tuple[Place, int, "Hub"]]:
+        return [(place, offset, hub) for (place, offset), hub in self._sent.items()]
+
+    def has(self, place: Place, offset: int) -> bool:
+        return (place, offset) in self._sent
+
+    def own(self, hub: "Hub", offset: int) -> None:
+        self._sent[hub.place, offset] = hub
+
+    def disown(self, hub: "Hub", offset: int) -> None:
+        was_full = self.room <= 0
+        self._sent.pop((hub.place, offset), None)
+        if was_full:
+            self._wake_hubs()
 
     async def take(self, limit: int) -> list[Delivered]:
         """At least one, at most `limit`; raises the error that ends the stream."""
@@ -69,11 +92,16 @@ class Taker:
                 raise self._error
             self._news = asyncio.get_running_loop().create_future()
             await self._news
+        return self.pop(limit)
+
+    def pop(self, limit: int) -> list[Delivered]:
+        """What is there."""
+        was_full = self.room <= 0
         taken = [self._waiting.popleft() for _ in range(min(limit, len(self._waiting)))]
         for each in taken:
-            self.sent[each.id.place, each.id.offset] = each.hub
-        for hub in {each.hub for each in taken}:
-            hub.wake()
+            self.own(each.hub, each.id.offset)
+        if was_full:
+            self._wake_hubs()
         return taken
 
     def give(self, some: Sequence[Delivered]) -> None:
@@ -94,22 +122,24 @@ class Taker:
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
+    def _wake_hubs(self) -> None:
+        if self.room > 0:
+            for hub in self.hubs:
+                hub.wake()
+
 
 class Hub:
-    def __init__(
-        self, queues: Queues, caller: Caller, key: HubKey, max_held: int | None, now_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, queues: Queues, caller: Caller, key: HubKey, now_ms: Callable[[], int]) -> None:
         self.key = key
         self.group, self.member, self.place = key.group, key.member, key.place
         self._queues = queues
         self._caller = caller
-        self._max_held = max_held
         self._now_ms = now_ms
         self._takers: dict[Taker, None] = {}
         self._owners: dict[int, tuple[Taker, int]] = {}
         """By offset: who has it, and until when its lock lasts; in the order of locking."""
         self._task: asyncio.Task[None] | None = None
-        self._room = asyncio.Event()
+        self._has_room = asyncio.Event()
 
     @property
     def is_idle(self) -> bool:
@@ -118,6 +148,7 @@ class Hub:
 
     def join(self, taker: Taker) -> None:
         self._takers[taker] = None
+        taker.hubs.append(self)
         self.wake()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(
@@ -131,44 +162,43 @@ class Hub:
             self._task = None
 
     def wake(self) -> None:
-        self._room.set()
+        self._has_room.set()
 
     def settled(self, offset: int) -> None:
         owner = self._owners.pop(offset, None)
         if owner is not None:
-            owner[0].sent.pop((self.place, offset), None)
+            owner[0].disown(self, offset)
 
     def hand_over(self, offset: int, taker: Taker) -> None:
         """The same client goes on as another taker."""
         owner = self._owners.get(offset)
         if owner is not None:
             self._owners[offset] = (taker, owner[1])
-            taker.sent[self.place, offset] = self
+            taker.own(self, offset)
 
     def keep_locked(self, taker: Taker) -> None:
         """Its messages stay with their client until they are settled or their locks end."""
         self._owners = {offset: owner for offset, owner in self._owners.items() if owner[0] is not taker}
 
-    async def release(self, taker: Taker, offsets: Sequence[int]) -> None:
-        """Give back what the taker still has of these."""
+    async def give_back(self, taker: Taker, offsets: Sequence[int], kind: SettlementKind) -> None:
+        """To others, what the taker still has of these."""
         owned = [offset for offset in offsets if (owner := self._owners.get(offset)) and owner[0] is taker]
         for offset in owned:
             self.settled(offset)
-        await self._settle(owned, SettlementKind.RELEASE)
+        await self._settle(owned, kind)
 
     async def _run(self) -> None:
-        pause_s = _RETRY_S[0]
+        pause_s, look_s = _RETRY_S[0], _LOOK_S[0]
         while True:
             room = sum(taker.room for taker in self._takers if taker.room > 0)
             if not room:
-                self._room.clear()
-                await self._room.wait()
+                look_s = await self._wait_for_room(look_s)
                 continue
+            look_s = _LOOK_S[0]
             try:
                 acquired = await self._queues.acquire(
                     self._caller, self.group, self.member, self.place,
                     max_messages=min(room, MAX_MESSAGES), max_bytes=MAX_BYTES, max_wait_s=_WAIT_S,
-                    max_held=self._max_held,
                 )  # fmt: skip
                 pause_s = _RETRY_S[0]
             except KafkaError as error:
@@ -183,6 +213,21 @@ class Hub:
                 pause_s = min(pause_s * 2, _RETRY_S[1])
                 continue
             await self._distribute(acquired)
+
+    async def _wait_for_room(self, look_s: float) -> float:
+        """Until a taker takes or settles; meanwhile look whether messages were settled through another gateway."""
+        self._has_room.clear()
+        try:
+            async with asyncio.timeout(look_s):
+                await self._has_room.wait()
+        except TimeoutError:
+            self._forget_expired()
+            asked = [offset for offset, (taker, _) in self._owners.items() if taker.room <= 0][:MAX_MESSAGES]
+            outcomes = await self._settle(asked, SettlementKind.ASK)
+            for offset, outcome in zip(asked, outcomes, strict=False):
+                if outcome.error is not ErrorCode.NONE:
+                    self.settled(offset)
+        return min(look_s * 2, _LOOK_S[1])
 
     async def _distribute(self, acquired: Acquired) -> None:
         self._forget_expired()
@@ -201,7 +246,7 @@ class Hub:
             at += len(some)
             self._give(taker, some, acquired.locked_until_ms)
         if at < len(deliveries):
-            await self._settle([each.record.offset for each in deliveries[at:]], SettlementKind.RELEASE)
+            await self._settle([each.record.offset for each in deliveries[at:]], SettlementKind.UNDELIVERED)
 
     def _give(self, taker: Taker, some: Sequence[Delivery], locked_until_ms: int) -> None:
         for each in some:
@@ -218,12 +263,13 @@ class Hub:
                 return
             self.settled(offset)
 
-    async def _settle(self, offsets: Sequence[int], kind: SettlementKind) -> None:
+    async def _settle(self, offsets: Sequence[int], kind: SettlementKind) -> Sequence[Settled]:
         if not offsets:
-            return
+            return ()
         settlements = [Settlement(offset, offset, kind) for offset in offsets]
         try:
-            await self._queues.settle(self._caller, self.group, self.member, self.place, settlements)
+            return await self._queues.settle(self._caller, self.group, self.member, self.place, settlements)
         except KafkaError as error:
             # Their locks end by themselves.
-            _log.info("messages not released", place=str(self.place), group=self.group, error=error.code.name)
+            _log.info("messages not settled", place=str(self.place), group=self.group, error=error.code.name)
+            return ()

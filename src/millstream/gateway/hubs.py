@@ -1,19 +1,15 @@
 """All hubs of a gateway: who joins and leaves them, and what happens to messages whose stream has ended."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
 
-from millstream.doors import Caller, Place, Queues
+from millstream.doors import Caller, Place, Queues, SettlementKind
 from millstream.gateway.hub import Hub, HubKey, Taker
 from millstream.gateway.ids import MessageId
 
 
 class Hubs:
-    """`member` is this gateway's name in every group: messages of its streams are held under it.
-
-    A stream that limits how much it holds has a name of its own, because the queue counts by member.
-    """
+    """`member` is this gateway's name in every group: messages of its streams are held under it."""
 
     def __init__(
         self, queues: Queues, member: str, release_delay_s: float, now_ms: Callable[[], int]
@@ -27,62 +23,51 @@ class Hubs:
         self._departed: dict[int, tuple[Taker, asyncio.TimerHandle]] = {}
         self._releasing: set[asyncio.Task[None]] = set()
 
-    def new_taker(self, room: int) -> Taker:
+    def new_taker(self, room: int, window: int) -> Taker:
         self._numbers += 1
-        return Taker(self._numbers, room)
+        return Taker(self._numbers, room, window)
 
-    def join(
-        self, taker: Taker, caller: Caller, group: str, places: Iterable[Place], max_held: int | None
-    ) -> list[Hub]:
-        member = self._member if max_held is None else f"{self._member}-{taker.number}"
-        joined = []
+    def join(self, taker: Taker, caller: Caller, group: str, places: Iterable[Place]) -> None:
         for place in places:
-            key = HubKey(str(caller.principal), group, member, place)
+            key = HubKey(str(caller.principal), group, self._member, place)
             hub = self._hubs.get(key)
             if hub is None:
-                hub = self._hubs[key] = Hub(self._queues, caller, key, max_held, self._now_ms)
+                hub = self._hubs[key] = Hub(self._queues, caller, key, self._now_ms)
             hub.join(taker)
-            joined.append(hub)
-        return joined
 
-    def leave(self, taker: Taker, hubs: Iterable[Hub], *, releases: bool) -> None:
+    def leave(self, taker: Taker, *, releases: bool) -> None:
         """What the taker never took goes back at once; what it took after a while, or with its lock."""
-        for hub in hubs:
+        for hub in taker.hubs:
             hub.leave(taker)
-        by_hub: dict[Hub, list[int]] = {}
+        untaken: dict[Hub, list[int]] = {}
         for each in taker.drop_waiting():
-            by_hub.setdefault(each.hub, []).append(each.id.offset)
-        for hub, offsets in by_hub.items():
-            self._soon(hub.release(taker, offsets))
+            untaken.setdefault(each.hub, []).append(each.id.offset)
+        self._give_back(taker, untaken, SettlementKind.UNDELIVERED)
         if not releases:
-            for hub in set(taker.sent.values()):
+            for hub in taker.hubs:
                 hub.keep_locked(taker)
         elif taker.sent:
             loop = asyncio.get_running_loop()
             handle = loop.call_later(self._release_delay_s, self._release, taker)
             self._departed[taker.number] = (taker, handle)
-        self._forget_idle(hubs)
+        self._forget_idle(taker.hubs)
 
     def resume(self, last: MessageId, taker: Taker) -> None:
         """The client has all of its former stream up to `last`: what came after goes to whoever is next."""
         departed = self._departed.get(last.stream)
-        if departed is None or not last.member.startswith(self._member):
+        if departed is None or last.member != self._member or not departed[0].has(last.place, last.offset):
             return
-        former, handle = departed
-        if (last.place, last.offset) not in former.sent:
-            return
+        former, handle = self._departed.pop(last.stream)
         handle.cancel()
-        del self._departed[last.stream]
         has_seen = True
         missed: dict[Hub, list[int]] = {}
-        for (place, offset), hub in [*former.sent.items()]:
+        for place, offset, hub in former.sent:
             if has_seen:
                 hub.hand_over(offset, taker)
             else:
                 missed.setdefault(hub, []).append(offset)
             has_seen = has_seen and (place, offset) != (last.place, last.offset)
-        for hub, offsets in missed.items():
-            self._soon(hub.release(former, offsets))
+        self._give_back(former, missed, SettlementKind.UNDELIVERED)
 
     def settled(self, caller: Caller, group: str, message_id: MessageId) -> None:
         """A message was settled through this gateway."""
@@ -102,18 +87,18 @@ class Hubs:
     def _release(self, taker: Taker) -> None:
         self._departed.pop(taker.number, None)
         by_hub: dict[Hub, list[int]] = {}
-        for (_, offset), hub in taker.sent.items():
+        for _, offset, hub in taker.sent:
             by_hub.setdefault(hub, []).append(offset)
-        for hub, offsets in by_hub.items():
-            self._soon(hub.release(taker, offsets))
+        self._give_back(taker, by_hub, SettlementKind.RELEASE)
         self._forget_idle(by_hub)
+
+    def _give_back(self, taker: Taker, by_hub: dict[Hub, list[int]], kind: SettlementKind) -> None:
+        for hub, offsets in by_hub.items():
+            task = asyncio.get_running_loop().create_task(hub.give_back(taker, offsets, kind))
+            self._releasing.add(task)
+            task.add_done_callback(self._releasing.discard)
 
     def _forget_idle(self, hubs: Iterable[Hub]) -> None:
         for hub in hubs:
             if hub.is_idle:
                 self._hubs.pop(hub.key, None)
-
-    def _soon(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._releasing.add(task)
-        task.add_done_callback(self._releasing.discard)

@@ -10,6 +10,7 @@ from millstream.gateway.openapi_parts import (
     COUNT,
     ERROR,
     GROUP,
+    GROUP_PATH,
     JSON,
     KEY,
     MESSAGE,
@@ -195,6 +196,21 @@ def _admin_paths(settings: ProxySettings) -> Paths:
             "patch": call(
                 "change_configs", "Set values of a topic; null goes back to the default.", parameters=of_topic,
                 body={JSON: changes}, answer=configs, problems=_CHANGES,
+            ),
+        },
+        "/admin/groups": {
+            "get": call(
+                "groups", "Consumer groups and their states.", answer=_listed("groups"), problems=["403", "502", "503"]
+            )
+        },
+        "/admin/groups/{group}": {
+            "get": call(
+                "describe_group", "A group and its members.", parameters=[GROUP_PATH],
+                answer={JSON: ANY_OBJECT}, problems=["400", "403", "404", "502", "503"],
+            ),
+            "delete": call(
+                "delete_group", "Delete an empty group with its offsets.", parameters=[GROUP_PATH], status="204",
+                problems=["400", "403", "404", "409", "502", "503"],
             ),
         },
         "/admin/reassignments": {

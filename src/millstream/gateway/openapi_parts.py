@@ -124,6 +124,7 @@ GROUP = in_query(
 )
 OF_PARTITION = in_query("partition", "The partition; all of them, or the one of the key, without.", NUMBER)
 KEY = in_query("key", "Messages of one key go to one partition.")
+GROUP_PATH = in_path("group", "The group.", {"type": "string", "minLength": 1, "maxLength": 255})
 TOPIC_PATH = in_path("topic", "The topic.", NAME)
 
 

@@ -37,6 +37,7 @@ _STATUS = {
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: (429, "over the quota"),
     ErrorCode.TOPIC_ALREADY_EXISTS: (409, "the topic exists already"),
     ErrorCode.GROUP_ID_NOT_FOUND: (404, "unknown group"),
+    ErrorCode.NON_EMPTY_GROUP: (409, "the group has members"),
     ErrorCode.UNKNOWN_SERVER_ERROR: (500, "the request failed inside the node; its log has the reason"),
 }
 

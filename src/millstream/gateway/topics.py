@@ -12,10 +12,12 @@ from millstream.doors import (
     TopicImage,
 )
 from millstream.doors.commands import invalid_name_reason
-from millstream.gateway.problems import UNKNOWN_TOPIC, problem_of
+from millstream.gateway.problems import NO_BROKERS, UNKNOWN_TOPIC, busy, problem_of
 from millstream.http.messages import Problem
 from millstream.protocol.errors import ErrorCode
-from millstream.protocol.internal_topics import INTERNAL_TOPICS
+
+_INTERNAL = "__"
+"""Topics of the cluster and of its doors begin so."""
 
 
 class Topics:
@@ -26,16 +28,18 @@ class Topics:
 
     def known(self, name: str) -> TopicImage | None:
         """None for those of the cluster itself, which are nobody's to write."""
-        return None if name in INTERNAL_TOPICS else self._metadata.image.topics.get(name)
+        return None if name.startswith(_INTERNAL) else self._metadata.image.topics.get(name)
 
     async def find(self, caller: Caller, name: str) -> TopicImage:
         """Raises `Problem`: unknown topic."""
         found = self.known(name)
         if found is not None:
             return found
+        if not self._metadata.image.brokers:
+            raise busy(NO_BROKERS)
         if (
             not self._settings.create_topics
-            or name in INTERNAL_TOPICS
+            or name.startswith(_INTERNAL)
             or invalid_name_reason(name) is not None
         ):
             raise Problem(400, UNKNOWN_TOPIC)
@@ -56,6 +60,6 @@ class Topics:
         return {
             name: topic
             for name, topic in sorted(self._metadata.image.topics.items())
-            if name not in INTERNAL_TOPICS
+            if not name.startswith(_INTERNAL)
             and self._authoriser.allows(caller, Permission(Operation.DESCRIBE, Resource.TOPIC, name))
         }

@@ -4,16 +4,18 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
-from millstream.doors import Acks, Place
 from millstream.doors.caller import Caller
-from millstream.doors.messages import Message as LogMessage
+from millstream.doors.queues import SettlementKind
 from millstream.mqtt.connection import Connection, State
-from millstream.mqtt.failures import Failure, failure_of
+from millstream.mqtt.failures import failure_of
 from millstream.mqtt.opening import open_session
-from millstream.mqtt.outbound import Offer
+from millstream.mqtt.outbound import InFlight, Offer
 from millstream.mqtt.outgoing import Delivery, Outgoing
+from millstream.mqtt.queue_clients import leave
 from millstream.mqtt.reading import Reading
+from millstream.mqtt.sending import Sending
 from millstream.mqtt.session_link import SessionLink
+from millstream.mqtt.share_groups import ShareGroup
 from millstream.mqtt.shared import Shared
 from millstream.mqtt.subscribing import subscribe, unsubscribe
 from millstream.mqtt.subscriptions import Granted, Subscription
@@ -34,36 +36,36 @@ from millstream.mqtt.wire import Wire
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.mqtt.reasons import Reason
+from millstream.protocol.mqtt.topics import shared
 
 log = get_logger("millstream.mqtt")
 
-# Of one client: more is not read from its connection before some of it is in the log.
-_SENDING_BYTES: Final = 1 << 20
-_SENDING_MESSAGES: Final = 2_000
 _SAVE_SECONDS: Final = 5.0
 
 
 class Client:
-    def __init__(self, shared: Shared, wire: Wire) -> None:
-        self.shared = shared
+    def __init__(self, door: Shared, wire: Wire) -> None:
+        self.shared = door
         self.wire = wire
-        self.machine = Connection(shared.limits, shared.new_client_id, shared.names)
+        self.machine = Connection(door.limits, door.new_client_id, door.names)
         self.caller = Caller(host=wire.host, listener="mqtt")
         self.client_id = ""
         self.epoch = 0
         self.link: SessionLink | None = None
         self.subscriptions: dict[str, Subscription] = {}
+        self.queues: dict[str, ShareGroup] = {}
+        """Queues that it consumes, by its filters."""
+        self.groups: list[ShareGroup] = []
+        """Shared subscriptions that it has been a member of."""
         self.reading = Reading(
-            shared.doors.partitions, shared.own_caller, shared.publishing.rules, shared.subscribers, self
+            door.doors.partitions, door.own_caller, door.publishing.rules, door.subscribers, self
         )
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Set when nothing is left to be done for it."""
         self._last_heard = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._saver: asyncio.TimerHandle | None = None
-        self._sending = 0
-        self._sending_bytes = 0
-        self._waiting_for_sent: asyncio.Future[None] | None = None
+        self.sending = Sending(self)
         self._is_blocked = False
         self._is_paused = False
         self._work: asyncio.Task[None] | None = None
@@ -71,7 +73,7 @@ class Client:
         self._tasks: set[asyncio.Task[None]] = set()
         loop = asyncio.get_running_loop()
         self._now = loop.time
-        self._timer = loop.call_later(shared.limits.connect_timeout_s, self._not_connected)
+        self._timer = loop.call_later(door.limits.connect_timeout_s, self._not_connected)
 
     # -- the wire
 
@@ -81,6 +83,8 @@ class Client:
         self.machine.receive(data, self.shared.now_ms())
         self.flush()
         self.reading.go_on()
+        for group in self.groups:
+            group.go_on()
 
     def lost(self) -> None:
         self.machine.lost()
@@ -95,20 +99,31 @@ class Client:
             self.reading.go_on()
 
     def flush(self) -> None:
-        data, wants = self.machine.take()
-        if data:
-            self.shared.statistics.sent_bytes += len(data)
-            self.wire.write(data)
-        if wants:
+        if self.machine.answered:
+            self._settle()
+        while True:
+            data, wants = self.machine.take()
+            if data:
+                self.shared.statistics.sent_bytes += len(data)
+                self.wire.write(data)
+            if not wants:
+                break
+            # What is refused at once is answered at once.
             self._act(wants)
-        full = self._sending_bytes > _SENDING_BYTES or self._sending > _SENDING_MESSAGES
-        is_paused = full or self._is_blocked or self.machine.holds
+        is_paused = self.sending.is_full or self._is_blocked or self.machine.holds
         if is_paused is not self._is_paused:
             self._is_paused = is_paused
             if is_paused:
                 self.wire.pause_reading()
             else:
                 self.wire.resume_reading()
+
+    def _settle(self) -> None:
+        answered, self.machine.answered = self.machine.answered, []
+        for delivery, reason in answered:
+            if delivery.outgoing.group is not None:
+                kind = SettlementKind.ACCEPT if reason < Reason.UNSPECIFIED_ERROR else SettlementKind.REJECT
+                delivery.outgoing.group.done(delivery.outgoing, kind)
 
     # -- what the machine wants
 
@@ -122,7 +137,7 @@ class Client:
                     assert self.link is not None
                     self.link.add(want)
                 case WantSubscribe() | WantUnsubscribe():
-                    self._send_all(sends)
+                    self.sending.send_all(sends)
                     sends = []
                     self._waiting_work.append(want)
                     if self._work is None:
@@ -133,86 +148,16 @@ class Client:
                 case WantAuthentication():
                     self.machine.refuse(Reason.BAD_AUTHENTICATION_METHOD, "nothing is exchanged by AUTH here")
                 case WantClose():
-                    self._send_all(sends)
+                    self.sending.send_all(sends)
                     sends = []
                     self._close(want)
-        self._send_all(sends)
+        self.sending.send_all(sends)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-    # -- publishing
-
-    def _send_all(self, wants: list[WantSend]) -> None:
-        """What came together and goes to the same partition is sent together."""
-        groups: dict[Place, tuple[list[int], list[LogMessage], list[int]]] = {}
-        publishing = self.shared.publishing
-        self.shared.statistics.received_messages += len(wants)
-        for packet_id, message in ((want.packet_id, want.message) for want in wants):
-            try:
-                place, record = publishing.record(message)
-                if message.retain:
-                    self._count(1, len(message.payload))
-                    kept_place, kept = publishing.retained(message)
-                    self.spawn(self._send_retained(packet_id, (place, record), (kept_place, kept)))
-                    continue
-            except KafkaError as error:
-                self._failed(failure_of(error), [packet_id])
-                continue
-            ids, records, sizes = groups.setdefault(place, ([], [], []))
-            ids.append(packet_id)
-            records.append(record)
-            sizes.append(len(message.payload))
-        for place, (ids, records, sizes) in groups.items():
-            self._count(len(ids), sum(sizes))
-            self.spawn(self._send(place, ids, records, sum(sizes)))
-
-    def _count(self, count: int, size: int) -> None:
-        """How much more is on its way to the log."""
-        self._sending += count
-        self._sending_bytes += size
-        if not self._sending and self._waiting_for_sent is not None and not self._waiting_for_sent.done():
-            self._waiting_for_sent.set_result(None)
-
-    async def _send(self, place: Place, ids: list[int], records: list[LogMessage], size: int) -> None:
-        acks = Acks.ALL if any(ids) else Acks.LEADER
-        try:
-            await self.shared.doors.messages.send(self.caller, place, records, acks=acks)
-        except KafkaError as error:
-            self._failed(failure_of(error), ids)
-        else:
-            sent = self.machine.sent
-            for packet_id in ids:
-                sent(packet_id)
-        self._count(-len(ids), -size)
-        self.flush()
-
-    async def _send_retained(self, packet_id: int, *parts: tuple[Place, LogMessage]) -> None:
-        send = self.shared.doors.messages.send
-        try:
-            await asyncio.gather(*(send(self.caller, place, [record]) for place, record in parts))
-        except KafkaError as error:
-            self._failed(failure_of(error), [packet_id])
-        else:
-            self.machine.sent(packet_id)
-        self._count(-1, -len(parts[0][1].value or b""))
-        self.flush()
-
-    def _failed(self, failure: Failure, ids: Sequence[int]) -> None:
-        if not failure.is_final and any(ids):
-            self.machine.close(failure.reason, failure.text)
-            return
-        for packet_id in ids:
-            self.machine.sent(packet_id, failure.reason, failure.text)
-
-    async def all_sent(self) -> None:
-        """Returns when what the client has published before is in the log: it subscribes to what comes after."""
-        while self._sending:
-            self._waiting_for_sent = asyncio.get_running_loop().create_future()
-            await self._waiting_for_sent
 
     # -- the session
 
@@ -281,6 +226,10 @@ class Client:
             return
         self.give(outgoing, granted)
 
+    def deliver(self, delivery: Delivery) -> Offer:
+        """One that a shared subscription hands out."""
+        return self.machine.deliver(delivery, self.shared.now_ms())
+
     def give(self, outgoing: Outgoing, granted: Granted) -> None:
         message = outgoing.message
         qos = min(message.qos, granted.qos)
@@ -348,8 +297,26 @@ class Client:
         outbound = self.machine.outbound
         positions = self.reading.positions(outbound.queued, ())
         self.shared.subscribers.remove(self, self.subscriptions)
+        for text in list(self.queues):
+            leave(self, text)
+        kept = [
+            each.delivery
+            for each in outbound.in_flight
+            if each.delivery is not None and each.delivery.qos == 2
+        ]
+        for text in self.subscriptions:
+            if (share := shared(text)) is not None:
+                self.shared.share_groups.leave(share.group, share.filter, self, kept)
         self.wire.close()
         asyncio.get_running_loop().create_task(self._end(want, positions))
+
+    def _own_in_flight(self) -> list[InFlight]:
+        """Without what another member of a group may have instead."""
+        return [
+            each
+            for each in self.machine.outbound.in_flight
+            if each.delivery is None or each.delivery.outgoing.group is None or each.delivery.qos == 2
+        ]
 
     async def _end(self, want: WantClose, positions: list[Any]) -> None:
         link = self.link
@@ -360,7 +327,7 @@ class Client:
                     send_will=want.send_will,
                     expiry_s=want.session_expiry_s,
                     positions=positions if want.session_expiry_s else (),
-                    in_flight=self.machine.outbound.in_flight if want.session_expiry_s else (),
+                    in_flight=self._own_in_flight() if want.session_expiry_s else (),
                 )
         except KafkaError as error:
             log.info("end of a session not told", client_id=self.client_id, error=error.message)

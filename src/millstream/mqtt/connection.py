@@ -104,6 +104,8 @@ class Connection:
         self._held: list[Packet | Violation] = []
         # What follows SUBSCRIBE comes after it, also what the client itself publishes.
         self._changing = False
+        self.answered: list[tuple[Delivery, int]] = []
+        """Deliveries of shared subscriptions that the client has answered, and how; whoever acts takes them."""
         self._out: list[bytes] = []
         self._wants: list[Want] = []
         self.inbound = Inbound(V5, "", limits)
@@ -162,7 +164,7 @@ class Connection:
                 if type(packet) is Publish and self.state is State.CONNECTED:
                     self._publish(packet, now_ms)
                 elif type(packet) is Puback and self.state is State.CONNECTED:
-                    self.outbound.puback(packet.packet_id, now_ms)
+                    self._answered(self.outbound.puback(packet.packet_id, now_ms), packet.reason)
                 elif isinstance(packet, Violation):
                     raise packet
                 elif self.state is State.CLOSED:
@@ -170,6 +172,9 @@ class Connection:
                 else:
                     self._other(packet, now_ms)
         except Violation as violation:
+            if violation.version == V5 and self.state is State.CONNECTING:
+                # Who asked in 5.0 for what cannot be is told so.
+                self.state = State.OPENING
             self.close(violation.reason, violation.message)
 
     def _other(self, packet: Packet, now_ms: int) -> None:
@@ -188,15 +193,16 @@ class Connection:
     def _connected(self, packet: Packet, now_ms: int) -> None:
         match packet:
             case Pubrec():
-                self.outbound.pubrec(packet.packet_id, packet.reason, now_ms)
+                self._answered(self.outbound.pubrec(packet.packet_id, packet.reason, now_ms), packet.reason)
             case Pubrel():
                 if self.inbound.release(packet.packet_id):
                     self._wants.append(WantRelease(packet.packet_id))
             case Pubcomp():
-                self.outbound.pubcomp(packet.packet_id, now_ms)
+                self._answered(self.outbound.pubcomp(packet.packet_id, now_ms), 0)
             case Subscribe():
                 self._changing = True
-                self._wants.append(WantSubscribe(packet.packet_id, wanted_filters(packet)))
+                users = packet.properties.user_properties
+                self._wants.append(WantSubscribe(packet.packet_id, wanted_filters(packet), users))
             case Unsubscribe():
                 self._changing = True
                 self._wants.append(WantUnsubscribe(packet.packet_id, packet.filters))
@@ -250,7 +256,13 @@ class Connection:
             self.client_id if self.assigned_id else None,
             session.authentication_data,
         )
-        self._out.append(encode(Connack(0, session.present, granted), self.version))
+        connack = encode(Connack(0, session.present, granted), self.version)
+        if largest is not None and len(connack) > largest:
+            self._end(
+                Reason.PACKET_TOO_LARGE, "the client takes no packet as large as CONNACK", send_will=False
+            )
+            return
+        self._out.append(connack)
         self.outbound.resume(session.in_flight, now_ms)
         self.state = State.CONNECTED
         self._handle_held(now_ms)
@@ -368,6 +380,11 @@ class Connection:
             self._out.append(encode(answer, self.version))
             self._changing = False
             self._handle_held(now_ms)
+
+    def _answered(self, delivery: Delivery | None, reason: int) -> None:
+        """What was shared, others are told of."""
+        if delivery is not None and delivery.outgoing.group is not None:
+            self.answered.append((delivery, reason))
 
     # -- the end
 

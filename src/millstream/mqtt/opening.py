@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from millstream.coordinator.mqtt_sessions.records import (
     FlightStage,
     StoredFlight,
-    StoredSubscription,
     StoredWill,
 )
 from millstream.coordinator.mqtt_sessions.requests import OpenSession, SessionOpened
@@ -18,12 +17,14 @@ from millstream.mqtt.outbound import InFlight, Stage
 from millstream.mqtt.outgoing import Delivery, Outgoing
 from millstream.mqtt.places import partitions_of
 from millstream.mqtt.session_link import SessionLink
-from millstream.mqtt.subscriptions import Subscription
+from millstream.mqtt.stored_form import subscription_of
+from millstream.mqtt.subscribing import join_group
 from millstream.mqtt.wants import WantOpen
 from millstream.protocol.errors import KafkaError
-from millstream.protocol.mqtt.packets import Connect, RetainHandling
+from millstream.protocol.mqtt.packets import Connect
 from millstream.protocol.mqtt.properties import PublishProperties
 from millstream.protocol.mqtt.reasons import Reason, Violation
+from millstream.protocol.mqtt.topics import shared as is_shared
 
 if TYPE_CHECKING:
     from millstream.mqtt.client import Client
@@ -124,11 +125,15 @@ def _subscribe_again(client: "Client", opened: SessionOpened) -> None:
     for text, stored in opened.subscriptions:
         subscription = subscription_of(text, stored)
         client.subscriptions[text] = subscription
+        if is_shared(text) is not None:
+            client.spawn(join_group(client, subscription))
+            continue
         client.reading.subscribe(subscription)
         topics.update(dict.fromkeys(shared.publishing.rules.topics_for(text)))
     client.reading.resume(opened.positions, partitions_of(shared.places, list(topics)))
     for subscription in client.subscriptions.values():
-        shared.subscribers.index.add(client, subscription)
+        if is_shared(subscription.filter) is None:
+            shared.subscribers.index.add(client, subscription)
 
 
 async def _in_flight(client: "Client", opened: SessionOpened) -> list[InFlight]:
@@ -149,25 +154,3 @@ async def _in_flight(client: "Client", opened: SessionOpened) -> list[InFlight]:
 
 def _delivery(outgoing: Outgoing, flight: StoredFlight) -> Delivery:
     return Delivery(outgoing, flight.qos, bool(flight.retain), flight.identifiers)
-
-
-_NO_LOCAL, _AS_PUBLISHED = 0x04, 0x08
-
-
-def subscription_of(text: str, stored: StoredSubscription) -> Subscription:
-    options = stored.options
-    return Subscription(
-        text,
-        stored.qos,
-        bool(options & _NO_LOCAL),
-        bool(options & _AS_PUBLISHED),
-        RetainHandling(options >> 4 & 3),
-        stored.identifier,
-    )
-
-
-def stored_subscription(subscription: Subscription) -> StoredSubscription:
-    options = (
-        subscription.no_local << 2 | subscription.retain_as_published << 3 | subscription.retain_handling << 4
-    )
-    return StoredSubscription(subscription.qos, options, subscription.identifier)

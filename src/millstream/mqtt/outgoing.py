@@ -1,6 +1,6 @@
 """A message on its way to many subscribers: its bytes are made once for all that get it in the same form."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -10,18 +10,25 @@ from millstream.protocol.mqtt.encoder import PublishFrame, publish_frame
 from millstream.protocol.mqtt.packets import NO_PUBLISH_PROPERTIES, V3
 from millstream.protocol.mqtt.properties import PublishProperties
 
+if TYPE_CHECKING:
+    from millstream.mqtt.share_groups import ShareGroup
+
 _NOTHING = PublishProperties()
 
 
 class Outgoing:
-    """`place` and `offset` say where in the log it is, to find it again."""
+    """`place` and `offset` say where in the log it is, to find it again.
 
-    __slots__ = ("_frames", "message", "offset", "place")
+    One that was handed out by a shared subscription has the `group` that is told what becomes of it.
+    """
+
+    __slots__ = ("_frames", "group", "message", "offset", "place")
 
     def __init__(self, message: Message, place: Place, offset: int) -> None:
         self.message = message
         self.place = place
         self.offset = offset
+        self.group: ShareGroup | None = None
         self._frames: dict[tuple[int, int, bool, tuple[int, ...]], PublishFrame] = {}
 
     def frame(

@@ -102,7 +102,9 @@ class Reading:
         """What need not be delivered again if this connection ends now, but for these."""
         lowest: dict[Place, int] = {}
         for delivery in (*queued, *(each.delivery for each in in_flight if _is_undelivered(each))):
-            if delivery is not None and delivery.outgoing.place.topic != RETAINED_TOPIC:
+            if delivery is None or delivery.outgoing.group is not None:
+                continue
+            if delivery.outgoing.place.topic != RETAINED_TOPIC:
                 place = delivery.outgoing.place
                 lowest[place] = min(lowest.get(place, delivery.outgoing.offset), delivery.outgoing.offset)
         found = []

@@ -7,28 +7,37 @@ from millstream.coordinator.mqtt_sessions.records import Position
 from millstream.coordinator.mqtt_sessions.requests import Subscribe, Unsubscribe
 from millstream.doors import Operation, Permission, Place, Resource
 from millstream.mqtt.failures import failure_of
-from millstream.mqtt.opening import stored_subscription
 from millstream.mqtt.outbound import Offer
 from millstream.mqtt.outgoing import Delivery
 from millstream.mqtt.places import partitions_of
+from millstream.mqtt.queue_clients import consume, leave
+from millstream.mqtt.queue_topics import PREFIX
+from millstream.mqtt.stored_form import stored_subscription
 from millstream.mqtt.subscriptions import Subscription
 from millstream.mqtt.wants import WantSubscribe, WantUnsubscribe
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.mqtt.packets import RetainHandling
 from millstream.protocol.mqtt.reasons import Reason
-from millstream.protocol.mqtt.topics import SHARE_PREFIX
+from millstream.protocol.mqtt.topics import shared
 
 if TYPE_CHECKING:
     from millstream.mqtt.client import Client
 
 
 async def subscribe(client: "Client", want: WantSubscribe) -> None:
-    await client.all_sent()
-    reasons = [_allowed(client, each) for each in want.filters]
+    await client.sending.all_sent()
+    try:
+        reasons = [await _granted(client, each, want) for each in want.filters]
+    except KafkaError as error:
+        failure = failure_of(error)
+        client.close(failure.reason, failure.text)
+        return
     wanted = {
         each.filter: each
         for each, reason in zip(want.filters, reasons, strict=True)
-        if isinstance(each, Subscription) and reason < Reason.UNSPECIFIED_ERROR
+        if isinstance(each, Subscription)
+        and reason < Reason.UNSPECIFIED_ERROR
+        and each.filter not in client.queues
     }
     new = wanted.keys() - client.subscriptions.keys()
     if wanted:
@@ -43,45 +52,62 @@ async def subscribe(client: "Client", want: WantSubscribe) -> None:
             wanted = {}
     for subscription in wanted.values():
         client.subscriptions[subscription.filter] = subscription
-        client.reading.subscribe(subscription)
-        client.shared.subscribers.index.add(client, subscription)
+        if shared(subscription.filter) is None:
+            client.reading.subscribe(subscription)
+            client.shared.subscribers.index.add(client, subscription)
     client.machine.subscribed(want.packet_id, reasons, client.shared.now_ms())
     client.flush()
+    for each in want.filters:
+        if isinstance(each, Subscription) and each.filter in client.queues:
+            client.queues[each.filter].join(client, each)
     for subscription in wanted.values():
         handling = subscription.retain_handling
-        if handling is RetainHandling.ALWAYS or (
+        if shared(subscription.filter) is not None:
+            await join_group(client, subscription)
+        elif handling is RetainHandling.ALWAYS or (
             handling is RetainHandling.NEW_ONLY and subscription.filter in new
         ):
             await _give_retained(client, subscription)
+
+
+async def _granted(client: "Client", wanted: Subscription | int, want: WantSubscribe) -> int:
+    if isinstance(wanted, Subscription) and wanted.filter.startswith(PREFIX):
+        return await consume(client, wanted, want.user_properties)
+    return _allowed(client, wanted)
 
 
 def _allowed(client: "Client", wanted: Subscription | int) -> int:
     """The QoS that is granted, or the reason why not."""
     if not isinstance(wanted, Subscription):
         return wanted
-    if wanted.filter.startswith(SHARE_PREFIX):
-        return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
-    shared = client.shared
+    door = client.shared
+    if wanted.filter in door.limits.refused_filters:
+        return Reason.UNSPECIFIED_ERROR
     if (
         wanted.filter not in client.subscriptions
-        and len(client.subscriptions) >= shared.limits.max_subscriptions
+        and len(client.subscriptions) >= door.limits.max_subscriptions
     ):
         return Reason.QUOTA_EXCEEDED
-    for topic in shared.publishing.rules.topics_for(wanted.filter):
+    share = shared(wanted.filter)
+    for topic in door.publishing.rules.topics_for(wanted.filter if share is None else share.filter):
         permission = Permission(Operation.READ, Resource.TOPIC, topic)
-        if not shared.doors.authoriser.allows(client.caller, permission):
+        if not door.doors.authoriser.allows(client.caller, permission):
             return Reason.NOT_AUTHORIZED
     return wanted.qos
 
 
 async def _begin(client: "Client", wanted: list[Subscription]) -> None:
     """From here on all that is acknowledged to its publisher reaches the client."""
-    shared = client.shared
-    rules = shared.publishing.rules
-    topics = dict.fromkeys(topic for each in wanted for topic in rules.topics_for(each.filter))
-    places = partitions_of(shared.places, list(topics))
+    door = client.shared
+    rules = door.publishing.rules
+    shares = {each.filter: share for each in wanted if (share := shared(each.filter)) is not None}
+    for share in shares.values():
+        await door.share_groups.open(share.group, share.filter)
+    own = [each.filter for each in wanted if each.filter not in shares]
+    topics = dict.fromkeys(topic for text in own for topic in rules.topics_for(text))
+    places = partitions_of(door.places, list(topics))
     tails = await asyncio.gather(
-        *(shared.subscribers.follow(place) for place in places), shared.retained.catch_up()
+        *(door.subscribers.follow(place) for place in places), door.retained.catch_up()
     )
     fresh = [place for place in places if place not in client.reading.places]
     client.reading.places.update(fresh)
@@ -97,19 +123,29 @@ async def _begin(client: "Client", wanted: list[Subscription]) -> None:
         )
 
 
+async def join_group(client: "Client", subscription: Subscription) -> None:
+    """From now on it gets its share."""
+    share = shared(subscription.filter)
+    assert share is not None
+    group = await client.shared.share_groups.open(share.group, share.filter)
+    if client.is_open:
+        client.groups.append(group)
+        group.join(client, subscription)
+
+
 def _position(place: Place, offset: int) -> Position:
     return Position(place.topic, place.partition, offset)
 
 
 async def _give_retained(client: "Client", subscription: Subscription) -> None:
     """Waits for room where there are many."""
-    shared = client.shared
+    door = client.shared
     identifiers = (subscription.identifier,) if subscription.identifier else ()
-    async for some in shared.retained.find(subscription.filter, shared.now_ms()):
+    async for some in door.retained.find(subscription.filter, door.now_ms()):
         for outgoing in some:
             qos = min(outgoing.message.qos, subscription.qos)
             delivery = Delivery(outgoing, qos, True, identifiers)
-            while client.machine.deliver(delivery, shared.now_ms()) is Offer.FULL:
+            while client.machine.deliver(delivery, door.now_ms()) is Offer.FULL:
                 client.flush()
                 if not client.is_open:
                     return
@@ -118,7 +154,7 @@ async def _give_retained(client: "Client", subscription: Subscription) -> None:
 
 
 async def unsubscribe(client: "Client", want: WantUnsubscribe) -> None:
-    held = [text in client.subscriptions for text in want.filters]
+    held = [text in client.subscriptions or text in client.queues for text in want.filters]
     try:
         if client.machine.session_expiry_s and client.link is not None:
             await client.link.ask(Unsubscribe(client.client_id, client.epoch, want.filters))
@@ -127,9 +163,14 @@ async def unsubscribe(client: "Client", want: WantUnsubscribe) -> None:
         client.close(failure.reason, failure.text)
         return
     for text in want.filters:
-        client.subscriptions.pop(text, None)
-        client.reading.unsubscribe(text)
-        client.shared.subscribers.index.remove(client, text)
+        leave(client, text)
+        if client.subscriptions.pop(text, None) is None:
+            continue
+        if (share := shared(text)) is not None:
+            client.shared.share_groups.leave(share.group, share.filter, client)
+        else:
+            client.reading.unsubscribe(text)
+            client.shared.subscribers.index.remove(client, text)
     codes = [Reason.SUCCESS if each else Reason.NO_SUBSCRIPTION_EXISTED for each in held]
     client.machine.unsubscribed(want.packet_id, codes, client.shared.now_ms())
     client.flush()

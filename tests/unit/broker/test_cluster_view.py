@@ -87,7 +87,7 @@ class Node:
         self.view.when_decided(led_by, lambda: self.answers.append(name))
 
     async def answered(self, *names: str) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while self.answers != list(names):  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 

@@ -77,7 +77,7 @@ def test_what_came_before_the_end_is_read(loop_factory: type) -> None:
         await writer.drain()
         writer.close()
         await writer.wait_closed()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             received = await ended
         server.close()
         return received

@@ -16,8 +16,9 @@ from millstream.cluster.metadata.records import MetadataRecord
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic
 from millstream.coordinator.definition import Definition
+from millstream.coordinator.errors import NotDecided
 from millstream.doors.coordinators import CoordinatorKind
-from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.errors import ErrorCode
 from millstream.runtime.clock import Clock
 
 
@@ -59,7 +60,7 @@ class CoordinatorHost:
         if hosted is None:
             define = self._definitions.get(kind)
             if define is None:
-                raise KafkaError(
+                raise NotDecided(
                     ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this node keeps no coordinators in {kind.value}"
                 )
             hosted = self._hosted[kind] = Hosted(

@@ -100,7 +100,10 @@ class Hosted(Generic[M]):
     def decide(self, key: str, request: Request[A]) -> "asyncio.Future[A]":
         """Decide now, in the order of calls; the answer comes when it is durable."""
         partition = self.partition_of(key)
-        self._definition.admit(self._runtime.machine(partition), request)
+        try:
+            self._definition.admit(self._runtime.machine(partition), request)
+        except KafkaError as error:
+            raise NotDecided(error.code, error.message) from error
         return self._runtime.decide(partition, request)
 
     def decide_in(self, partition: int, request: Request[A]) -> "asyncio.Future[A]":

@@ -35,7 +35,7 @@ class Replication:
         self._node_id = copying.node_id
         self._clock = copying.machine.clock
         self._metadata = copying.metadata
-        self._copying = copying
+        self.copying = copying
         self._partitions = partitions
         self.sessions = ReplicaSessions()
         self.in_sync = in_sync
@@ -51,7 +51,7 @@ class Replication:
     async def stop(self) -> None:
         tasks = [task for fetcher in self._fetchers.values() for task in fetcher.stop()]
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._copying.finish_cuts()
+        await self.copying.finish_cuts()
 
     def update(self, partition: Partition, image: PartitionImage) -> None:
         """Take the role that the metadata gives this node."""
@@ -206,7 +206,7 @@ class Replication:
     def _fetcher(self, leader_id: int) -> ReplicaFetcher:
         fetcher = self._fetchers.get(leader_id)
         if fetcher is None:
-            fetcher = self._fetchers[leader_id] = ReplicaFetcher(self._copying, leader_id)
+            fetcher = self._fetchers[leader_id] = ReplicaFetcher(self.copying, leader_id)
         return fetcher
 
     def _stop_fetching(self, partition: Partition) -> None:

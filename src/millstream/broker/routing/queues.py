@@ -103,7 +103,7 @@ class RoutedQueues:
         if not acquired.ranges:
             return
         settlements = [
-            Settlement(each.first_offset, each.last_offset, SettlementKind.RELEASE)
+            Settlement(each.first_offset, each.last_offset, SettlementKind.UNDELIVERED)
             for each in acquired.ranges
         ]
 

@@ -177,7 +177,7 @@ class ServedCalls:
     async def _give_back(self, caller: Caller, call: Acquire, acquired: Acquired) -> None:
         """Whoever asked is gone: others need not wait until the locks end."""
         released = [
-            Settlement(each.first_offset, each.last_offset, SettlementKind.RELEASE)
+            Settlement(each.first_offset, each.last_offset, SettlementKind.UNDELIVERED)
             for each in acquired.ranges
         ]
         if released:

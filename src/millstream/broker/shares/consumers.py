@@ -77,7 +77,7 @@ def release(deliveries: Iterable[Delivery], member: str) -> None:
         with suppress(KafkaError):
             each.queue.settle(
                 member,
-                [Settlement(one.first, one.last, Outcome.RELEASE, delay_ms=0) for one in each.taken.ranges],
+                [Settlement(one.first, one.last, Outcome.UNDELIVERED) for one in each.taken.ranges],
             )
 
 

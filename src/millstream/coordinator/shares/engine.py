@@ -277,6 +277,8 @@ class QueueEngine:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, f"offset {each.last} was not delivered to this group"
                 )
+            if each.outcome is Outcome.ASK and each.first < self.start:
+                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"offset {each.first} was settled")
             if each.outcome is Outcome.RENEW and not self._policy.renew_enabled:
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "share.renew.acknowledge.enable is false")
             for run in self._ledger.runs.overlapping(max(each.first, self.start), each.last):
@@ -299,7 +301,9 @@ class QueueEngine:
         elif given.outcome is Outcome.RELEASE:
             self.counters.released += length
             self._release(first, last, count, now_ms, given.delay_ms)
-        else:
+        elif given.outcome is Outcome.UNDELIVERED:
+            self._release(first, last, count - 1, now_ms, 0)
+        elif given.outcome is Outcome.RENEW:
             self.counters.renewed += length
             self._ledger.delay(first, last, now_ms + (given.lock_ms or self._policy.lock_ms))
 
@@ -384,7 +388,9 @@ class QueueEngine:
             self._give_up(first, last, count, Reason.DELIVERIES.value)
         else:
             wait_ms = self._policy.backoff(count) if delay_ms is None else delay_ms
-            self._ledger.set(first, last, AVAILABLE, due_ms=now_ms + wait_ms if wait_ms > 0 else 0)
+            self._ledger.set(
+                first, last, AVAILABLE, count=count, due_ms=now_ms + wait_ms if wait_ms > 0 else 0
+            )
 
     def _expire(self, offset: int) -> None:
         run = self._ledger.runs.at(offset)

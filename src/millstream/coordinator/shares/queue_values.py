@@ -8,13 +8,17 @@ from millstream.coordinator.shares.states import StateBatch
 
 
 class Outcome(enum.IntEnum):
-    """What a consumer says of a record: Kafka's numbers."""
+    """What a consumer says of a record: Kafka's numbers. From 1000 on they are ours, and no request can carry them."""
 
     GAP = 0
     ACCEPT = 1
     RELEASE = 2
     REJECT = 3
     RENEW = 4
+    UNDELIVERED = 1000
+    """It never reached its consumer, so that time does not count."""
+    ASK = 1001
+    """Whether it is still the member's; changes nothing."""
 
 
 class Reason(enum.Enum):

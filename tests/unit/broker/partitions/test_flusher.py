@@ -35,7 +35,7 @@ class GatedDisk(SimulatedDisk):
             self.log_syncs += 1
             self.guard.release()
             try:
-                assert self.gate.wait(30)
+                assert self.gate.wait(90)
             finally:
                 self.guard.acquire()
         super().sync(path, content)

@@ -101,7 +101,7 @@ async def linked(other: OtherNode) -> AsyncIterator[tuple[PeerLink, Ears]]:
     )
     task = asyncio.create_task(link.run())
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             yield link, ears
     finally:
         task.cancel()

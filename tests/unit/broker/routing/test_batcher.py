@@ -23,7 +23,10 @@ PLACE = Place("t", 0)
 @pytest.fixture
 def node() -> Iterator[InProcessNode]:
     with node_on(SimulatedDisk(1)) as started:
-        do(started, started.broker.node_doors.doors.metadata.create_topics(ME, [NewTopic("t", 1, 1)]))
+        do(
+            started,
+            started.broker.services.node_doors.doors.metadata.create_topics(ME, [NewTopic("t", 1, 1)]),
+        )
         yield started
 
 
@@ -33,9 +36,9 @@ def do(node: InProcessNode, work: Coroutine[Any, Any, A]) -> A:
 
 def batcher_of(node: InProcessNode, **options: int) -> Batcher:
     broker = node.broker
-    doors = broker.node_doors.doors
+    doors = broker.services.node_doors.doors
     ids = broker.metadata.producer_ids.take
-    return Batcher(doors.partitions, doors.metadata, AllowAll(), broker.clock, ids, **options)
+    return Batcher(doors.partitions, doors.metadata, AllowAll(), broker.machine.clock, ids, **options)
 
 
 def message(text: bytes = b"x") -> list[Message]:
@@ -44,7 +47,7 @@ def message(text: bytes = b"x") -> list[Message]:
 
 def batches_in(node: InProcessNode) -> list[int]:
     """How many records each batch of the log has."""
-    read = do(node, node.broker.node_doors.doors.partitions.read(ME, PLACE, 0))
+    read = do(node, node.broker.services.node_doors.doors.partitions.read(ME, PLACE, 0))
     return [header.record_count for _, header in iter_batches(read.batches)]
 
 

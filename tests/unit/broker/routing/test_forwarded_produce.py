@@ -115,7 +115,7 @@ class Client:
 
     async def next_sent(self, count: int) -> list[Sent]:
         """Wait until so many requests are on their way, and take them."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while len(self.sent) < count:  # noqa: ASYNC110 - a plain list
                 await asyncio.sleep(0.005)
         taken, self.sent = self.sent[:count], self.sent[count:]
@@ -250,7 +250,7 @@ def test_a_leader_that_does_not_come_back_is_given_up_with_all_that_wait_for_it(
         first, second = await client.next_sent(2)
         first.lose()
         second.lose(was_sent=False)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while len(client.replies) < 2:
                 for sent in client.sent:
                     sent.lose(was_sent=False)
@@ -268,7 +268,7 @@ def test_a_partition_that_nobody_leads_is_refused_at_once(tell: Callable[[Story]
         (sent,) = await client.next_sent(1)
         sent.lose()
         client.leads(-1, 3, 2)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(90):
             while not client.replies:  # noqa: ASYNC110 - a plain list
                 await asyncio.sleep(0.01)
         assert client.replies == [[(0, LATE)]]

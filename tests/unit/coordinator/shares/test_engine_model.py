@@ -89,7 +89,8 @@ class QueueModel(RuleBasedStateMachine):
         except KafkaError:
             self._time()
             held = [self.rows.get(at) for at in range(first, last + 1) if at >= self.engine.start]
-            assert any(
+            was_settled = outcome is Outcome.ASK and first < self.engine.start
+            assert was_settled or any(
                 row is None or row.state is not RecordState.ACQUIRED or row.owner != member for row in held
             )
             return
@@ -104,7 +105,10 @@ class QueueModel(RuleBasedStateMachine):
                 row.state = RecordState.ARCHIVED
             elif outcome is Outcome.RENEW:
                 row.due_ms = self.now_ms + LOCK_MS
-            else:
+            elif outcome is Outcome.UNDELIVERED:
+                row.count -= 1
+                self._release(row, delay_ms=0)
+            elif outcome is Outcome.RELEASE:
                 self._release(row)
 
     @rule(ms=st.sampled_from((10, 150, 1_100)))

@@ -108,7 +108,7 @@ class SlowStore(ParquetStore):
 
     def hosts(self) -> Any:
         self.asked.release()
-        assert self.go_on.wait(30)
+        assert self.go_on.wait(90)
         raise StoreUnavailable("gone")
 
 

@@ -1,0 +1,296 @@
+"""Shared subscriptions: each message of `$share/{group}/{filter}` to one member of the group, on whichever node.
+
+A group is a share group of the log, so its place and what is unacknowledged are as durable as messages are, and they
+wait while all members are away. This node takes part as one member for all its clients in the group.
+QoS 1 moves to another member when its own is lost; a message of QoS 2 belongs to whom it was sent.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+from millstream.doors import Doors, Place
+from millstream.doors.caller import Caller
+from millstream.doors.commands import AlterConfigs, ConfigAlteration, ConfigChange, ConfigResource
+from millstream.doors.queues import Acquired, Settlement, SettlementKind
+from millstream.doors.queues import Delivery as QueuedRecord
+from millstream.mqtt.messages import Message
+from millstream.mqtt.outbound import Offer
+from millstream.mqtt.outgoing import Delivery, Outgoing
+from millstream.mqtt.record_form import from_record
+from millstream.mqtt.rules import Rules
+from millstream.mqtt.subscriptions import Subscription
+from millstream.observability.logs import get_logger
+from millstream.protocol.errors import KafkaError
+from millstream.protocol.mqtt.topics import matches
+from millstream.protocol.records import Record
+
+log = get_logger("millstream.mqtt")
+
+_AT_ONCE: Final = 100
+_BYTES_AT_ONCE: Final = 256 << 10
+_WAIT_SECONDS: Final = 5.0
+_PAUSE_SECONDS: Final = 0.5
+_START: Final = "share.auto.offset.reset"
+
+
+class Member(Protocol):
+    @property
+    def has_room(self) -> bool: ...
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def deliver(self, delivery: Delivery) -> Offer: ...
+
+    def flush(self) -> None: ...
+
+
+class ShareGroup:
+    """`name` is the share group's, `member` who acquires messages for the clients that join.
+
+    `message_of` makes a message of a record, or None of one that is not for the group. A new group begins at the end of
+    the log, or with `from_start` at its start. Messages are settled by the clients' acknowledgements, unless that is
+    `explicit`: then by `settle`.
+    """
+
+    def __init__(
+        self,
+        doors: Doors,
+        caller: Caller,
+        member: str,
+        name: str,
+        places: Sequence[Place],
+        message_of: Callable[[Place, QueuedRecord], Message | None],
+        now_ms: Callable[[], int],
+        *,
+        from_start: bool = False,
+        explicit: bool = False,
+        max_held: int | None = None,
+    ) -> None:
+        self._doors = doors
+        self._caller = caller
+        self._member = member
+        self._name = name
+        self._places = places
+        self._message_of = message_of
+        self._now_ms = now_ms
+        self._from_start = from_start
+        self._explicit = explicit
+        self._max_held = max_held
+        self._members: deque[tuple[Member, Subscription]] = deque()
+        self._waiting: deque[Outgoing] = deque()
+        self._held: dict[tuple[Place, int], Member] = {}
+        self._settling: dict[Place, list[Settlement]] = {}
+        self._settler: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._room = asyncio.Event()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._members
+
+    async def open(self) -> None:
+        """The group is there: a new one begins with what comes from now on, an old one where it stopped."""
+        metadata = self._doors.metadata
+        if not self._from_start and _START not in metadata.image.group_configs.get(self._name, {}):
+            change = ConfigAlteration(ConfigResource.GROUP, self._name, (ConfigChange(_START, "latest"),))
+            for outcome in await metadata.submit(AlterConfigs((change,))):
+                if outcome.error is not None:
+                    raise outcome.error
+        found = await asyncio.gather(*(self._acquire(place, 0.0) for place in self._places))
+        for place, acquired in zip(self._places, found, strict=True):
+            self._take(place, acquired)
+
+    def join(self, member: Member, subscription: Subscription) -> None:
+        """Replaces what the same member had."""
+        self._members = deque(pair for pair in self._members if pair[0] is not member)
+        self._members.append((member, subscription))
+        self.go_on()
+        if not self._tasks:
+            loop = asyncio.get_running_loop()
+            self._tasks = [loop.create_task(self._work(place)) for place in self._places]
+
+    def leave(self, member: Member, sent: Iterable[Delivery] = ()) -> None:
+        """`sent` is what it keeps: messages of QoS 2 that it will be sent again."""
+        self._members = deque(pair for pair in self._members if pair[0] is not member)
+        for delivery in sent:
+            self.done(delivery.outgoing, SettlementKind.ACCEPT)
+        for (place, offset), holder in list(self._held.items()):
+            if holder is member:
+                self._settle(place, offset, SettlementKind.RELEASE)
+        if not self._members:
+            self.stop()
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._tasks = []
+        for outgoing in self._waiting:
+            self._settle(outgoing.place, outgoing.offset, SettlementKind.RELEASE)
+        self._waiting.clear()
+
+    async def release_all(self) -> None:
+        """Whatever it still holds."""
+        await self._doors.queues.release_all(self._caller, self._name, self._member)
+
+    def go_on(self) -> None:
+        """A member may have room again."""
+        while self._waiting and self._hand_out(self._waiting[0]):
+            self._waiting.popleft()
+        if not self._waiting:
+            self._room.set()
+
+    def done(self, outgoing: Outgoing, kind: SettlementKind) -> None:
+        """The member has answered."""
+        if self._explicit and kind is SettlementKind.ACCEPT:
+            self.go_on()
+            return
+        if (outgoing.place, outgoing.offset) in self._held:
+            self._settle(outgoing.place, outgoing.offset, kind)
+        self.go_on()
+
+    # -- acquiring
+
+    async def _work(self, place: Place) -> None:
+        while True:
+            try:
+                await self._room.wait()
+                self._take(place, await self._acquire(place, _WAIT_SECONDS))
+            except KafkaError as error:
+                log.info("shared subscription waits", place=str(place), error=error.message)
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _acquire(self, place: Place, wait_s: float) -> Acquired:
+        return await self._doors.queues.acquire(
+            self._caller,
+            self._name,
+            self._member,
+            place,
+            max_messages=_AT_ONCE,
+            max_bytes=_BYTES_AT_ONCE,
+            max_wait_s=wait_s,
+            max_held=self._max_held,
+        )
+
+    def _take(self, place: Place, acquired: Acquired) -> None:
+        """Hand out what the filter matches; the rest is not for this group, and settled at once."""
+        now_ms = self._now_ms()
+        wanted: set[int] = set()
+        for delivery in acquired.deliveries():
+            record = delivery.record
+            message = self._message_of(place, delivery)
+            if message is not None and not message.is_expired(now_ms):
+                wanted.add(record.offset)
+                outgoing = Outgoing(message, place, record.offset)
+                outgoing.group = self
+                if self._waiting or not self._hand_out(outgoing):
+                    self._waiting.append(outgoing)
+                    self._room.clear()
+        for held in acquired.ranges:
+            first = held.first_offset
+            for offset in range(held.first_offset, held.last_offset + 2):
+                if offset in wanted or offset > held.last_offset:
+                    if first < offset:
+                        self._settle_range(place, first, offset - 1, SettlementKind.ACCEPT)
+                    first = offset + 1
+
+    def _hand_out(self, outgoing: Outgoing) -> bool:
+        """In turn, to the next that takes it."""
+        for _ in range(len(self._members)):
+            member, subscription = self._members[0]
+            self._members.rotate(-1)
+            if not member.is_open or not member.has_room:
+                continue
+            qos = min(outgoing.message.qos, subscription.qos)
+            retain = outgoing.message.retain and subscription.retain_as_published
+            identifiers = (subscription.identifier,) if subscription.identifier else ()
+            offer = member.deliver(Delivery(outgoing, qos, retain, identifiers))
+            if offer is Offer.FULL:
+                continue
+            self._held[outgoing.place, outgoing.offset] = member
+            if (not qos and not self._explicit) or offer is Offer.DROPPED:
+                self._settle(outgoing.place, outgoing.offset, SettlementKind.ACCEPT)
+            member.flush()
+            return True
+        return False
+
+    # -- settling
+
+    def _settle(self, place: Place, offset: int, kind: SettlementKind) -> None:
+        self._held.pop((place, offset), None)
+        self._settle_range(place, offset, offset, kind)
+
+    def _settle_range(self, place: Place, first: int, last: int, kind: SettlementKind) -> None:
+        self._settling.setdefault(place, []).append(Settlement(first, last, kind))
+        if self._settler is None:
+            self._settler = asyncio.get_running_loop().create_task(self._settle_all())
+
+    async def _settle_all(self) -> None:
+        """All that was settled in one turn of the loop, or while the last was on its way, goes together."""
+        try:
+            while self._settling:
+                settling, self._settling = self._settling, {}
+                for place, some in settling.items():
+                    try:
+                        await self._doors.queues.settle(self._caller, self._name, self._member, place, some)
+                    except KafkaError as error:
+                        # Its lock ends, and it is delivered again.
+                        log.info("shared message not settled", place=str(place), error=error.message)
+        finally:
+            self._settler = None
+
+
+class ShareGroups:
+    """Those that a client of this node is a member of."""
+
+    def __init__(
+        self,
+        doors: Doors,
+        caller: Caller,
+        member: str,
+        rules: Rules,
+        places_for: Callable[[str], list[Place]],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._doors = doors
+        self._caller = caller
+        self._member = member
+        self._rules = rules
+        self._places_for = places_for
+        self._now_ms = now_ms
+        self._groups: dict[tuple[str, str], ShareGroup] = {}
+        self._opening = asyncio.Lock()
+
+    async def open(self, group: str, text: str) -> ShareGroup:
+        async with self._opening:
+            found = self._groups.get((group, text))
+            if found is None:
+                found = ShareGroup(
+                    self._doors,
+                    self._caller,
+                    self._member,
+                    f"mqtt-share:{group}:{text}",
+                    self._places_for(text),
+                    lambda place, queued: self._message_of(text, place, queued.record),
+                    self._now_ms,
+                )
+                await found.open()
+                self._groups[group, text] = found
+            return found
+
+    def _message_of(self, text: str, place: Place, record: Record) -> Message | None:
+        message = from_record(record, place.topic, self._rules)
+        return message if matches(text, message.topic) else None
+
+    def leave(self, group: str, text: str, member: Member, sent: Iterable[Delivery] = ()) -> None:
+        found = self._groups.get((group, text))
+        if found is not None:
+            found.leave(member, sent)
+            if found.is_empty:
+                del self._groups[group, text]
+
+    def stop(self) -> None:
+        for group in self._groups.values():
+            group.stop()

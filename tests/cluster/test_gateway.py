@@ -1,0 +1,166 @@
+"""A gateway in front of three brokers: what it does while they come and go, and the log lines that explain it."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from support.cluster import ClusterProcesses, cluster_of
+from support.gateway import GatewayAlone
+from support.waiting import wait_for
+
+QUICK = {"HEALTH_INTERVAL_SECONDS": "1"}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
+    with cluster_of(tmp_path, settings={"cluster.session_timeout": "2s"}) as cluster:
+        yield cluster.start()
+
+
+def stored(gateway: httpx.Client, topic: str, partitions: int) -> list[str]:
+    found = []
+    for partition in range(partitions):
+        offset = 0
+        while True:
+            path = f"/topics/{topic}/partitions/{partition}/records"
+            answer = gateway.get(path, params={"offset": offset, "limit": 1000})
+            assert answer.status_code == 200, answer.text
+            page = answer.json()
+            found += [each["payload"] for each in page["records"]]
+            if page["next_offset"] >= page["high_watermark"]:
+                break
+            offset = page["next_offset"]
+    return found
+
+
+class Senders:
+    """Clients that send one message after the other through a gateway, and note what was acknowledged."""
+
+    def __init__(self, url: str, topic: str, count: int) -> None:
+        self._stop = threading.Event()
+        self.acknowledged: list[str] = []
+        self.refused: list[tuple[int, str, str | None]] = []
+        self._threads = [
+            threading.Thread(target=self._run, args=(url, topic, number), daemon=True)
+            for number in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self, url: str, topic: str, number: int) -> None:
+        with httpx.Client(base_url=url, timeout=90) as client:
+            sent = 0
+            while not self._stop.is_set():
+                payload = f"{number}-{sent}"
+                try:
+                    answer = client.post(f"/produce?topic={topic}", json={"payload": payload})
+                except httpx.TransportError:
+                    time.sleep(0.05)
+                    continue
+                if answer.status_code == 200:
+                    self.acknowledged.append(payload)
+                    sent += 1
+                else:
+                    self.refused.append((answer.status_code, answer.text, answer.headers.get("retry-after")))
+                    time.sleep(0.05)
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(120)
+            assert not thread.is_alive()
+
+    def wait_for_more(self, count: int) -> None:
+        wanted = len(self.acknowledged) + count
+        wait_for(lambda: len(self.acknowledged), lambda seen: seen >= wanted, "acknowledgements go on")
+
+
+def test_what_was_acknowledged_through_a_gateway_survives_a_killed_broker(
+    tmp_path: Path, cluster: ClusterProcesses
+) -> None:
+    cluster.create_topic("telemetry", 6)
+    with GatewayAlone(tmp_path / "gateway", cluster.seeds, QUICK) as gateway:
+        gateway.wait_healthy(3)
+        status = gateway.client.get("/status").json()
+        assert sorted(p for led in status["partition_distribution"].values() for p in led) == [*range(6)]
+        assert [*status["broker_status"].values()] == [True] * 3
+        senders = Senders(f"http://{gateway.address}", "telemetry", 4)
+        senders.wait_for_more(200)
+        cluster.nodes[2].kill()
+        gateway.wait_healthy(2)
+        senders.wait_for_more(500)
+        cluster.nodes[2].start()
+        gateway.wait_healthy(3)
+        senders.wait_for_more(200)
+        senders.stop()
+        for code, text, retry_after in senders.refused:
+            assert (code, bool(retry_after)) in {(502, False), (503, True)}, text
+        assert {*senders.acknowledged} <= {*stored(gateway.client, "telemetry", 6)}
+        failed_over = [event["place"] for event in gateway.events("failover")]
+        assert failed_over, "the log names the partitions that moved"
+        changes = [(event["broker"], event["healthy"]) for event in gateway.events("broker health changed")]
+        assert (f"tcp://{cluster.nodes[2].listen}", False) in changes
+        assert len(gateway.events("broker discovered")) == 3
+        assert gateway.stop() == 0
+
+
+def test_any_gateway_takes_any_request_and_a_node_is_one_too(
+    tmp_path: Path, cluster: ClusterProcesses
+) -> None:
+    cluster.create_topic("telemetry", 3)
+    with (
+        GatewayAlone(tmp_path / "one", cluster.seeds) as one,
+        GatewayAlone(tmp_path / "two", cluster.nodes[3].listen) as two,
+        httpx.Client(base_url=f"http://{cluster.nodes[1].http}", timeout=90) as node,
+    ):
+        for gateway in (one, two):
+            gateway.wait_healthy(3)
+        for client in (one.client, two.client, node):
+            for partition in range(3):
+                answer = client.post(f"/produce?topic=telemetry&partition={partition}", content=b"x")
+                assert answer.json()["durability"] == "replicated and on disk"
+        for client in (one.client, two.client, node):
+            assert len(stored(client, "telemetry", 3)) == 9
+            assert client.get("/topics").json() == {"telemetry": [0, 1, 2]}
+
+
+# The cases of "Troubleshooting" in docs/OPERATIONS.md, each with the line that explains it.
+
+
+def test_no_healthy_brokers_available(tmp_path: Path) -> None:
+    with GatewayAlone(tmp_path, "127.0.0.1:1", QUICK) as gateway:
+        answer = gateway.client.post("/produce?topic=telemetry", json={"payload": "x"})
+        assert (answer.status_code, answer.text) == (503, "no healthy brokers available")
+        assert answer.headers["retry-after"] == "1"
+        assert gateway.client.get("/health").status_code == 503
+        (event,) = gateway.events("no healthy brokers available")
+        assert "BROKER_SERVICE" in event["advice"]
+
+
+def test_uneven_distribution_and_delivery_failures(tmp_path: Path, cluster: ClusterProcesses) -> None:
+    everything_on_1 = [{"partition_index": index, "broker_ids": [1]} for index in range(6)]
+    wanted = {
+        "name": "one-sided",
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "assignments": everything_on_1,
+    }
+    (created,) = cluster.ask(1, "create_topics", 7, topics=[wanted]).topics
+    assert created.error_code == 0
+    variables = {**QUICK, "MILLSTREAM_PROXY_FAILOVER_WAIT": "1s"}
+    with GatewayAlone(tmp_path / "gateway", cluster.nodes[2].listen, variables) as gateway:
+        gateway.wait_healthy(3)
+        uneven = wait_for(
+            lambda: gateway.events("partition distribution is uneven"), bool, "the log says that it is uneven"
+        )
+        assert uneven[-1]["leaders"][f"tcp://{cluster.nodes[1].listen}"] == 6
+        assert "rebalance" in uneven[-1]["advice"]
+        cluster.nodes[1].kill()
+        answer = gateway.client.post("/produce?topic=one-sided&partition=0", json={"payload": "x"})
+        assert answer.status_code in {502, 503}
+        explained = gateway.events("no broker to send to") + gateway.events("delivery failed")
+        assert {event["place"] for event in explained} == {"one-sided-0"}
