@@ -64,6 +64,7 @@ class Fetch:
     def handle(self, fetch: FetchRequest, call: Call) -> Any:
         self._requests.value += 1
         if fetch.replica_id >= 0:
+            call.require_node()
             return self._followers.handle(fetch, call)
         session = self._sessions.open(
             fetch, by_topic_id=call.version >= TOPIC_ID_FROM, now=self._clock.monotonic()

@@ -64,11 +64,12 @@ class ClusterMembership:
         end: NodeEnd,
         raft: RaftSettings,
     ) -> None:
-        if endpoints[0].host in WILDCARDS:
+        for_nodes = endpoints[-1]
+        if any(each.host in WILDCARDS for each in endpoints):
             # What "the address they came by" is only the node itself can say, and clients hear of it from others too.
             raise CannotJoin(
-                f"a node of several that listens on {endpoints[0].host} must say where it is reached: set"
-                " broker.advertised_host, or give --listen an address of its own"
+                f"a node of several that listens on {WILDCARDS[0]} or {WILDCARDS[1]} must say where it is reached: set"
+                " broker.advertised_host (for --node-listen broker.node_advertised_host), or listen on one address"
             )
         self.metadata: MetadataService | None = None
         """None until the node follows the cluster's."""
@@ -86,7 +87,6 @@ class ClusterMembership:
         self._heartbeat_seconds = cluster.heartbeat_interval / 1000
         seeds = tuple(sorted(set(cluster.bootstrap_servers)))
         self._stored = self._open()
-        address = f"{endpoints[0].host}:{endpoints[0].port}"
         self.lease = Lease(
             session_seconds,
             machine.clock.elapsed,
@@ -98,7 +98,7 @@ class ClusterMembership:
             self._stored.members,
             seeds,
             machine.expiry,
-            address,
+            for_nodes.address,
             elapsed=machine.clock.elapsed,
             # The last one alive must find the others dead again before its lease ends.
             longest_pause=min(LONGEST_PAUSE, self.lease.seconds / 3),

@@ -185,7 +185,7 @@ class ReplicaFetcher:
         leader = self._copying.metadata.image.brokers.get(self._leader_id)
         if leader is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {self._leader_id} is not registered")
-        endpoint = leader.endpoints[0]
+        endpoint = leader.for_nodes
         return await ReplicaLink.connect(endpoint.host, endpoint.port)
 
     async def _converse(self, link: ReplicaLink) -> None:

@@ -416,6 +416,10 @@ class Connection(asyncio.BufferedProtocol):
         return None if self.relay is None else self.relay.shown
 
     @property
+    def trusts_nodes(self) -> bool:
+        return self.listener.trusts_nodes
+
+    @property
     def raw_socket(self) -> socket.socket | None:
         return None if self._transport is None else self._transport.get_extra_info("socket")
 

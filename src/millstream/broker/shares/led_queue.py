@@ -29,6 +29,9 @@ _READ_BYTES = 64 << 10
 _MOST_READ_BYTES = 4 << 20
 
 
+Told = Callable[[KafkaError | None], None]
+
+
 class QueueState(Enum):
     LOADING = "loading"
     ACTIVE = "active"
@@ -87,8 +90,9 @@ class LedQueue:
         self._loop = loop
         self._dead_letters = dead_letters
         self._settled = settled
-        self._round: asyncio.Future[None] = loop.create_future()
-        self._writing: asyncio.Future[None] | None = None
+        # Who waits for what was decided since the last write began, and for that write.
+        self._round: list[Told] = []
+        self._writing: list[Told] = []
         self._writer: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -133,11 +137,9 @@ class LedQueue:
             self._timer.cancel()
         if self._writer is not None:
             self._writer.cancel()
-        for waiting in (self._writing, self._round):
-            if waiting is not None and not waiting.done():
-                waiting.set_exception(error)
-                # Nobody need wait for it.
-                waiting.exception()
+        waiting, self._writing, self._round = [*self._writing, *self._round], [], []
+        for told in waiting:
+            told(error)
         self.partition.stop_waiting(self)
         self.wake()
 
@@ -292,9 +294,27 @@ class LedQueue:
         """All that was decided so far is durable, or KafkaError."""
         if self._writer is None and self.state is QueueState.ACTIVE:
             return
+        future: asyncio.Future[None] = self._loop.create_future()
+
+        def told(error: KafkaError | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        self.when_stored(told)
+        await future
+
+    def when_stored(self, told: Told) -> None:
+        """As `stored`, for who does not await: called with None, or with what went wrong."""
         if self.state is not QueueState.ACTIVE:
-            raise self.partition.not_leader()
-        await asyncio.shield(self._round)
+            told(self.partition.not_leader())
+        elif self._writer is None:
+            told(None)
+        else:
+            self._round.append(told)
 
     def _decided(self) -> None:
         if self._writer is None:
@@ -304,8 +324,7 @@ class LedQueue:
     async def _write(self) -> None:
         try:
             while True:
-                current, self._round = self._round, self._loop.create_future()
-                self._writing = current
+                self._writing, self._round = self._round, []
                 changes = self.engine.take_changes()
                 letters = self.engine.take_dead_letters()
                 if changes is not None:
@@ -314,8 +333,9 @@ class LedQueue:
                     except KafkaError as error:
                         self._failed(error)
                         return
-                if not current.done():
-                    current.set_result(None)
+                waiting, self._writing = self._writing, []
+                for told in waiting:
+                    told(None)
                 if letters:
                     self._dead_letters(self, letters)
                 if changes is None:

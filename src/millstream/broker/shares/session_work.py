@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -90,10 +91,33 @@ class Work:
                 if partition.acknowledgement_batches:
                     self.acknowledged[place] = await self._settle(place, partition, renewing)
 
+    def acknowledge_now(self, topics: Iterable[Any], *, renewing: bool) -> bool:
+        """As `acknowledge`, where all queues are loaded; False, and nothing is done, where one is not."""
+        asked = []
+        for topic in topics:
+            for partition in topic.partitions:
+                place = (topic.topic_id, partition.partition_index)
+                queue = self._shares.opened(self.session.group_id, *place)
+                if queue is None or not queue.is_ready:
+                    return False
+                asked.append((place, queue, partition))
+        for place, queue, partition in asked:
+            self.session.add(place)
+            self._opened[place] = queue
+            if partition.acknowledgement_batches:
+                self.acknowledged[place] = self._settle_in(queue, partition, renewing)
+        return True
+
     async def _settle(self, place: Place, partition: Any, renewing: bool) -> KafkaError | None:
         try:
-            given = settlements(partition.acknowledgement_batches, renewing=renewing)
             queue = await self._open(place)
+        except KafkaError as error:
+            return error
+        return self._settle_in(queue, partition, renewing)
+
+    def _settle_in(self, queue: LedQueue, partition: Any, renewing: bool) -> KafkaError | None:
+        try:
+            given = settlements(partition.acknowledgement_batches, renewing=renewing)
             queue.settle(self.session.member, given)
         except KafkaError as error:
             return error
@@ -123,6 +147,26 @@ class Work:
             queue = self._opened.get(place)
             if queue is not None and queue in failed and self.acknowledged[place] is None:
                 self.acknowledged[place] = failed[queue]
+
+    def when_stored(self, then: Callable[[], None]) -> None:
+        """As `stored`, for who does not await."""
+        left = len(self._touched)
+        if not left:
+            then()
+            return
+
+        def told(queue: LedQueue, error: KafkaError | None) -> None:
+            nonlocal left
+            left -= 1
+            if error is not None:
+                for place in self.acknowledged:
+                    if self._opened.get(place) is queue and self.acknowledged[place] is None:
+                        self.acknowledged[place] = error
+            if not left:
+                then()
+
+        for queue in list(self._touched):
+            queue.when_stored(partial(told, queue))
 
     def answered(self, *, full: bool) -> dict[Place, Answered]:
         """What there is to tell, by partition; `full` tells of those without news too."""

@@ -61,7 +61,10 @@ async def test_producer_ids_are_fresh_and_transactions_refused(tmp_path: Path) -
         assert (first.error_code, first.producer_epoch) == (ErrorCode.NONE, 0)
         assert second.producer_id == first.producer_id + 1
         refused = await broker.call("init_producer_id", replace(request, transactional_id="t"))
-        assert (refused.error_code, refused.producer_id) == (ErrorCode.UNSUPPORTED_VERSION, -1)
+        assert (refused.error_code, refused.producer_id) == (
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            -1,
+        )
         refused = await broker.call("init_producer_id", replace(request, transactional_id=""))
         assert refused.error_code is ErrorCode.INVALID_REQUEST
 
