@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from millstream.cluster.founding_messages import NodeState
     from millstream.runtime.workers import Workers
 
+_ALONE = (
+    "alter_client_quotas", "alter_user_scram_credentials", "api_versions", "create_acls", "delete_acls",
+    "describe_acls", "describe_client_quotas", "describe_user_scram_credentials",
+)  # fmt: skip
 _OF_METADATA = (
     "add_raft_voter", "alter_partition_reassignments", "delete_topics", "describe_quorum", "describe_topic_partitions",
     "elect_leaders", "init_producer_id", "list_config_resources", "list_partition_reassignments", "remove_raft_voter",
@@ -50,7 +54,6 @@ class HandlerParts:
         self._node = node
         self._groups: Callable[[], Groups | NoGroups] = groups or (lambda: node.services.groups)
         self._of: dict[str, Callable[[], Parts]] = {
-            "api_versions": lambda: (),
             "produce": lambda: (
                 node.logs.appends, node.logs.opener, node.delayed, node.metrics.produce_requests,
             ),
@@ -79,6 +82,7 @@ class HandlerParts:
             "log_checksum": lambda: (node.partitions, node.logs.faults),
             "node_call": lambda: (node.services.node_doors.served,),
             "peer_founding": lambda: (node.membership, self._state_alone),
+            **{name: lambda: () for name in _ALONE},
             **{name: lambda: (node.metadata,) for name in _OF_METADATA},
             **{name: lambda: (node.metadata, node.defaults) for name in _OF_DEFAULTS},
             **{name: lambda: (self._groups(),) for name in _OF_GROUPS},

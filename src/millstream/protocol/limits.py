@@ -92,6 +92,14 @@ LIMITS: dict[str, RequestLimit] = {
     "delete_share_group_state": RequestLimit(4 * _MB, 20_000),
     "read_share_group_state_summary": RequestLimit(4 * _MB, 20_000),
     "queue_call": RequestLimit(4 * _MB, 1),
+    # Access rules, users and quotas.
+    "describe_acls": _SMALL,
+    "create_acls": RequestLimit(2 * _MB, 10_000),
+    "delete_acls": RequestLimit(2 * _MB, 10_000),
+    "describe_client_quotas": _SMALL,
+    "alter_client_quotas": RequestLimit(2 * _MB, 10_000),
+    "describe_user_scram_credentials": RequestLimit(2 * _MB, 10_000),
+    "alter_user_scram_credentials": RequestLimit(2 * _MB, 10_000),
     # One thing each.
     "api_versions": _SMALL,
     "init_producer_id": _SMALL,

@@ -52,6 +52,12 @@ def _row(
     return ApiRow(_BY_NAME[name], f"handlers.{name}:{handler}", needs, quota, _EVERYWHERE, slices)
 
 
+def _unsecured_row(name: str, function: str, operation: Operation) -> ApiRow:
+    """Of what needs access rules, users or quotas, of which there are none."""
+    handler = f"handlers.no_security:{function}"
+    return ApiRow(_BY_NAME[name], handler, cluster(operation), QuotaKind.REQUEST, _EVERYWHERE)
+
+
 def _node_row(name: str, handler: str, *, is_in_order: bool = True) -> ApiRow:
     """Of an API of the nodes among themselves, and of our own tools."""
     action = cluster(Operation.CLUSTER_ACTION)
@@ -132,6 +138,13 @@ TABLE: dict[int, ApiRow] = {
         _row("alter_partition_reassignments", cluster(Operation.ALTER)),
         _row("list_partition_reassignments", cluster(Operation.DESCRIBE)),
         _row("offset_delete", needs.both(group(Operation.DELETE), topics(Operation.READ))),
+        _unsecured_row("describe_acls", "describe_acls", Operation.DESCRIBE),
+        _unsecured_row("create_acls", "create_acls", Operation.ALTER),
+        _unsecured_row("delete_acls", "delete_acls", Operation.ALTER),
+        _unsecured_row("describe_client_quotas", "describe_quotas", Operation.DESCRIBE_CONFIGS),
+        _unsecured_row("alter_client_quotas", "alter_quotas", Operation.ALTER_CONFIGS),
+        _unsecured_row("describe_user_scram_credentials", "describe_users", Operation.DESCRIBE),
+        _unsecured_row("alter_user_scram_credentials", "alter_users", Operation.ALTER),
         _row("describe_quorum", cluster(Operation.DESCRIBE)),
         _row("describe_cluster", needs.nothing),
         _row("unregister_broker", cluster(Operation.ALTER)),
