@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _ALONE = (
     "alter_client_quotas", "alter_user_scram_credentials", "api_versions", "create_acls", "delete_acls",
-    "describe_acls", "describe_client_quotas", "describe_user_scram_credentials",
+    "describe_acls", "describe_client_quotas", "describe_transactions", "describe_user_scram_credentials",
+    "list_transactions",
 )  # fmt: skip
 _OF_METADATA = (
     "add_raft_voter", "alter_partition_reassignments", "delete_topics", "describe_quorum", "describe_topic_partitions",
@@ -67,6 +68,7 @@ class HandlerParts:
             ),
             "list_offsets": lambda: (node.partitions, node.logs.faults, node.long_work),
             "offset_for_leader_epoch": lambda: (node.partitions,),
+            "describe_producers": lambda: (node.partitions,),
             "delete_records": lambda: (node.partitions, node.upkeep, node.replicas.replication),
             "describe_cluster": lambda: (node.metadata, node.node_id, node.settings.broker.rack),
             "describe_log_dirs": lambda: (

@@ -57,6 +57,7 @@ LIMITS: dict[str, RequestLimit] = {
     "describe_topic_partitions": RequestLimit(8 * _MB, 50_000),
     "describe_log_dirs": RequestLimit(8 * _MB, 50_000),
     "delete_records": RequestLimit(8 * _MB, 50_000),
+    "describe_producers": RequestLimit(2 * _MB, 10_000),
     # Changes of topics: with manual assignments each replica is an element.
     "create_topics": RequestLimit(16 * _MB, 100_000, _TOPICS),
     "create_partitions": RequestLimit(16 * _MB, 100_000, _TOPICS),
@@ -100,6 +101,9 @@ LIMITS: dict[str, RequestLimit] = {
     "alter_client_quotas": RequestLimit(2 * _MB, 10_000),
     "describe_user_scram_credentials": RequestLimit(2 * _MB, 10_000),
     "alter_user_scram_credentials": RequestLimit(2 * _MB, 10_000),
+    # Transactions.
+    "describe_transactions": RequestLimit(2 * _MB, 10_000),
+    "list_transactions": _SMALL,
     # One thing each.
     "api_versions": _SMALL,
     "init_producer_id": _SMALL,

@@ -46,16 +46,17 @@ def _row(
     *,
     quota: QuotaKind = QuotaKind.REQUEST,
     handler: str = "handle",
+    module: str | None = None,
     slices: SlicePlan | None = None,
 ) -> ApiRow:
     """Of an API for clients, which other nodes use too when they forward a client's requests."""
-    return ApiRow(_BY_NAME[name], f"handlers.{name}:{handler}", needs, quota, _EVERYWHERE, slices)
+    named = f"handlers.{module or name}:{handler}"
+    return ApiRow(_BY_NAME[name], named, needs, quota, _EVERYWHERE, slices)
 
 
 def _unsecured_row(name: str, function: str, operation: Operation) -> ApiRow:
     """Of what needs access rules, users or quotas, of which there are none."""
-    handler = f"handlers.no_security:{function}"
-    return ApiRow(_BY_NAME[name], handler, cluster(operation), QuotaKind.REQUEST, _EVERYWHERE)
+    return _row(name, cluster(operation), module="no_security", handler=function)
 
 
 def _node_row(name: str, handler: str, *, is_in_order: bool = True) -> ApiRow:
@@ -147,6 +148,14 @@ TABLE: dict[int, ApiRow] = {
         _unsecured_row("alter_user_scram_credentials", "alter_users", Operation.ALTER),
         _row("describe_quorum", cluster(Operation.DESCRIBE)),
         _row("describe_cluster", needs.nothing),
+        _row("describe_producers", topics(Operation.READ)),
+        _row(
+            "describe_transactions",
+            needs.transactional_ids,
+            module="no_transactions",
+            handler="describe",
+        ),
+        _row("list_transactions", needs.nothing, module="no_transactions", handler="list_all"),
         _row("unregister_broker", cluster(Operation.ALTER)),
         _row(
             "consumer_group_heartbeat",

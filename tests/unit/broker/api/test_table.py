@@ -204,6 +204,13 @@ def test_reading_and_writing_need_a_permission_for_each_topic_by_name_or_id() ->
         ("alter_client_quotas", {}, of_cluster(ALTER_CONFIGS)),
         ("describe_user_scram_credentials", {}, of_cluster(DESCRIBE)),
         ("alter_user_scram_credentials", {}, of_cluster(ALTER)),
+        ("describe_producers", {"topics": [{"name": "a"}]}, of_topics(READ, "a")),
+        (
+            "describe_transactions",
+            {"transactional_ids": ["t"]},
+            {(DESCRIBE, Resource.TRANSACTIONAL_ID, "t")},
+        ),
+        ("list_transactions", {}, set()),
         ("unregister_broker", {}, of_cluster(ALTER)),
         ("add_raft_voter", {}, of_cluster(ALTER)),
         ("remove_raft_voter", {}, of_cluster(ALTER)),
