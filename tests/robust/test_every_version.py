@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from millstream.protocol.api import APIS, PRODUCE, PRODUCE_SERVED_FROM, Api
+from millstream.protocol.errors import ErrorCode
 from millstream.protocol.features import FEATURES, FEATURES_EPOCH
 from support.kio_messages import decode
 from support.node import NodeProcess
@@ -32,6 +33,14 @@ def test_api_versions_lists_what_is_served(client: RawClient, version: int) -> N
     assert {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys} == {
         api.key: (api.min_version, api.max_version) for api in APIS.values()
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [(f"{change}_delegation_token", 2) for change in ("create", "renew", "expire", "describe")],
+)
+def test_delegation_tokens_are_refused_by_name(client: RawClient, name: str, version: int) -> None:
+    assert client.call(name, version).error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
 
 
 @pytest.mark.parametrize("version", [3, 4])

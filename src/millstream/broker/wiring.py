@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from millstream.runtime.workers import Workers
 
 _ALONE = (
-    "alter_client_quotas", "alter_user_scram_credentials", "api_versions", "create_acls", "delete_acls",
-    "describe_acls", "describe_client_quotas", "describe_transactions", "describe_user_scram_credentials",
-    "list_transactions",
+    "alter_client_quotas", "alter_user_scram_credentials", "api_versions", "create_acls", "create_delegation_token",
+    "delete_acls", "describe_acls", "describe_client_quotas", "describe_delegation_token", "describe_transactions",
+    "describe_user_scram_credentials", "expire_delegation_token", "list_transactions", "renew_delegation_token",
+    "update_features",
 )  # fmt: skip
 _OF_METADATA = (
     "add_raft_voter", "alter_partition_reassignments", "delete_topics", "describe_quorum", "describe_topic_partitions",
@@ -74,6 +75,7 @@ class HandlerParts:
             "describe_log_dirs": lambda: (
                 node.metadata, node.partitions, node.machine.disk, node.store.data_dir,
             ),
+            "alter_replica_log_dirs": lambda: (node.partitions, node.store.data_dir),
             "find_coordinator": lambda: (node.metadata, node.view, self._groups(), node.services.coordinators),
             "share_group_heartbeat": lambda: (self._groups(),),
             "share_group_describe": lambda: (self._groups(), node.metadata),

@@ -57,6 +57,7 @@ LIMITS: dict[str, RequestLimit] = {
     "describe_topic_partitions": RequestLimit(8 * _MB, 50_000),
     "describe_log_dirs": RequestLimit(8 * _MB, 50_000),
     "delete_records": RequestLimit(8 * _MB, 50_000),
+    "alter_replica_log_dirs": RequestLimit(8 * _MB, 50_000),
     "describe_producers": RequestLimit(2 * _MB, 10_000),
     # Changes of topics: with manual assignments each replica is an element.
     "create_topics": RequestLimit(16 * _MB, 100_000, _TOPICS),
@@ -93,7 +94,11 @@ LIMITS: dict[str, RequestLimit] = {
     "delete_share_group_state": RequestLimit(4 * _MB, 20_000),
     "read_share_group_state_summary": RequestLimit(4 * _MB, 20_000),
     "queue_call": RequestLimit(4 * _MB, 1),
-    # Access rules, users and quotas.
+    # Access rules, users, tokens and quotas.
+    "create_delegation_token": _SMALL,
+    "renew_delegation_token": _SMALL,
+    "expire_delegation_token": _SMALL,
+    "describe_delegation_token": _SMALL,
     "describe_acls": _SMALL,
     "create_acls": RequestLimit(2 * _MB, 10_000),
     "delete_acls": RequestLimit(2 * _MB, 10_000),
@@ -110,6 +115,7 @@ LIMITS: dict[str, RequestLimit] = {
     "describe_quorum": _SMALL,
     "describe_cluster": _SMALL,
     "unregister_broker": _SMALL,
+    "update_features": _SMALL,
     "list_config_resources": _SMALL,
     "add_raft_voter": _SMALL,
     "remove_raft_voter": _SMALL,

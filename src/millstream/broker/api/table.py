@@ -142,12 +142,18 @@ TABLE: dict[int, ApiRow] = {
         _unsecured_row("describe_acls", "describe_acls", Operation.DESCRIBE),
         _unsecured_row("create_acls", "create_acls", Operation.ALTER),
         _unsecured_row("delete_acls", "delete_acls", Operation.ALTER),
+        *(
+            _row(f"{change}_delegation_token", needs.nothing, module="no_security", handler="refuse_token")
+            for change in ("create", "renew", "expire", "describe")
+        ),
         _unsecured_row("describe_client_quotas", "describe_quotas", Operation.DESCRIBE_CONFIGS),
         _unsecured_row("alter_client_quotas", "alter_quotas", Operation.ALTER_CONFIGS),
         _unsecured_row("describe_user_scram_credentials", "describe_users", Operation.DESCRIBE),
         _unsecured_row("alter_user_scram_credentials", "alter_users", Operation.ALTER),
         _row("describe_quorum", cluster(Operation.DESCRIBE)),
         _row("describe_cluster", needs.nothing),
+        _row("alter_replica_log_dirs", cluster(Operation.ALTER)),
+        _row("update_features", cluster(Operation.ALTER)),
         _row("describe_producers", topics(Operation.READ)),
         _row(
             "describe_transactions",

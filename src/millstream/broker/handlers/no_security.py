@@ -1,8 +1,10 @@
 """What a cluster without access rules, users and quotas answers to who asks for them or sets them, as Kafka's does.
 
-DescribeAcls, CreateAcls, DeleteAcls, DescribeUserScramCredentials, AlterUserScramCredentials, DescribeClientQuotas and
-AlterClientQuotas. Not done: keeping any of them.
+DescribeAcls, CreateAcls, DeleteAcls, DescribeUserScramCredentials, AlterUserScramCredentials, DescribeClientQuotas,
+AlterClientQuotas and the four calls for delegation tokens. Not done: keeping any of them.
 """
+
+from typing import NoReturn
 
 from kio.schema.alter_client_quotas.v1 import response as altered_quotas
 from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest
@@ -27,7 +29,7 @@ from kio.schema.describe_user_scram_credentials.v0.response import (
 
 from millstream.broker.api.call import Call
 from millstream.broker.handlers.admin import answer
-from millstream.protocol.errors import ErrorCode
+from millstream.protocol.errors import ErrorCode, KafkaError
 
 _NO_RULES = "this cluster has no access rules"
 _NO_USERS = "this cluster has no users with passwords"
@@ -80,6 +82,10 @@ def alter_users(request: AlterUserScramCredentialsRequest, _call: Call) -> Alter
         for name in dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))
     )
     return answer(AlterUserScramCredentialsResponse, results=refused)
+
+
+def refuse_token(_request: object, _call: Call) -> NoReturn:
+    raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "this cluster has no delegation tokens")
 
 
 def describe_quotas(_request: DescribeClientQuotasRequest, _call: Call) -> DescribeClientQuotasResponse:

@@ -211,6 +211,8 @@ def test_reading_and_writing_need_a_permission_for_each_topic_by_name_or_id() ->
             {(DESCRIBE, Resource.TRANSACTIONAL_ID, "t")},
         ),
         ("list_transactions", {}, set()),
+        ("alter_replica_log_dirs", {}, of_cluster(ALTER)),
+        ("update_features", {}, of_cluster(ALTER)),
         ("unregister_broker", {}, of_cluster(ALTER)),
         ("add_raft_voter", {}, of_cluster(ALTER)),
         ("remove_raft_voter", {}, of_cluster(ALTER)),
