@@ -139,7 +139,7 @@ class Node:
         self.logs.faults.on_damage = self.replicas.repairs.damaged
         self.services = Services(
             self.defaults, self.view, self.machine, self.metadata, self.logs, self.long_work, self.server.memory,
-            self.metrics.registry,
+            self.server.reply_memory, self.metrics.registry,
         )  # fmt: skip
         self._has_metadata = True
         self.isolation.on_changed.append(self.services.coordinators.follow_leaders)
@@ -173,7 +173,7 @@ class Node:
         if not self.settings.is_one_of_several:
             return await MetadataService.open(
                 machine.disk, data_dir, node_id=self.node_id, endpoints=endpoints,
-                rack=self.settings.broker.rack, host=machine.host,
+                rack=self.settings.broker.rack, host=machine.host, defaults=self.defaults,
             )  # fmt: skip
         from millstream.broker.peers.membership import ClusterMembership
 

@@ -77,6 +77,7 @@ class LedQueue:
         loop: asyncio.AbstractEventLoop,
         dead_letters: Callable[["LedQueue", Sequence[DeadLetter]], None],
         settled: Callable[["LedQueue"], None],
+        closed: Callable[["LedQueue"], None],
     ) -> None:
         """`dead_letters` is told of what is to be written elsewhere, `settled` of every write that is durable."""
         self.key = key
@@ -90,6 +91,7 @@ class LedQueue:
         self._loop = loop
         self._dead_letters = dead_letters
         self._settled = settled
+        self._closed = closed
         # Who waits for what was decided since the last write began, and for that write.
         self._round: list[Told] = []
         self._writing: list[Told] = []
@@ -141,7 +143,13 @@ class LedQueue:
         for told in waiting:
             told(error)
         self.partition.stop_waiting(self)
+        self._closed(self)
         self.wake()
+
+    def is_idle(self, since_ms: int) -> bool:
+        """Nothing of it is out, nobody waits for it, and no consumer was heard of since then."""
+        heard = max(self._consumers.values(), default=0)
+        return self.is_ready and not (self.engine.locked or self._waiters or self._writer or heard > since_ms)
 
     def require_active(self) -> QueueEngine:
         if self.state is not QueueState.ACTIVE:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from millstream.broker.server.memory import MemoryBudget
 from millstream.broker.shares.acknowledgements import settlements
 from millstream.broker.shares.consumers import all_stored
 from millstream.broker.shares.led_queue import NOTHING, LedQueue, Taken
@@ -19,6 +20,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 NOWHERE = (-1, -1)
 _SWEEP_SECONDS = 0.5
+_MOST_BYTES = 16 << 20
 
 
 class Answered(msgspec.Struct):
@@ -33,10 +35,17 @@ class Answered(msgspec.Struct):
 class SessionWork:
     """Sessions, and the queues that their requests are about."""
 
-    def __init__(self, shares: Shares, sessions: ShareSessions, image: Callable[[], MetadataImage]) -> None:
+    def __init__(
+        self,
+        shares: Shares,
+        sessions: ShareSessions,
+        image: Callable[[], MetadataImage],
+        reply_memory: MemoryBudget,
+    ) -> None:
         self.shares = shares
         self.sessions = sessions
         self._image = image
+        self._reply_memory = reply_memory
         self._sweeper: asyncio.TimerHandle | None = None
 
     def begin(self, group_id: str, member: str, epoch: int, source: Source) -> "Work":
@@ -44,6 +53,10 @@ class SessionWork:
         if epoch == OPEN and self._sweeper is None:
             self._sweep()
         return Work(self.shares, session, self._image)
+
+    def most_bytes(self, wanted: int) -> int:
+        """What a reply may hold: it is in memory until the client has taken it. At least one batch is always sent."""
+        return max(min(wanted, _MOST_BYTES, self._reply_memory.free_bytes), 1)
 
     async def pause(self, wait: datetime.timedelta) -> None:
         """So that a client that is refused does not ask again at once."""
