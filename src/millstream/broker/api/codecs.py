@@ -14,6 +14,7 @@ from millstream.broker.server.long_work import LARGE_REPLY_ELEMENTS, LARGE_REQUE
 from millstream.broker.server.replies import Reply
 from millstream.protocol.api import APIS, Api
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.features import encode_features
 from millstream.protocol.kio_loader import import_kio
 from millstream.protocol.wire import I16, I32, MalformedRequest, array_length
 
@@ -118,6 +119,21 @@ def _offset_commit() -> Codec:
     )
 
 
+def _share_acknowledge() -> Codec:
+    from millstream.protocol.share_acknowledge import (
+        AcknowledgeAnswer,
+        decode_share_acknowledge,
+        encode_share_acknowledge_reply,
+    )
+
+    return Codec(
+        decode_share_acknowledge,
+        lambda version, answer, throttle_ms: [encode_share_acknowledge_reply(version, answer, throttle_ms)],
+        lambda _version, error: AcknowledgeAnswer(error.code, error.message),
+        large_bytes=64 * 1024,
+    )
+
+
 def _api_versions() -> Codec:
     def failure(_version: int, error: KafkaError) -> ErrorCode:
         return error.code
@@ -128,9 +144,12 @@ def _api_versions() -> Codec:
 def encode_versions(version: int, error: ErrorCode, throttle_ms: int) -> Reply:
     """A client of a newer protocol than ours learns our versions from a reply of version 0."""
     flexible = version >= 3
-    tags = b"\0" if flexible else b""
+    tags = _features() if flexible else b""
     throttle = I32.pack(throttle_ms) if version >= 1 else b""
     return [I16.pack(error) + _served_versions(flexible) + throttle + tags]
+
+
+_features = cache(encode_features)
 
 
 @cache
@@ -205,6 +224,7 @@ _BY_HAND: dict[str, Callable[[], Codec]] = {
     "fetch": _fetch,
     "metadata": _metadata,
     "offset_commit": _offset_commit,
+    "share_acknowledge": _share_acknowledge,
     "api_versions": _api_versions,
     "peer_hello": _peer_hello,
     "peer_quorum": _peer_quorum,

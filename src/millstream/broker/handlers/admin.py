@@ -18,6 +18,16 @@ Item = TypeVar("Item")
 _UNTHROTTLED = datetime.timedelta()
 
 
+class NoTransactions(KafkaError):
+    """Every client gives up at this code, and none at one that says that the coordinator is away."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "this cluster has no transactions; leave transactional.id (or exactly-once processing) out",
+        )
+
+
 def answer(response: Callable[..., Result], **fields: Any) -> Result:
     """A reply of kio's class. Its throttle time is not the handler's business: the encoder writes it."""
     return response(throttle_time=_UNTHROTTLED, **fields)

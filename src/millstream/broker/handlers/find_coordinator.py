@@ -1,4 +1,7 @@
-"""FindCoordinator: which node keeps a group, a transaction or a share group's partition."""
+"""FindCoordinator: which node keeps a group or a share group's partition.
+
+Not done: transactions. Who looks for their coordinator is told so with a code that no client retries.
+"""
 
 import msgspec
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
@@ -8,15 +11,15 @@ from millstream.broker.api.call import Call
 from millstream.broker.cluster_view import ClusterView
 from millstream.broker.coordinators.groups import Groups
 from millstream.broker.coordinators.host import CoordinatorHost
+from millstream.broker.handlers.admin import NoTransactions
 from millstream.broker.server.addresses import host_for
 from millstream.cluster.metadata.service import MetadataService
-from millstream.coordinator.placement import partition_for
 from millstream.doors.coordinators import CoordinatorKind
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from millstream.protocol.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
-_TOPIC_OF = {_GROUP: OFFSETS_TOPIC, _TRANSACTION: TRANSACTIONS_TOPIC, _SHARE: SHARE_STATE_TOPIC}
+_TOPIC_OF = {_GROUP: OFFSETS_TOPIC, _SHARE: SHARE_STATE_TOPIC}
 
 
 class FindCoordinatorAnswer(msgspec.Struct, frozen=True):
@@ -95,6 +98,8 @@ async def _leader(
     key_type: int,
     key: str,
 ) -> int:
+    if key_type == _TRANSACTION:
+        raise NoTransactions
     topic = _TOPIC_OF.get(key_type)
     if topic is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is none of 0, 1 and 2")
@@ -102,13 +107,11 @@ async def _leader(
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key!r} is not of the form group:topic id:partition")
     if key_type == _GROUP:
         index = await groups.find_partition(key)
-    elif key_type == _SHARE:
+    else:
         index = await host.of(CoordinatorKind.SHARE).find_partition(key)
     image = metadata.image.topics.get(topic)
     if image is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the topic {topic} does not exist")
-    if key_type == _TRANSACTION:
-        index = partition_for(key, len(image.partitions))
     leader = image.partitions[index].leader
     if not view.may_coordinate(leader):
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no leader")

@@ -4,7 +4,7 @@ from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 
 from millstream.broker.api.call import Call
-from millstream.broker.handlers.admin import answer
+from millstream.broker.handlers.admin import NoTransactions, answer
 from millstream.cluster.metadata.service import MetadataService
 from millstream.protocol.errors import ErrorCode, KafkaError
 
@@ -15,9 +15,7 @@ async def handle(
     metadata: MetadataService, request: InitProducerIdRequest, call: Call
 ) -> InitProducerIdResponse:
     if request.transactional_id is not None:
-        # Clients report this code and give up; one that says the coordinator is away they retry for ever.
-        empty = not request.transactional_id
-        return _refused(ErrorCode.INVALID_REQUEST if empty else ErrorCode.UNSUPPORTED_VERSION)
+        return _refused(NoTransactions().code if request.transactional_id else ErrorCode.INVALID_REQUEST)
     try:
         producer_id = await metadata.producer_ids.take()
     except KafkaError as error:
