@@ -19,7 +19,7 @@ from millstream.broker.peers.lease import Lease
 from millstream.broker.peers.link import LONGEST_PAUSE
 from millstream.broker.peers.network import PeerNetwork
 from millstream.broker.peers.promise import Promise
-from millstream.broker.peers.waiting import WaitLog, away_of
+from millstream.broker.peers.waiting import away_of
 from millstream.broker.replicas.recovered import RecoveredReplicas
 from millstream.broker.server.addresses import WILDCARDS
 from millstream.cluster.founding_messages import (
@@ -41,6 +41,7 @@ from millstream.cluster.raft.membership import Membership, ReplicaKey
 from millstream.cluster.raft.settings import RaftSettings
 from millstream.config.settings import Settings
 from millstream.observability.logs import get_logger
+from millstream.observability.repeats import Repeats
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.storage.checkpoint import clean_broker_epoch
 
@@ -312,7 +313,7 @@ class ClusterMembership:
         """The result of `work`, which may wait for others for ever, unless they will not have this node."""
         task, failure = asyncio.ensure_future(work), self._end.failure
         refused = asyncio.ensure_future(self.network.refused.wait())
-        told = WaitLog(asyncio.get_running_loop().time)
+        told = Repeats(asyncio.get_running_loop().time)
         self._waiting = lambda: f"{waiting}: {reason()}"
         try:
             while True:
@@ -325,7 +326,8 @@ class ClusterMembership:
                     raise CannotJoin(str(self.network.refusal))
                 if done:
                     raise CannotJoin(str(failure.exception()))
-                told.lasts(waiting, reason())
+                if told.is_due((waiting, why := reason())):
+                    log.info(waiting, reason=why)
         finally:
             task.cancel()
             refused.cancel()
