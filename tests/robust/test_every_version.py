@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from millstream.protocol.api import APIS, PRODUCE, PRODUCE_SERVED_FROM, Api
+from millstream.protocol.errors import ErrorCode
+from millstream.protocol.features import FEATURES, FEATURES_EPOCH
 from support.kio_messages import decode
 from support.node import NodeProcess
 from support.raw_client import RawClient, milliseconds
@@ -31,6 +33,26 @@ def test_api_versions_lists_what_is_served(client: RawClient, version: int) -> N
     assert {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys} == {
         api.key: (api.min_version, api.max_version) for api in APIS.values()
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [(f"{change}_delegation_token", 2) for change in ("create", "renew", "expire", "describe")],
+)
+def test_delegation_tokens_are_refused_by_name(client: RawClient, name: str, version: int) -> None:
+    assert client.call(name, version).error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_api_versions_tells_the_features(client: RawClient, version: int) -> None:
+    answer = client.call("api_versions", version)
+    supported = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
+    finalized = {
+        each.name: (each.min_version_level, each.max_version_level) for each in answer.finalized_features
+    }
+    assert supported == finalized == {name: (level, level) for name, level in FEATURES.items()}
+    assert supported["metadata.version"] == (30, 30)
+    assert answer.finalized_features_epoch == FEATURES_EPOCH
 
 
 def test_the_reply_to_api_versions_never_has_a_flexible_header(client: RawClient) -> None:

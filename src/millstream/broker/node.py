@@ -173,7 +173,7 @@ class Node:
         if not self.settings.is_one_of_several:
             return await MetadataService.open(
                 machine.disk, data_dir, node_id=self.node_id, endpoints=endpoints,
-                rack=self.settings.broker.rack, host=machine.host,
+                rack=self.settings.broker.rack, host=machine.host, defaults=self.defaults,
             )  # fmt: skip
         from millstream.broker.peers.membership import ClusterMembership
 

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from millstream.cluster.founding_messages import NodeState
     from millstream.runtime.workers import Workers
 
+_ALONE = (
+    "alter_client_quotas", "alter_user_scram_credentials", "api_versions", "create_acls", "create_delegation_token",
+    "delete_acls", "describe_acls", "describe_client_quotas", "describe_delegation_token", "describe_transactions",
+    "describe_user_scram_credentials", "expire_delegation_token", "list_transactions", "renew_delegation_token",
+    "update_features",
+)  # fmt: skip
 _OF_METADATA = (
     "add_raft_voter", "alter_partition_reassignments", "delete_topics", "describe_quorum", "describe_topic_partitions",
     "elect_leaders", "init_producer_id", "list_config_resources", "list_partition_reassignments", "remove_raft_voter",
@@ -50,7 +56,6 @@ class HandlerParts:
         self._node = node
         self._groups: Callable[[], Groups | NoGroups] = groups or (lambda: node.services.groups)
         self._of: dict[str, Callable[[], Parts]] = {
-            "api_versions": lambda: (),
             "produce": lambda: (
                 node.logs.appends, node.logs.opener, node.delayed, node.metrics.produce_requests,
             ),
@@ -64,11 +69,13 @@ class HandlerParts:
             ),
             "list_offsets": lambda: (node.partitions, node.logs.faults, node.long_work),
             "offset_for_leader_epoch": lambda: (node.partitions,),
+            "describe_producers": lambda: (node.partitions,),
             "delete_records": lambda: (node.partitions, node.upkeep, node.replicas.replication),
             "describe_cluster": lambda: (node.metadata, node.node_id, node.settings.broker.rack),
             "describe_log_dirs": lambda: (
                 node.metadata, node.partitions, node.machine.disk, node.store.data_dir,
             ),
+            "alter_replica_log_dirs": lambda: (node.partitions, node.store.data_dir),
             "find_coordinator": lambda: (node.metadata, node.view, self._groups(), node.services.coordinators),
             "share_group_heartbeat": lambda: (self._groups(),),
             "share_group_describe": lambda: (self._groups(), node.metadata),
@@ -79,6 +86,7 @@ class HandlerParts:
             "log_checksum": lambda: (node.partitions, node.logs.faults),
             "node_call": lambda: (node.services.node_doors.served,),
             "peer_founding": lambda: (node.membership, self._state_alone),
+            **{name: lambda: () for name in _ALONE},
             **{name: lambda: (node.metadata,) for name in _OF_METADATA},
             **{name: lambda: (node.metadata, node.defaults) for name in _OF_DEFAULTS},
             **{name: lambda: (self._groups(),) for name in _OF_GROUPS},

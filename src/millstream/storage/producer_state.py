@@ -42,6 +42,15 @@ class WrittenBatch(NamedTuple):
         return self.last_offset - (self.last_sequence - self.first_sequence) % _SEQUENCE_SPAN
 
 
+class ActiveProducer(NamedTuple):
+    """As tools are told of it."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp: int
+
+
 class _Entry(NamedTuple):
     """What the first bytes of a producer say. `last_sequence` is -1 when no batch of it is known."""
 
@@ -192,6 +201,11 @@ class ProducerStates:
         """The last offset each producer wrote: compaction keeps that batch, for its sequence number."""
         entries = map(_entry_of, self._producers.values())
         return {each.producer_id: each.last_offset for each in entries if each.last_sequence >= 0}
+
+    def active(self) -> list[ActiveProducer]:
+        """The longest idle first."""
+        heads = map(_STATE_HEAD.unpack_from, self._producers.values())
+        return [ActiveProducer(head[0], head[1], head[2], head[-1]) for head in heads]
 
     def expire(self, now_ms: int, idle_ms: int) -> int:
         """Forget producers that have written nothing for so long; how many."""

@@ -14,6 +14,7 @@ from millstream.broker.server.long_work import LARGE_REPLY_ELEMENTS, LARGE_REQUE
 from millstream.broker.server.replies import Reply
 from millstream.protocol.api import APIS, Api
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.features import encode_features
 from millstream.protocol.kio_loader import import_kio
 from millstream.protocol.wire import I16, I32, MalformedRequest, array_length
 
@@ -143,9 +144,12 @@ def _api_versions() -> Codec:
 def encode_versions(version: int, error: ErrorCode, throttle_ms: int) -> Reply:
     """A client of a newer protocol than ours learns our versions from a reply of version 0."""
     flexible = version >= 3
-    tags = b"\0" if flexible else b""
+    tags = _features() if flexible else b""
     throttle = I32.pack(throttle_ms) if version >= 1 else b""
     return [I16.pack(error) + _served_versions(flexible) + throttle + tags]
+
+
+_features = cache(encode_features)
 
 
 @cache

@@ -45,6 +45,12 @@ def group(operation: Operation) -> Needs:
     return lambda request, _name: (Permission(operation, Resource.GROUP, request.group_id),)
 
 
+def transactional_ids(request: Any, _name: TopicName) -> Iterable[Permission]:
+    return (
+        Permission(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, each) for each in request.transactional_ids
+    )
+
+
 def groups(operation: Operation, field: str = "groups") -> Needs:
     return lambda request, _name: (
         Permission(operation, Resource.GROUP, each) for each in getattr(request, field)

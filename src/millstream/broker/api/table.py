@@ -49,13 +49,18 @@ def _row(
     *,
     quota: QuotaKind = QuotaKind.REQUEST,
     handler: str = "handle",
+    module: str | None = None,
     slices: SlicePlan | None = None,
     is_in_order: bool = True,
 ) -> ApiRow:
     """Of an API for clients, which other nodes use too when they forward a client's requests."""
-    return ApiRow(
-        _BY_NAME[name], f"handlers.{name}:{handler}", needs, quota, _EVERYWHERE, slices, is_in_order
-    )
+    named = f"handlers.{module or name}:{handler}"
+    return ApiRow(_BY_NAME[name], named, needs, quota, _EVERYWHERE, slices, is_in_order)
+
+
+def _unsecured_row(name: str, function: str, operation: Operation) -> ApiRow:
+    """Of what needs access rules, users or quotas, of which there are none."""
+    return _row(name, cluster(operation), module="no_security", handler=function)
 
 
 def _node_row(
@@ -140,8 +145,29 @@ TABLE: dict[int, ApiRow] = {
         _row("alter_partition_reassignments", cluster(Operation.ALTER)),
         _row("list_partition_reassignments", cluster(Operation.DESCRIBE)),
         _row("offset_delete", needs.both(group(Operation.DELETE), topics(Operation.READ))),
+        _unsecured_row("describe_acls", "describe_acls", Operation.DESCRIBE),
+        _unsecured_row("create_acls", "create_acls", Operation.ALTER),
+        _unsecured_row("delete_acls", "delete_acls", Operation.ALTER),
+        *(
+            _row(f"{change}_delegation_token", needs.nothing, module="no_security", handler="refuse_token")
+            for change in ("create", "renew", "expire", "describe")
+        ),
+        _unsecured_row("describe_client_quotas", "describe_quotas", Operation.DESCRIBE_CONFIGS),
+        _unsecured_row("alter_client_quotas", "alter_quotas", Operation.ALTER_CONFIGS),
+        _unsecured_row("describe_user_scram_credentials", "describe_users", Operation.DESCRIBE),
+        _unsecured_row("alter_user_scram_credentials", "alter_users", Operation.ALTER),
         _row("describe_quorum", cluster(Operation.DESCRIBE)),
         _row("describe_cluster", needs.nothing),
+        _row("alter_replica_log_dirs", cluster(Operation.ALTER)),
+        _row("update_features", cluster(Operation.ALTER)),
+        _row("describe_producers", topics(Operation.READ)),
+        _row(
+            "describe_transactions",
+            needs.transactional_ids,
+            module="no_transactions",
+            handler="describe",
+        ),
+        _row("list_transactions", needs.nothing, module="no_transactions", handler="list_all"),
         _row("unregister_broker", cluster(Operation.ALTER)),
         _row(
             "consumer_group_heartbeat",

@@ -30,6 +30,7 @@ from millstream.cluster.founding_messages import (
     PromiseAnswer,
 )
 from millstream.cluster.metadata.brokers import RegisterBroker
+from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.directory import StoredReplica, create_replica, open_replica
 from millstream.cluster.metadata.ids import id_text, readable_ids
 from millstream.cluster.metadata.rebalancing import RebalanceSettings
@@ -146,6 +147,7 @@ class ClusterMembership:
             raft=self._raft,
             tick_ms=self._settings.cluster.tick,
             snapshot_after=self._settings.cluster.snapshot_size,
+            defaults=Defaults.of(self._settings),
         )
         self.metadata = metadata
         self.network.attach(metadata)

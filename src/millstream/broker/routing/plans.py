@@ -24,18 +24,24 @@ class Plan(NamedTuple):
 # Partitions, by who leads them
 
 
-def _cut_topics(name: str, index: str, image: MetadataImage, me: int, request: Any) -> Parts:
+def _index_of(partition: Any, index: str) -> int:
+    """Some APIs ask for partitions by nothing but their numbers."""
+    number: int = partition if isinstance(partition, int) else getattr(partition, index)
+    return number
+
+
+def _cut_topics(name: str, index: str, asked: str, image: MetadataImage, me: int, request: Any) -> Parts:
     by_node: dict[int, dict[int, list[Any]]] = {}
     for place, topic in enumerate(request.topics):
-        for partition in topic.partitions:
-            leader = leader_of(image, getattr(topic, name), getattr(partition, index))
+        for partition in getattr(topic, asked):
+            leader = leader_of(image, getattr(topic, name), _index_of(partition, index))
             topics = by_node.setdefault(me if leader is None else leader, {})
             topics.setdefault(place, []).append(partition)
     return {
         node: replace(
             request,
             topics=tuple(
-                replace(request.topics[place], partitions=tuple(partitions))
+                replace(request.topics[place], **{asked: tuple(partitions)})
                 for place, partitions in topics.items()
             ),
         )
@@ -43,7 +49,7 @@ def _cut_topics(name: str, index: str, image: MetadataImage, me: int, request: A
     }
 
 
-def _join_topics(name: str, index: str, request: Any, answers: list[Any]) -> Any:
+def _join_topics(name: str, index: str, asked: str, request: Any, answers: list[Any]) -> Any:
     found: dict[tuple[str, int], list[Any]] = {}
     shells: dict[str, Any] = {}
     for answer in answers:
@@ -55,7 +61,9 @@ def _join_topics(name: str, index: str, request: Any, answers: list[Any]) -> Any
     for topic in request.topics:
         key = getattr(topic, name)
         partitions = [
-            waiting.pop(0) for each in topic.partitions if (waiting := found.get((key, getattr(each, index))))
+            waiting.pop(0)
+            for each in getattr(topic, asked)
+            if (waiting := found.get((key, _index_of(each, index))))
         ]
         if partitions:
             topics.append(replace(shells[key], partitions=tuple(partitions)))
@@ -124,8 +132,8 @@ def _join_groups(_request: Any, answers: list[Any]) -> Any:
     return replace((failed or answers)[0], groups=tuple(groups.values()))
 
 
-def _of_partitions(name: str, index: str) -> Plan:
-    return Plan(partial(_cut_topics, name, index), partial(_join_topics, name, index))
+def _of_partitions(name: str, index: str, asked: str = "partitions") -> Plan:
+    return Plan(partial(_cut_topics, name, index, asked), partial(_join_topics, name, index, asked))
 
 
 def _of_groups(asked: str, answered: str) -> Plan:
@@ -135,6 +143,7 @@ def _of_groups(asked: str, answered: str) -> Plan:
 PLANS = {
     "list_offsets": _of_partitions("name", "partition_index"),
     "delete_records": _of_partitions("name", "partition_index"),
+    "describe_producers": _of_partitions("name", "partition_index", "partition_indexes"),
     "offset_for_leader_epoch": _of_partitions("topic", "partition"),
     "offset_fetch": _of_groups("groups", "groups"),
     "describe_groups": _of_groups("groups", "groups"),

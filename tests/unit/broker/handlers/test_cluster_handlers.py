@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.add_raft_voter.v1.request import AddRaftVoterRequest
@@ -16,6 +17,7 @@ from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 
 from millstream.protocol.errors import ErrorCode, KafkaError
 from support.admin_handlers import SECOND, in_loop, new_topic, running
+from support.kio_messages import build
 
 
 @in_loop
@@ -50,6 +52,41 @@ async def test_describe_log_dirs(tmp_path: Path) -> None:
         assert [[p.partition_index for p in topic.partitions] for topic in response.results[0].topics] == [
             [1]
         ]
+
+
+@in_loop
+async def test_replicas_stay_in_the_one_directory(tmp_path: Path) -> None:
+    async with running(tmp_path, new_topic("a", 1)) as broker:
+        topics = [{"name": "a", "partitions": [0, 7]}]
+        dirs = [{"path": str(tmp_path), "topics": topics}, {"path": "/elsewhere", "topics": topics}]
+        name = "alter_replica_log_dirs"
+        response = await broker.call(name, build(name, 2, dirs=dirs))
+        assert [[each.error_code for each in topic.partitions] for topic in response.results] == [
+            [ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE],
+            [ErrorCode.LOG_DIR_NOT_FOUND] * 2,
+        ]
+
+
+@in_loop
+async def test_features_stay_at_their_levels(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+
+        async def update(**levels: int) -> Any:
+            updates = [
+                {"feature": name.replace("_", "."), "max_version_level": level}
+                for name, level in levels.items()
+            ]
+            return await broker.call("update_features", build("update_features", 2, feature_updates=updates))
+
+        same = await update(metadata_version=30, group_version=1)
+        assert (same.error_code, same.error_message) == (ErrorCode.NONE, None)
+        for levels in ({"metadata_version": 29}, {"transaction_version": 2}):
+            refused = await update(share_version=1, **levels)
+            assert refused.error_code is ErrorCode.INVALID_UPDATE_VERSION
+            assert [each.error_code for each in refused.results] == [
+                ErrorCode.NONE,
+                ErrorCode.INVALID_UPDATE_VERSION,
+            ]
 
 
 @in_loop

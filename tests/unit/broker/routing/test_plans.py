@@ -6,6 +6,11 @@ from typing import Any
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_producers.v0.response import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    TopicResponse,
+)
 from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
 from kio.schema.list_offsets.v7.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kio.schema.list_offsets.v7.response import (
@@ -17,6 +22,7 @@ from kio.schema.list_offsets.v7.response import (
 from millstream.broker.routing.plans import PLANS
 from millstream.coordinator.placement import partition_for
 from millstream.protocol.errors import ErrorCode
+from support.kio_messages import build
 from support.led_image import image
 
 ME = 1
@@ -77,6 +83,32 @@ def test_partitions_go_to_their_leaders_and_what_nobody_leads_stays_here() -> No
     joined = plan.join(request, [answer(part, node) for node, part in parts.items()])
     assert places(joined) == places(request)
     assert [each.offset for topic in joined.topics for each in topic.partitions] == [3, 1, 2, 1, 1, 1]
+
+
+def test_partitions_that_are_plain_numbers_go_to_their_leaders_too() -> None:
+    plan = PLANS["describe_producers"]
+    request = build("describe_producers", 0, topics=[{"name": "t", "partition_indexes": [2, 0, 1]}])
+    parts = plan.cut(image(t=(1, 2, 3)), ME, request)
+    asked = {node: part.topics[0].partition_indexes for node, part in parts.items()}
+    assert asked == {3: (2,), 1: (0,), 2: (1,)}
+    answers = [
+        DescribeProducersResponse(
+            throttle_time=datetime.timedelta(),
+            topics=(
+                TopicResponse(
+                    name="t",
+                    partitions=tuple(
+                        PartitionResponse(
+                            partition_index=each, error_code=ErrorCode.NONE, active_producers=()
+                        )
+                        for each in indexes
+                    ),
+                ),
+            ),
+        )
+        for indexes in asked.values()
+    ]
+    assert places(plan.join(request, answers)) == [("t", 2), ("t", 0), ("t", 1)]
 
 
 def test_groups_go_to_their_coordinators() -> None:

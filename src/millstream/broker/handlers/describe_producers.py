@@ -1,0 +1,71 @@
+"""DescribeProducers: the idempotent producers of partitions that this node keeps, led or followed.
+
+Not done: transactions, so that no producer has one open.
+"""
+
+from kio.schema.describe_producers.v0.request import DescribeProducersRequest
+from kio.schema.describe_producers.v0.response import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+from millstream.broker.api.call import Call
+from millstream.broker.handlers.admin import answer, code_of, message_of, others_first
+from millstream.broker.partitions.registry import Partitions
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+# In one reply: more would take others' time.
+_MOST_PRODUCERS = 10_000
+
+
+async def handle(
+    partitions: Partitions, request: DescribeProducersRequest, _call: Call
+) -> DescribeProducersResponse:
+    topics, room = [], _MOST_PRODUCERS
+    for topic in request.topics:
+        found = []
+        for index in topic.partition_indexes:
+            await others_first()
+            described = _describe(partitions, topic.name, index, room)
+            room -= len(described.active_producers)
+            found.append(described)
+        topics.append(TopicResponse(name=topic.name, partitions=tuple(found)))
+    return answer(DescribeProducersResponse, topics=tuple(topics))
+
+
+def _describe(partitions: Partitions, topic: str, index: int, room: int) -> PartitionResponse:
+    error: KafkaError | None = None
+    producers: tuple[ProducerState, ...] = ()
+    try:
+        producers = _producers(partitions, topic, index, room)
+    except KafkaError as failure:
+        error = failure
+    return PartitionResponse(
+        partition_index=index,
+        error_code=code_of(error),
+        error_message=message_of(error),
+        active_producers=producers,
+    )
+
+
+def _producers(partitions: Partitions, topic: str, index: int, room: int) -> tuple[ProducerState, ...]:
+    log = partitions.find_replica(topic, index).log
+    if log.offline is not None:
+        raise log.offline
+    if len(log.producers) > room:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{topic}-{index} has {len(log.producers)} producers; one reply describes at most {_MOST_PRODUCERS}",
+        )
+    return tuple(
+        ProducerState(
+            producer_id=each.producer_id,
+            producer_epoch=each.epoch,
+            last_sequence=each.last_sequence,
+            last_timestamp=each.last_timestamp,
+            coordinator_epoch=-1,
+        )
+        for each in log.producers.active()
+    )
