@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Message as ConfluentMessage
 from confluent_kafka.admin import AdminClient
 
 from support.clients.kinds import EVERY_CLIENT, Clients
@@ -190,6 +191,25 @@ def test_messages_without_a_key_are_refused(
     assert refused.value.code == ("UNKNOWN_SERVER_ERROR" if writer == "aiokafka" else "INVALID_RECORD")
     clients[writer].write(topic, [Message(b"v", b"k")])
     assert [each.key for each in clients[writer].read(topic)] == [b"k"]
+
+
+def test_a_client_tells_which_messages_of_a_batch_have_no_key(
+    clients: Clients, admin: AdminClient, new_topic: Callable[[], str]
+) -> None:
+    topic = create_topic(admin, new_topic(), configs={"cleanup.policy": "compact"})
+    # Nothing is sent before `flush`, so that all are in one batch.
+    producer = clients.confluent.producer(linger_ms=60_000, batch_num_messages=100)
+    codes: dict[bytes, int] = {}
+
+    def delivered(error: KafkaError, message: ConfluentMessage) -> None:
+        codes[message.value()] = error.code()
+
+    # With one alone librdkafka does not tell it from the others.
+    for value, key in ((b"a", b"k"), (b"b", None), (b"c", b"k"), (b"d", None)):
+        producer.produce(topic, value, key, partition=0, on_delivery=delivered)
+    assert producer.flush(PATIENCE_S) == 0
+    assert codes[b"b"] == codes[b"d"] == KafkaError.INVALID_RECORD
+    assert codes[b"a"] == codes[b"c"] == KafkaError._INVALID_DIFFERENT_RECORD
 
 
 def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(

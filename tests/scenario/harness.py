@@ -25,6 +25,7 @@ class KnownTopic:
 @dataclass(frozen=True)
 class KnownTopics:
     topics: Mapping[str, KnownTopic] = field(default_factory=dict)
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def topics_by_id(self) -> Mapping[UUID, KnownTopic]:

@@ -110,7 +110,8 @@ class QueueAdmin:
         for result in self._cluster.call("describe_configs", resources=[wanted]).results:
             if result.error_code:
                 raise from_code(f"settings of group {group}", result.error_code, result.error_message)
-            return {each.name: each.value for each in result.configs}
+            # Those of consumer groups are listed for any group.
+            return {each.name: each.value for each in result.configs if not each.name.startswith("consumer.")}
         return {}
 
     def alter_group_configs(self, group: str, configs: Mapping[str, str | None]) -> None:

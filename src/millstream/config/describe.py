@@ -8,7 +8,7 @@ import msgspec
 from millstream.config.broker_table import BROKER_CONFIGS
 from millstream.config.definitions import inherited_text, resolve_topic_config
 from millstream.config.kinds import ConfigDefinition, to_text
-from millstream.config.share_table import SHARE_GROUP_CONFIGS, inherited_group_text
+from millstream.config.share_table import CONFIGS_OF_GROUPS, inherited_group_text
 from millstream.config.topic_table import TOPIC_CONFIGS
 
 
@@ -91,9 +91,9 @@ def describe_topic(overrides: Mapping[str, str], broker: BrokerLayers) -> list[D
 
 
 def describe_group(overrides: Mapping[str, str], broker: BrokerLayers) -> list[DescribedConfig]:
-    """Every setting of a share group as it is for one with these overrides."""
+    """Every setting of a group as it is for one with these overrides."""
     described = []
-    for definition in SHARE_GROUP_CONFIGS.values():
+    for definition in CONFIGS_OF_GROUPS.values():
         origins = []
         if definition.name in overrides:
             origins.append(

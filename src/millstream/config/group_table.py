@@ -63,14 +63,6 @@ GROUP_CONFIGS = (
         " COORDINATOR_NOT_AVAILABLE.", minimum=1,
     ),
     _group(
-        "group.consumer.session.timeout.ms", ConfigType.INT, "45000",
-        "How long a member of a consumer group (KIP-848) may be silent.", minimum=1,
-    ),
-    _group(
-        "group.consumer.heartbeat.interval.ms", ConfigType.INT, "5000",
-        "How often members of a consumer group (KIP-848) are told to send a heartbeat.", minimum=1,
-    ),
-    _group(
         "group.consumer.max.size", ConfigType.INT, "10000",
         "The most members of a consumer group (KIP-848); one more is refused with GROUP_MAX_SIZE_REACHED.", minimum=1,
     ),

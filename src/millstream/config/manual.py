@@ -7,7 +7,7 @@ from millstream.config.broker_table import BROKER_CONFIGS
 from millstream.config.kinds import ConfigDefinition, ConfigType
 from millstream.config.setting import Setting, Spelling, settings_of
 from millstream.config.settings import SECTIONS
-from millstream.config.share_table import SHARE_GROUP_CONFIGS
+from millstream.config.share_table import CONFIGS_OF_GROUPS
 from millstream.config.topic import MAX_LONG
 from millstream.config.topic_table import TOPIC_CONFIGS
 from millstream.config.topics_section import FRIENDLY_NAMES
@@ -82,8 +82,9 @@ Set per topic when it is created or later; the default is that of the broker set
 _GROUP_SETTINGS = """\
 ## Group settings
 
-Settings of share groups (queues), changed with IncrementalAlterConfigs on a group. A broker's setting `group.` and the
-name, where there is one, is the default; `group.share.min.` and `group.share.max.` bound them.
+Settings of share groups (queues) and, by `consumer.`, of consumer groups (KIP-848), changed on a group with
+IncrementalAlterConfigs. A broker's setting `group.` and the name, where there is one, is the default;
+`group.share.min.`, `group.share.max.`, `group.consumer.min.` and `group.consumer.max.` bound them.
 """
 
 
@@ -100,7 +101,7 @@ def render_manual() -> str:
     parts.append(f"{_TOPIC_SETTINGS}\n{_table(('name', 'default', 'values', 'broker', 'meaning'), topics)}")
     groups = [
         (f"`{each.name}`", _default(each), each.accepts(), each.documentation)
-        for each in SHARE_GROUP_CONFIGS.values()
+        for each in CONFIGS_OF_GROUPS.values()
     ]
     parts.append(f"{_GROUP_SETTINGS}\n{_table(('name', 'default', 'values', 'meaning'), groups)}")
     brokers = [_broker_row(definition) for _, definition in sorted(BROKER_CONFIGS.items())]

@@ -1,4 +1,5 @@
-"""Settings of share groups (queues): Kafka's, those that Kafka has from 4.4 on, and our own.
+"""Settings of single groups: of share groups (queues), Kafka's, those that Kafka has from 4.4 on, and our own; and of
+consumer groups (KIP-848).
 
 A group's setting takes its value from the group, else from the broker's setting `group.<name>` where there is one.
 Kafka's bounds of a group's settings are broker settings themselves.
@@ -17,8 +18,10 @@ _INT, _LONG, _TEXT, _FLAG = ConfigType.INT, ConfigType.LONG, ConfigType.STRING, 
 
 
 class GroupConfig(msgspec.Struct, frozen=True):
-    """A share group's settings by their names with underscores."""
+    """A group's settings by their names with underscores."""
 
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
     share_session_timeout_ms: int = 45_000
     share_heartbeat_interval_ms: int = 5_000
     share_record_lock_duration_ms: int = 30_000
@@ -66,6 +69,14 @@ def _group(
 
 
 _DEFINITIONS = (
+    _group(
+        "consumer.session.timeout.ms", _INT,
+        "How long a member of a consumer group (KIP-848) may be silent.", minimum=1,
+    ),
+    _group(
+        "consumer.heartbeat.interval.ms", _INT,
+        "How often members of a consumer group (KIP-848) are told to send a heartbeat.", minimum=1,
+    ),
     _group("share.session.timeout.ms", _INT, "How long a member may be silent.", minimum=1),
     _group("share.heartbeat.interval.ms", _INT, "How often members are told to send a heartbeat.", minimum=1),
     _group(
@@ -115,10 +126,12 @@ _DEFINITIONS = (
     ),
 )  # fmt: skip
 
-SHARE_GROUP_CONFIGS = {definition.name: definition for definition in _DEFINITIONS}
+CONFIGS_OF_GROUPS = {definition.name: definition for definition in _DEFINITIONS}
 
 # A group's setting, its smallest and largest value unless the broker sets others, as in Kafka.
 _BOUNDS = {
+    "consumer.session.timeout.ms": (45_000, 60_000),
+    "consumer.heartbeat.interval.ms": (5_000, 15_000),
     "share.session.timeout.ms": (45_000, 60_000),
     "share.heartbeat.interval.ms": (5_000, 15_000),
     "share.record.lock.duration.ms": (15_000, 60_000),
@@ -146,12 +159,12 @@ def _broker_settings() -> tuple[ConfigDefinition, ...]:
         ),
     ]  # fmt: skip
     for name, (lowest, highest) in _BOUNDS.items():
-        base = SHARE_GROUP_CONFIGS[name]
-        rest = name.removeprefix("share.")
+        base = CONFIGS_OF_GROUPS[name]
+        kind, rest = name.split(".", 1)
         for setting, value, words in (
             (f"group.{name}", base.default, "Default of the group setting"),
-            (f"group.share.min.{rest}", str(lowest), "The smallest value of the group setting"),
-            (f"group.share.max.{rest}", str(highest), "The largest value of the group setting"),
+            (f"group.{kind}.min.{rest}", str(lowest), "The smallest value of the group setting"),
+            (f"group.{kind}.max.{rest}", str(highest), "The largest value of the group setting"),
         ):
             settings.append(
                 ConfigDefinition(
@@ -166,9 +179,9 @@ SHARE_BROKER_CONFIGS = _broker_settings()
 
 
 def group_definition(name: str) -> ConfigDefinition:
-    definition = SHARE_GROUP_CONFIGS.get(name)
+    definition = CONFIGS_OF_GROUPS.get(name)
     if definition is None:
-        raise ConfigError(name, f"is not a group setting{nearest(name, SHARE_GROUP_CONFIGS)}")
+        raise ConfigError(name, f"is not a group setting{nearest(name, CONFIGS_OF_GROUPS)}")
     return definition
 
 
@@ -181,8 +194,14 @@ def check_group_config(overrides: Mapping[str, str], broker: Mapping[str, str]) 
             if not low <= int(str(value)) <= high:
                 raise ConfigError(name, f"{value} is not allowed here; use {low} to {high}")
     resolved = resolve_group_config(overrides, broker)
-    if resolved.share_heartbeat_interval_ms >= resolved.share_session_timeout_ms:
-        raise ConfigError("share.heartbeat.interval.ms", "must be shorter than share.session.timeout.ms")
+    for kind, interval_ms, session_ms in (
+        ("share", resolved.share_heartbeat_interval_ms, resolved.share_session_timeout_ms),
+        ("consumer", resolved.consumer_heartbeat_interval_ms, resolved.consumer_session_timeout_ms),
+    ):
+        if interval_ms >= session_ms and any(name.startswith(f"{kind}.") for name in overrides):
+            raise ConfigError(
+                f"{kind}.heartbeat.interval.ms", f"must be shorter than {kind}.session.timeout.ms"
+            )
     reset_duration_ms(resolved.share_auto_offset_reset)
 
 
@@ -214,9 +233,9 @@ def _iso_duration_ms(text: str) -> int:
 
 
 def _bound_names(name: str) -> tuple[tuple[str, int], tuple[str, int]]:
-    rest = name.removeprefix("share.")
+    kind, rest = name.split(".", 1)
     low, high = _BOUNDS[name]
-    return (f"group.share.min.{rest}", low), (f"group.share.max.{rest}", high)
+    return (f"group.{kind}.min.{rest}", low), (f"group.{kind}.max.{rest}", high)
 
 
 @lru_cache(maxsize=1024)

@@ -1,6 +1,7 @@
 """Kafka's error codes, by the protocol's names and numbers; kio has them too, but importing it costs 100 ms."""
 
 import enum
+from typing import NamedTuple
 
 
 class ErrorCode(enum.IntEnum):
@@ -151,6 +152,13 @@ class KafkaError(Exception):
         super().__init__(message or code.name)
         self.code = code
         self.message = message or code.name
+
+
+class RecordError(NamedTuple):
+    """Why a batch is refused for one of its records."""
+
+    batch_index: int
+    message: str | None
 
 
 class NotDone(KafkaError):

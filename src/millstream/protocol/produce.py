@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from millstream.protocol.errors import ErrorCode
+from millstream.protocol.errors import ErrorCode, RecordError
 from millstream.protocol.limits import LIMITS
 from millstream.protocol.wire import I16, I32, I64, Reader, array_length, nullable_string, string
 
@@ -48,6 +48,7 @@ class PartitionOutcome(msgspec.Struct):
     log_start_offset: int = -1
     leader_id: int = -1
     leader_epoch: int = -1
+    record_errors: tuple[RecordError, ...] = ()
 
 
 def decode_produce(buffer: memoryview, position: int, version: int) -> ProduceRequest:
@@ -88,6 +89,7 @@ def encode_produce_reply(version: int, outcomes: list[PartitionOutcome], throttl
 
 
 def _encode_partition(out: bytearray, outcome: PartitionOutcome, version: int, flexible: bool) -> None:
+    tags = b"\0" if flexible else b""
     out += I32.pack(outcome.index)
     out += I16.pack(outcome.error)
     out += I64.pack(outcome.base_offset)
@@ -96,7 +98,9 @@ def _encode_partition(out: bytearray, outcome: PartitionOutcome, version: int, f
     if version >= 5:
         out += I64.pack(outcome.log_start_offset)
     if version >= 8:
-        out += array_length(0, flexible=flexible)
+        out += array_length(len(outcome.record_errors), flexible=flexible)
+        for index, message in outcome.record_errors:
+            out += I32.pack(index) + nullable_string(message, flexible=flexible) + tags
         out += nullable_string(outcome.message, flexible=flexible)
     if flexible:
         if version >= 10 and outcome.leader_id >= 0:

@@ -4,7 +4,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from millstream.protocol.errors import ErrorCode
+from millstream.protocol.errors import ErrorCode, RecordError
 from millstream.protocol.produce import FLEXIBLE_FROM, PartitionOutcome
 from millstream.protocol.wire import I16, I32, Reader, array_length, nullable_string, string, uvarint
 
@@ -60,14 +60,18 @@ def decode_produce_reply(body: memoryview, version: int) -> list[PartitionOutcom
             if version >= 5:
                 outcome.log_start_offset = reader.i64()
             if version >= 8:
-                for _ in range(reader.array_length()):
-                    reader.i32(), reader.nullable_string()
-                    reader.skip_tags()
+                outcome.record_errors = tuple(_record_error(reader) for _ in range(reader.array_length()))
                 outcome.message = reader.nullable_string()
             reader.skip_tags()
             outcomes.append(outcome)
         reader.skip_tags()
     return outcomes
+
+
+def _record_error(reader: Reader) -> RecordError:
+    error = RecordError(reader.i32(), reader.nullable_string())
+    reader.skip_tags()
+    return error
 
 
 def _code(number: int) -> ErrorCode:

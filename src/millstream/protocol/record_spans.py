@@ -3,9 +3,13 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from millstream.protocol.errors import RecordError
 from millstream.protocol.record_batch import BatchHeader
 from millstream.protocol.records import InvalidRecordsError, record_windows
 from millstream.protocol.varint import INT64_BYTES, VarintError, encode_varint, read_varint
+
+# Of one batch, in a reply: the others fail with it all the same.
+_MOST_NAMED = 1000
 
 
 class RecordSpan(NamedTuple):
@@ -67,16 +71,27 @@ def _spans(header: BatchHeader, data: bytes, previous_delta: int) -> Iterator[Re
 
 
 def keyed_windows(header: BatchHeader, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The pieces cut where records end, of a batch that a compacted topic can hold: sound records, each with a key."""
+    """The pieces cut where records end, of a batch that a compacted topic can hold: sound records, each with a key.
+
+    Otherwise an error that names the first records without one.
+    """
     previous_delta = -1
+    unkeyed: list[int] = []
     for count, window in record_windows(header, pieces):
         for span in record_spans(header._replace(record_count=count), window, previous_delta):
-            if span.key is None:
-                raise InvalidRecordsError(
-                    f"record {span.offset_delta} has no key, which a compacted topic needs"
-                )
+            if span.key is None and len(unkeyed) < _MOST_NAMED:
+                unkeyed.append(span.offset_delta)
             previous_delta = span.offset_delta
-        yield window
+        if not unkeyed:
+            yield window
+    if unkeyed:
+        raise InvalidRecordsError(
+            f"record {unkeyed[0]} has no key, which a compacted topic needs",
+            tuple(
+                RecordError(index, "the record has no key, which a compacted topic needs")
+                for index in unkeyed
+            ),
+        )
 
 
 def with_timestamp_delta(data: bytes, span: RecordSpan, timestamp_delta: int) -> bytes:

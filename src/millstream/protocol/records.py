@@ -21,7 +21,7 @@ from millstream.protocol.compression import (
     decompress,
     unpack,
 )
-from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.errors import ErrorCode, KafkaError, RecordError
 from millstream.protocol.record_batch import (
     CONTROL_BIT,
     CRC_START,
@@ -46,10 +46,12 @@ _NULL_BYTE = _NULL[0]
 
 
 class InvalidRecordsError(KafkaError):
-    """A batch whose records cannot be read as its header promises."""
+    """A batch whose records cannot be read as its header promises, or stored where they should be."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, records: tuple[RecordError, ...] = ()) -> None:
+        """`records` are those of the batch that are wrong, where the others are not."""
         super().__init__(ErrorCode.INVALID_RECORD, message)
+        self.records = records
 
 
 class TooLargeUnpacked(InvalidRecordsError):

@@ -15,7 +15,7 @@ from aiokafka.protocol.produce import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.protocol.errors import ErrorCode
+from millstream.protocol.errors import ErrorCode, RecordError
 from millstream.protocol.produce import PartitionOutcome, decode_produce, encode_produce_reply
 from millstream.protocol.wire import MalformedRequest
 from support.kio_messages import build, decode, encode, messages
@@ -41,6 +41,10 @@ def outcomes(version: int) -> st.SearchStrategy[list[PartitionOutcome]]:
             log_start_offset=offsets,
             leader_id=st.integers(-1, 100),
             leader_epoch=st.integers(0, 100),
+            record_errors=st.lists(
+                st.builds(RecordError, st.integers(0, 2**31 - 1), st.none() | st.text(max_size=20)),
+                max_size=3,
+            ).map(tuple),
         ),
         max_size=6,
     )
@@ -86,7 +90,9 @@ def test_replies_are_read_by_kio_as_we_wrote_them(version: int, data: st.DataObj
         if version >= 5:
             assert partition.log_start_offset == outcome.log_start_offset
         if version >= 8:
-            assert (partition.record_errors, partition.error_message) == ((), outcome.message)
+            assert partition.error_message == outcome.message
+            named = [(each.batch_index, each.batch_index_error_message) for each in partition.record_errors]
+            assert named == list(outcome.record_errors)
         if version >= 10:
             leader = (outcome.leader_id, outcome.leader_epoch) if outcome.leader_id >= 0 else (-1, -1)
             assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == leader

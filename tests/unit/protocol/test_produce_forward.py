@@ -2,7 +2,7 @@
 
 import pytest
 
-from millstream.protocol.errors import ErrorCode
+from millstream.protocol.errors import ErrorCode, RecordError
 from millstream.protocol.produce import (
     TOPIC_ID_FROM,
     PartitionOutcome,
@@ -51,6 +51,8 @@ def test_a_reply_is_read_as_it_was_meant(version: int) -> None:
         ),
         PartitionOutcome(other, 0, base_offset=1),
     ]
+    if version >= 8:
+        outcomes[1].record_errors = (RecordError(0, "why"), RecordError(300, None))
     read = decode_produce_reply(memoryview(encode_produce_reply(version, outcomes)), version)
     # Who leads is not told: whoever forwards answers for it.
     outcomes[1].leader_id = outcomes[1].leader_epoch = -1

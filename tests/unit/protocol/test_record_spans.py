@@ -80,3 +80,11 @@ def test_a_compacted_topic_takes_keyed_records_only() -> None:
     _check_keyed(encode_batch([Record(0, 0, b"", b"v"), Record(1, 0, b"k", None)], codec=Compression.LZ4))
     with pytest.raises(InvalidRecordsError, match="record 1 has no key"):
         _check_keyed(encode_batch([Record(0, 0, b"k", b"v"), Record(1, 0, None, b"v")]))
+
+
+def test_records_without_a_key_are_named_up_to_a_thousand() -> None:
+    keys = [None if number % 2 else b"k" for number in range(3000)]
+    batch = encode_batch([Record(number, 0, key, b"v") for number, key in enumerate(keys)])
+    with pytest.raises(InvalidRecordsError) as refused:
+        _check_keyed(batch)
+    assert [each.batch_index for each in refused.value.records] == list(range(1, 2000, 2))

@@ -18,6 +18,7 @@ from millstream.protocol.api import PRODUCE_SERVED_FROM
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.produce import PartitionOutcome, PartitionRecords, ProduceRequest, TopicRecords
 from millstream.protocol.record_batch import BatchHeader, check_produced
+from millstream.protocol.records import InvalidRecordsError
 
 NO_ACKS, LEADER_ACK, ALL_ACKS = 0, 1, -1
 _ACKS = (NO_ACKS, LEADER_ACK, ALL_ACKS)
@@ -167,6 +168,8 @@ class Produce:
         outcome.error = error.code
         outcome.message = error.message
         outcome.base_offset = -1
+        if isinstance(error, InvalidRecordsError):
+            outcome.record_errors = error.records
         call.count_error(error.code)
         self._appends.failed(error)
 

@@ -95,8 +95,11 @@ def remove_member(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
 
 def keep_session(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
     classic = group.subscriptions[member_id].classic
-    session_ms = turn.settings.group_consumer_session_timeout_ms
-    delay_ms = session_ms if classic is None else classic.session_timeout_ms
+    delay_ms = (
+        turn.group_config(group.group_id, "consumer.session.timeout.ms")
+        if classic is None
+        else classic.session_timeout_ms
+    )
     turn.schedule(Timer(TimerKind.SESSION, group.group_id, member_id), delay_ms)
 
 

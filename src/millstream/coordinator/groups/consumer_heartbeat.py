@@ -54,7 +54,7 @@ def heartbeat(turn: Turn, request: ConsumerHeartbeat, token: int) -> None:
         ConsumerAlive(
             request.member_id,
             current.member_epoch,
-            turn.settings.group_consumer_heartbeat_interval_ms,
+            turn.group_config(request.group_id, "consumer.heartbeat.interval.ms"),
             current.assigned if show else None,
         ),
     )

@@ -67,7 +67,7 @@ def heartbeat(turn: Turn, request: ShareHeartbeat, token: int) -> None:
         ShareAlive(
             request.member_id,
             current.member_epoch,
-            turn.share_config(request.group_id, "heartbeat.interval.ms"),
+            turn.group_config(request.group_id, "share.heartbeat.interval.ms"),
             current.assigned if show else None,
         ),
     )
@@ -93,7 +93,7 @@ def session_ended(turn: Turn, group: ShareGroup, member_id: str) -> None:
 
 
 def keep_session(turn: Turn, group: ShareGroup, member_id: str) -> None:
-    timeout_ms = turn.share_config(group.group_id, "session.timeout.ms")
+    timeout_ms = turn.group_config(group.group_id, "share.session.timeout.ms")
     turn.schedule(Timer(TimerKind.SHARE_SESSION, group.group_id, member_id), timeout_ms)
 
 

@@ -58,10 +58,10 @@ class Turn:
     def refuse(self, token: int, code: ErrorCode, message: str = "") -> None:
         self._replies.append(Reply(token, KafkaError(code, message)))
 
-    def share_config(self, group_id: str, name: str) -> int:
-        """A setting of a share group in milliseconds: its own, or the broker's."""
-        own = self.state.topics.group_configs.get(group_id, {}).get(f"share.{name}")
-        default: int = getattr(self.settings, f"group_share_{name.replace('.', '_')}")
+    def group_config(self, group_id: str, name: str) -> int:
+        """A setting of one group in milliseconds: its own, or the broker's."""
+        own = self.state.topics.group_configs.get(group_id, {}).get(name)
+        default: int = getattr(self.settings, f"group_{name.replace('.', '_')}")
         return default if own is None else int(own)
 
     def new_member_id(self, prefix: str) -> str:

@@ -21,6 +21,8 @@ from support.admin_handlers import (
     running,
 )
 
+GROUP = 32
+
 
 def describe_request(resource_type: int, name: str, *keys: str, all_keys: bool = False) -> Any:
     resource = describe_configs_v4.DescribeConfigsResource(
@@ -68,6 +70,24 @@ async def test_describing_brokers(tmp_path: Path) -> None:
         assert [(config.name, config.value) for config in shared.results[0].configs] == [
             ("log.retention.ms", "7")
         ]
+
+
+@in_loop
+async def test_a_consumer_group_may_set_its_session_within_bounds(tmp_path: Path) -> None:
+    name = "consumer.session.timeout.ms"
+    async with running(tmp_path) as broker:
+        for value, code in (
+            ("60000", ErrorCode.NONE),
+            ("60001", ErrorCode.INVALID_CONFIG),
+            ("44999", ErrorCode.INVALID_CONFIG),
+        ):
+            response = await broker.call(
+                "incremental_alter_configs", alteration(GROUP, "g", (name, 0, value))
+            )
+            assert response.responses[0].error_code == code
+        response = await broker.call("describe_configs", describe_request(GROUP, "g", name))
+        (config,) = response.results[0].configs
+        assert (config.value, config.config_source) == ("60000", 8)
 
 
 @pytest.mark.parametrize(

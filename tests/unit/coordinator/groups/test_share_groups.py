@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from millstream.coordinator.groups.coordinator import GroupCoordinator
 from millstream.coordinator.groups.record_codec import decode_record, encode_record
-from millstream.coordinator.groups.requests import ChangeTopics, DeleteGroup, JoinGroup, ListGroups
+from millstream.coordinator.groups.requests import (
+    ChangeTopics,
+    ConsumerHeartbeat,
+    DeleteGroup,
+    DescribeConsumerGroup,
+    JoinGroup,
+    ListGroups,
+)
 from millstream.coordinator.groups.settings import GroupSettings
 from millstream.coordinator.groups.share_assignor import assign_simple
 from millstream.coordinator.groups.share_requests import DescribeShareGroup, OpenQueue, ShareHeartbeat
@@ -136,6 +143,23 @@ def test_a_session_is_as_long_as_the_group_says() -> None:
     coordinator.ask(beat("a", 0, "t"))
     coordinator.wait(59_000)
     assert coordinator.ask(DescribeShareGroup("g")).members
+
+
+def test_a_consumer_group_has_settings_of_its_own_too() -> None:
+    coordinator = Coordinator()
+    own = {"consumer.session.timeout.ms": "60000", "consumer.heartbeat.interval.ms": "9000"}
+    coordinator.ask(ChangeTopics(view(g=own)))
+
+    def join(group: str) -> ConsumerHeartbeat:
+        return ConsumerHeartbeat(
+            group, "a", 0, rebalance_timeout_ms=1000, topic_names=frozenset({"t"}), owned={}
+        )
+
+    assert coordinator.ask(join("g")).heartbeat_interval_ms == 9000
+    assert coordinator.ask(join("other")).heartbeat_interval_ms == 5000
+    coordinator.wait(50_000)
+    assert coordinator.ask(DescribeConsumerGroup("g")).members
+    assert not coordinator.ask(DescribeConsumerGroup("other")).members
 
 
 def test_a_share_group_is_no_other_group_and_the_other_way_round() -> None:
