@@ -1,4 +1,7 @@
-"""AddRaftVoter: a node that follows the metadata log gets a vote, one change at a time."""
+"""AddRaftVoter, versions 0 to 1: a node that follows the metadata log gets a vote, one change at a time.
+
+Not done: the new voter's listeners, which it tells itself.
+"""
 
 from kio.schema.add_raft_voter.v1.request import AddRaftVoterRequest
 from kio.schema.add_raft_voter.v1.response import AddRaftVoterResponse

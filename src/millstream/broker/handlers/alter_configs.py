@@ -1,4 +1,4 @@
-"""AlterConfigs: replace everything that is set on a topic or a broker."""
+"""AlterConfigs, versions 0 to 2: replace everything that is set on a topic or a broker."""
 
 from typing import Any
 

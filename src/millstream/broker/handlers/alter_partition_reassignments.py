@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: other replicas for partitions, or the end of such a move half-way."""
+"""AlterPartitionReassignments, versions 0 to 1: other replicas for partitions, or the end of such a move half-way."""
 
 from itertools import groupby
 

@@ -1,4 +1,6 @@
-"""AlterReplicaLogDirs: a node has one directory, so that a replica can be moved to where it is and nowhere else."""
+"""AlterReplicaLogDirs, versions 1 to 2: a node has one directory, so that a replica can be moved to where it is and
+nowhere else.
+"""
 
 from kio.schema.alter_replica_log_dirs.v2.request import AlterReplicaLogDir, AlterReplicaLogDirsRequest
 from kio.schema.alter_replica_log_dirs.v2.response import (

@@ -1,4 +1,7 @@
-"""ConsumerGroupDescribe (KIP-848)."""
+"""ConsumerGroupDescribe, versions 0 to 1: the state and members of KIP-848 groups.
+
+Not done: access rules (all operations are reported as allowed).
+"""
 
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.consumer_group_describe.v1.response import (

@@ -1,4 +1,8 @@
-"""ConsumerGroupHeartbeat (KIP-848)."""
+"""ConsumerGroupHeartbeat, versions 0 to 1: the one request of members of KIP-848 groups: join, stay, leave, and hear of
+assignments.
+
+Not done: assignors of the client.
+"""
 
 import datetime
 from typing import Any

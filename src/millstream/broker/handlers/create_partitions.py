@@ -1,4 +1,4 @@
-"""CreatePartitions: more partitions for existing topics."""
+"""CreatePartitions, versions 0 to 3: more partitions for existing topics."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""CreateTopics: each topic is created or refused on its own."""
+"""CreateTopics, versions 2 to 7: each topic is created or refused on its own."""
 
 import asyncio
 import datetime

@@ -1,4 +1,4 @@
-"""DeleteGroups: of any kind, without members."""
+"""DeleteGroups, versions 0 to 2: of any kind, without members."""
 
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse

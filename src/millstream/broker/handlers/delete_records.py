@@ -1,4 +1,6 @@
-"""DeleteRecords: move the log's start; answered when it is on disk here and every live replica has moved its own."""
+"""DeleteRecords, versions 0 to 2: move the log's start; answered when it is on disk here and every live replica has
+moved its own.
+"""
 
 import asyncio
 

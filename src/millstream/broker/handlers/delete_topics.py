@@ -1,4 +1,4 @@
-"""DeleteTopics, by name or by id."""
+"""DeleteTopics, versions 1 to 6: topics go, by name or by id."""
 
 import uuid
 

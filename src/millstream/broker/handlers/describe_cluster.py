@@ -1,4 +1,7 @@
-"""DescribeCluster: the cluster's id, its controller and its brokers."""
+"""DescribeCluster, versions 0 to 2: the cluster's id, its controller and its brokers.
+
+Not done: controllers' endpoints: ask for brokers (type 1).
+"""
 
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse

@@ -1,4 +1,8 @@
-"""DescribeConfigs: what is in effect for a topic, a broker or a group, and where each value comes from."""
+"""DescribeConfigs, versions 1 to 4: what is in effect for a topic, a broker or a group, and where each value comes
+from.
+
+Not done: loggers' levels and client metrics.
+"""
 
 from collections.abc import Sequence
 

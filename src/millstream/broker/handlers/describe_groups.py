@@ -1,4 +1,7 @@
-"""DescribeGroups: classic groups."""
+"""DescribeGroups, versions 0 to 6: the state and members of classic groups.
+
+Not done: access rules (all operations are reported as allowed).
+"""
 
 from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
 from kio.schema.describe_groups.v6.response import (

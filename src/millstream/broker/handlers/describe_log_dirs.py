@@ -1,4 +1,7 @@
-"""DescribeLogDirs: how many bytes each partition takes, and what is left on the disk."""
+"""DescribeLogDirs, versions 1 to 4: how many bytes each partition takes, and what is left on the disk.
+
+Not done: several directories (a node has one), and future replicas.
+"""
 
 from collections.abc import AsyncIterator, Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""DescribeProducers: the idempotent producers of partitions that this node keeps, led or followed.
+"""DescribeProducers, version 0: the idempotent producers of partitions that this node keeps, led or followed.
 
 Not done: transactions, so that no producer has one open.
 """

@@ -1,4 +1,7 @@
-"""DescribeQuorum: the replicas of the metadata log and how far they are, as the controller knows it."""
+"""DescribeQuorum, versions 0 to 2: the replicas of the metadata log and how far they are, as the controller knows it.
+
+Not done: times of the last fetch and catch-up of a replica.
+"""
 
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest
 from kio.schema.describe_quorum.v2.response import (

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics in the order of their names, a page of partitions at a time."""
+"""DescribeTopicPartitions, version 0: topics in the order of their names, a page of partitions at a time."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,4 +1,6 @@
-"""ElectLeaders: preferred leaders back in their place, or leaders where only an unclean election gives one."""
+"""ElectLeaders, versions 0 to 2: preferred leaders back in their place, or leaders where only an unclean election gives
+one.
+"""
 
 from itertools import groupby
 

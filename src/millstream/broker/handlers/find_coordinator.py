@@ -1,4 +1,4 @@
-"""FindCoordinator: which node keeps a group or a share group's partition.
+"""FindCoordinator, versions 0 to 6: which node keeps a group or a share group's partition.
 
 Not done: transactions. Who looks for their coordinator is told so with a code that no client retries.
 """

@@ -1,4 +1,4 @@
-"""Heartbeat of a classic group's member."""
+"""Heartbeat, versions 0 to 4: a member of a classic group is alive."""
 
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from kio.schema.heartbeat.v4.response import HeartbeatResponse

@@ -1,4 +1,6 @@
-"""IncrementalAlterConfigs: set, delete, append to or subtract from single configs of a topic or a broker."""
+"""IncrementalAlterConfigs, versions 0 to 1: set, delete, append to or subtract from single configs of a topic or a
+broker.
+"""
 
 from typing import Any
 

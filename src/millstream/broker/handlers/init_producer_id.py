@@ -1,4 +1,7 @@
-"""InitProducerId: a fresh producer id for an idempotent producer."""
+"""InitProducerId, versions 0 to 5: a fresh producer id for an idempotent producer.
+
+Not done: transactions (a transactional id is refused).
+"""
 
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 from kio.schema.init_producer_id.v5.response import InitProducerIdResponse

@@ -1,4 +1,4 @@
-"""JoinGroup."""
+"""JoinGroup, versions 0 to 9: a member joins a classic group, and waits for the others."""
 
 import datetime
 

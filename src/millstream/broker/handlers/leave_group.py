@@ -1,4 +1,4 @@
-"""LeaveGroup, of one member or of many."""
+"""LeaveGroup, versions 0 to 5: one member of a classic group leaves, or many."""
 
 from kio.schema.leave_group.v5.request import LeaveGroupRequest
 from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberResponse

@@ -1,4 +1,7 @@
-"""ListConfigResources: the names of everything that can have configurations."""
+"""ListConfigResources, versions 0 to 1: the names of everything that can have configurations.
+
+Not done: client metrics and loggers (none are listed).
+"""
 
 from collections.abc import Iterable
 

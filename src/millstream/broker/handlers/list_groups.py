@@ -1,4 +1,4 @@
-"""ListGroups: of the partitions that this node coordinates."""
+"""ListGroups, versions 0 to 5: of the partitions that this node coordinates."""
 
 from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse

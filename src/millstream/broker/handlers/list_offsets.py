@@ -1,4 +1,7 @@
-"""ListOffsets: the first and last offset, the offset of a time, of the largest timestamp."""
+"""ListOffsets, versions 1 to 11: the first and last offset, the offset of a time, of the largest timestamp.
+
+Not done: tiered storage (its special timestamps find nothing).
+"""
 
 from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
 from kio.schema.list_offsets.v11.response import (

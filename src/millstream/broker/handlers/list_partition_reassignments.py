@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: which partitions are on their way to other replicas."""
+"""ListPartitionReassignments, version 0: which partitions are on their way to other replicas."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""OffsetDelete."""
+"""OffsetDelete, version 0: a group forgets the offsets that it has committed for partitions."""
 
 from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
 from kio.schema.offset_delete.v0.response import (

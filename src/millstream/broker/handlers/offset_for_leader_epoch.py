@@ -1,4 +1,6 @@
-"""OffsetForLeaderEpoch: where a leader's writing ended, so that a client can find out whether it read lost records."""
+"""OffsetForLeaderEpoch, versions 2 to 4: where a leader's writing ended, so that a client can find out whether it read
+lost records.
+"""
 
 from kio.schema.offset_for_leader_epoch.v4.request import (
     OffsetForLeaderEpochRequest,

@@ -1,4 +1,4 @@
-"""RemoveRaftVoter: a node leaves the quorum of the metadata log, one change at a time."""
+"""RemoveRaftVoter, version 0: a node leaves the quorum of the metadata log, one change at a time."""
 
 from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
 from kio.schema.remove_raft_voter.v0.response import RemoveRaftVoterResponse

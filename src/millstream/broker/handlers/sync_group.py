@@ -1,4 +1,6 @@
-"""SyncGroup."""
+"""SyncGroup, versions 0 to 5: the leader of a classic group hands out what it has assigned, and each member gets its
+own.
+"""
 
 from kio.schema.sync_group.v5.request import SyncGroupRequest
 from kio.schema.sync_group.v5.response import SyncGroupResponse

@@ -1,4 +1,4 @@
-"""UnregisterBroker: a broker that will not come back is forgotten."""
+"""UnregisterBroker, version 0: a broker that will not come back is forgotten."""
 
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse

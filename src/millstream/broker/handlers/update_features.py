@@ -1,4 +1,4 @@
-"""UpdateFeatures: a feature stays at the one level that is served; only that level is taken."""
+"""UpdateFeatures, versions 0 to 2: a feature stays at the one level that is served; only that level is taken."""
 
 import msgspec
 from kio.schema.update_features.v1.response import UpdatableFeatureResult

@@ -1,6 +1,7 @@
 """The table of APIs: every API has a row, its handler gets what it takes, and permissions are asked for."""
 
 import asyncio
+import importlib
 import inspect
 import typing
 from collections.abc import Callable, Iterator
@@ -269,3 +270,19 @@ def test_dispatch_asks_the_authoriser_before_the_handler(
         Permission(WRITE, Resource.TOPIC, topic),
     ]
     assert {each[:2] for each in strict.asked} == {("User:ANONYMOUS", "raw")}
+
+
+OF_ONE_API = [row for key, row in TABLE.items() if key in APIS and f"handlers.{row.api.name}:" in row.handler]
+
+
+@pytest.mark.parametrize("row", OF_ONE_API, ids=lambda row: row.api.name)
+def test_the_file_of_a_handler_opens_with_its_versions(row: ApiRow) -> None:
+    module = row.handler.partition(":")[0]
+    documentation = importlib.import_module(f"millstream.broker.{module}").__doc__ or ""
+    first, last = row.api.min_version, row.api.max_version
+    said = (
+        [f"version {last}"]
+        if first == last
+        else [f"versions {first} to {last}", f"versions {first} and {last}"]
+    )
+    assert any(each in " ".join(documentation.split())[:100] for each in said), documentation
