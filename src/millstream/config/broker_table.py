@@ -176,6 +176,17 @@ BROKER_CONFIGS = {
     for definition in (*_OWN, *_THROTTLES, *GROUP_CONFIGS, *SHARE_BROKER_CONFIGS, *_topic_defaults())
 }
 
+# What Kafka's tools read of a broker by names that are not set here: see below what is.
+SHOWN_BROKER_CONFIGS = {
+    definition.name: definition
+    for definition in (
+        _own("advertised.listeners", ConfigType.STRING, None, "Where clients are told to connect to."),
+        _own("broker.id", ConfigType.INT, "-1", "This node's number, unique in the cluster."),
+        _own("listeners", ConfigType.STRING, None, "Where the node listens for Kafka clients."),
+        _own("log.dirs", ConfigType.STRING, None, "The directory that holds everything the node stores."),
+    )
+}
+
 UNSUPPORTED_BROKER_CONFIGS = {
     "advertised.listeners": "set broker.advertised_host and broker.advertised_port",
     "broker.id": "set node.id or, in the file, broker.id in the section broker",
