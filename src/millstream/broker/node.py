@@ -11,6 +11,7 @@ from millstream.broker.api.dispatch import Dispatcher
 from millstream.broker.api.permissions import AllowAll
 from millstream.broker.api.table import TABLE
 from millstream.broker.cluster_view import ClusterView
+from millstream.broker.dynamic_settings import DynamicSettings
 from millstream.broker.handlers.fetch_sessions import FetchSessions
 from millstream.broker.machine import Machine
 from millstream.broker.node_end import NodeEnd
@@ -81,6 +82,7 @@ class Node:
             self.end.fail,
         )  # fmt: skip
         self.store, self.partitions, self.upkeep = self.logs.store, self.logs.partitions, self.logs.upkeep
+        self._dynamic = DynamicSettings(self.defaults, self.server, self.logs.cleaner, files.most_connections)
         self.isolation = Isolation(self.partitions)
         self.view = ClusterView(self.node_id, loop, clock.monotonic, self.partitions)
         self.fetch_sessions = FetchSessions(
@@ -137,6 +139,7 @@ class Node:
                 await relays.bind(broker.proxy_listen)
         self.metadata = await self._open_metadata(endpoint)
         self.view.follow(self.metadata)
+        self._dynamic.follow(self.metadata)
         if relays is not None:
             relays.follow(self.metadata)
         self.replicas = replica_parts(

@@ -20,9 +20,10 @@ def _own(
     minimum: float | None = None,
     maximum: float | None = None,
     choices: tuple[str, ...] = (),
+    dynamic: bool = False,
 ) -> ConfigDefinition:
     return ConfigDefinition(
-        name, kind, default, documentation, minimum=minimum, maximum=maximum, choices=choices, dynamic=False
+        name, kind, default, documentation, minimum=minimum, maximum=maximum, choices=choices, dynamic=dynamic
     )
 
 
@@ -98,11 +99,11 @@ _OWN = (
     ),
     _own(
         "max.connections", ConfigType.INT, "10000",
-        "Connections open at once; one more is closed as soon as it is accepted.", minimum=1,
+        "Connections open at once; one more is closed as soon as it is accepted.", minimum=1, dynamic=True,
     ),
     _own(
         "max.connections.per.ip", ConfigType.INT, "2147483647",
-        "Connections open at once from one address.", minimum=1,
+        "Connections open at once from one address.", minimum=1, dynamic=True,
     ),
     _own(
         "producer.id.expiration.ms", ConfigType.INT, "86400000",
@@ -143,7 +144,7 @@ _OWN = (
     ),
     _own(
         "log.cleaner.backoff.ms", ConfigType.LONG, "15000",
-        "How long the cleaner waits when there was nothing to compact.", minimum=1,
+        "How long the cleaner waits when there was nothing to compact.", minimum=1, dynamic=True,
     ),
 )  # fmt: skip
 
