@@ -66,6 +66,8 @@ def _goals() -> Iterator[_Goal]:
     for size in (100, 1_000):
         figure = f"64 producers, {names.size_name(size)}: durable against relaxed throughput"
         yield _Goal(figure, 0.7, True, "", _durable_ratio(size))
+    for figure, limit in ((names.QUEUE_IN_BATCHES, 100_000), (names.QUEUE_ONE_BY_ONE, 20_000)):
+        yield _Goal(figure, limit, True, "messages/s", _figure(figure))
     yield _Goal("start to first acknowledged message", 0.8, False, "s", _figure(names.START_TO_FIRST_ACK))
     idle = (names.IDLE_MEMORY_AT_START, names.IDLE_MEMORY_LATER)
     yield _Goal("idle resident memory", 80, False, "MB", _figure(*idle))
@@ -84,6 +86,7 @@ def _goals() -> Iterator[_Goal]:
     yield _Goal("100 members of a KIP-848 group, join to whole assignment", 2, False, "s", _figure(joined))
     commits = names.COMMITS_PER_SECOND
     yield _Goal("durable offset commits, 64 groups", 2_000, True, "/s", _figure(commits))
+    yield from _gateway_goals()
     yield from _cluster_goals()
     noop = spark_names.spark_name(Source.MILLSTREAM, Work.NOOP)
     yield _Goal("Spark, topic to noop, 1M records of 310 B, local[2]", 350_000, True, "rows/s", _figure(noop))
@@ -107,6 +110,17 @@ def _goals() -> Iterator[_Goal]:
     for percentile, limit in (("p50", 1.2), ("p99", 3.0)):
         name = pipeline_names.latency_name(percentile)
         yield _Goal(name, limit, False, "s", _figure(name))
+
+
+def _gateway_goals() -> Iterator[_Goal]:
+    yield _Goal(
+        "gateway: single-message POSTs, 64 connections", 6_000, True, "/s", _figure(names.GATEWAY_POSTS)
+    )
+    yield _Goal("gateway: messages in batches", 150_000, True, "msg/s", _figure(names.GATEWAY_BATCHED))
+    yield _Goal("gateway: latency of a POST at 500/s, p50", 1, False, "ms", _figure(names.GATEWAY_P50))
+    yield _Goal("gateway: latency of a POST at 500/s, p99", 5, False, "ms", _figure(names.GATEWAY_P99))
+    streams = names.gateway_streams(10_000)
+    yield _Goal("gateway: memory of 10,000 idle streams", 500, False, "MB", _figure(streams))
 
 
 def _cluster_goals() -> Iterator[_Goal]:

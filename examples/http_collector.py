@@ -63,7 +63,9 @@ class Influx:
             {"org": query["org"][0], "bucket": query["bucket"][0], "precision": "us"}
         )
         self._connection = connect(url, 60.0)
-        self._headers = {"authorization": f"Token {token}"} if token else {}
+        self._headers = {"content-type": "text/plain; charset=utf-8"}
+        if token:
+            self._headers["authorization"] = f"Token {token}"
 
     def write(self, lines: list[str]) -> None:
         self._connection.request("POST", self._path, "\n".join(lines).encode(), self._headers)

@@ -67,6 +67,10 @@ class Millstream:
     def bootstrap(self) -> str:
         return self._ready_line.listen
 
+    @property
+    def http_url(self) -> str:
+        return f"http://{self._ready_line.http}"
+
     def wait_ready(self) -> float:
         """Seconds from spawn to the log line that says the broker is ready."""
         deadline = time.perf_counter() + READY_TIMEOUT_SECONDS

@@ -9,6 +9,7 @@ from bench.scenarios import (
     commits,
     consume,
     failover,
+    gateway,
     latency,
     memory,
     metadata,
@@ -45,6 +46,12 @@ def _run_fixture(session: Session) -> None:
     fixture.run(session)
 
 
+def _run_queues(session: Session) -> None:
+    from bench.scenarios import queues
+
+    queues.run(session)
+
+
 def _run_spark(session: Session) -> None:
     from bench.scenarios import spark
 
@@ -74,6 +81,10 @@ SCENARIOS = (
     Scenario(restart.NAME, "restart with 1,000 and 10,000 partitions", restart.run, needs_millstream=True),
     Scenario(rebalance.NAME, "groups of 1, 10 and 100 members", rebalance.run, needs_millstream=True),
     Scenario(commits.NAME, "durable offset commits of 64 groups", commits.run, needs_millstream=True),
+    Scenario(gateway.NAME, "the HTTP gateway of a node", gateway.run, needs_millstream=True),
+    Scenario(
+        "queues", "share groups: delivered and acknowledged a second", _run_queues, needs_millstream=True
+    ),
     Scenario("client", "millstream.client against raw confluent-kafka", _run_client, needs_millstream=True),
     Scenario("fixture", "EmbeddedBroker: start to the first message", _run_fixture, needs_millstream=True),
     Scenario(

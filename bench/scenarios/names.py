@@ -86,5 +86,19 @@ def _members(count: int) -> str:
     return "member" if count == 1 else "members"
 
 
+GATEWAY_POSTS = "gateway: single-message POSTs, 64 connections, relaxed"
+GATEWAY_CPU = "gateway: CPU of a node for one of these"
+GATEWAY_BATCHED = "gateway: messages of 100 B in batches of 500, 8 connections, relaxed"
+GATEWAY_P50 = "gateway: latency of a POST at 500/s, p50"
+GATEWAY_P99 = "gateway: latency of a POST at 500/s, p99"
+GATEWAY_DELIVERED = "gateway: delivered and acknowledged by one consumer that polls"
+
+
+def gateway_streams(count: int) -> str:
+    return f"gateway: memory of {count:,} idle streams"
+
+
 COMMITS_PER_SECOND = "commits: durable, 64 groups, one under way each"
 COMMITS_WITH_8_UNDER_WAY = "commits: durable, 64 groups, eight under way each"
+QUEUE_IN_BATCHES = "queue: deliver and acknowledge in batches, 8 consumers, durable"
+QUEUE_ONE_BY_ONE = "queue: deliver and acknowledge one by one, 8 consumers, durable"

@@ -17,7 +17,7 @@ TOPICS = "org.apache.kafka.tools.TopicCommand"
 PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-DUMP = "kafka.tools.DumpLogSegments"
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
 
 
 def java(tool: str, *arguments: str, text: str = "") -> str:
@@ -38,7 +38,7 @@ def create(broker: NodeProcess, topic: str, partitions: int, *configs: str) -> N
 def produce(broker: NodeProcess, topic: str, lines: list[str], codec: str) -> None:
     java(
         PRODUCER, "--bootstrap-server", broker.bootstrap, "--topic", topic,
-        "--producer-property", f"compression.type={codec}", text="\n".join(lines) + "\n",
+        "--command-property", f"compression.type={codec}", text="\n".join(lines) + "\n",
     )  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def test_a_group_reads_commits_and_is_described(broker, new_topic, protocol):
     produce(broker, topic, lines, "lz4")
     read = java(
         CONSUMER, "--bootstrap-server", broker.bootstrap, "--topic", topic, "--group", topic,
-        "--consumer-property", f"group.protocol={protocol}", "--from-beginning", "--max-messages", "200",
+        "--command-property", f"group.protocol={protocol}", "--from-beginning", "--max-messages", "200",
     )  # fmt: skip
     assert sorted(read.splitlines()) == sorted(lines)
     described = java(GROUPS, "--bootstrap-server", broker.bootstrap, "--describe", "--group", topic)

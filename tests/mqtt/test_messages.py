@@ -6,6 +6,7 @@ import pytest
 from millstream.protocol.mqtt.packets import (
     Disconnect,
     Filter,
+    Puback,
     Publish,
     RetainHandling,
     Suback,
@@ -171,6 +172,16 @@ def test_messages_are_records_and_records_are_messages(client, node, new_topic):
     producer.flush()
     message = both.receive()
     assert (message.topic, message.payload, message.qos) == (f"rule/{topic}/y", b"from kafka", 1)
+
+
+def test_a_node_tells_about_itself(client, new_topic):
+    both = client()
+    both.connect(f"both-{new_topic()}")
+    both.subscribe("$SYS/broker/clients/+", qos=0)
+    told = {message.topic: int(message.payload) for message in (both.receive() for _ in range(2))}
+    assert told["$SYS/broker/clients/connected"] >= 1
+    both.send(Publish("$SYS/broker/x", b"", 1, 1))
+    assert both.find(Puback).reason == Reason.NOT_AUTHORIZED
 
 
 def test_what_breaks_the_protocol_ends_the_connection_with_its_reason(client):

@@ -79,7 +79,7 @@ def test_from_version_13_on_the_topic_is_named_by_id(client: RawClient, topic: s
         (with_header(batch_length=10_000), CORRUPT_MESSAGE),
         (batch_of(b"a", control=True), INVALID_RECORD),
         (batch_of(b"a", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True), INVALID_TXN_STATE),
-        (batch_of(b"a" * 1_100_000), MESSAGE_TOO_LARGE),
+        (batch_of(b"a" * 1_200_000), MESSAGE_TOO_LARGE),
         (batch_of(b"a", timestamp_ms=2**60), INVALID_TIMESTAMP),
     ],
     ids=[

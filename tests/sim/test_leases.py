@@ -177,7 +177,7 @@ def test_the_last_one_serves_on_though_it_is_full() -> None:
             # Room for the quorum's log, and not for what shows that there is room.
             disk.capacity_bytes = disk.used_bytes() + 500_000
             assert node.serving is not None
-            node.process.context.run(node.serving.writability.found_no_room)
+            node.process.context.run(node.serving.logs.writability.found_no_room)
         await story.until(lambda: sum(map(may_answer, story.nodes)) == 1)
         await story.until(lambda: len(broker.metadata.image.live_brokers) == 1)
         (last,) = (node for node in story.nodes if may_answer(node))

@@ -1,6 +1,8 @@
 """A stream of /consume as existing clients read it: line by line."""
 
+import contextlib
 import json
+import socket
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
@@ -29,6 +31,11 @@ class Events:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stream.__exit__(kind, error, trace)
+
+    def cut(self) -> None:
+        """From any thread: the connection is gone, as if its client had been killed."""
+        with contextlib.suppress(OSError):
+            self.answer.extensions["network_stream"].get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
     def next(self) -> dict[str, Any]:
         for line in self.lines:

@@ -15,13 +15,21 @@ from support.raw_client import RawClient
 class Trio:
     """Nodes 1 to 3 of one cluster, each on a disk that fails on command."""
 
-    def __init__(self, session_ms: int = 5000, lag_ms: int = 30_000, routing: str = "direct") -> None:
+    def __init__(
+        self,
+        session_ms: int = 5000,
+        lag_ms: int = 30_000,
+        routing: str = "direct",
+        *,
+        has_node_listeners: bool = False,
+    ) -> None:
         self._reserved = ReservedPorts(3)
         seeds = tuple(self._reserved.addresses)
         self.disks = {number: SimulatedDisk(number) for number in (1, 2, 3)}
         self.nodes = {
             number: InProcessNode(
-                self.disks[number], _settings(number, port, seeds, session_ms, lag_ms, routing)
+                self.disks[number],
+                _settings(number, port, seeds, session_ms, lag_ms, routing, has_node_listeners),
             )
             for number, port in enumerate(self._reserved.ports, 1)
         }
@@ -65,11 +73,20 @@ class Trio:
 
 
 def _settings(
-    number: int, port: int, seeds: tuple[str, ...], session_ms: int, lag_ms: int, routing: str
+    number: int,
+    port: int,
+    seeds: tuple[str, ...],
+    session_ms: int,
+    lag_ms: int,
+    routing: str,
+    has_node_listener: bool,
 ) -> Settings:
     # Nobody waits three seconds for company, and no other node can know of a cluster.
     settings = Settings(kafka={"group.initial.rebalance.delay.ms": "0"})
     broker = replace(settings.broker, id=number, host="127.0.0.1", port=port, data_dir="/data")
+    if has_node_listener:
+        # The seeds are the nodes' own addresses; clients come to a free port.
+        broker = replace(broker, port=0, node_listen=seeds[number - 1])
     return replace(
         settings,
         broker=replace(broker, client_routing=routing),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from millstream.broker.api.dispatch import Dispatcher
 from millstream.broker.api.permissions import AllowAll
-from millstream.broker.api.table import TABLE
 from millstream.broker.cluster_view import ClusterView
 from millstream.broker.dynamic_settings import DynamicSettings
 from millstream.broker.handlers.fetch_sessions import FetchSessions
@@ -24,7 +23,7 @@ from millstream.broker.replicas.parts import ReplicaParts, replica_parts
 from millstream.broker.server.delayed import Delayed
 from millstream.broker.server.file_limits import raise_and_share, warn_of_few_connections
 from millstream.broker.server.limit_metrics import watch_limits
-from millstream.broker.server.listener import Listener
+from millstream.broker.server.listening import bind_all
 from millstream.broker.server.long_work import LongWork
 from millstream.broker.server.server import Server
 from millstream.broker.services import Services
@@ -126,18 +125,13 @@ class Node:
         settings, broker = self.settings, self.settings.broker
         self.store.lock_or_advise()
         relays = self.relays
-        answers_for_all = relays is not None and broker.client_routing == "proxy"
-        listener = Listener(
-            "PLAINTEXT", frozenset(TABLE), new_relay=relays.open if relays and answers_for_all else None
-        )
-        self.listen = await self.server.bind(broker.host, broker.port, listener)
-        host = broker.advertised_host or self.listen[0]
-        endpoint = Endpoint("PLAINTEXT", host, broker.advertised_port or self.listen[1])
+        new_relay = relays.open if relays is not None and broker.client_routing == "proxy" else None
+        self.listen, endpoints = await bind_all(self.server, broker, new_relay)
         if relays is not None:
-            relays.endpoint = endpoint
+            relays.endpoint = endpoints[0]
             if broker.proxy_listen is not None:
                 await relays.bind(broker.proxy_listen)
-        self.metadata = await self._open_metadata(endpoint)
+        self.metadata = await self._open_metadata(endpoints)
         self.view.follow(self.metadata)
         self._dynamic.follow(self.metadata)
         if relays is not None:
@@ -148,7 +142,7 @@ class Node:
         self.logs.faults.on_damage = self.replicas.repairs.damaged
         self.services = Services(
             self.defaults, self.view, self.machine, self.metadata, self.logs, self.long_work, self.server.memory,
-            self.metrics.registry,
+            self.server.reply_memory, self.metrics.registry,
         )  # fmt: skip
         self._has_metadata = True
         self.isolation.on_changed.append(self.services.coordinators.follow_leaders)
@@ -177,17 +171,17 @@ class Node:
             await self.server.start()
         self.loop.call_soon(self.services.coordinators.start)
 
-    async def _open_metadata(self, endpoint: Endpoint) -> MetadataService:
+    async def _open_metadata(self, endpoints: tuple[Endpoint, ...]) -> MetadataService:
         machine, data_dir = self.machine, self.store.data_dir
         if not self.settings.is_one_of_several:
             return await MetadataService.open(
-                machine.disk, data_dir, node_id=self.node_id, endpoints=(endpoint,),
-                rack=self.settings.broker.rack, host=machine.host,
+                machine.disk, data_dir, node_id=self.node_id, endpoints=endpoints,
+                rack=self.settings.broker.rack, host=machine.host, defaults=self.defaults,
             )  # fmt: skip
         from millstream.broker.peers.membership import ClusterMembership
 
         self.membership = ClusterMembership(
-            self.settings, (endpoint,), machine, data_dir, self.logs.writability, self.isolation, self.end,
+            self.settings, endpoints, machine, data_dir, self.logs.writability, self.isolation, self.end,
             self.raft,
         )  # fmt: skip
         self.view.has_just_lost = self.membership.network.has_just_lost

@@ -11,7 +11,6 @@ from millstream.broker.api.permissions import AllowAll
 from millstream.broker.cluster_view import ClusterView
 from millstream.broker.coordinators.coordinator_log import CoordinatorLogs
 from millstream.broker.coordinators.host import CoordinatorHost
-from millstream.broker.coordinators.share_state import share_state
 from millstream.broker.machine import Machine
 from millstream.broker.partitions.parts import PartitionParts
 from millstream.broker.routing.here import Here
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
     from millstream.broker.shares.offsets import ShareOffsets
     from millstream.broker.shares.session_work import SessionWork
     from millstream.broker.shares.shares import Shares
+    from millstream.coordinator.definition import Definition
+    from millstream.coordinator.shares.coordinator import ShareCoordinator
 
 Part = TypeVar("Part")
 
@@ -47,6 +48,7 @@ class Services:
         logs: PartitionParts,
         long_work: LongWork,
         memory: MemoryBudget,
+        reply_memory: MemoryBudget,
         registry: Registry,
     ) -> None:
         self._configs = defaults.static_configs
@@ -56,6 +58,7 @@ class Services:
         self._logs = logs
         self._long_work = long_work
         self._registry = registry
+        self._reply_memory = reply_memory
         self._closing: list[Callable[[], None]] = []
         self.coordinators = self._make_coordinators()
         authoriser = AllowAll()
@@ -85,9 +88,16 @@ class Services:
             lambda: logs.writability.can_write,
         )
         host.add(CoordinatorKind.GROUP, lambda: self.groups.definition)
-        host.add(CoordinatorKind.SHARE, lambda: share_state(self._configs))
+        host.add(CoordinatorKind.SHARE, self._share_state)
         host.add(CoordinatorKind.MQTT_SESSION, lambda: self.mqtt_sessions.definition)
         return host
+
+    def _share_state(self) -> "Definition[ShareCoordinator]":
+        from millstream.broker.coordinators.share_state import DeletedTopics, share_state
+
+        forgetting = DeletedTopics(self.coordinators, lambda: self._metadata.image, self._machine.loop)
+        self._closing.append(forgetting.close)
+        return share_state(self._configs)
 
     def close(self) -> None:
         """Those that were made."""
@@ -146,7 +156,7 @@ class Services:
         from millstream.broker.shares.sessions import ShareSessions
 
         most = int(self._configs.get("group.share.max.share.sessions", "2000"))
-        work = SessionWork(self.shares, ShareSessions(most), lambda: self._metadata.image)
+        work = SessionWork(self.shares, ShareSessions(most), lambda: self._metadata.image, self._reply_memory)
         self._closing.append(work.close)
         return work
 

@@ -76,6 +76,14 @@ def command(
             help="Addresses of the cluster's first nodes, this one among them, the same on each.",
         ),
     ] = None,
+    node_listen: Annotated[
+        str | None,
+        typer.Option(
+            "--node-listen",
+            metavar="HOST:PORT",
+            help="Address for the other nodes alone, which --seeds then names; else they use that for clients.",
+        ),
+    ] = None,
     client_routing: Annotated[
         Routing | None,
         typer.Option(
@@ -117,6 +125,7 @@ def command(
         "broker.roles": roles,
         "log.level": log_level,
         "log.format": log_format,
+        "broker.node_listen": node_listen,
         "mqtt.listen": mqtt,
         "mqtt.websocket_listen": mqtt_ws,
     }

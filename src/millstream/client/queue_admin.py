@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Self
+from uuid import UUID
 
 from millstream.client.errors import UnknownTopicError, from_code
 from millstream.client.queue_wire import ask_leader, ask_node, records_of
@@ -73,6 +74,12 @@ class QueueAdmin:
         if found is None:
             raise UnknownTopicError(f"there is no topic {topic!r}", "UNKNOWN_TOPIC_OR_PARTITION")
         return len(found.partitions)
+
+    def topic_id(self, topic: str) -> UUID:
+        found = self._cluster.topics([topic]).get(topic)
+        if found is None:
+            raise UnknownTopicError(f"there is no topic {topic!r}", "UNKNOWN_TOPIC_OR_PARTITION")
+        return UUID(bytes=bytes(found.topic_id))
 
     def peek(
         self, group: str, topic: str, partition: int, *, offset: int = 0, max_messages: int = 10

@@ -34,7 +34,17 @@ _TIMEOUT_S = 30.0
 
 
 class QueueMessage(msgspec.Struct, frozen=True):
-    """A message that is this consumer's until `locked_until_ms`; then others may get it."""
+    """A message that is this consumer's until `locked_until_ms`; then others may get it.
+
+    >>> from millstream.client import Producer, QueueConsumer
+    >>> with Producer("localhost:9092") as producer:
+    ...     _ = producer.send("letters", b"dear", key=b"alice")
+    >>> with QueueConsumer("letters", "clerks", "localhost:9092") as queue:
+    ...     message = queue.receive(timeout=30)[0]
+    ...     print(message.key, message.value, message.delivery_count)
+    ...     queue.accept(message)
+    b'alice' b'dear' 1
+    """
 
     topic: str
     partition: int

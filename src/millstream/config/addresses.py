@@ -11,8 +11,10 @@ def check_addresses(settings: Settings, where: Callable[[str], str | None]) -> N
     for server in settings.cluster.bootstrap_servers:
         _check("cluster.bootstrap_servers", server, where)
     broker = settings.broker
-    if broker.proxy_listen is not None:
-        _check("broker.proxy_listen", broker.proxy_listen, where, lowest_port=0)
+    for name in ("node_listen", "proxy_listen"):
+        address = getattr(broker, name)
+        if address is not None:
+            _check(f"broker.{name}", address, where, lowest_port=0)
     for name in ("listen", "websocket_listen"):
         address = getattr(settings.mqtt, name)
         if address is not None:

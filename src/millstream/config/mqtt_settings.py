@@ -63,6 +63,14 @@ class MqttSettings:
     )
     topic_alias_maximum: int = _count(64, "Topic aliases in either direction.", minimum=0, maximum=65_535)
     max_subscriptions: int = _count(1_000, "Filters of one session.")
+    refused_filters: tuple[str, ...] = own_setting(
+        (),
+        "Filters that nobody may subscribe to, as they stand: `#` where that is too much.",
+        kind=ConfigType.LIST,
+    )
+    max_queue_held: int = _count(
+        500, "Messages of one partition of a queue that a consumer holds before it settles some."
+    )
     max_session_expiry: int = own_setting(
         7 * 24 * 3_600_000, "How long a session is kept without a connection, at most.",
         kind=_LONG, spelling=Spelling.DURATION, minimum=0, maximum=0xFFFF_FFFE * 1000,

@@ -51,7 +51,7 @@ class ProxySettings:
     health_interval: int = _duration(30_000, "How often each broker is checked.")
     request_timeout: int = _duration(60_000, "How long a request may wait for its broker.")
     connection_timeout: int = _duration(
-        10_000, "How long a gateway alone waits for a connection to a broker."
+        10_000, "A broker that takes longer to answer a check counts as unhealthy."
     )
     failover_wait: int = _duration(10_000, "How long a message waits for its partition's next leader.")
     failover_buffer: int = _size(32 << 20, "How much may wait so; more is answered with 503.")

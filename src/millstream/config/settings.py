@@ -42,6 +42,15 @@ class BrokerSettings:
         minimum=1,
         maximum=65535,
     )
+    node_listen: str | None = own_setting(
+        None,
+        "An address (host:port) for the other nodes alone, which cluster.bootstrap_servers then names. The port for"
+        " clients refuses what only nodes may say: the quorum's messages, followers' fetches, forwarded requests."
+        " When not set, nodes come to the port for clients.",
+    )
+    node_advertised_host: str | None = own_setting(
+        None, "The host name that other nodes reach node_listen by; the address listened on when not set."
+    )
     client_routing: str = kafka_setting("client.routing")
     proxy_listen: str | None = own_setting(
         None,

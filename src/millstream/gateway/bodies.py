@@ -9,7 +9,7 @@
 
 import base64
 import binascii
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -39,8 +39,7 @@ class Outgoings(msgspec.Struct, frozen=True):
     """Whether the sender wants an answer for each of several."""
 
 
-class _Body(msgspec.Struct):
-    payload: msgspec.Raw
+class _About(msgspec.Struct, kw_only=True):
     key: str | None = None
     headers: dict[str, str] = {}
     partition: int | None = None
@@ -48,10 +47,23 @@ class _Body(msgspec.Struct):
     encoding: str = ""
 
 
+class _TextBody(_About):
+    payload: str
+
+
+class _Body(_About):
+    """A payload that is no text is kept as its JSON."""
+
+    payload: msgspec.Raw
+
+
 class _MaybePayload(msgspec.Struct):
     payload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
+# Nearly all payloads are text, and this way is twice as fast.
+_one_text = msgspec.json.Decoder(_TextBody)
+_some_text = msgspec.json.Decoder(list[_TextBody])
 _one = msgspec.json.Decoder(_Body)
 _some = msgspec.json.Decoder(list[_Body])
 _text = msgspec.json.Decoder(str)
@@ -82,7 +94,7 @@ def read_body(body: bytes, content_type: str) -> Outgoings:
 def _object(body: bytes) -> Outgoing | None:
     """None where it is not ours: somebody's JSON without a payload is a message as it is."""
     try:
-        return _outgoing(_one.decode(body))
+        return _read_one(body)
     except msgspec.DecodeError as error:
         if _mentions_payload(body):
             raise Problem(400, f"bad body: {error}") from None
@@ -97,8 +109,12 @@ def _mentions_payload(body: bytes) -> bool:
 
 
 def _array(body: bytes) -> list[Outgoing] | None:
+    found: Sequence[_TextBody | _Body]
     try:
-        found = _some.decode(body)
+        try:
+            found = _some_text.decode(body)
+        except msgspec.ValidationError:
+            found = _some.decode(body)
     except msgspec.DecodeError as error:
         try:
             mentions = any(each.payload is not msgspec.UNSET for each in _have_payload.decode(body))
@@ -107,27 +123,40 @@ def _array(body: bytes) -> list[Outgoing] | None:
         if mentions:
             raise Problem(400, f"bad body: {error}") from None
         return None
-    return [_outgoing(each) for each in _bounded(found)] if found else None
+    _check_count(len(found))
+    return [_outgoing(each) for each in found] if found else None
 
 
 def _lines(body: bytes) -> Iterator[Outgoing]:
-    for number, line in enumerate(_bounded(body.split(b"\n")), 1):
+    _check_count(body.count(b"\n"))
+    for number, line in enumerate(body.split(b"\n"), 1):
         if line.strip():
             try:
-                yield _outgoing(_one.decode(line))
+                yield _read_one(line)
             except msgspec.DecodeError as error:
                 raise Problem(400, f"bad body: line {number}: {error}") from None
 
 
-def _bounded(found: list[msgspec.Raw] | list[bytes] | list[_Body]) -> list:  # type: ignore[type-arg]
-    if len(found) > MAX_BATCH + 1:
+def _check_count(count: int) -> None:
+    if count > MAX_BATCH:
         raise Problem(413, f"a batch has at most {MAX_BATCH} messages")
-    return found
 
 
-def _outgoing(body: _Body) -> Outgoing:
-    raw = bytes(body.payload)
-    value = _text.decode(raw).encode() if raw[:1] == b'"' else raw
+def _read_one(data: bytes) -> Outgoing:
+    try:
+        return _outgoing(_one_text.decode(data))
+    except msgspec.ValidationError:
+        return _outgoing(_one.decode(data))
+
+
+def _outgoing(body: _TextBody | _Body) -> Outgoing:
+    if isinstance(body, _TextBody):
+        value = body.payload.encode()
+        if body.key is None and not body.headers and not body.encoding:
+            return Outgoing(Message(None, value, (), body.timestamp), body.partition)
+    else:
+        raw = bytes(body.payload)
+        value = _text.decode(raw).encode() if raw[:1] == b'"' else raw
     if body.encoding == "base64":
         try:
             value = base64.b64decode(value, validate=True)
@@ -148,8 +177,7 @@ def _frames(body: bytes) -> Iterator[Outgoing]:
         if length < 0 or end > len(view):
             raise Problem(400, f"bad body: the frame at byte {at} is not whole")
         count += 1
-        if count > MAX_BATCH:
-            raise Problem(413, f"a batch has at most {MAX_BATCH} messages")
+        _check_count(count)
         try:
             frame = decode_frame(view[at:end])
         except FrameError as error:

@@ -150,9 +150,9 @@ class Hub:
         self._takers[taker] = None
         taker.hubs.append(self)
         self.wake()
-        if self._task is None:
+        if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(
-                self._run(), name=f"hub {self.group} {self.place}"
+                self._serve(), name=f"hub {self.group} {self.place}"
             )
 
     def leave(self, taker: Taker) -> None:
@@ -187,6 +187,17 @@ class Hub:
             self.settled(offset)
         await self._settle(owned, kind)
 
+    async def _serve(self) -> None:
+        try:
+            await self._run()
+        except KafkaError as error:
+            for taker in self._takers:
+                taker.fail(error)
+        except Exception:  # noqa: BLE001 - streams must not wait for a reader that is gone
+            _log.exception("queue reader failed", group=self.group, place=str(self.place))
+            for taker in self._takers:
+                taker.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the reader of the queue failed"))
+
     async def _run(self) -> None:
         pause_s, look_s = _RETRY_S[0], _LOOK_S[0]
         while True:
@@ -203,9 +214,7 @@ class Hub:
                 pause_s = _RETRY_S[0]
             except KafkaError as error:
                 if error.code in _FINAL:
-                    for taker in self._takers:
-                        taker.fail(error)
-                    return
+                    raise
                 _log.warning(
                     "queue cannot be read", group=self.group, place=str(self.place), error=error.code.name
                 )
@@ -233,10 +242,6 @@ class Hub:
         self._forget_expired()
         deliveries = [*acquired.deliveries()]
         locked = sum(each.last_offset - each.first_offset + 1 for each in acquired.ranges)
-        if locked != len(deliveries):
-            there = {each.record.offset for each in deliveries}
-            ranges = (range(each.first_offset, each.last_offset + 1) for each in acquired.ranges)
-            await self._settle([at for some in ranges for at in some if at not in there], SettlementKind.GAP)
         at = 0
         # The emptiest first; each gets a run of messages, so that one consumer sees neighbours in order.
         ready = sorted((taker for taker in self._takers if taker.room > 0), key=lambda each: -each.room)
@@ -245,6 +250,12 @@ class Hub:
             some = deliveries[at : at + min(share, taker.room)]
             at += len(some)
             self._give(taker, some, acquired.locked_until_ms)
+        if locked != len(deliveries):
+            there = {each.record.offset for each in deliveries}
+            ranges = (range(each.first_offset, each.last_offset + 1) for each in acquired.ranges)
+            await self._settle(
+                [each for some in ranges for each in some if each not in there], SettlementKind.GAP
+            )
         if at < len(deliveries):
             await self._settle([each.record.offset for each in deliveries[at:]], SettlementKind.UNDELIVERED)
 

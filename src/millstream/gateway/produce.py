@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from millstream.config.proxy_settings import ProxySettings
 from millstream.doors import Appended, Caller, Durability, Message, Messages, Place, QuotaKind, TopicImage
 from millstream.gateway.bodies import Outgoing, read_body
@@ -24,6 +26,14 @@ _log = get_logger("millstream.gateway")
 _RECORD_OVERHEAD = 70
 _APPEND_BYTES = 512 * 1024
 _WEAKEST_FIRST = list(Durability)
+
+
+class _Part(msgspec.Struct):
+    """What of a batch goes into one append, and which messages of the batch these are."""
+
+    numbers: list[int]
+    messages: list[Message]
+    size: int = 0
 
 
 class Produce:
@@ -59,7 +69,8 @@ class Produce:
         image = self._topics.known(topic) or await self._topics.find(caller, topic)
         if not found.is_batch:
             place, message = self._place(image, found.messages[0], partition, key, wrong)
-            appended = await self._send(caller, place, [message])
+            size = len(message.value or b"") + len(message.key or b"") + _RECORD_OVERHEAD
+            appended = await self._send(caller, place, [message], size)
             return json_response(_answer(place, appended, appended.base_offset))
         if not found.messages:
             raise Problem(400, "bad body: the batch is empty")
@@ -88,30 +99,39 @@ class Produce:
     ) -> Response:
         """Messages without a key or partition go to one partition together, in appends that any topic takes."""
         rest = partition if partition is not None else self._turns.turn(topic.name, len(topic.partitions))
-        parts: dict[Place, list[list[tuple[int, Message]]]] = {}
-        sizes: dict[Place, int] = {}
+        parts: dict[Place, list[_Part]] = {}
+        rest_place = Place(topic.name, rest) if rest < len(topic.partitions) else None
         for number, outgoing in enumerate(outgoings):
-            has_key = outgoing.message.key is not None or key is not None
-            place, message = self._place(topic, outgoing, partition if has_key else rest, key, wrong)
-            size = _size([message])
-            if place not in sizes or sizes[place] + size > _APPEND_BYTES:
-                parts.setdefault(place, []).append([])
-                sizes[place] = 0
-            parts[place][-1].append((number, message))
-            sizes[place] += size
-        appends = [(place, some) for place, several in parts.items() for some in several]
+            message = outgoing.message
+            if message.key is None and key is None and outgoing.partition is None and rest_place is not None:
+                place = rest_place
+            else:
+                has_key = message.key is not None or key is not None
+                place, message = self._place(topic, outgoing, partition if has_key else rest, key, wrong)
+            size = len(message.value or b"") + len(message.key or b"") + _RECORD_OVERHEAD
+            several = parts.get(place)
+            if several is None:
+                several = parts[place] = [_Part([], [])]
+            elif several[-1].size + size > _APPEND_BYTES:
+                several.append(_Part([], []))
+            part = several[-1]
+            part.size += size
+            part.numbers.append(number)
+            part.messages.append(message)
+        appends = [(place, part) for place, several in parts.items() for part in several]
         sent = await asyncio.gather(
-            *(self._send(caller, place, [message for _, message in some]) for place, some in appends),
+            *(self._send(caller, place, part.messages, part.size) for place, part in appends),
             return_exceptions=True,
         )
         ids: list[str | None] = [None] * len(outgoings)
         problem: Problem | None = None
         weakest = len(_WEAKEST_FIRST) - 1
-        for (place, some), outcome in zip(appends, sent, strict=True):
+        for (place, part), outcome in zip(appends, sent, strict=True):
             if isinstance(outcome, Appended):
                 weakest = min(weakest, _WEAKEST_FIRST.index(outcome.durability))
-                for offset, (number, _) in enumerate(some, outcome.base_offset):
-                    ids[number] = str(MessageId(place, offset))
+                start = f"{MessageId(place, 0)}"[:-1]
+                for offset, number in enumerate(part.numbers, outcome.base_offset):
+                    ids[number] = f"{start}{offset}"
             elif isinstance(outcome, Problem):
                 problem = outcome
             else:
@@ -122,8 +142,8 @@ class Produce:
             {"ids": ids, "topic": topic.name, "count": len(ids), "durability": _WEAKEST_FIRST[weakest].value}
         )
 
-    async def _send(self, caller: Caller, place: Place, messages: Sequence[Message]) -> Appended:
-        size, metrics = _size(messages), self._metrics
+    async def _send(self, caller: Caller, place: Place, messages: Sequence[Message], size: int) -> Appended:
+        metrics = self._metrics
         if metrics.in_flight_bytes.value + size > self._settings.max_in_flight:
             metrics.shed.labels("in flight").value += 1
             raise busy("too many messages are on their way")
@@ -170,7 +190,3 @@ def _answer(place: Place, appended: Appended, offset: int) -> dict[str, Any]:
         "offset": offset,
         "durability": appended.durability.value,
     }
-
-
-def _size(messages: Sequence[Message]) -> int:
-    return sum(len(each.key or b"") + len(each.value or b"") + _RECORD_OVERHEAD for each in messages)

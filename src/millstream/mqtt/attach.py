@@ -11,6 +11,7 @@ from millstream.http.routes import Route
 from millstream.mqtt.door import Address, MqttDoor
 from millstream.mqtt.limits import MqttLimits, SlowSubscribers
 from millstream.mqtt.rule_text import rules_of
+from millstream.mqtt.statistics import watch
 from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Registry
 from millstream.runtime.clock import Clock
@@ -57,11 +58,12 @@ def attach_mqtt(settings: Settings) -> Attach:
     rules = rules_of(mqtt)
     limits = limits_of(mqtt)
 
-    def attach(doors: Doors, _registry: Registry, _settings: Settings, clock: Clock) -> AttachedDoor:
+    def attach(doors: Doors, registry: Registry, _settings: Settings, clock: Clock) -> AttachedDoor:
         host = SystemHost()
         door = MqttDoor(
             doors, rules, limits, clock, lambda: host.new_id().hex, max_connections=mqtt.max_connections
         )
+        watch(registry, door.values)
         return NodeMqtt(door, mqtt)
 
     return attach
@@ -78,6 +80,8 @@ def limits_of(settings: MqttSettings) -> MqttLimits:
         slow_subscribers=SlowSubscribers(settings.slow_subscribers),
         topic_alias_maximum=settings.topic_alias_maximum,
         max_subscriptions=settings.max_subscriptions,
+        refused_filters=settings.refused_filters,
+        max_queue_held=settings.max_queue_held,
         max_session_expiry_s=settings.max_session_expiry // 1000,
         server_keep_alive_s=settings.server_keep_alive // 1000,
         connect_timeout_s=settings.connect_timeout / 1000,

@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
-from millstream.doors import Acks, Place
 from millstream.doors.caller import Caller
-from millstream.doors.messages import Message as LogMessage
 from millstream.doors.queues import SettlementKind
 from millstream.mqtt.connection import Connection, State
-from millstream.mqtt.failures import Failure, failure_of
+from millstream.mqtt.failures import failure_of
 from millstream.mqtt.opening import open_session
 from millstream.mqtt.outbound import InFlight, Offer
 from millstream.mqtt.outgoing import Delivery, Outgoing
+from millstream.mqtt.queue_clients import leave
 from millstream.mqtt.reading import Reading
+from millstream.mqtt.sending import Sending
 from millstream.mqtt.session_link import SessionLink
 from millstream.mqtt.share_groups import ShareGroup
 from millstream.mqtt.shared import Shared
@@ -40,9 +40,6 @@ from millstream.protocol.mqtt.topics import shared
 
 log = get_logger("millstream.mqtt")
 
-# Of one client: more is not read from its connection before some of it is in the log.
-_SENDING_BYTES: Final = 1 << 20
-_SENDING_MESSAGES: Final = 2_000
 _SAVE_SECONDS: Final = 5.0
 
 
@@ -56,6 +53,8 @@ class Client:
         self.epoch = 0
         self.link: SessionLink | None = None
         self.subscriptions: dict[str, Subscription] = {}
+        self.queues: dict[str, ShareGroup] = {}
+        """Queues that it consumes, by its filters."""
         self.groups: list[ShareGroup] = []
         """Shared subscriptions that it has been a member of."""
         self.reading = Reading(
@@ -66,9 +65,7 @@ class Client:
         self._last_heard = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._saver: asyncio.TimerHandle | None = None
-        self._sending = 0
-        self._sending_bytes = 0
-        self._waiting_for_sent: asyncio.Future[None] | None = None
+        self.sending = Sending(self)
         self._is_blocked = False
         self._is_paused = False
         self._work: asyncio.Task[None] | None = None
@@ -104,14 +101,16 @@ class Client:
     def flush(self) -> None:
         if self.machine.answered:
             self._settle()
-        data, wants = self.machine.take()
-        if data:
-            self.shared.statistics.sent_bytes += len(data)
-            self.wire.write(data)
-        if wants:
+        while True:
+            data, wants = self.machine.take()
+            if data:
+                self.shared.statistics.sent_bytes += len(data)
+                self.wire.write(data)
+            if not wants:
+                break
+            # What is refused at once is answered at once.
             self._act(wants)
-        full = self._sending_bytes > _SENDING_BYTES or self._sending > _SENDING_MESSAGES
-        is_paused = full or self._is_blocked or self.machine.holds
+        is_paused = self.sending.is_full or self._is_blocked or self.machine.holds
         if is_paused is not self._is_paused:
             self._is_paused = is_paused
             if is_paused:
@@ -138,7 +137,7 @@ class Client:
                     assert self.link is not None
                     self.link.add(want)
                 case WantSubscribe() | WantUnsubscribe():
-                    self._send_all(sends)
+                    self.sending.send_all(sends)
                     sends = []
                     self._waiting_work.append(want)
                     if self._work is None:
@@ -149,86 +148,16 @@ class Client:
                 case WantAuthentication():
                     self.machine.refuse(Reason.BAD_AUTHENTICATION_METHOD, "nothing is exchanged by AUTH here")
                 case WantClose():
-                    self._send_all(sends)
+                    self.sending.send_all(sends)
                     sends = []
                     self._close(want)
-        self._send_all(sends)
+        self.sending.send_all(sends)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-    # -- publishing
-
-    def _send_all(self, wants: list[WantSend]) -> None:
-        """What came together and goes to the same partition is sent together."""
-        groups: dict[Place, tuple[list[int], list[LogMessage], list[int]]] = {}
-        publishing = self.shared.publishing
-        self.shared.statistics.received_messages += len(wants)
-        for packet_id, message in ((want.packet_id, want.message) for want in wants):
-            try:
-                place, record = publishing.record(message)
-                if message.retain:
-                    self._count(1, len(message.payload))
-                    kept_place, kept = publishing.retained(message)
-                    self.spawn(self._send_retained(packet_id, (place, record), (kept_place, kept)))
-                    continue
-            except KafkaError as error:
-                self._failed(failure_of(error), [packet_id])
-                continue
-            ids, records, sizes = groups.setdefault(place, ([], [], []))
-            ids.append(packet_id)
-            records.append(record)
-            sizes.append(len(message.payload))
-        for place, (ids, records, sizes) in groups.items():
-            self._count(len(ids), sum(sizes))
-            self.spawn(self._send(place, ids, records, sum(sizes)))
-
-    def _count(self, count: int, size: int) -> None:
-        """How much more is on its way to the log."""
-        self._sending += count
-        self._sending_bytes += size
-        if not self._sending and self._waiting_for_sent is not None and not self._waiting_for_sent.done():
-            self._waiting_for_sent.set_result(None)
-
-    async def _send(self, place: Place, ids: list[int], records: list[LogMessage], size: int) -> None:
-        acks = Acks.ALL if any(ids) else Acks.LEADER
-        try:
-            await self.shared.doors.messages.send(self.caller, place, records, acks=acks)
-        except KafkaError as error:
-            self._failed(failure_of(error), ids)
-        else:
-            sent = self.machine.sent
-            for packet_id in ids:
-                sent(packet_id)
-        self._count(-len(ids), -size)
-        self.flush()
-
-    async def _send_retained(self, packet_id: int, *parts: tuple[Place, LogMessage]) -> None:
-        send = self.shared.doors.messages.send
-        try:
-            await asyncio.gather(*(send(self.caller, place, [record]) for place, record in parts))
-        except KafkaError as error:
-            self._failed(failure_of(error), [packet_id])
-        else:
-            self.machine.sent(packet_id)
-        self._count(-1, -len(parts[0][1].value or b""))
-        self.flush()
-
-    def _failed(self, failure: Failure, ids: Sequence[int]) -> None:
-        if not failure.is_final and any(ids):
-            self.machine.close(failure.reason, failure.text)
-            return
-        for packet_id in ids:
-            self.machine.sent(packet_id, failure.reason, failure.text)
-
-    async def all_sent(self) -> None:
-        """Returns when what the client has published before is in the log: it subscribes to what comes after."""
-        while self._sending:
-            self._waiting_for_sent = asyncio.get_running_loop().create_future()
-            await self._waiting_for_sent
 
     # -- the session
 
@@ -368,6 +297,8 @@ class Client:
         outbound = self.machine.outbound
         positions = self.reading.positions(outbound.queued, ())
         self.shared.subscribers.remove(self, self.subscriptions)
+        for text in list(self.queues):
+            leave(self, text)
         kept = [
             each.delivery
             for each in outbound.in_flight

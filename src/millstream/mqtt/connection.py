@@ -172,6 +172,9 @@ class Connection:
                 else:
                     self._other(packet, now_ms)
         except Violation as violation:
+            if violation.version == V5 and self.state is State.CONNECTING:
+                # Who asked in 5.0 for what cannot be is told so.
+                self.state = State.OPENING
             self.close(violation.reason, violation.message)
 
     def _other(self, packet: Packet, now_ms: int) -> None:
@@ -198,7 +201,8 @@ class Connection:
                 self._answered(self.outbound.pubcomp(packet.packet_id, now_ms), 0)
             case Subscribe():
                 self._changing = True
-                self._wants.append(WantSubscribe(packet.packet_id, wanted_filters(packet)))
+                users = packet.properties.user_properties
+                self._wants.append(WantSubscribe(packet.packet_id, wanted_filters(packet), users))
             case Unsubscribe():
                 self._changing = True
                 self._wants.append(WantUnsubscribe(packet.packet_id, packet.filters))
@@ -252,7 +256,13 @@ class Connection:
             self.client_id if self.assigned_id else None,
             session.authentication_data,
         )
-        self._out.append(encode(Connack(0, session.present, granted), self.version))
+        connack = encode(Connack(0, session.present, granted), self.version)
+        if largest is not None and len(connack) > largest:
+            self._end(
+                Reason.PACKET_TOO_LARGE, "the client takes no packet as large as CONNACK", send_will=False
+            )
+            return
+        self._out.append(connack)
         self.outbound.resume(session.in_flight, now_ms)
         self.state = State.CONNECTED
         self._handle_held(now_ms)

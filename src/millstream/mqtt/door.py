@@ -16,7 +16,8 @@ from millstream.mqtt.publishing import RETAINED_CONFIGS, RETAINED_TOPIC, Publish
 from millstream.mqtt.retained import Retained
 from millstream.mqtt.rules import Rules
 from millstream.mqtt.share_groups import ShareGroups
-from millstream.mqtt.shared import Anyone, Authenticator, Shared, Statistics
+from millstream.mqtt.shared import Anyone, Authenticator, Shared
+from millstream.mqtt.statistics import Statistics, SysTopics
 from millstream.mqtt.subscribers import Subscribers
 from millstream.mqtt.wire import Wire, WireUser
 from millstream.observability.logs import get_logger
@@ -74,14 +75,27 @@ class MqttDoor:
             caller,
             Statistics(),
         )
+        self._sys = SysTopics(self.shared.subscribers, self.values)
         self._max_connections = max_connections
         self._servers: list[asyncio.Server] = []
         self._clients: set[Client] = set()
         self._is_stopping = False
 
-    @property
-    def connections(self) -> int:
-        return len(self._clients)
+    def values(self) -> dict[str, int]:
+        """What is told under `$SYS/broker/`, and as metrics."""
+        shared = self.shared
+        statistics = shared.statistics
+        return {
+            "clients/connected": len(self._clients),
+            "clients/total": statistics.connections,
+            "subscriptions/count": shared.subscribers.index.count,
+            "retained messages/count": shared.retained.count,
+            "retained messages/bytes": shared.retained.size_bytes,
+            "messages/received": statistics.received_messages,
+            "messages/sent": shared.subscribers.delivered,
+            "bytes/received": statistics.received_bytes,
+            "bytes/sent": statistics.sent_bytes,
+        }
 
     async def start(self, tcp: Address | None, websocket: Address | None = None) -> dict[str, Address]:
         """Make the topics, listen, and return the addresses listened on. OSError when one cannot be had."""
@@ -90,6 +104,7 @@ class MqttDoor:
         wanted[RETAINED_TOPIC] = RETAINED_CONFIGS
         await shared.places.ensure_patiently(wanted)
         shared.retained.follow(shared.places.of(RETAINED_TOPIC))
+        self._sys.start()
         limits = shared.limits
         unsent, longest = limits.max_unsent_bytes, limits.max_packet_bytes
         bound: dict[str, Address] = {}
@@ -130,6 +145,7 @@ class MqttDoor:
                 await asyncio.gather(*(client.ended for client in clients), return_exceptions=True)
         for client in clients:
             client.wire.abort()
+        self._sys.stop()
         self.shared.attending.stop()
         self.shared.share_groups.stop()
         await self.shared.subscribers.stop()

@@ -29,6 +29,10 @@ class MqttLimits(msgspec.Struct, frozen=True):
     max_alias_bytes: int = 64 << 10
     max_subscriptions: int = 1_000
     """Filters of one session."""
+    refused_filters: tuple[str, ...] = ()
+    """Filters that nobody may subscribe to, as they stand."""
+    max_queue_held: int = 500
+    """Messages of one partition of a queue that a consumer holds unsettled."""
     max_session_expiry_s: int = 7 * 24 * 3600
     server_keep_alive_s: int = 0
     """0: as the client asks."""

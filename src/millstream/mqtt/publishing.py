@@ -7,12 +7,14 @@ from millstream.doors import Place
 from millstream.doors.messages import Message as LogMessage
 from millstream.mqtt.messages import Message
 from millstream.mqtt.places import Places
+from millstream.mqtt.queue_topics import PREFIX, queue_of, route_of
 from millstream.mqtt.record_form import to_record, to_retained
-from millstream.mqtt.rules import Rules
+from millstream.mqtt.rules import Route, Rules
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.key_hash import murmur2
 
 RETAINED_TOPIC: Final = "__mqtt_retained"
+SYS_PREFIX: Final = "$SYS/"
 RETAINED_CONFIGS: Final = (("cleanup.policy", "compact"),)
 
 
@@ -23,12 +25,12 @@ class Publishing:
 
     def record(self, message: Message) -> tuple[Place, LogMessage]:
         """Where the message goes, and as what."""
-        route = self.rules.route(message.topic)
+        route = self._route(message.topic)
         return self._place(route.topic, route.partition_number), to_record(message, route)
 
     def retained(self, message: Message) -> tuple[Place, LogMessage]:
         """The same for its copy that is kept for those who subscribe later."""
-        route = self.rules.route(message.topic)
+        route = self._route(message.topic)
         number = murmur2(message.topic.encode()) & 0x7FFFFFFF
         return self._place(RETAINED_TOPIC, number), to_retained(message, route)
 
@@ -41,6 +43,22 @@ class Publishing:
             KeptMessage(place.topic, place.partition, sent.key, sent.value, sent.headers)
             for place, sent in parts
         )
+
+    def _route(self, topic: str) -> Route:
+        if topic.startswith(SYS_PREFIX):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "topics under $SYS are the server's own")
+        if not topic.startswith(PREFIX):
+            return self.rules.route(topic)
+        try:
+            queue = queue_of(topic)
+        except ValueError as error:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
+        assert queue is not None
+        return route_of(queue)
+
+    async def make_queue(self, topic: str) -> None:
+        """The queue that the MQTT topic names is there when this returns."""
+        await self._places.ensure({self._route(topic).topic: ()})
 
     def _place(self, topic: str, number: int) -> Place:
         place = self._places.find(topic, number)

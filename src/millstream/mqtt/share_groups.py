@@ -14,6 +14,8 @@ from millstream.doors import Doors, Place
 from millstream.doors.caller import Caller
 from millstream.doors.commands import AlterConfigs, ConfigAlteration, ConfigChange, ConfigResource
 from millstream.doors.queues import Acquired, Settlement, SettlementKind
+from millstream.doors.queues import Delivery as QueuedRecord
+from millstream.mqtt.messages import Message
 from millstream.mqtt.outbound import Offer
 from millstream.mqtt.outgoing import Delivery, Outgoing
 from millstream.mqtt.record_form import from_record
@@ -22,6 +24,7 @@ from millstream.mqtt.subscriptions import Subscription
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.mqtt.topics import matches
+from millstream.protocol.records import Record
 
 log = get_logger("millstream.mqtt")
 
@@ -45,7 +48,12 @@ class Member(Protocol):
 
 
 class ShareGroup:
-    """`name` is the share group's, `text` the filter within."""
+    """`name` is the share group's, `member` who acquires messages for the clients that join.
+
+    `message_of` makes a message of a record, or None of one that is not for the group. A new group begins at the end of
+    the log, or with `from_start` at its start. Messages are settled by the clients' acknowledgements, unless that is
+    `explicit`: then by `settle`.
+    """
 
     def __init__(
         self,
@@ -53,19 +61,24 @@ class ShareGroup:
         caller: Caller,
         member: str,
         name: str,
-        text: str,
-        rules: Rules,
         places: Sequence[Place],
+        message_of: Callable[[Place, QueuedRecord], Message | None],
         now_ms: Callable[[], int],
+        *,
+        from_start: bool = False,
+        explicit: bool = False,
+        max_held: int | None = None,
     ) -> None:
         self._doors = doors
         self._caller = caller
         self._member = member
         self._name = name
-        self._text = text
-        self._rules = rules
         self._places = places
+        self._message_of = message_of
         self._now_ms = now_ms
+        self._from_start = from_start
+        self._explicit = explicit
+        self._max_held = max_held
         self._members: deque[tuple[Member, Subscription]] = deque()
         self._waiting: deque[Outgoing] = deque()
         self._held: dict[tuple[Place, int], Member] = {}
@@ -81,7 +94,7 @@ class ShareGroup:
     async def open(self) -> None:
         """The group is there: a new one begins with what comes from now on, an old one where it stopped."""
         metadata = self._doors.metadata
-        if _START not in metadata.image.group_configs.get(self._name, {}):
+        if not self._from_start and _START not in metadata.image.group_configs.get(self._name, {}):
             change = ConfigAlteration(ConfigResource.GROUP, self._name, (ConfigChange(_START, "latest"),))
             for outcome in await metadata.submit(AlterConfigs((change,))):
                 if outcome.error is not None:
@@ -118,6 +131,10 @@ class ShareGroup:
             self._settle(outgoing.place, outgoing.offset, SettlementKind.RELEASE)
         self._waiting.clear()
 
+    async def release_all(self) -> None:
+        """Whatever it still holds."""
+        await self._doors.queues.release_all(self._caller, self._name, self._member)
+
     def go_on(self) -> None:
         """A member may have room again."""
         while self._waiting and self._hand_out(self._waiting[0]):
@@ -127,6 +144,9 @@ class ShareGroup:
 
     def done(self, outgoing: Outgoing, kind: SettlementKind) -> None:
         """The member has answered."""
+        if self._explicit and kind is SettlementKind.ACCEPT:
+            self.go_on()
+            return
         if (outgoing.place, outgoing.offset) in self._held:
             self._settle(outgoing.place, outgoing.offset, kind)
         self.go_on()
@@ -151,6 +171,7 @@ class ShareGroup:
             max_messages=_AT_ONCE,
             max_bytes=_BYTES_AT_ONCE,
             max_wait_s=wait_s,
+            max_held=self._max_held,
         )
 
     def _take(self, place: Place, acquired: Acquired) -> None:
@@ -159,8 +180,8 @@ class ShareGroup:
         wanted: set[int] = set()
         for delivery in acquired.deliveries():
             record = delivery.record
-            message = from_record(record, place.topic, self._rules)
-            if matches(self._text, message.topic) and not message.is_expired(now_ms):
+            message = self._message_of(place, delivery)
+            if message is not None and not message.is_expired(now_ms):
                 wanted.add(record.offset)
                 outgoing = Outgoing(message, place, record.offset)
                 outgoing.group = self
@@ -189,7 +210,7 @@ class ShareGroup:
             if offer is Offer.FULL:
                 continue
             self._held[outgoing.place, outgoing.offset] = member
-            if not qos or offer is Offer.DROPPED:
+            if (not qos and not self._explicit) or offer is Offer.DROPPED:
                 self._settle(outgoing.place, outgoing.offset, SettlementKind.ACCEPT)
             member.flush()
             return True
@@ -246,20 +267,22 @@ class ShareGroups:
         async with self._opening:
             found = self._groups.get((group, text))
             if found is None:
-                name = f"mqtt-share:{group}:{text}"
                 found = ShareGroup(
                     self._doors,
                     self._caller,
                     self._member,
-                    name,
-                    text,
-                    self._rules,
+                    f"mqtt-share:{group}:{text}",
                     self._places_for(text),
+                    lambda place, queued: self._message_of(text, place, queued.record),
                     self._now_ms,
                 )
                 await found.open()
                 self._groups[group, text] = found
             return found
+
+    def _message_of(self, text: str, place: Place, record: Record) -> Message | None:
+        message = from_record(record, place.topic, self._rules)
+        return message if matches(text, message.topic) else None
 
     def leave(self, group: str, text: str, member: Member, sent: Iterable[Delivery] = ()) -> None:
         found = self._groups.get((group, text))

@@ -13,6 +13,7 @@ from millstream.mqtt.places import Places
 from millstream.mqtt.publishing import Publishing
 from millstream.mqtt.retained import Retained
 from millstream.mqtt.share_groups import ShareGroups
+from millstream.mqtt.statistics import Statistics
 from millstream.mqtt.subscribers import Subscribers
 from millstream.protocol.mqtt.decoder import NameCache
 from millstream.protocol.mqtt.packets import Connect
@@ -35,18 +36,6 @@ class Anyone:
                 Reason.BAD_AUTHENTICATION_METHOD, f"the authentication method {method!r} is not known"
             )
         return ANONYMOUS
-
-
-class Statistics:
-    """Counted since the door was opened."""
-
-    __slots__ = ("connections", "received_bytes", "received_messages", "sent_bytes")
-
-    def __init__(self) -> None:
-        self.connections = 0
-        self.received_bytes = 0
-        self.received_messages = 0
-        self.sent_bytes = 0
 
 
 class Shared(msgspec.Struct, frozen=True, eq=False):

@@ -10,6 +10,8 @@ from millstream.mqtt.failures import failure_of
 from millstream.mqtt.outbound import Offer
 from millstream.mqtt.outgoing import Delivery
 from millstream.mqtt.places import partitions_of
+from millstream.mqtt.queue_clients import consume, leave
+from millstream.mqtt.queue_topics import PREFIX
 from millstream.mqtt.stored_form import stored_subscription
 from millstream.mqtt.subscriptions import Subscription
 from millstream.mqtt.wants import WantSubscribe, WantUnsubscribe
@@ -23,12 +25,19 @@ if TYPE_CHECKING:
 
 
 async def subscribe(client: "Client", want: WantSubscribe) -> None:
-    await client.all_sent()
-    reasons = [_allowed(client, each) for each in want.filters]
+    await client.sending.all_sent()
+    try:
+        reasons = [await _granted(client, each, want) for each in want.filters]
+    except KafkaError as error:
+        failure = failure_of(error)
+        client.close(failure.reason, failure.text)
+        return
     wanted = {
         each.filter: each
         for each, reason in zip(want.filters, reasons, strict=True)
-        if isinstance(each, Subscription) and reason < Reason.UNSPECIFIED_ERROR
+        if isinstance(each, Subscription)
+        and reason < Reason.UNSPECIFIED_ERROR
+        and each.filter not in client.queues
     }
     new = wanted.keys() - client.subscriptions.keys()
     if wanted:
@@ -48,6 +57,9 @@ async def subscribe(client: "Client", want: WantSubscribe) -> None:
             client.shared.subscribers.index.add(client, subscription)
     client.machine.subscribed(want.packet_id, reasons, client.shared.now_ms())
     client.flush()
+    for each in want.filters:
+        if isinstance(each, Subscription) and each.filter in client.queues:
+            client.queues[each.filter].join(client, each)
     for subscription in wanted.values():
         handling = subscription.retain_handling
         if shared(subscription.filter) is not None:
@@ -58,11 +70,19 @@ async def subscribe(client: "Client", want: WantSubscribe) -> None:
             await _give_retained(client, subscription)
 
 
+async def _granted(client: "Client", wanted: Subscription | int, want: WantSubscribe) -> int:
+    if isinstance(wanted, Subscription) and wanted.filter.startswith(PREFIX):
+        return await consume(client, wanted, want.user_properties)
+    return _allowed(client, wanted)
+
+
 def _allowed(client: "Client", wanted: Subscription | int) -> int:
     """The QoS that is granted, or the reason why not."""
     if not isinstance(wanted, Subscription):
         return wanted
     door = client.shared
+    if wanted.filter in door.limits.refused_filters:
+        return Reason.UNSPECIFIED_ERROR
     if (
         wanted.filter not in client.subscriptions
         and len(client.subscriptions) >= door.limits.max_subscriptions
@@ -134,7 +154,7 @@ async def _give_retained(client: "Client", subscription: Subscription) -> None:
 
 
 async def unsubscribe(client: "Client", want: WantUnsubscribe) -> None:
-    held = [text in client.subscriptions for text in want.filters]
+    held = [text in client.subscriptions or text in client.queues for text in want.filters]
     try:
         if client.machine.session_expiry_s and client.link is not None:
             await client.link.ask(Unsubscribe(client.client_id, client.epoch, want.filters))
@@ -143,6 +163,7 @@ async def unsubscribe(client: "Client", want: WantUnsubscribe) -> None:
         client.close(failure.reason, failure.text)
         return
     for text in want.filters:
+        leave(client, text)
         if client.subscriptions.pop(text, None) is None:
             continue
         if (share := shared(text)) is not None:

@@ -6,6 +6,7 @@ from millstream.mqtt.messages import Message
 from millstream.mqtt.outbound import InFlight
 from millstream.mqtt.subscriptions import Subscription
 from millstream.protocol.mqtt.packets import Connect
+from millstream.protocol.mqtt.properties import UserProperties
 
 
 class WantOpen(msgspec.Struct, frozen=True):
@@ -49,6 +50,7 @@ class WantSubscribe(msgspec.Struct, frozen=True):
 
     packet_id: int
     filters: tuple[Subscription | int, ...]
+    user_properties: UserProperties = ()
 
 
 class WantUnsubscribe(msgspec.Struct, frozen=True):

@@ -4,6 +4,7 @@ import msgspec
 
 from millstream.runtime.disk import Disk, File
 from millstream.runtime.mutex import Mutex
+from millstream.storage.layout import START_OFFSET_FILE
 from millstream.storage.segment import Segment
 
 
@@ -61,8 +62,9 @@ class FlushTicket(msgspec.Struct):
         for segment in self.sealed:
             segment.index.write(disk, durable=True)
             segment.time_index.write(disk, durable=True)
-        for path, data in self.small_files.items():
-            disk.write_atomically(path, data)
+        # Where the log begins comes first: epochs that reach below it are cut, those that are missing are lost.
+        for path in sorted(self.small_files, key=lambda path: not path.endswith(START_OFFSET_FILE)):
+            disk.write_atomically(path, self.small_files[path])
         for directory in sorted(self.directories):
             disk.sync_dir(directory)
         for path in self.garbage:

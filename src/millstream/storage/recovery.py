@@ -72,8 +72,9 @@ def recover_log(
         marker = TruncationMarker((known.truncations if known else 0) + 1, 0, 0, (0, 0))
         known = undescribed(known, config) if known is not None else None
     truncations = max(known.truncations if known else 0, marker.number if marker else 0)
+    is_cut = False
     if marker is not None and known is not None and marker.number > known.truncations:
-        known = _known_after(marker, known)
+        known, is_cut = _known_after(marker, known), True
     epochs = _flushed_epochs(disk, directory, names, known)
     bases = _bases(names)
     log_start = _read_start_offset(disk, directory, names, bases, known, epochs)
@@ -104,7 +105,8 @@ def recover_log(
     if names:
         new_files |= _remade_files(disk, directory, names, known, identity, start, rebuilt.epochs, report)
     unwritten = _write_new_files(disk, new_files)
-    is_as_known = known is not None and (0, 0) < position == known.flushed_position
+    # A cut is written down before it is made: that the log ends there does not say that the disk knows it.
+    is_as_known = known is not None and not is_cut and (0, 0) < position == known.flushed_position
     report.is_synced = not names or (is_as_known and not report.damaged_segments and not report.remade)
     damaged = {each for each in known.damaged if each in bases} if known is not None else set()
     report.damaged_segments |= damaged

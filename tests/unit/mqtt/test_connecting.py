@@ -98,6 +98,20 @@ def test_an_unknown_version_is_refused_as_3_says_it():
     assert closed(talk).reason is Reason.UNSUPPORTED_PROTOCOL_VERSION
 
 
+def test_a_broken_connect_of_5_is_answered_with_its_reason():
+    talk = Talk()
+    talk.machine.receive(bytes.fromhex("1011 0004 4d515454 05 02 0000 03 210000 0001 61"), 0)
+    (connack,) = talk.heard()
+    assert connack.reason == Reason.PROTOCOL_ERROR
+    assert not closed(talk).send_will
+
+
+def test_who_takes_no_packet_as_large_as_connack_gets_none():
+    talk = Talk()
+    assert talk.connect(properties=pr.ConnectProperties(maximum_packet_size=5)) == []
+    closed(talk)
+
+
 def test_what_is_no_mqtt_is_closed_without_a_word():
     talk = Talk()
     talk.machine.receive(b"GET / HTTP/1.1\r\n\r\n", 0)

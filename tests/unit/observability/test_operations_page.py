@@ -8,8 +8,11 @@ from typing import Any, ClassVar
 from millstream.broker.handlers.fetch_sessions import FetchSessions
 from millstream.broker.routing.relays import ProxyMetrics
 from millstream.broker.server.limit_metrics import watch_limits
+from millstream.gateway.metrics import GatewayMetrics
+from millstream.http.server import HttpServer
 from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.group_metrics import GroupSamples, watch_bounds, watch_groups
+from millstream.observability.queue_metrics import watch_queues
 
 PAGE = Path(__file__).parents[3] / "docs" / "OPERATIONS.md"
 
@@ -31,10 +34,9 @@ class Nothing:
         return GroupSamples([], [], 0)
 
 
-def broker_with(metrics: BrokerMetrics) -> Any:
+def broker_with() -> Any:
     """Of a node only what these metrics are read from."""
     return SimpleNamespace(
-        metrics=metrics,
         producer_bounds=SimpleNamespace(evicted=0, refused=0),
         fetch_sessions=FetchSessions(),
         partitions=(),
@@ -48,8 +50,19 @@ def test_the_page_names_all_metrics() -> None:
     metrics.watch(Nothing())  # type: ignore[arg-type]
     watch_groups(metrics.registry, Nothing())
     watch_bounds(metrics.registry, Nothing())
-    watch_limits(broker_with(metrics))
+    node = broker_with()
+    watch_limits(
+        metrics.registry,
+        node.server,
+        node.partitions,
+        node.producer_bounds,
+        node.fetch_sessions,
+        node.long_work,
+    )
+    watch_queues(metrics.registry, SimpleNamespace(samples=lambda _most: [], session_count=0))  # type: ignore[arg-type]
+    HttpServer("127.0.0.1", 0, {}).watch(metrics.registry)
+    GatewayMetrics.create(metrics.registry)
     ProxyMetrics(metrics.registry, int)
     known = {family.name for families in metrics.registry.snapshot() for family in families}
     table = PAGE.read_text().split("## Metrics")[1]
-    assert set(re.findall(r"`(millstream_\w+)`", table)) == known
+    assert set(re.findall(r"`((?:millstream|proxy)_\w+)`", table)) == known

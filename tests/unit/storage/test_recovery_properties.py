@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -337,3 +338,29 @@ TestCrashes.settings = settings(
     stateful_step_count=40,
     phases=set(Phase) - {Phase.explain},
 )
+
+
+@pytest.mark.parametrize("operations", range(26))
+def test_epochs_are_not_lost_before_the_start_of_the_log_has_moved(operations: int) -> None:
+    """A flush wrote the epochs without those of a segment that was to go, and ended before it wrote the new start."""
+    state = CrashMachine()
+    state.begin(seed=0, journaled=False)
+    for size in (76, 103):
+        state.append("relaxed", count=3, producer=0, size=size)
+    state.crash_between_operations(power_loss=False, during=[])
+    state.append("relaxed", count=1, producer=0, size=1)
+    state.crash_inside(power_loss=False, operations=operations, during=[], topic="relaxed", action="expire")
+
+
+@pytest.mark.parametrize("operations", range(26))
+def test_a_cut_end_does_not_come_back(operations: int) -> None:
+    """The process ended within a cut; what recovery then found to end as written down had not been synced."""
+    state = CrashMachine()
+    state.begin(seed=1, journaled=True)
+    state.checkpoint()
+    for _ in range(2):
+        state.append("durable", count=1, producer=0, size=1)
+    state.flush("durable")
+    state.checkpoint()
+    state.crash_inside(power_loss=False, operations=operations, during=[], topic="durable", action="truncate")
+    state.crash_between_operations(power_loss=True, during=[])

@@ -12,7 +12,7 @@ from millstream.broker.server.replies import PendingReply, Reply, ReplyOrder
 from millstream.doors.caller import Caller
 from millstream.protocol.api import Api
 from millstream.protocol.errors import ErrorCode
-from millstream.protocol.wire import I32
+from millstream.protocol.wire import I32, MalformedRequest
 
 if TYPE_CHECKING:
     from millstream.broker.api.served import Served
@@ -47,6 +47,9 @@ class Way(ReplyOrder, Protocol):
 
     @property
     def peer(self) -> str: ...
+
+    @property
+    def trusts_nodes(self) -> bool: ...
 
     def speak_for(self, client: str | None) -> None: ...
 
@@ -122,6 +125,11 @@ class Call(msgspec.Struct):
     def only_node(self) -> ShownNode | None:
         """The one broker that the caller is told of, where this node answers for all; None for others."""
         return self.way.only_node
+
+    def require_node(self) -> None:
+        """Refuse what only other nodes may say where they do not come in."""
+        if not self.way.trusts_nodes:
+            raise MalformedRequest(f"{self.api.name} of another node, at a listener that is for clients")
 
     @property
     def source(self) -> object:

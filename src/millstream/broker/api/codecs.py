@@ -119,6 +119,21 @@ def _offset_commit() -> Codec:
     )
 
 
+def _share_acknowledge() -> Codec:
+    from millstream.protocol.share_acknowledge import (
+        AcknowledgeAnswer,
+        decode_share_acknowledge,
+        encode_share_acknowledge_reply,
+    )
+
+    return Codec(
+        decode_share_acknowledge,
+        lambda version, answer, throttle_ms: [encode_share_acknowledge_reply(version, answer, throttle_ms)],
+        lambda _version, error: AcknowledgeAnswer(error.code, error.message),
+        large_bytes=64 * 1024,
+    )
+
+
 def _api_versions() -> Codec:
     def failure(_version: int, error: KafkaError) -> ErrorCode:
         return error.code
@@ -209,6 +224,7 @@ _BY_HAND: dict[str, Callable[[], Codec]] = {
     "fetch": _fetch,
     "metadata": _metadata,
     "offset_commit": _offset_commit,
+    "share_acknowledge": _share_acknowledge,
     "api_versions": _api_versions,
     "peer_hello": _peer_hello,
     "peer_quorum": _peer_quorum,

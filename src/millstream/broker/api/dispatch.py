@@ -112,7 +112,7 @@ class Dispatcher:
             raise MalformedRequest(explain_size(api.name, len(request)))
         position = _HEADER.size + (max(0, id_size))
         if position > len(request) or id_size < -1:
-            raise MalformedRequest(f"a client id of {id_size} bytes")
+            raise MalformedRequest(f"{id_size} bytes expected for the client id")
         caller = connection.caller(request[_HEADER.size : position])
         call = Call(caller, version, correlation_id, served, connection, self.clock())
         served.count.value += 1
@@ -218,7 +218,7 @@ class Dispatcher:
                 elif found is not LATER:
                     call.reply_body(await self._encode_apart(call, found))
             except KafkaError as error:
-                call.way.refuse(f"{call.api.name}: {error.message}")
+                call.way.refuse(error.message)
             except Exception:
                 log.exception("request failed", peer=call.way.peer, api=call.api.name)
                 call.way.close()
@@ -267,5 +267,5 @@ class Dispatcher:
         if answer is not None or isinstance(error, TooManyElements):
             call.count_error(error.code)
         if answer is None:
-            raise error
+            raise KafkaError(error.code, f"{call.api.name}: {error.message}")
         return answer

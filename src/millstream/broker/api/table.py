@@ -11,11 +11,14 @@ import msgspec
 from millstream.broker.api import permissions as needs
 from millstream.broker.api.permissions import Needs, cluster, group, groups, topics
 from millstream.broker.api.sliced_requests import SlicePlan
+from millstream.broker.server.listener import Listener, NewRelay
 from millstream.doors.access import Operation, QuotaKind
 from millstream.protocol.api import APIS, OWN_APIS, PEER_APIS, Api
 
 
 class ListenerKind(enum.Enum):
+    """Who comes in there. Other nodes bring their clients' requests too, so they are served everything."""
+
     CLIENTS = "clients"
     NODES = "nodes"
 
@@ -48,10 +51,11 @@ def _row(
     handler: str = "handle",
     module: str | None = None,
     slices: SlicePlan | None = None,
+    is_in_order: bool = True,
 ) -> ApiRow:
     """Of an API for clients, which other nodes use too when they forward a client's requests."""
     named = f"handlers.{module or name}:{handler}"
-    return ApiRow(_BY_NAME[name], named, needs, quota, _EVERYWHERE, slices)
+    return ApiRow(_BY_NAME[name], named, needs, quota, _EVERYWHERE, slices, is_in_order)
 
 
 def _unsecured_row(name: str, function: str, operation: Operation) -> ApiRow:
@@ -59,10 +63,12 @@ def _unsecured_row(name: str, function: str, operation: Operation) -> ApiRow:
     return _row(name, cluster(operation), module="no_security", handler=function)
 
 
-def _node_row(name: str, handler: str, *, is_in_order: bool = True) -> ApiRow:
-    """Of an API of the nodes among themselves, and of our own tools."""
+def _node_row(
+    name: str, handler: str, listeners: frozenset[ListenerKind] = _NODES, *, is_in_order: bool = True
+) -> ApiRow:
+    """Of an API of the nodes among themselves, and of our own tools, which come to the clients' listener too."""
     action = cluster(Operation.CLUSTER_ACTION)
-    return ApiRow(_BY_NAME[name], handler, action, None, _NODES, is_in_order=is_in_order)
+    return ApiRow(_BY_NAME[name], handler, action, None, listeners, is_in_order=is_in_order)
 
 
 def _share_state_row(name: str, function: str) -> ApiRow:
@@ -183,8 +189,9 @@ TABLE: dict[int, ApiRow] = {
             handler="describe",
             slices=SlicePlan(("group_ids",), ("groups",)),
         ),
-        _row("share_fetch", _OF_CONSUMERS, quota=QuotaKind.FETCH, handler="ShareFetch"),
-        _row("share_acknowledge", _OF_CONSUMERS, handler="ShareAcknowledge"),
+        # They are decided in their order, and share the writes that they wait for.
+        _row("share_fetch", _OF_CONSUMERS, quota=QuotaKind.FETCH, handler="ShareFetch", is_in_order=False),
+        _row("share_acknowledge", _OF_CONSUMERS, handler="ShareAcknowledge", is_in_order=False),
         _row("describe_share_group_offsets", needs.share_offsets, handler="describe"),
         _row("alter_share_group_offsets", _OF_OFFSETS, handler="alter"),
         _row("delete_share_group_offsets", _OF_OFFSETS, handler="delete"),
@@ -201,13 +208,13 @@ TABLE: dict[int, ApiRow] = {
         _node_row("peer_quorum", "peers.apis:quorum"),
         # The quorum's messages come on the same connection, and are not held up.
         _node_row("peer_command", "peers.apis:command", is_in_order=False),
-        _node_row("peer_client", "peers.apis:client"),
-        _node_row("peer_founding", "peers.apis:founding", is_in_order=False),
+        _node_row("peer_client", "peers.apis:client", _EVERYWHERE),
+        _node_row("peer_founding", "peers.apis:founding", _EVERYWHERE, is_in_order=False),
         _node_row("node_call", "routing.served_calls:node_call"),
         # What it needs depends on what is asked, and is checked there.
-        _row("queue_call", needs.nothing),
+        _row("queue_call", needs.nothing, is_in_order=False),
         # One at a time: a client cannot make the node read more than it waits for.
-        _node_row("log_checksum", "handlers.log_checksum:handle"),
+        _node_row("log_checksum", "handlers.log_checksum:handle", _EVERYWHERE),
     )
 }
 
@@ -215,3 +222,7 @@ TABLE: dict[int, ApiRow] = {
 def served_at(kind: ListenerKind) -> frozenset[int]:
     """The keys of the APIs that a listener of this kind takes."""
     return frozenset(key for key, row in TABLE.items() if kind in row.listeners)
+
+
+def listener_for(kind: ListenerKind, name: str, option: str, new_relay: NewRelay | None = None) -> Listener:
+    return Listener(name, served_at(kind), kind is ListenerKind.NODES, option, new_relay)

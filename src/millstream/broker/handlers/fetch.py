@@ -11,7 +11,7 @@ from typing import Any
 from millstream.broker.api.call import LATER, Call, Encoded, ReplySlot
 from millstream.broker.handlers.fetch_sessions import FetchSession, FetchSessions
 from millstream.broker.partitions.partition import NOBODY, Partition
-from millstream.broker.partitions.reads import Reads
+from millstream.broker.partitions.reads import Kept, Reads, kept_of
 from millstream.broker.replicas.serving import FollowerFetches
 from millstream.broker.server.delayed import Delayed
 from millstream.broker.server.long_work import SLICE_ELEMENTS, LongWork
@@ -64,6 +64,7 @@ class Fetch:
     def handle(self, fetch: FetchRequest, call: Call) -> Any:
         self._requests.value += 1
         if fetch.replica_id >= 0:
+            call.require_node()
             return self._followers.handle(fetch, call)
         session = self._sessions.open(
             fetch, by_topic_id=call.version >= TOPIC_ID_FROM, now=self._clock.monotonic()
@@ -107,7 +108,7 @@ class ClientFetches:
         fetched = delayed.read()
         if delayed.is_satisfied(fetched):
             return delayed.answer(fetched)
-        delayed.wait(sum(len(partition.records) for partition in fetched))
+        delayed.wait(fetched)
         return LATER
 
 
@@ -117,6 +118,8 @@ class DelayedFetch:
     __slots__ = (
         "_call",
         "_fetches",
+        "_kept",
+        "_kept_bytes",
         "_memory",
         "_missing_bytes",
         "_reply",
@@ -141,6 +144,8 @@ class DelayedFetch:
         self._session = session
         self._wanted = wanted
         self._reply: ReplySlot | None = None
+        self._kept: dict[tuple[str | bytes, int], Kept] = {}
+        self._kept_bytes = 0
         self._missing_bytes = 0
         self._memory: MemoryWaiter | None = None
         self._watched: list[Partition] = []
@@ -241,13 +246,25 @@ class DelayedFetch:
                 if self._request.isolation_level == READ_COMMITTED
                 else reply.high_watermark
             )
-            reply.records = partition.log.read(
-                wanted.fetch_offset, min(left, wanted.max_bytes), upper, min_one=min_one
-            ).data
+            max_bytes = min(left, wanted.max_bytes)
+            kept = self._kept.get((topic, wanted.partition)) if self._kept else None
+            if kept is not None and self._still_holds(kept, partition, wanted, max_bytes):
+                reply.records = kept.and_more(partition, max_bytes, upper)
+                return reply
+            reply.records = partition.log.read(wanted.fetch_offset, max_bytes, upper, min_one=min_one).data
         except KafkaError as error:
             self._call.count_error(error.code)
             reads.failed(partition, wanted, reply, error)
         return reply
+
+    @staticmethod
+    def _still_holds(kept: Kept, partition: Partition, wanted: FetchPartition, max_bytes: int) -> bool:
+        return (
+            kept.leader_epoch == partition.leader_epoch
+            and wanted.fetch_offset >= partition.log.log_start_offset
+            and partition.log.offline is None
+            and len(kept.batches) <= max_bytes
+        )
 
     def _find(self, topic: str | bytes, index: int) -> Partition:
         """Clients that say where they are may read from followers (KIP-392)."""
@@ -296,10 +313,24 @@ class DelayedFetch:
 
     # -- waiting
 
-    def wait(self, found_bytes: int) -> None:
+    def wait(self, fetched: list[FetchedPartition]) -> None:
+        found_bytes = sum(len(partition.records) for partition in fetched)
         self._missing_bytes = max(self._request.min_bytes - found_bytes, 1)
         self._watch(self._wanted)
+        if found_bytes:
+            self._keep(fetched, found_bytes)
         self._begin_waiting(self._request.max_wait_ms)
+
+    def _keep(self, fetched: list[FetchedPartition], found_bytes: int) -> None:
+        """Unless memory is short: half of it is for replies that somebody gets now."""
+        memory = self._fetches.reply_memory
+        if found_bytes > memory.free_bytes - memory.limit_bytes // 2:
+            return
+        memory.take(found_bytes)
+        self._kept_bytes = found_bytes
+        for partition, found in zip(self._watched, fetched, strict=True):
+            if len(found.records):
+                self._kept[found.topic, found.index] = kept_of(partition, found)
 
     def _watch(self, some: Wanted) -> None:
         for topic, wanted in some:
@@ -346,6 +377,9 @@ class DelayedFetch:
         for partition in self._watched:
             partition.stop_waiting(self)
         self._watched.clear()
+        kept_bytes, self._kept_bytes = self._kept_bytes, 0
+        if kept_bytes:
+            self._fetches.reply_memory.give_back(kept_bytes)
         return reply
 
     def _finish(self) -> None:

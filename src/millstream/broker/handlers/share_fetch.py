@@ -28,7 +28,6 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 _BATCH_OPTIMIZED, _RECORD_LIMIT = 0, 1
-_MOST_BYTES = 50 << 20
 
 
 class ShareFetch:
@@ -60,7 +59,7 @@ class ShareFetch:
         queues = await work.queues()
         wanted = Wanted(
             request.max_records,
-            min(request.max_bytes, _MOST_BYTES),
+            self._work.most_bytes(request.max_bytes),
             whole_batches=request.share_acquire_mode == _BATCH_OPTIMIZED,
         )
         waits = not work.acknowledged and not work.errors

@@ -43,7 +43,7 @@ class Appends:
     ) -> Appended:
         """`by_all`: it is to be acknowledged by all replicas that are in sync, so there must be enough of them."""
         if self._partitions.is_withheld(partition):
-            partition.refuse(header, partition.cut_off())
+            partition.refuse(header, partition.isolated_error())
         if by_all and partition.replication is not None:
             partition.require_enough_replicas(header)
         now_ms = self._clock.now_ms()

@@ -288,7 +288,7 @@ class Partition:
             ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this node does not lead {self.topic}-{self.index}"
         )
 
-    def cut_off(self) -> KafkaError:
+    def isolated_error(self) -> KafkaError:
         # What clients look for another leader after; it may be in the log or not, as when leaders change.
         return KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -1,11 +1,39 @@
 """Reading a partition for those who fetch: clients, and followers. What is the same for both is here."""
 
+from typing import NamedTuple
+
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.partitions.storage_faults import StorageFaults
 from millstream.cluster.replication.divergence import EpochEnd, find_divergence
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.fetch import FetchedPartition, FetchPartition
+from millstream.protocol.record_batch import read_header
+
+
+class Kept(NamedTuple):
+    """What was found of a partition for a reader that waits for more; it is not read and verified again."""
+
+    batches: memoryview
+    next_offset: int
+    leader_epoch: int
+
+    def and_more(self, partition: Partition, max_bytes: int, upper: int) -> memoryview | bytes:
+        """With what has come since."""
+        room = max_bytes - len(self.batches)
+        if room <= 0 or self.next_offset >= upper:
+            return self.batches
+        more = partition.log.read(self.next_offset, room, upper, min_one=False).data
+        return b"".join((self.batches, more)) if len(more) else self.batches
+
+
+def kept_of(partition: Partition, found: FetchedPartition) -> Kept:
+    batches, at = memoryview(found.records), 0
+    while True:
+        header = read_header(batches, at)
+        at += header.size_bytes
+        if at >= len(batches):
+            return Kept(batches, header.last_offset + 1, partition.leader_epoch)
 
 
 class Reads:

@@ -56,7 +56,7 @@ class Partitions:
         self._cut_off_by.add(why)
         for partition in self:
             if partition.has_other_replicas:
-                partition.fail(partition.cut_off())
+                partition.fail(partition.isolated_error())
 
     def is_withheld(self, partition: Partition) -> bool:
         """From clients: another node may lead it by now."""
@@ -70,7 +70,7 @@ class Partitions:
         if partition.has_other_replicas and (
             self.is_cut_off or partition.is_being_handed_over or not self.has_lease()
         ):
-            raise partition.cut_off()
+            raise partition.isolated_error()
 
     def add(self, partition: Partition) -> None:
         partitions = self._by_name.setdefault(partition.topic, {})

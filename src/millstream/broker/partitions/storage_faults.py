@@ -9,6 +9,7 @@ from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
 from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.logs import get_logger
+from millstream.observability.repeats import Repeats
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.clock import Clock
 from millstream.storage.local_log import LogGone, NoRoom
@@ -33,10 +34,9 @@ class StorageFaults:
         self.on_damage: Callable[[Partition, int], None] = lambda _partition, _offset: None
         """Told of an offset at or after which a batch is damaged."""
         self._metrics = metrics
-        self._clock = clock
         self._partitions = partitions
         self._end_node = end_node
-        self._logged: dict[tuple[str, str], float] = {}
+        self._repeats = Repeats(clock.monotonic, _REPEATED_LOG_SECONDS)
 
     def failed(self, operation: str, error: KafkaError) -> None:
         """The disk has refused something."""
@@ -44,7 +44,9 @@ class StorageFaults:
             # A file that is gone because its partition is gone is no fault of the disk.
             return
         self._metrics.storage_errors.labels(operation).value += 1
-        self._log_sometimes("storage error", operation=operation, error=error.message)
+        # A client that retries would fill the log with the same line.
+        if self._repeats.is_due(("storage", error.message)):
+            log.error("storage error", operation=operation, error=error.message)
         if isinstance(error, NoRoom):
             self.on_no_room()
         if operation in _WRITES and any(
@@ -63,16 +65,7 @@ class StorageFaults:
     def damaged(self, partition: Partition | None, offset: int, error: object) -> None:
         """A batch at or after `offset` failed its checksum; another replica may have it sound."""
         self._metrics.corrupt_batches.value += 1
-        self._log_sometimes("corrupt record batch, it is not served", error=str(error))
+        if self._repeats.is_due(("damage", str(error))):
+            log.error("corrupt record batch, it is not served", error=str(error))
         if partition is not None:
             self.on_damage(partition, offset)
-
-    def _log_sometimes(self, event: str, **fields: str) -> None:
-        """A client that retries would fill the log with the same line."""
-        key = event, fields["error"]
-        now = self._clock.monotonic()
-        if now - self._logged.get(key, -_REPEATED_LOG_SECONDS) >= _REPEATED_LOG_SECONDS:
-            if len(self._logged) > 1000:
-                self._logged.clear()
-            self._logged[key] = now
-            log.error(event, **fields)

@@ -10,7 +10,13 @@ from millstream.broker.api.call import NO_REPLY, Call
 from millstream.broker.peers.hello import Hello, Welcome
 from millstream.broker.peers.membership import ClusterMembership
 from millstream.broker.peers.network import PeerNetwork
-from millstream.cluster.founding_messages import AskState, FoundingRequest, NodeState, PromiseAnswer
+from millstream.cluster.founding_messages import (
+    AskPromise,
+    AskState,
+    FoundingRequest,
+    NodeState,
+    PromiseAnswer,
+)
 from millstream.cluster.metadata.command_codec import encode_refusal, encode_result
 from millstream.cluster.metadata.controller import Command
 from millstream.observability.logs import get_logger
@@ -54,6 +60,7 @@ def client(membership: ClusterMembership | None, greeting: Greeting, call: Call)
     Another node that forwards a client's requests begins with it, and says whose they are; so do our own tools.
     """
     if greeting.cluster_id:
+        call.require_node()
         network = _network(membership)
         if greeting.cluster_id != network.cluster_id:
             raise MalformedRequest(
@@ -64,7 +71,7 @@ def client(membership: ClusterMembership | None, greeting: Greeting, call: Call)
 
 
 async def founding(
-    membership: ClusterMembership | None, alone: Callable[[], NodeState], asked: FoundingRequest, _call: Call
+    membership: ClusterMembership | None, alone: Callable[[], NodeState], asked: FoundingRequest, call: Call
 ) -> PromiseAnswer | NodeState:
     """Another node asks for this one's promise to let it found a cluster, or an operator for its state.
 
@@ -72,6 +79,8 @@ async def founding(
     """
     if membership is None and isinstance(asked, AskState):
         return alone()
+    if isinstance(asked, AskPromise):
+        call.require_node()
     return await _required(membership).founding_asked(asked)
 
 

@@ -9,11 +9,14 @@ from millstream.broker.partitions.registry import CutOff
 from millstream.broker.partitions.writability import Writability
 from millstream.broker.peers.isolation import Isolation
 from millstream.broker.peers.lease import Lease
-from millstream.broker.peers.silence import Silence
 from millstream.cluster.metadata.brokers import BrokerStanding, Heartbeat
 from millstream.cluster.metadata.service import MetadataService
 from millstream.config.settings import ClusterSettings
+from millstream.observability.logs import get_logger
+from millstream.observability.repeats import Condition
 from millstream.protocol.errors import ErrorCode, KafkaError
+
+log = get_logger("millstream.cluster")
 
 _OUSTED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
@@ -43,7 +46,7 @@ class Heartbeats:
         self._end_node = end_node
         self._session_seconds = cluster.session_timeout / 1000
         self._interval_seconds = cluster.heartbeat_interval / 1000
-        self._silence = Silence(machine.loop.time)
+        self._untaken = Condition(log, machine.loop.time, "no heartbeat", "heartbeat again")
         self._sequence = 0
         self._is_due = asyncio.Event()
         self._is_last = False
@@ -60,14 +63,14 @@ class Heartbeats:
             try:
                 if await self._give_one():
                     accepted.set()
-                    self._silence.ended()
+                    self._untaken.ended()
             except KafkaError as error:
                 if error.code in _OUSTED:
                     self._end_node(error.message)
                     return
-                self._silence.lasts(error.message)
+                self._untaken.lasts(error.message)
             except TimeoutError:
-                self._silence.lasts("the controller does not answer")
+                self._untaken.lasts("the controller does not answer")
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(began_at + self._interval_seconds):
                     await self._is_due.wait()

@@ -19,7 +19,7 @@ from millstream.broker.peers.lease import Lease
 from millstream.broker.peers.link import LONGEST_PAUSE
 from millstream.broker.peers.network import PeerNetwork
 from millstream.broker.peers.promise import Promise
-from millstream.broker.peers.waiting import WaitLog, away_of
+from millstream.broker.peers.waiting import away_of
 from millstream.broker.replicas.recovered import RecoveredReplicas
 from millstream.broker.server.addresses import WILDCARDS
 from millstream.cluster.founding_messages import (
@@ -30,6 +30,7 @@ from millstream.cluster.founding_messages import (
     PromiseAnswer,
 )
 from millstream.cluster.metadata.brokers import RegisterBroker
+from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.directory import StoredReplica, create_replica, open_replica
 from millstream.cluster.metadata.ids import id_text, readable_ids
 from millstream.cluster.metadata.rebalancing import RebalanceSettings
@@ -40,6 +41,7 @@ from millstream.cluster.raft.membership import Membership, ReplicaKey
 from millstream.cluster.raft.settings import RaftSettings
 from millstream.config.settings import Settings
 from millstream.observability.logs import get_logger
+from millstream.observability.repeats import Repeats
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.storage.checkpoint import clean_broker_epoch
 
@@ -64,11 +66,12 @@ class ClusterMembership:
         end: NodeEnd,
         raft: RaftSettings,
     ) -> None:
-        if endpoints[0].host in WILDCARDS:
+        for_nodes = endpoints[-1]
+        if any(each.host in WILDCARDS for each in endpoints):
             # What "the address they came by" is only the node itself can say, and clients hear of it from others too.
             raise CannotJoin(
-                f"a node of several that listens on {endpoints[0].host} must say where it is reached: set"
-                " broker.advertised_host, or give --listen an address of its own"
+                f"a node of several that listens on {WILDCARDS[0]} or {WILDCARDS[1]} must say where it is reached: set"
+                " broker.advertised_host (for --node-listen broker.node_advertised_host), or listen on one address"
             )
         self.metadata: MetadataService | None = None
         """None until the node follows the cluster's."""
@@ -86,7 +89,6 @@ class ClusterMembership:
         self._heartbeat_seconds = cluster.heartbeat_interval / 1000
         seeds = tuple(sorted(set(cluster.bootstrap_servers)))
         self._stored = self._open()
-        address = f"{endpoints[0].host}:{endpoints[0].port}"
         self.lease = Lease(
             session_seconds,
             machine.clock.elapsed,
@@ -98,7 +100,7 @@ class ClusterMembership:
             self._stored.members,
             seeds,
             machine.expiry,
-            address,
+            for_nodes.address,
             elapsed=machine.clock.elapsed,
             # The last one alive must find the others dead again before its lease ends.
             longest_pause=min(LONGEST_PAUSE, self.lease.seconds / 3),
@@ -146,6 +148,7 @@ class ClusterMembership:
             raft=self._raft,
             tick_ms=self._settings.cluster.tick,
             snapshot_after=self._settings.cluster.snapshot_size,
+            defaults=Defaults.of(self._settings),
         )
         self.metadata = metadata
         self.network.attach(metadata)
@@ -310,7 +313,7 @@ class ClusterMembership:
         """The result of `work`, which may wait for others for ever, unless they will not have this node."""
         task, failure = asyncio.ensure_future(work), self._end.failure
         refused = asyncio.ensure_future(self.network.refused.wait())
-        told = WaitLog(asyncio.get_running_loop().time)
+        told = Repeats(asyncio.get_running_loop().time)
         self._waiting = lambda: f"{waiting}: {reason()}"
         try:
             while True:
@@ -323,7 +326,8 @@ class ClusterMembership:
                     raise CannotJoin(str(self.network.refusal))
                 if done:
                     raise CannotJoin(str(failure.exception()))
-                told.lasts(waiting, reason())
+                if told.is_due((waiting, why := reason())):
+                    log.info(waiting, reason=why)
         finally:
             task.cancel()
             refused.cancel()

@@ -315,5 +315,5 @@ class PeerNetwork:
 
 def _address_of(broker: BrokerImage) -> str:
     """Empty where only the broker's own clients know how to reach it."""
-    endpoint = broker.endpoints[0]
-    return "" if endpoint.host in WILDCARDS else f"{endpoint.host}:{endpoint.port}"
+    endpoint = broker.for_nodes
+    return "" if endpoint.host in WILDCARDS else endpoint.address

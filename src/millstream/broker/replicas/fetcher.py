@@ -6,12 +6,12 @@ from functools import partial
 from itertools import islice
 
 from millstream.broker.partitions.partition import Partition
-from millstream.broker.replicas.bell import Bell
 from millstream.broker.replicas.conversation import Conversation
 from millstream.broker.replicas.copying import Copying
 from millstream.broker.replicas.following import Following, Superseded
 from millstream.broker.replicas.link import ReplicaLink
 from millstream.broker.replicas.sessions import is_urgent
+from millstream.broker.replicas.wake_up import WakeUp
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchedPartition
@@ -48,7 +48,7 @@ class ReplicaFetcher:
         """Partitions whose place the leader must be told."""
         self._forgotten: dict[Key, None] = {}
         self._urgent = False
-        self._bell = Bell(self._loop)
+        self._wake_up = WakeUp(self._loop)
         self._requests = 0
         self._is_interrupted = False
         self._is_waking = False
@@ -101,7 +101,7 @@ class ReplicaFetcher:
 
     def leader_changed(self) -> None:
         """The leader's broker is registered anew or let in again: whatever was waited for may be there now."""
-        self._bell.ring()
+        self._wake_up.wake()
 
     def _start(self, work: "Coroutine[None, None, None]") -> "asyncio.Task[None]":
         task = self._loop.create_task(work)
@@ -135,7 +135,7 @@ class ReplicaFetcher:
 
     def _wake(self) -> None:
         self._urgent = True
-        self._bell.ring()
+        self._wake_up.wake()
         if not self._is_waking and self._conversation is not None:
             # In a turn of its own: whatever else is to be said in this one goes along.
             self._is_waking = True
@@ -156,8 +156,8 @@ class ReplicaFetcher:
         pause = _FIRST_PAUSE
         while True:
             if not self._followed:
-                self._bell.silence()
-                await self._bell.hear()
+                self._wake_up.clear()
+                await self._wake_up.wait()
                 continue
             link = None
             try:
@@ -178,14 +178,14 @@ class ReplicaFetcher:
             finally:
                 if link is not None:
                     link.close()
-            self._bell.silence()
-            await self._bell.hear(pause)
+            self._wake_up.clear()
+            await self._wake_up.wait(pause)
 
     async def _connect(self) -> ReplicaLink:
         leader = self._copying.metadata.image.brokers.get(self._leader_id)
         if leader is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {self._leader_id} is not registered")
-        endpoint = leader.endpoints[0]
+        endpoint = leader.for_nodes
         return await ReplicaLink.connect(endpoint.host, endpoint.port)
 
     async def _converse(self, link: ReplicaLink) -> None:
@@ -231,7 +231,7 @@ class ReplicaFetcher:
         for key in said:
             del self._unsaid[key]
             following = self._followed[key]
-            if not following.is_settled:
+            if not following.is_fully_durable:
                 self._start(self._begin(key, following))
                 continue
             if following.asked_from < 0:

@@ -59,8 +59,8 @@ class Following(msgspec.Struct, eq=False):
         return self.partition.log.has_unsynced or self.partition.flushing
 
     @property
-    def is_settled(self) -> bool:
-        """Whether what a request would say is there counts: in a durable topic only what is on disk."""
+    def is_fully_durable(self) -> bool:
+        """Everything in the log may be reported to the leader: in a durable topic that is what is on disk."""
         return self.partition.durable_end_offset >= self.partition.log.log_end_offset
 
     def request(self) -> FetchPartition:

@@ -178,7 +178,7 @@ class InSyncSets:
                     # Not before the metadata have come: the minimum that it was decided by may be another than here.
                     return False
                 # They came first, as mostly; or the set was so already, and there is nothing that would come.
-                state.refused(change)
+                state.clear_pending(change)
                 partition.in_sync_set_changed()
             return True
         if result.error in _TO_BE_SEEN:
@@ -189,6 +189,6 @@ class InSyncSets:
             partition=partition.index,
             error=ErrorCode(result.error).name,
         )
-        state.refused(change)
+        state.clear_pending(change)
         partition.count_replicas()
         return True

@@ -230,7 +230,7 @@ class Repairs:
         broker = self._metadata.image.brokers.get(broker_id)
         if broker is None:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"broker {broker_id} was removed")
-        endpoint = broker.endpoints[0]
+        endpoint = broker.for_nodes
         link = await ReplicaLink.connect(endpoint.host, endpoint.port)
         try:
             # What it has itself is wanted, also where it forwards to leaders.

@@ -96,7 +96,7 @@ class FollowedMetadata:
 
     def _addresses(self) -> Iterator[str]:
         """Those of nodes that are alive, and those that were given: all nodes may have moved."""
-        live = (f"{each.endpoints[0].host}:{each.endpoints[0].port}" for each in self.image.live_brokers)
+        live = (each.for_nodes.address for each in self.image.live_brokers)
         yield from dict.fromkeys((*live, *self._bootstrap))
 
     async def _follow_at(self, address: str) -> bool:

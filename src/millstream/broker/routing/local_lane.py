@@ -52,6 +52,10 @@ class _Place:
     def only_node(self) -> ShownNode | None:
         return self._connection.only_node
 
+    @property
+    def trusts_nodes(self) -> bool:
+        return self._connection.trusts_nodes
+
     def speak_for(self, client: str | None) -> None:
         self._connection.speak_for(client)
 

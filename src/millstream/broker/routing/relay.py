@@ -186,5 +186,5 @@ class ClientRelay:
         broker = self.image.brokers.get(node)
         if broker is None or broker.is_fenced:
             return None
-        endpoint = broker.endpoints[0]
+        endpoint = broker.for_nodes
         return Registered(endpoint.host, endpoint.port, broker.epoch)

@@ -4,13 +4,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from millstream.broker.api.dispatch import Dispatcher
-from millstream.broker.api.table import TABLE
+from millstream.broker.api.table import ListenerKind, listener_for
 from millstream.broker.handlers.fetch_sessions import FetchSessions
 from millstream.broker.machine import Machine
 from millstream.broker.routing.relay import ClientRelay
 from millstream.broker.server.addresses import WILDCARDS, ShownNode
 from millstream.broker.server.connection import Connection
-from millstream.broker.server.listener import Listener
 from millstream.broker.server.long_work import LongWork
 from millstream.broker.server.server import Server
 from millstream.cluster.metadata.image import MetadataImage
@@ -100,9 +99,9 @@ class Relays:
             await self.server.bind(
                 host.strip("[]"),
                 int(port),
-                Listener(
+                listener_for(
+                    ListenerKind.CLIENTS,
                     "PROXY",
-                    frozenset(TABLE),
                     "broker.proxy_listen",
                     lambda connection: self.open(connection, bound[0]),
                 ),

@@ -139,8 +139,7 @@ class Routes:
         broker = self.metadata.image.brokers.get(node_id)
         if broker is None:
             raise NotDone(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} is not known")
-        endpoint = broker.endpoints[0]
-        address = f"{endpoint.host}:{endpoint.port}"
+        address = broker.for_nodes.address
         link = self._links.get(address)
         if link is None:
             link = self._links[address] = CallLink(address, self._greeting)
@@ -158,11 +157,7 @@ class Routes:
     def _metadata_changed(self, old: MetadataImage, new: MetadataImage) -> None:
         self._changed.set()
         if old.brokers is not new.brokers:
-            known = {
-                f"{each.endpoints[0].host}:{each.endpoints[0].port}"
-                for each in new.brokers.values()
-                if each.endpoints
-            }
+            known = {each.for_nodes.address for each in new.brokers.values() if each.endpoints}
             for address in self._links.keys() - known:
                 self._links.pop(address).close()
 

@@ -6,6 +6,7 @@ answer at once returns a `PendingReply`; later requests are handled meanwhile, t
 """
 
 import asyncio
+import enum
 import socket
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, cast
@@ -53,6 +54,34 @@ class Relay(Protocol):
     def close(self) -> None: ...
 
 
+class Life(enum.Enum):
+    OPEN = "requests are taken"
+    ENDING = "those taken before are answered, then it is closed"
+    CLOSED = "nothing is taken or sent any more"
+
+
+class Pause(enum.IntEnum):
+    """Why no further request is handled for now, or none is read."""
+
+    WORK = 1
+    """A request is being worked on; those behind it may rely on its effect."""
+    STOPPED = 2
+    """The node stops, or the connection ends."""
+    UNREAD = 3
+    """The client does not take its replies."""
+    HELD_BYTES = 4
+    """Too many bytes of replies wait behind one that is not ready."""
+    HELD_REPLIES = 5
+    """Too many replies wait behind one that is not ready."""
+    MEMORY = 6
+    """A request that is being read waits for memory; those read before are handled."""
+
+
+_MEMORY_ONLY = {Pause.MEMORY}
+# Looked up for every request.
+_CLOSED, _UNREAD = Life.CLOSED, Pause.UNREAD
+
+
 class Connection(asyncio.BufferedProtocol):
     def __init__(self, server: "Server", listener: Listener) -> None:
         self._server = server
@@ -67,13 +96,12 @@ class Connection(asyncio.BufferedProtocol):
         self._held_bytes = 0
         self._replies: deque[PendingReply] = deque()
         self._queued: deque[bytes] = deque()
-        self._blocked = 0
-        self._stopped = False
-        self._closes = False
-        self._write_paused = False
-        self._reading_paused = False
+        self._life = Life.OPEN
+        self._pauses: set[Pause] = set()
+        self._works = 0
+        """How many have blocked it."""
+        self._is_reading = True
         self._unsent_bytes = 0
-        self.closed = False
         self.peer = ""
         self.client = ""
         """Whose requests come: the peer's, or where that forwards them, its client's address."""
@@ -100,7 +128,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, _error: Exception | None) -> None:
         if not self.closed and (self._frame is not None or self._partial):
             self._server.ended(self, "the client left in the middle of a request")
-        self.closed = True
+        self._life = Life.CLOSED
         if self.relay is not None:
             self.relay.close()
         self._release_frame()
@@ -117,11 +145,10 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def pause_writing(self) -> None:
-        self._write_paused = True
-        self._update_reading()
+        self._pause(Pause.UNREAD)
 
     def resume_writing(self) -> None:
-        self._write_paused = False
+        self._pauses.discard(Pause.UNREAD)
         self.last_active = self._server.loop.time()
         owed, self._unsent_bytes = self._unsent_bytes, 0
         if owed:
@@ -160,7 +187,7 @@ class Connection(asyncio.BufferedProtocol):
         elif frame.missing or self._server.frames.grow(frame):
             self._threshold.expect(frame.missing)
         else:
-            self._update_reading()
+            self._pause(Pause.MEMORY)
 
     # -- requests
 
@@ -183,7 +210,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._begin_frame(size, data[at + 4 :])
                 return
             self._handle(data[at + 4 : at + 4 + size])
-            if self.closed:
+            if self._life is _CLOSED:
                 return
             at += 4 + size
             if at < end and clock() - began > _LONGEST_TURN_SECONDS:
@@ -218,11 +245,12 @@ class Connection(asyncio.BufferedProtocol):
         # The shared buffer is used by others meanwhile.
         frame.head = memoryview(bytes(head))
         self._frame = frame
-        self._update_reading()
+        self._pause(Pause.MEMORY)
 
     def _frame_granted(self) -> None:
         if self._frame is not None:
             self._threshold.expect(self._frame.missing)
+        self._pauses.discard(Pause.MEMORY)
         self._update_reading()
 
     def _frame_stalled(self) -> None:
@@ -230,7 +258,7 @@ class Connection(asyncio.BufferedProtocol):
         self.abort()
 
     def _handle(self, request: memoryview) -> None:
-        if self._reading_paused or self._queued:
+        if not self._is_reading or self._queued:
             self._queued.append(bytes(request))
             return
         self._server.dispatcher.dispatch(self, request)
@@ -238,7 +266,7 @@ class Connection(asyncio.BufferedProtocol):
     def _handle_queued(self) -> None:
         clock = self._server.dispatcher.clock
         began = clock()
-        while self._queued and not self.closed and not self._must_wait():
+        while self._queued and not self.closed and self._may_handle:
             self._server.dispatcher.dispatch(self, memoryview(bytearray(self._queued.popleft())))
             if self._queued and clock() - began > _LONGEST_TURN_SECONDS:
                 self._others_first()
@@ -268,52 +296,56 @@ class Connection(asyncio.BufferedProtocol):
 
     def block(self) -> None:
         """Handle no further request of this connection until `unblock` has been called as often."""
-        self._blocked += 1
-        self._update_reading()
+        self._works += 1
+        self._pause(Pause.WORK)
 
     def stop_reading(self) -> None:
         """Take no further request; replies still go out."""
-        self._stopped = True
-        self._update_reading()
+        self._pause(Pause.STOPPED)
 
     def close_when_answered(self) -> None:
         """Take no further request, and close when those before are answered."""
-        self._closes = True
-        self.stop_reading()
-        if not self._replies:
-            self.close()
+        if not self.closed:
+            self._life = Life.ENDING
+            self.stop_reading()
+            if not self._replies:
+                self.close()
 
     def unblock(self) -> None:
-        self._blocked -= 1
+        self._works -= 1
+        if not self._works:
+            self._pauses.discard(Pause.WORK)
         if not self.closed:
             self._handle_queued()
 
-    def _must_wait(self) -> bool:
-        """No further request is handled: one is being worked on, or the client does not take its replies."""
-        return (
-            self._blocked > 0
-            or self._stopped
-            or self._write_paused
-            or self._held_bytes > MAX_HELD_BYTES
-            or len(self._replies) > MAX_PENDING_REPLIES
-        )
+    @property
+    def closed(self) -> bool:
+        return self._life is Life.CLOSED
+
+    @property
+    def _may_handle(self) -> bool:
+        """Whether another request that was read is handled now."""
+        return not self._pauses or self._pauses == _MEMORY_ONLY
+
+    def _pause(self, reason: Pause) -> None:
+        self._pauses.add(reason)
+        self._update_reading()
 
     def _update_reading(self) -> None:
-        frame = self._frame
-        pause = bool(self._queued or (frame is not None and frame.wanted_bytes)) or self._must_wait()
-        if pause == self._reading_paused or self._transport is None or self.closed:
+        is_reading = not self._queued and not self._pauses
+        if is_reading == self._is_reading or self._transport is None or self.closed:
             return
-        self._reading_paused = pause
-        if pause:
-            self._transport.pause_reading()
-        else:
+        self._is_reading = is_reading
+        if is_reading:
             self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
 
     # -- replies
 
     def send(self, buffers: Reply) -> None:
         """Write a reply now if it is its turn, else when those before it are written."""
-        if self._replies or self._write_paused:
+        if self._replies or _UNREAD in self._pauses:
             reply = PendingReply(self)
             self.expect_reply(reply)
             reply.complete(buffers)
@@ -323,13 +355,13 @@ class Connection(asyncio.BufferedProtocol):
     def expect_reply(self, reply: PendingReply) -> None:
         self._replies.append(reply)
         if len(self._replies) > MAX_PENDING_REPLIES:
-            self._update_reading()
+            self._pause(Pause.HELD_REPLIES)
 
     def completed(self, reply: PendingReply) -> None:
         """Called by a reply that is ready."""
-        if self.closed:
+        if self._life is _CLOSED:
             return
-        if self._replies[0] is reply and not self._write_paused:
+        if self._replies[0] is reply and _UNREAD not in self._pauses:
             self._send_ready()
         else:
             self._hold(reply)
@@ -342,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server.reply_memory.take(reply.held_bytes)
         if self._held_bytes > MAX_HELD_BYTES:
             self._hurry()
-            self._update_reading()
+            self._pause(Pause.HELD_BYTES)
 
     def _hurry(self) -> None:
         """What is held is memory that others wait for: a fetch at the head is answered with what there is."""
@@ -351,9 +383,11 @@ class Connection(asyncio.BufferedProtocol):
             self._server.loop.call_soon(first.hurried)
 
     def _send_ready(self) -> None:
-        replies = self._replies
+        replies, pauses = self._replies, self._pauses
         released = 0
-        while replies and replies[0].buffers is not None and not self._write_paused and not self.closed:
+        while (
+            replies and replies[0].buffers is not None and _UNREAD not in pauses and self._life is not _CLOSED
+        ):
             reply = replies.popleft()
             assert reply.buffers is not None
             self._write(reply.buffers)
@@ -361,18 +395,23 @@ class Connection(asyncio.BufferedProtocol):
         if released:
             self._held_bytes -= released
             self._server.reply_memory.give_back(released)
-        if self._closes and not replies:
+        if self._life is Life.ENDING and not replies:
             self.close()
+            return
+        if self._is_reading:
             return
         if self._held_bytes > MAX_HELD_BYTES:
             self._hurry()
-        if self._reading_paused:
-            # Not at once: this may be the answer to a request that is just being taken from the queue.
-            self._server.loop.call_soon(self._handle_queued)
+        else:
+            pauses.discard(Pause.HELD_BYTES)
+        if len(replies) <= MAX_PENDING_REPLIES:
+            pauses.discard(Pause.HELD_REPLIES)
+        # Not at once: this may be the answer to a request that is just being taken from the queue.
+        self._server.loop.call_soon(self._handle_queued)
 
     def _write(self, buffers: Reply) -> None:
         transport = self._transport
-        if transport is None or self.closed or not buffers:
+        if transport is None or self._life is _CLOSED or not buffers:
             return
         size = sum(map(len, buffers))
         self.last_active = self._server.loop.time()
@@ -381,7 +420,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.write(buffers[0])
         else:
             transport.writelines(buffers)
-        if self._write_paused:
+        if _UNREAD in self._pauses:
             self._unsent_bytes += size
             self._server.reply_memory.take(size)
 
@@ -395,12 +434,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         if not self.closed:
-            self.closed = True
+            self._life = Life.CLOSED
             if self._transport is not None:
                 self._transport.close()
 
     def abort(self) -> None:
-        self.closed = True
+        self._life = Life.CLOSED
         if self._transport is not None:
             self._transport.abort()
 
@@ -416,18 +455,22 @@ class Connection(asyncio.BufferedProtocol):
         return None if self.relay is None else self.relay.shown
 
     @property
+    def trusts_nodes(self) -> bool:
+        return self.listener.trusts_nodes
+
+    @property
     def raw_socket(self) -> socket.socket | None:
         return None if self._transport is None else self._transport.get_extra_info("socket")
 
     @property
     def has_unsent(self) -> bool:
-        return self._write_paused
+        return Pause.UNREAD in self._pauses
 
     @property
     def is_waiting(self) -> bool:
         """A request of this connection is being worked on, or waits for memory to be read into."""
-        waits_for_memory = self._frame is not None and self._frame.wanted_bytes > 0
-        return not self.closed and (bool(self._replies) or self._blocked > 0 or waits_for_memory)
+        waits = Pause.WORK in self._pauses or Pause.MEMORY in self._pauses
+        return not self.closed and (bool(self._replies) or waits)
 
     def _release_frame(self) -> None:
         if self._frame is not None:

@@ -13,7 +13,7 @@ _WINDOW_SECONDS = 60.0
 _NUMBER = re.compile(r"\d+")
 
 
-class Closings:
+class EndedConnections:
     """A line for each, up to a hundred a minute for one client's address and reason; the rest is counted."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -42,7 +42,7 @@ class Closings:
             self._timer = self._loop.call_later(_WINDOW_SECONDS, self.sum_up)
 
     def sum_up(self) -> None:
-        """Tell what was only counted, and begin anew."""
+        """Tell what was only counted, and begin again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -15,6 +15,8 @@ class Listener(msgspec.Struct, frozen=True):
     name: str
     apis: frozenset[int]
     """The keys of the APIs that are served to those who connect there."""
+    trusts_nodes: bool = False
+    """Whoever connects there may be another node, and is believed what only nodes may say."""
     option: str = "--listen"
     """How a user chooses the address."""
     new_relay: NewRelay | None = None

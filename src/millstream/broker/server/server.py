@@ -7,7 +7,7 @@ import socket
 
 from millstream.broker.api.dispatch import Dispatcher
 from millstream.broker.server.connection import Connection
-from millstream.broker.server.ended_connections import Closings
+from millstream.broker.server.ended_connections import EndedConnections
 from millstream.broker.server.frame_buffers import FrameBuffers
 from millstream.broker.server.frame_memory import Address, FrameMemory
 from millstream.broker.server.listener import Listener
@@ -45,7 +45,7 @@ class Server:
         self._listeners: list[asyncio.Server] = []
         self._bound: list[tuple[str, int, str]] = []
         self._idle_check: asyncio.TimerHandle | None = None
-        self._closings = Closings(loop)
+        self._ended = EndedConnections(loop)
         shortest, longest = _IDLE_CHECK_SECONDS
         self._idle_check_seconds = max(shortest, min(longest, settings.idle_timeout / 2000))
 
@@ -99,7 +99,7 @@ class Server:
         """Let replies under way go out for a moment, close everything."""
         if self._idle_check is not None:
             self._idle_check.cancel()
-        self._closings.sum_up()
+        self._ended.sum_up()
         self.frames.stop()
         for connection in list(self._connections):
             connection.close()
@@ -134,7 +134,7 @@ class Server:
 
     def _reject(self, connection: Connection, limit: str, reason: str) -> None:
         self.metrics.connections_rejected.labels(limit).value += 1
-        self._closings.rejected(connection.peer, reason)
+        self._ended.rejected(connection.peer, reason)
         connection.abort()
 
     def _tune(self, connection: Connection) -> None:
@@ -157,11 +157,11 @@ class Server:
         self.metrics.connections.value = len(self._connections)
 
     def refused(self, connection: Connection, reason: str) -> None:
-        self._closings.refused(connection.peer, reason)
+        self._ended.refused(connection.peer, reason)
 
     def ended(self, connection: Connection, reason: str) -> None:
         """As `refused`, where nothing was wrong with what came."""
-        self._closings.ended(connection.peer, reason)
+        self._ended.ended(connection.peer, reason)
 
     def _close_idle(self) -> None:
         """Idle or half-open, or a reader that takes nothing: the same silence, the same end."""

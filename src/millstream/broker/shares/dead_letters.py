@@ -22,7 +22,7 @@ _log = get_logger("millstream.queues")
 PREFIX = "__dlq.errors."
 _AT_ONCE = 100
 _READ_BYTES = 1 << 20
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 _WRITER = Caller(client_id="millstream-dead-letters")
 
 

@@ -29,6 +29,9 @@ _READ_BYTES = 64 << 10
 _MOST_READ_BYTES = 4 << 20
 
 
+Told = Callable[[KafkaError | None], None]
+
+
 class QueueState(Enum):
     LOADING = "loading"
     ACTIVE = "active"
@@ -74,6 +77,7 @@ class LedQueue:
         loop: asyncio.AbstractEventLoop,
         dead_letters: Callable[["LedQueue", Sequence[DeadLetter]], None],
         settled: Callable[["LedQueue"], None],
+        closed: Callable[["LedQueue"], None],
     ) -> None:
         """`dead_letters` is told of what is to be written elsewhere, `settled` of every write that is durable."""
         self.key = key
@@ -87,8 +91,10 @@ class LedQueue:
         self._loop = loop
         self._dead_letters = dead_letters
         self._settled = settled
-        self._round: asyncio.Future[None] = loop.create_future()
-        self._writing: asyncio.Future[None] | None = None
+        self._closed = closed
+        # Who waits for what was decided since the last write began, and for that write.
+        self._round: list[Told] = []
+        self._writing: list[Told] = []
         self._writer: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -133,13 +139,17 @@ class LedQueue:
             self._timer.cancel()
         if self._writer is not None:
             self._writer.cancel()
-        for waiting in (self._writing, self._round):
-            if waiting is not None and not waiting.done():
-                waiting.set_exception(error)
-                # Nobody need wait for it.
-                waiting.exception()
+        waiting, self._writing, self._round = [*self._writing, *self._round], [], []
+        for told in waiting:
+            told(error)
         self.partition.stop_waiting(self)
+        self._closed(self)
         self.wake()
+
+    def is_idle(self, since_ms: int) -> bool:
+        """Nothing of it is out, nobody waits for it, and no consumer was heard of since then."""
+        heard = max(self._consumers.values(), default=0)
+        return self.is_ready and not (self.engine.locked or self._waiters or self._writer or heard > since_ms)
 
     def require_active(self) -> QueueEngine:
         if self.state is not QueueState.ACTIVE:
@@ -292,9 +302,27 @@ class LedQueue:
         """All that was decided so far is durable, or KafkaError."""
         if self._writer is None and self.state is QueueState.ACTIVE:
             return
+        future: asyncio.Future[None] = self._loop.create_future()
+
+        def told(error: KafkaError | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        self.when_stored(told)
+        await future
+
+    def when_stored(self, told: Told) -> None:
+        """As `stored`, for who does not await: called with None, or with what went wrong."""
         if self.state is not QueueState.ACTIVE:
-            raise self.partition.not_leader()
-        await asyncio.shield(self._round)
+            told(self.partition.not_leader())
+        elif self._writer is None:
+            told(None)
+        else:
+            self._round.append(told)
 
     def _decided(self) -> None:
         if self._writer is None:
@@ -304,8 +332,7 @@ class LedQueue:
     async def _write(self) -> None:
         try:
             while True:
-                current, self._round = self._round, self._loop.create_future()
-                self._writing = current
+                self._writing, self._round = self._round, []
                 changes = self.engine.take_changes()
                 letters = self.engine.take_dead_letters()
                 if changes is not None:
@@ -314,8 +341,9 @@ class LedQueue:
                     except KafkaError as error:
                         self._failed(error)
                         return
-                if not current.done():
-                    current.set_result(None)
+                waiting, self._writing = self._writing, []
+                for told in waiting:
+                    told(None)
                 if letters:
                     self._dead_letters(self, letters)
                 if changes is None:

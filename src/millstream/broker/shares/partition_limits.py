@@ -33,6 +33,9 @@ class PartitionLimits:
         partition.admit = (lambda count: self._admit(partition, count)) if has_limit else None
         self.settled(queue)
 
+    def watches(self, queue: LedQueue) -> bool:
+        return queue.partition in self._queues
+
     def settled(self, queue: LedQueue) -> None:
         """The start of a queue may have moved, durably."""
         partition = queue.partition

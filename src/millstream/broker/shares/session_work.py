@@ -3,11 +3,13 @@
 import asyncio
 import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
+from millstream.broker.server.memory import MemoryBudget
 from millstream.broker.shares.acknowledgements import settlements
 from millstream.broker.shares.consumers import all_stored
 from millstream.broker.shares.led_queue import NOTHING, LedQueue, Taken
@@ -18,6 +20,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 NOWHERE = (-1, -1)
 _SWEEP_SECONDS = 0.5
+_MOST_BYTES = 16 << 20
 
 
 class Answered(msgspec.Struct):
@@ -32,10 +35,17 @@ class Answered(msgspec.Struct):
 class SessionWork:
     """Sessions, and the queues that their requests are about."""
 
-    def __init__(self, shares: Shares, sessions: ShareSessions, image: Callable[[], MetadataImage]) -> None:
+    def __init__(
+        self,
+        shares: Shares,
+        sessions: ShareSessions,
+        image: Callable[[], MetadataImage],
+        reply_memory: MemoryBudget,
+    ) -> None:
         self.shares = shares
         self.sessions = sessions
         self._image = image
+        self._reply_memory = reply_memory
         self._sweeper: asyncio.TimerHandle | None = None
 
     def begin(self, group_id: str, member: str, epoch: int, source: Source) -> "Work":
@@ -43,6 +53,10 @@ class SessionWork:
         if epoch == OPEN and self._sweeper is None:
             self._sweep()
         return Work(self.shares, session, self._image)
+
+    def most_bytes(self, wanted: int) -> int:
+        """What a reply may hold: it is in memory until the client has taken it. At least one batch is always sent."""
+        return max(min(wanted, _MOST_BYTES, self._reply_memory.free_bytes), 1)
 
     async def pause(self, wait: datetime.timedelta) -> None:
         """So that a client that is refused does not ask again at once."""
@@ -90,10 +104,33 @@ class Work:
                 if partition.acknowledgement_batches:
                     self.acknowledged[place] = await self._settle(place, partition, renewing)
 
+    def acknowledge_now(self, topics: Iterable[Any], *, renewing: bool) -> bool:
+        """As `acknowledge`, where all queues are loaded; False, and nothing is done, where one is not."""
+        asked = []
+        for topic in topics:
+            for partition in topic.partitions:
+                place = (topic.topic_id, partition.partition_index)
+                queue = self._shares.opened(self.session.group_id, *place)
+                if queue is None or not queue.is_ready:
+                    return False
+                asked.append((place, queue, partition))
+        for place, queue, partition in asked:
+            self.session.add(place)
+            self._opened[place] = queue
+            if partition.acknowledgement_batches:
+                self.acknowledged[place] = self._settle_in(queue, partition, renewing)
+        return True
+
     async def _settle(self, place: Place, partition: Any, renewing: bool) -> KafkaError | None:
         try:
-            given = settlements(partition.acknowledgement_batches, renewing=renewing)
             queue = await self._open(place)
+        except KafkaError as error:
+            return error
+        return self._settle_in(queue, partition, renewing)
+
+    def _settle_in(self, queue: LedQueue, partition: Any, renewing: bool) -> KafkaError | None:
+        try:
+            given = settlements(partition.acknowledgement_batches, renewing=renewing)
             queue.settle(self.session.member, given)
         except KafkaError as error:
             return error
@@ -123,6 +160,26 @@ class Work:
             queue = self._opened.get(place)
             if queue is not None and queue in failed and self.acknowledged[place] is None:
                 self.acknowledged[place] = failed[queue]
+
+    def when_stored(self, then: Callable[[], None]) -> None:
+        """As `stored`, for who does not await."""
+        left = len(self._touched)
+        if not left:
+            then()
+            return
+
+        def told(queue: LedQueue, error: KafkaError | None) -> None:
+            nonlocal left
+            left -= 1
+            if error is not None:
+                for place in self.acknowledged:
+                    if self._opened.get(place) is queue and self.acknowledged[place] is None:
+                        self.acknowledged[place] = error
+            if not left:
+                then()
+
+        for queue in list(self._touched):
+            queue.when_stored(partial(told, queue))
 
     def answered(self, *, full: bool) -> dict[Place, Answered]:
         """What there is to tell, by partition; `full` tells of those without news too."""

@@ -28,6 +28,8 @@ from millstream.runtime.clock import Clock, SteadyTime
 from millstream.storage.lookup import offset_for_timestamp
 
 MOST_QUEUES = 20_000
+_SWEEP_SECONDS = 60.0
+_IDLE_MS = 600_000
 
 
 class Shares:
@@ -55,6 +57,7 @@ class Shares:
         self._loading: dict[ShareKey, asyncio.Task[None]] = {}
         self._letters = DeadLetterWriter(messages, self._dead_letter_partitions, self.rules)
         self._limits = PartitionLimits(self._spawn, delete_before)
+        self._sweeper: asyncio.TimerHandle | None = None
         metadata.subscribe(self._metadata_changed)
 
     def __iter__(self) -> Iterator[LedQueue]:
@@ -103,9 +106,18 @@ class Shares:
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this node keeps no more than {MOST_QUEUES} queues"
             )
         queue = LedQueue(
-            key, partition, self._store, self._time, self._loop, self._write_letters, self._limits.settled
+            key,
+            partition,
+            self._store,
+            self._time,
+            self._loop,
+            self._write_letters,
+            self._limits.settled,
+            self._forget,
         )
         self._queues[key] = queue
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
         return queue
 
     async def _load(self, queue: LedQueue, from_earliest: bool) -> None:
@@ -162,9 +174,20 @@ class Shares:
 
     def _drop(self, queue: LedQueue, error: KafkaError) -> None:
         queue.close(error)
+
+    def _forget(self, queue: LedQueue) -> None:
+        """It is closed."""
         if self._queues.get(queue.key) is queue:
             del self._queues[queue.key]
             self._store.forget(queue.key)
+
+    def _sweep(self) -> None:
+        """Queues that nobody has used for long are loaded again when somebody does."""
+        since_ms = self._time.now_ms() - _IDLE_MS
+        for queue in self:
+            if queue.is_idle(since_ms) and not self._limits.watches(queue):
+                self._drop(queue, queue.partition.not_leader())
+        self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep) if self._queues else None
 
     # -- what is set
 
@@ -216,5 +239,7 @@ class Shares:
         return len(image.partitions)
 
     def close(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         for queue in self:
             self._drop(queue, queue.partition.not_leader())

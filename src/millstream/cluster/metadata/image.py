@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from millstream.cluster.metadata.records import (
+    FOR_NODES,
     BrokerChanged,
     BrokerEpochsUsed,
     BrokerRegistered,
@@ -69,6 +70,11 @@ class BrokerImage(msgspec.Struct, frozen=True):
     is_shutting_down: bool = False
     directory: UUID | None = None
     min_insync: int = 1
+
+    @property
+    def for_nodes(self) -> Endpoint:
+        """Where other nodes reach it: a listener of their own, or the one that clients use too."""
+        return next((each for each in self.endpoints if each.listener == FOR_NODES), self.endpoints[0])
 
 
 class MetadataImage(msgspec.Struct, frozen=True):

@@ -24,6 +24,14 @@ class Endpoint(msgspec.Struct, frozen=True, array_like=True):
     port: int
     security_protocol: str = "PLAINTEXT"
 
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+FOR_NODES = "NODES"
+"""The name of a listener that is for other nodes alone."""
+
 
 class ClusterCreated(msgspec.Struct, frozen=True, array_like=True, tag=1):
     cluster_id: str

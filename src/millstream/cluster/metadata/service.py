@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from millstream.cluster.metadata.brokers import BrokerStanding, Heartbeat, RegisterBroker
 from millstream.cluster.metadata.command_codec import decode_result, encode_command
 from millstream.cluster.metadata.controller import Command, Decision
+from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.directory import (
     StoredReplica,
     WrongDataDirectory,
@@ -20,12 +21,14 @@ from millstream.cluster.metadata.fencing import Fencing
 from millstream.cluster.metadata.ids import readable_ids
 from millstream.cluster.metadata.image import BrokerImage, MetadataImage
 from millstream.cluster.metadata.machine import MetadataMachine, Records, Subscriber
+from millstream.cluster.metadata.partitions import CreatePartitions
 from millstream.cluster.metadata.producer_ids import ProducerIdPool
 from millstream.cluster.metadata.quorum_changes import QuorumChange
 from millstream.cluster.metadata.quorum_view import QuorumView, ViewQuorum, view_of
 from millstream.cluster.metadata.rebalancing import RebalanceSettings, Rebalancing
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.refusals import as_kafka_error
+from millstream.cluster.metadata.topics import CreateTopics
 from millstream.cluster.raft.driver import Driver
 from millstream.cluster.raft.entries import first_snapshot
 from millstream.cluster.raft.errors import RaftError
@@ -78,8 +81,11 @@ class MetadataService:
         raft: RaftSettings | None = None,
         tick_ms: int = TICK_MS,
         snapshot_after: int = SNAPSHOT_AFTER_BYTES,
+        defaults: Defaults | None = None,
     ) -> None:
+        """`defaults` are what new topics get where this node is the controller; without, what the asking node says."""
         host = host or SystemHost()
+        self._defaults = defaults
         self._new_id = readable_ids(host.new_id)
         self._forward = forward
         self._session_seconds = session_seconds
@@ -130,6 +136,7 @@ class MetadataService:
         rack: str | None = None,
         host: Host | None = None,
         snapshot_after: int = SNAPSHOT_AFTER_BYTES,
+        defaults: Defaults | None = None,
     ) -> "MetadataService":
         """Load the metadata in `data_dir`, or begin a cluster of this node alone, and register this broker.
 
@@ -145,7 +152,7 @@ class MetadataService:
             raise WrongDataDirectory(
                 f"{data_dir} belongs to a node of a cluster; give the addresses of its nodes with --seeds"
             )
-        service = cls(stored, host=host, snapshot_after=snapshot_after)
+        service = cls(stored, host=host, snapshot_after=snapshot_after, defaults=defaults)
         try:
             await service.lead()
             service.broker_epoch = await service.submit(RegisterBroker(node_id, endpoints, rack))
@@ -234,6 +241,9 @@ class MetadataService:
             await self._change_quorum(asked)
         if isinstance(asked, Heartbeat):
             self._require_newest(asked)
+        if isinstance(asked, CreateTopics | CreatePartitions) and self._defaults is not None:
+            # One node's settings for all topics, whichever node was asked.
+            command = cast("Command[Result]", replace(asked, defaults=self._defaults))
         decision = await self._decision(command)
         if self._fencing is not None:
             self._fencing.note(command)

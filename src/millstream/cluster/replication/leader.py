@@ -191,8 +191,8 @@ class LeaderState:
         self.pending = PendingChange(isr, self.partition_epoch)
         return self.pending
 
-    def refused(self, change: PendingChange) -> None:
-        """The controller did not and will not make this change."""
+    def clear_pending(self, change: PendingChange) -> None:
+        """The change was made, or will not be: nothing is waited for any more."""
         if self.pending is change:
             self.pending = None
 

@@ -277,6 +277,8 @@ class QueueEngine:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, f"offset {each.last} was not delivered to this group"
                 )
+            if each.outcome is Outcome.ASK and each.first < self.start:
+                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"offset {each.first} was settled")
             if each.outcome is Outcome.RENEW and not self._policy.renew_enabled:
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "share.renew.acknowledge.enable is false")
             for run in self._ledger.runs.overlapping(max(each.first, self.start), each.last):

@@ -71,6 +71,14 @@ A = TypeVar("A", Puback, Pubrec, Pubrel, Pubcomp)
 
 def read_connect(data: bytes, at: int, end: int) -> Connect:
     version, at = _version(data, at, end)
+    try:
+        return _connect(data, at, end, version)
+    except Violation as violation:
+        violation.version = version
+        raise
+
+
+def _connect(data: bytes, at: int, end: int, version: int) -> Connect:
     flags, at = read_byte(data, at, end)
     keep_alive_s, at = read_u16(data, at, end)
     if flags & _RESERVED:
@@ -286,7 +294,7 @@ def read_auth(data: bytes, at: int, end: int, version: int) -> Auth:
 def _packet_id(data: bytes, at: int, end: int) -> tuple[int, int]:
     packet_id, at = read_u16(data, at, end)
     if not packet_id:
-        raise protocol_error("packet identifier 0 is not allowed")
+        raise malformed("packet identifier 0 is not allowed")
     return packet_id, at
 
 

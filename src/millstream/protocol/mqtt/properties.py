@@ -182,9 +182,11 @@ def read_properties(made: type[P], data: bytes, at: int, end: int) -> tuple[P, i
     while at < stop:
         identifier = data[at]
         row = _BY_IDENTIFIER.get(identifier)
-        if row is None or row.name not in allowed:
-            raise malformed(f"property 0x{identifier:02x} is not allowed in this packet")
+        if row is None:
+            raise malformed(f"there is no property 0x{identifier:02x}")
         value, at = row.read(data, at + 1, stop)
+        if row.name not in allowed:
+            raise protocol_error(f"property 0x{identifier:02x} is not allowed in this packet")
         if row.check is not None and (wrong := row.check(value)) is not None:
             raise wrong
         _keep(found, row.name, value)

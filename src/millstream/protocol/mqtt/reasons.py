@@ -51,12 +51,16 @@ class Reason(enum.IntEnum):
 
 
 class Violation(Exception):
-    """What a client sent breaks the protocol: the connection ends with this reason."""
+    """What a client sent breaks the protocol: the connection ends with this reason.
+
+    `version` is that of a CONNECT whose version could be read; 0 elsewhere.
+    """
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
+        self.version = 0
 
 
 def malformed(message: str) -> Violation:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from millstream.protocol.api import QUEUE_CALL
-from millstream.protocol.errors import KafkaError
+from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.queue_call import (
     QueueRequest,
     SettledAll,
@@ -46,6 +46,7 @@ _SECONDS = 8.0
 # Longer than a lock: whoever hears of nothing for so long has seen everything.
 _SILENCE_SECONDS = 25.0
 _GROUP_RESOURCE = 32
+_REFUSED = (ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST)
 
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 Message = tuple[int, int, str]
@@ -93,10 +94,12 @@ class QueueWorker:
         settled = await self._ask(
             SettleMessages(GROUP, self.client.name, TOPIC, partition, ranges), SettledAll
         )
-        if outcome != _ACCEPT or (settled is not None and settled.outcomes[0][0]):
+        code = None if settled is None else settled.outcomes[0][0]
+        if outcome != _ACCEPT or code in _REFUSED:
             return
-        self.accepted += settled is not None
-        step = QueueStep.TRIED if settled is None else QueueStep.ACKED
+        self.accepted += code == ErrorCode.NONE
+        # Any other error may come after it was stored.
+        step = QueueStep.ACKED if code == ErrorCode.NONE else QueueStep.TRIED
         self._events.append(QueueEvent(TOPIC, value, step, self.client.loop.time()))
 
     async def _ask(self, request: QueueRequest, kind: type[Answer]) -> Answer | None:

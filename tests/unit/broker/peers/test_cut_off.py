@@ -92,7 +92,10 @@ def test_batches_behind_a_refused_one_wait_for_it_though_contact_is_back() -> No
     append(partition, 0)
     view = memoryview(bytearray(batch_of([b"x"], producer=(7, 0, 1))))
     header = check_produced(view, 9)
-    assert refused(lambda: partition.refuse(header, partition.cut_off())) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (
+        refused(lambda: partition.refuse(header, partition.isolated_error()))
+        is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    )
     assert refused(lambda: append(partition, 2)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert [append(partition, sequence) for sequence in (1, 2)] == [1, 2]
 
@@ -102,6 +105,6 @@ def test_batches_that_waited_are_found_in_the_log_when_contact_is_back() -> None
     offsets = [append(partition, sequence) for sequence in (0, 1, 2)]
     for sequence in (0, 1, 2, 3):
         header = check_produced(memoryview(batch_of([b"x"], producer=(7, 0, sequence))), 9)
-        code = refused(lambda header=header: partition.refuse(header, partition.cut_off()))
+        code = refused(lambda header=header: partition.refuse(header, partition.isolated_error()))
         assert code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert [append(partition, sequence) for sequence in (0, 1, 2, 3)] == [*offsets, 3]

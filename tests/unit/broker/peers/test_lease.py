@@ -138,5 +138,5 @@ def test_a_leader_that_asks_to_be_replaced_answers_no_reads_meanwhile() -> None:
     change = state.propose()
     with pytest.raises(KafkaError):
         partitions.find_for_client("t", 0)
-    state.refused(change)
+    state.clear_pending(change)
     partitions.find_for_client("t", 0)

@@ -14,6 +14,7 @@ from millstream.cluster.metadata.command_codec import (
     encode_refusal,
     encode_result,
 )
+from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.directory import create_replica, open_replica
 from millstream.cluster.metadata.machine import Records
 from millstream.cluster.metadata.producer_ids import AllocateProducerIds
@@ -54,6 +55,7 @@ class Board:
             forward=lambda to, data: self.forward(number, to, data),
             session_seconds=self.session_seconds,
             snapshot_after=2000,
+            defaults=Defaults(broker_id=number, partitions=number),
         )
         service.quorum.start()
         return service
@@ -145,6 +147,21 @@ def test_any_node_takes_commands_and_all_come_to_the_same_image(tmp_path: Path) 
             blocks = [await board.services[number].submit(AllocateProducerIds(10)) for number in (1, 2, 3)]
             assert sorted(block.start for block in blocks) == [0, 10, 20]
             assert len({service.controller_id for service in board.services.values()}) == 1
+
+    run(story)
+
+
+def test_new_topics_get_the_defaults_of_the_controller_whichever_node_is_asked(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with three(tmp_path) as board:
+            controller = await board.leader()
+            await register_all(board)
+            for number, service in board.services.items():
+                own = Defaults(broker_id=number, partitions=40 + number)
+                await service.submit(CreateTopics((NewTopic(f"topic-{number}"),), defaults=own))
+            await board.agree(lambda each: len(each.image.topics) == 3)
+            topics = board.services[controller].image.topics.values()
+            assert {len(topic.partitions) for topic in topics} == {controller}
 
     run(story)
 

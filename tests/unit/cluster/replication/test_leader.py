@@ -95,7 +95,7 @@ def test_a_refused_change_counts_no_longer() -> None:
     state = leader(isr=(1, 2))
     state.follower_fetched(2, 10, 10, 1.0)
     state.follower_fetched(3, 5, 10, 1.0)
-    state.refused(state.propose(joining=[3]))
+    state.clear_pending(state.propose(joining=[3]))
     state.advance(10)
     assert state.high_watermark == 10
 
@@ -211,7 +211,7 @@ class Machine(RuleBasedStateMachine):
         if is_made:
             self.state.metadata_changed(self.state.replicas, change.isr, change.partition_epoch + 1, self.now)
         else:
-            self.state.refused(change)
+            self.state.clear_pending(change)
         self._advance()
 
     def _advance(self) -> None:

@@ -1,0 +1,106 @@
+"""What a client does with queues: publish to one that is not there yet, consume, settle."""
+
+from typing import TYPE_CHECKING
+
+from millstream.doors.queues import Settlement
+from millstream.mqtt.failures import failure_of
+from millstream.mqtt.queue_topics import QueueName, ToSettle, group_of, message_of, queue_of
+from millstream.mqtt.share_groups import ShareGroup
+from millstream.mqtt.subscriptions import Subscription
+from millstream.mqtt.wants import WantSend
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.mqtt.packets import V3
+from millstream.protocol.mqtt.properties import UserProperties
+from millstream.protocol.mqtt.reasons import Reason
+
+if TYPE_CHECKING:
+    from millstream.mqtt.client import Client
+
+
+async def send_to_new_queue(client: "Client", want: WantSend) -> None:
+    """The queue is made first; a second try that fails is told."""
+    try:
+        await client.shared.publishing.make_queue(want.message.topic)
+        client.shared.publishing.record(want.message)
+    except KafkaError as error:
+        client.sending.refused(failure_of(error), [want.packet_id])
+        client.flush()
+        return
+    client.sending.send_all([want])
+
+
+def member_of(client: "Client") -> str:
+    """Its own name on all nodes: it may settle through another connection than it was delivered on."""
+    return f"mqtt:{client.client_id}"
+
+
+async def consume(client: "Client", subscription: Subscription, properties: UserProperties) -> int:
+    """Join the queue; the QoS that is granted, or the reason why not."""
+    try:
+        queue = queue_of(subscription.filter)
+    except ValueError:
+        return Reason.TOPIC_FILTER_INVALID
+    assert queue is not None
+    explicit = client.machine.version != V3 and dict(properties).get("ack-mode") != "packet"
+    if not subscription.qos and not explicit:
+        # There would be nothing to settle it by.
+        return Reason.QOS_NOT_SUPPORTED if client.machine.version != V3 else Reason.UNSPECIFIED_ERROR
+    leave(client, subscription.filter)
+    await client.shared.places.ensure({queue.name: ()})
+    group = _group(client, queue, group_of(queue, properties, client.client_id), explicit=explicit)
+    await group.open()
+    client.queues[subscription.filter] = group
+    client.groups.append(group)
+    return subscription.qos
+
+
+def _group(client: "Client", queue: QueueName, name: str, *, explicit: bool) -> ShareGroup:
+    door = client.shared
+    return ShareGroup(
+        door.doors,
+        client.caller,
+        member_of(client),
+        name,
+        door.places.of(queue.name),
+        lambda place, queued: message_of(queue, name, door.publishing.rules, place, queued),
+        door.now_ms,
+        from_start=True,
+        explicit=explicit,
+        max_held=door.limits.max_queue_held,
+    )
+
+
+def leave(client: "Client", text: str) -> None:
+    """What it holds is available to others."""
+    group = client.queues.pop(text, None)
+    if group is not None:
+        group.leave(client)
+        client.groups.remove(group)
+        client.spawn(_release(group))
+
+
+async def _release(group: ShareGroup) -> None:
+    try:
+        await group.release_all()
+    except KafkaError:
+        # Locks end by themselves.
+        return
+
+
+async def settle(client: "Client", packet_id: int, wanted: ToSettle) -> None:
+    settlement = Settlement(wanted.offset, wanted.offset, wanted.kind, reason=wanted.reason)
+    try:
+        (settled,) = await client.shared.doors.queues.settle(
+            client.caller, wanted.group, member_of(client), wanted.place, [settlement]
+        )
+        if settled.error:
+            raise KafkaError(settled.error, settled.message)
+    except KafkaError as error:
+        failure = failure_of(error)
+        if error.code is ErrorCode.INVALID_RECORD_STATE:
+            failure = failure._replace(reason=Reason.IMPLEMENTATION_SPECIFIC_ERROR, is_final=True)
+        client.sending.refused(failure, [packet_id])
+    else:
+        client.machine.sent(packet_id)
+    client.sending.counted(-1, 0)
+    client.flush()

@@ -1,0 +1,109 @@
+"""Queues over MQTT: publish to `$queue/{name}[/{key}]`, consume `$queue/{name}[/{filter}]`, settle by `$ack`, `$nack`.
+
+A queue is a topic of the log with a share group on it, so a consumer over HTTP or Kafka may work off the same one. The
+group is the user property `consumer-group` of SUBSCRIBE, or the client id; a filter makes it `group@filter`. A delivery
+carries `message-id`, `group-id`, `queue`, `offset` and `x-source-topic`, and a client of 5.0 settles it by publishing
+the first two to `$queue/{name}/$ack`, `$nack` or `$reject` (with a `reason`). A client of 3.1.1 settles by PUBACK and
+PUBCOMP, and so does one of 5.0 that subscribes with the user property `ack-mode: packet`.
+"""
+
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from millstream.doors import Place
+from millstream.doors.queues import Delivery as QueuedRecord
+from millstream.doors.queues import SettlementKind
+from millstream.mqtt.messages import Message
+from millstream.mqtt.record_form import from_record
+from millstream.mqtt.rules import Route, Rules
+from millstream.protocol.key_hash import murmur2
+from millstream.protocol.mqtt.properties import UserProperties
+from millstream.protocol.mqtt.topics import matches
+
+PREFIX: Final = "$queue/"
+_SETTLEMENTS: Final = {
+    "$ack": SettlementKind.ACCEPT,
+    "$nack": SettlementKind.RELEASE,
+    "$reject": SettlementKind.REJECT,
+}
+_POSITIVE: Final = 0x7FFFFFFF
+
+
+class QueueName(NamedTuple):
+    """`rest` is the key of a message or the filter of a consumer; empty where there is none."""
+
+    name: str
+    rest: str
+
+
+class ToSettle(NamedTuple):
+    group: str
+    place: Place
+    offset: int
+    kind: SettlementKind
+    reason: str
+
+
+def queue_of(topic: str) -> QueueName | None:
+    """None for what is no queue's. ValueError for a queue that cannot be: names are those of topics of the log."""
+    if not topic.startswith(PREFIX):
+        return None
+    name, _, rest = topic[len(PREFIX) :].partition("/")
+    if not name or name.startswith("__") or "+" in name or "#" in name:
+        raise ValueError(f"{name!r} is not the name of a queue")
+    return QueueName(name, rest)
+
+
+def route_of(queue: QueueName) -> Route:
+    """Where a message for the queue goes: its key keeps it with others of the same key."""
+    key = queue.rest.encode()
+    return Route(queue.name, key, murmur2(key) & _POSITIVE, (), names_topic=False)
+
+
+def settlement_of(topic: str, properties: UserProperties) -> ToSettle | None:
+    """What a message to `$ack`, `$nack` or `$reject` settles; None for other topics. ValueError if it does not say."""
+    queue = queue_of(topic)
+    kind = None if queue is None else _SETTLEMENTS.get(queue.rest)
+    if queue is None or kind is None:
+        return None
+    given = dict(properties)
+    name, _, numbers = given.get("message-id", "").partition(":")
+    partition, _, offset = numbers.partition(":")
+    group = given.get("group-id", "")
+    if name != queue.name or not partition.isdecimal() or not offset.isdecimal() or not group:
+        raise ValueError("settling needs the user properties message-id and group-id of the delivery")
+    return ToSettle(group, Place(name, int(partition)), int(offset), kind, given.get("reason", ""))
+
+
+def group_of(queue: QueueName, properties: UserProperties, client_id: str) -> str:
+    group = dict(properties).get("consumer-group") or client_id
+    return f"{group}@{queue.rest}" if queue.rest else group
+
+
+def message_of(
+    queue: QueueName, group: str, rules: Rules, place: Place, queued: QueuedRecord
+) -> Message | None:
+    """A delivery of the queue; None for what the consumer's filter does not match."""
+    record = queued.record
+    message = from_record(record, place.topic, rules)
+    key = (record.key or b"").decode("utf-8", "replace")
+    own = message.topic
+    source = (
+        own if own.startswith(PREFIX) else f"{PREFIX}{queue.name}/{key}" if key else f"{PREFIX}{queue.name}"
+    )
+    _, _, rest = source[len(PREFIX) :].partition("/")
+    if queue.rest and (not rest or not matches(queue.rest, rest)):
+        return None
+    told = (
+        ("message-id", f"{place.topic}:{place.partition}:{record.offset}"),
+        ("group-id", group),
+        ("queue", queue.name),
+        ("offset", str(record.offset)),
+        ("delivery-count", str(queued.delivery_count)),
+        ("x-source-topic", own),
+    )
+    users = (*message.properties.user_properties, *told)
+    return replace(
+        message, topic=source, retain=False, properties=replace(message.properties, user_properties=users)
+    )

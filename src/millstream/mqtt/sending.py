@@ -1,0 +1,122 @@
+"""What one client publishes with QoS 0 and 1, on its way to the log: what comes together goes together."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from millstream.doors import Acks, Place
+from millstream.doors.messages import Message as LogMessage
+from millstream.mqtt.failures import Failure, failure_of
+from millstream.mqtt.queue_clients import send_to_new_queue, settle
+from millstream.mqtt.queue_topics import PREFIX, settlement_of
+from millstream.mqtt.wants import WantSend
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from millstream.mqtt.client import Client
+
+# More is not read from its connection before some of it is in the log.
+_MOST_BYTES: Final = 1 << 20
+_MOST_MESSAGES: Final = 2_000
+
+
+class Sending:
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+        self._messages = 0
+        self._bytes = 0
+        self._waiting: asyncio.Future[None] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return self._bytes > _MOST_BYTES or self._messages > _MOST_MESSAGES
+
+    def send_all(self, wants: list[WantSend]) -> None:
+        """What came together and goes to the same partition is sent together."""
+        groups: dict[Place, tuple[list[int], list[LogMessage], list[int]]] = {}
+        publishing = self._client.shared.publishing
+        self._client.shared.statistics.received_messages += len(wants)
+        for want in wants:
+            packet_id, message = want.packet_id, want.message
+            try:
+                if message.topic.startswith(PREFIX) and self._is_for_queue(want):
+                    continue
+                place, record = publishing.record(message)
+                if message.retain:
+                    self.counted(1, len(message.payload))
+                    kept_place, kept = publishing.retained(message)
+                    self._client.spawn(self._send_retained(packet_id, (place, record), (kept_place, kept)))
+                    continue
+            except KafkaError as error:
+                self.refused(failure_of(error), [packet_id])
+                continue
+            ids, records, sizes = groups.setdefault(place, ([], [], []))
+            ids.append(packet_id)
+            records.append(record)
+            sizes.append(len(message.payload))
+        for place, (ids, records, sizes) in groups.items():
+            self.counted(len(ids), sum(sizes))
+            self._client.spawn(self._send(place, ids, records, sum(sizes)))
+
+    def _is_for_queue(self, want: WantSend) -> bool:
+        """Whether it is seen to here: it settles something, or its queue is yet to be made."""
+        message = want.message
+        try:
+            wanted = settlement_of(message.topic, message.properties.user_properties)
+            if wanted is not None:
+                self.counted(1, 0)
+                self._client.spawn(settle(self._client, want.packet_id, wanted))
+                return True
+            self._client.shared.publishing.record(message)
+        except ValueError as error:
+            raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
+        except KafkaError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            self._client.spawn(send_to_new_queue(self._client, want))
+            return True
+        return False
+
+    def counted(self, count: int, size: int) -> None:
+        """How much more is on its way to the log."""
+        self._messages += count
+        self._bytes += size
+        if not self._messages and self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    async def _send(self, place: Place, ids: list[int], records: list[LogMessage], size: int) -> None:
+        acks = Acks.ALL if any(ids) else Acks.LEADER
+        try:
+            await self._client.shared.doors.messages.send(self._client.caller, place, records, acks=acks)
+        except KafkaError as error:
+            self.refused(failure_of(error), ids)
+        else:
+            sent = self._client.machine.sent
+            for packet_id in ids:
+                sent(packet_id)
+        self.counted(-len(ids), -size)
+        self._client.flush()
+
+    async def _send_retained(self, packet_id: int, *parts: tuple[Place, LogMessage]) -> None:
+        send = self._client.shared.doors.messages.send
+        try:
+            await asyncio.gather(*(send(self._client.caller, place, [record]) for place, record in parts))
+        except KafkaError as error:
+            self.refused(failure_of(error), [packet_id])
+        else:
+            self._client.machine.sent(packet_id)
+        self.counted(-1, -len(parts[0][1].value or b""))
+        self._client.flush()
+
+    def refused(self, failure: Failure, ids: Sequence[int]) -> None:
+        if not failure.is_final and any(ids):
+            self._client.machine.close(failure.reason, failure.text)
+            return
+        for packet_id in ids:
+            self._client.machine.sent(packet_id, failure.reason, failure.text)
+
+    async def all_sent(self) -> None:
+        """Returns when what the client has published before is in the log: it subscribes to what comes after."""
+        while self._messages:
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting

@@ -1,0 +1,63 @@
+"""What a node says about itself under `$SYS/`, and as metrics."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from millstream.doors import Place
+from millstream.mqtt.messages import Message
+from millstream.mqtt.subscribers import Subscribers
+from millstream.observability.metrics import Registry
+
+_EVERY_SECONDS = 10.0
+# In no log: to its subscribers it is like any other place.
+_NOWHERE = Place("$SYS", 0)
+
+
+class Statistics:
+    """Counted since the door was opened."""
+
+    __slots__ = ("connections", "received_bytes", "received_messages", "sent_bytes")
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.received_bytes = 0
+        self.received_messages = 0
+        self.sent_bytes = 0
+
+
+class SysTopics:
+    """Tells the values to those who have subscribed to `$SYS/`, of this node, every ten seconds."""
+
+    def __init__(self, subscribers: Subscribers, values: Callable[[], Mapping[str, int]]) -> None:
+        self._subscribers = subscribers
+        self._values = values
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="mqtt $SYS")
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(_EVERY_SECONDS)
+            for name, value in self._values().items():
+                message = Message(f"$SYS/broker/{name}", str(value).encode(), 0)
+                self._subscribers.publish(message, _NOWHERE)
+
+
+def watch(registry: Registry, values: Callable[[], Mapping[str, int]]) -> None:
+    """The same values as gauges."""
+    for name in values():
+        registry.computed_gauge(
+            f"millstream_mqtt_{name.replace('/', '_').replace(' ', '_')}",
+            f"$SYS/broker/{name} of this node.",
+            partial(_value, values, name),
+        )
+
+
+def _value(values: Callable[[], Mapping[str, int]], name: str) -> float:
+    return values()[name]

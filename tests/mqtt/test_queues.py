@@ -1,0 +1,110 @@
+"""Queues over MQTT: every message to one consumer of a group, until it is settled."""
+
+import pytest
+
+from millstream.protocol.mqtt.packets import Filter, Puback, Publish, Suback, Subscribe
+from millstream.protocol.mqtt.properties import PublishProperties, SubscribeProperties
+
+
+def consume(client, queue, group, *, packet=False, qos=1):
+    users = (("consumer-group", group), *((("ack-mode", "packet"),) if packet else ()))
+    client.send(Subscribe(5, (Filter(queue, qos),), SubscribeProperties(users)))
+    return client.find(Suback).reasons
+
+
+def told(message):
+    return dict(message.properties.user_properties)
+
+
+def settle(client, queue, message, how, packet_id=50):
+    names = ("message-id", "group-id")
+    users = tuple((name, told(message)[name]) for name in names)
+    client.send(
+        Publish(
+            f"{queue}/{how}", b"", 1, packet_id, properties=PublishProperties((*users, ("reason", "bad")))
+        )
+    )
+    return client.find(Puback).reason
+
+
+def test_what_is_enqueued_before_anyone_consumes_is_there_and_settled_once(client, new_topic):
+    queue = f"$queue/{new_topic()}"
+    writer, reader = client(), client()
+    writer.connect(f"w{queue}")
+    for number in range(5):
+        writer.publish(f"{queue}/k", b"%d" % number, 1)
+    reader.connect(f"r{queue}")
+    assert consume(reader, queue, "g") == (1,)
+    messages = [reader.receive() for _ in range(5)]
+    assert [int(each.payload) for each in messages] == list(range(5))
+    assert messages[0].topic == f"{queue}/k"
+    assert told(messages[0])["group-id"] == "g"
+    for message in messages:
+        assert settle(reader, queue, message, "$ack") == 0
+    other = client()
+    other.connect(f"o{queue}")
+    consume(other, queue, "g")
+    assert other.hears_nothing()
+
+
+def test_what_is_not_acknowledged_comes_again_and_what_is_rejected_does_not(client, new_topic):
+    queue = f"$queue/{new_topic()}"
+    both = client()
+    both.connect(f"b{queue}")
+    consume(both, queue, "g")
+    both.publish(queue, b"x", 1)
+    first = both.receive()
+    assert settle(both, queue, first, "$nack") == 0
+    second = both.receive()
+    assert (second.payload, told(second)["delivery-count"]) == (b"x", "2")
+    assert settle(both, queue, second, "$reject") == 0
+    assert both.hears_nothing()
+
+
+def test_a_group_shares_a_queue_and_groups_have_it_each(client, new_topic):
+    queue = f"$queue/{new_topic()}"
+    one, two, other = client(), client(), client()
+    for number, (reader, group) in enumerate(((one, "g"), (two, "g"), (other, "h"))):
+        reader.connect(f"r{number}{queue}")
+        consume(reader, queue, group, packet=True)
+    other.publish(queue, b"x", 1)
+    assert other.receive().payload == b"x"
+    heard = [reader for reader in (one, two) if not reader.hears_nothing(2.0)]
+    assert len(heard) == 1
+
+
+def test_a_lost_consumers_messages_go_to_another(client, new_topic):
+    queue = f"$queue/{new_topic()}"
+    lost, other = client(), client()
+    lost.connect(f"l{queue}")
+    consume(lost, queue, "g")
+    lost.publish(queue, b"x", 1)
+    assert lost.expect(Publish).payload == b"x"
+    lost.close()
+    other.connect(f"o{queue}")
+    consume(other, queue, "g")
+    assert other.receive().payload == b"x"
+
+
+def test_a_client_of_3_settles_by_its_acknowledgement_and_cannot_by_qos_0(client, new_topic):
+    queue = f"$queue/{new_topic()}"
+    old = client(4)
+    old.connect(f"c{queue}")
+    old.send(Subscribe(5, (Filter(queue, 0),)))
+    assert old.find(Suback).reasons == (0x80,)
+    old.subscribe(queue, qos=1)
+    old.publish(queue, b"x", 1)
+    assert old.receive().payload == b"x"
+    old.close()
+    again = client(4)
+    again.connect(f"c{queue}")
+    again.subscribe(queue, qos=1)
+    assert again.hears_nothing(1.0)
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "", "a b"])
+def test_names_that_no_queue_can_have_are_refused(client, new_topic, name):
+    bad = client()
+    bad.connect(f"bad-{new_topic()}")
+    bad.send(Publish(f"$queue/{name}", b"", 1, 1))
+    assert bad.expect(Puback).reason >= 0x80

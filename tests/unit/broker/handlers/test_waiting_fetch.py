@@ -1,0 +1,81 @@
+"""A fetch that found too little waits, and reads no byte a second time."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from millstream.storage.log import PartitionLog
+from millstream.testing.disk import SimulatedDisk
+from support.inprocess import InProcessNode, node_on
+from support.raw_client import RawClient, batch_of, create_topic, fetch_fields, fetched_partitions, produce
+from support.waiting import wait_for
+
+LONG_MS = 60_000
+
+
+@pytest.fixture
+def node() -> Iterator[InProcessNode]:
+    with node_on(SimulatedDisk()) as node:
+        yield node
+
+
+@pytest.fixture
+def read_from(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The offsets from which logs were read."""
+    offsets: list[int] = []
+    read = PartitionLog.read
+
+    def noted(self: PartitionLog, offset: int, *arguments: Any, **options: Any) -> Any:
+        offsets.append(offset)
+        return read(self, offset, *arguments, **options)
+
+    monkeypatch.setattr(PartitionLog, "read", noted)
+    return offsets
+
+
+def test_only_what_has_come_since_is_read(node: InProcessNode, read_from: list[int]) -> None:
+    batch = batch_of(b"x" * 100)
+    with RawClient(node.listen) as writer, RawClient(node.listen) as reader:
+        topic = create_topic(writer, "t")
+        produce(writer, topic, batch)
+        reader.send("fetch", 12, **fetch_fields(topic, 0, max_wait_ms=LONG_MS, min_bytes=len(batch) + 1))
+        wait_for(lambda: node.broker.delayed.fetches, lambda count: count == 1, "the fetch waits")
+        assert node.broker.server.reply_memory.used_bytes == len(batch), "it is counted while it is kept"
+        produce(writer, topic, batch_of(b"y" * 100))
+        (found,) = fetched_partitions(reader.receive())
+        assert read_from == [0, 1]
+        assert b"x" * 100 in found.records
+        assert b"y" * 100 in found.records
+        assert len(found.records) == 2 * len(batch)
+        wait_for(lambda: node.broker.server.reply_memory.used_bytes, lambda size: size == 0, "given back")
+
+
+def test_what_was_deleted_meanwhile_is_not_sent(node: InProcessNode, read_from: list[int]) -> None:
+    batch = batch_of(b"x" * 100)
+    with RawClient(node.listen) as writer, RawClient(node.listen) as reader:
+        topic = create_topic(writer, "t")
+        produce(writer, topic, batch)
+        reader.send("fetch", 12, **fetch_fields(topic, 0, max_wait_ms=LONG_MS, min_bytes=len(batch) + 1))
+        wait_for(lambda: node.broker.delayed.fetches, lambda count: count == 1, "the fetch waits")
+        records = {"name": topic, "partitions": [{"partition_index": 0, "offset": 1}]}
+        writer.call("delete_records", 2, topics=[records])
+        produce(writer, topic, batch_of(b"y" * 100))
+        (found,) = fetched_partitions(reader.receive())
+    assert found.error_code == 1, "OFFSET_OUT_OF_RANGE, as for every fetch below the log's start"
+    assert read_from[:1] == [0]
+
+
+def test_with_little_memory_it_is_read_again(node: InProcessNode, read_from: list[int]) -> None:
+    batch = batch_of(b"x" * 100)
+    memory = node.broker.server.reply_memory
+    with RawClient(node.listen) as writer, RawClient(node.listen) as reader:
+        topic = create_topic(writer, "t")
+        produce(writer, topic, batch)
+        node.loop.call_soon_threadsafe(memory.take, memory.limit_bytes // 2)
+        reader.send("fetch", 12, **fetch_fields(topic, 0, max_wait_ms=LONG_MS, min_bytes=len(batch) + 1))
+        wait_for(lambda: node.broker.delayed.fetches, lambda count: count == 1, "the fetch waits")
+        produce(writer, topic, batch_of(b"y" * 100))
+        (found,) = fetched_partitions(reader.receive())
+    assert read_from == [0, 0]
+    assert len(found.records) == 2 * len(batch)

@@ -1,0 +1,143 @@
+"""Single rules of a queue; the model of all of them is in `test_engine_model`."""
+
+import pytest
+
+from millstream.coordinator.shares.engine import QueueEngine
+from millstream.coordinator.shares.policy import Order, QueuePolicy
+from millstream.coordinator.shares.queue_values import LogBatch, Mark, Outcome, Reason, Settlement
+from millstream.protocol.errors import KafkaError
+
+MILLION = 1_000_000
+
+
+def take(
+    engine: QueueEngine, member: str, most: int, end: int, now_ms: int = 0
+) -> list[tuple[int, int, int]]:
+    """From batches of a hundred records."""
+    offset = engine.next_available(end, now_ms)
+    if offset is None:
+        return []
+    first = offset - offset % 100
+    batches = [LogBatch(at, at + 99) for at in range(first, min(first + most + 100, end), 100)]
+    return [(each.first, each.last, each.count) for each in engine.acquire(member, now_ms, batches, most)]
+
+
+def test_a_million_records_with_every_other_one_accepted_stay_few_runs() -> None:
+    engine = QueueEngine(0, QueuePolicy(max_locks=10_000))
+    held: list[int] = []
+    for number in range(MILLION // 100):
+        for first, last, _ in take(engine, "m", 100, MILLION):
+            for offset in range(first, last + 1):
+                if offset % 200:
+                    engine.settle("m", [Settlement(offset, offset, Outcome.ACCEPT)], 0)
+                else:
+                    held.append(offset)
+        assert engine.run_count <= 10_002
+        if number % 20 == 0:
+            engine.take_changes()
+        if engine.locked >= 2_000:
+            break
+    assert engine.locked >= 2_000
+    assert engine.start == 0
+    for offset in held:
+        engine.settle("m", [Settlement(offset, offset, Outcome.ACCEPT)], 0)
+    assert engine.run_count <= 1
+
+
+def test_one_record_that_is_never_settled_does_not_stop_the_others() -> None:
+    engine = QueueEngine(0, QueuePolicy(max_locks=100))
+    assert take(engine, "stuck", 1, MILLION) == [(0, 0, 1)]
+    seen = 1
+    while seen < 50_000:
+        for first, last, _ in take(engine, "m", 99, MILLION):
+            engine.settle("m", [Settlement(first, last, Outcome.ACCEPT)], 0)
+            seen += last - first + 1
+    assert (engine.start, engine.run_count <= 4) == (0, True)
+
+
+def test_too_many_runs_stop_new_deliveries_and_go_on_when_some_are_settled() -> None:
+    engine = QueueEngine(0, QueuePolicy(max_locks=10_000), most_runs=20)
+    held = []
+    while (taken := take(engine, "m", 10, 10_000)) and engine.run_count < 30:
+        for first, last, _ in taken:
+            held += list(range(first, last + 1, 2))
+            for offset in range(first + 1, last + 1, 2):
+                engine.settle("m", [Settlement(offset, offset, Outcome.ACCEPT)], 0)
+    assert engine.run_count <= 230
+    for offset in held:
+        engine.settle("m", [Settlement(offset, offset, Outcome.ACCEPT)], 0)
+    assert take(engine, "m", 10, 10_000)
+
+
+def test_a_suspicious_batch_is_cut_and_its_last_tries_go_alone() -> None:
+    engine = QueueEngine(0, QueuePolicy(delivery_count_limit=5))
+    sizes = []
+    for _ in range(3):
+        sizes.append(sum(last - first + 1 for first, last, _ in take(engine, "m", 100, 100)))
+        engine.release_member("m", 0)
+    assert sizes == [100, 100, 100]
+    assert take(engine, "m", 100, 100) == [(0, 49, 4)]
+    engine.release_member("m", 0)
+    assert take(engine, "m", 100, 100) == [(0, 0, 5)]
+
+
+def test_the_total_time_of_the_back_off_lowers_the_limit() -> None:
+    policy = QueuePolicy(delivery_count_limit=10, backoff_ms=100, backoff_factor=2, retry_total_ms=700)
+    assert [policy.backoff(count) for count in (1, 2, 3, 4)] == [100, 200, 400, 800]
+    assert policy.deliveries == 4
+
+
+def test_order_by_key_delivers_the_next_when_the_first_is_final_not_when_it_is_released() -> None:
+    engine = QueueEngine(0, QueuePolicy(order=Order.KEY, delivery_count_limit=3))
+    engine.observe([Mark(0, b"a"), Mark(1, b"b"), Mark(2, b"a"), Mark(3, None)], 4)
+    batches = [LogBatch(0, 3)]
+    engine.next_available(4, 0)
+    assert [(each.first, each.last) for each in engine.acquire("m", 0, batches, 9)] == [(0, 1), (3, 3)]
+    engine.settle("m", [Settlement(0, 0, Outcome.RELEASE)], 0)
+    assert engine.next_available(4, 0) == 0
+    assert [each.first for each in engine.acquire("m", 0, batches, 9)] == [0]
+    engine.settle("m", [Settlement(0, 0, Outcome.REJECT)], 0)
+    assert engine.next_available(4, 0) == 2
+
+
+def test_priority_delay_and_expiry() -> None:
+    engine = QueueEngine(0, QueuePolicy(reads_headers=True))
+    engine.observe([Mark(0), Mark(1, priority=5), Mark(2, priority=9, due_ms=100), Mark(3, expires_ms=50)], 4)
+    batches = [LogBatch(0, 3)]
+    order = []
+    for now_ms in (0, 0, 60, 100):
+        if engine.next_available(4, now_ms) is not None:
+            order += [each.first for each in engine.acquire("m", now_ms, batches, 1)]
+    assert order == [1, 0, 2]
+    assert engine.counters.expired == 1
+
+
+def test_dead_letters_are_on_their_way_until_they_are_written_and_after_a_restart() -> None:
+    policy = QueuePolicy(dead_letters=True)
+    engine = QueueEngine(0, policy)
+    take(engine, "m", 3, 100)
+    engine.settle("m", [Settlement(0, 1, Outcome.REJECT, reason="why")], 0)
+    changes = engine.take_changes()
+    assert changes is not None
+    [letter] = engine.take_dead_letters()
+    assert (letter.first, letter.last, letter.reason, engine.start) == (0, 1, "why", 0)
+    engine = QueueEngine(changes.start, policy, changes.batches)
+    [letter] = engine.take_dead_letters()
+    assert letter.reason == Reason.RESTARTED.value
+    engine.dead_letter_written(0, 1)
+    assert engine.start == 2
+
+
+def test_a_batch_that_is_too_old_is_given_up_when_it_would_be_delivered() -> None:
+    engine = QueueEngine(0, QueuePolicy(ttl_ms=100))
+    engine.next_available(20, 200)
+    batches = [LogBatch(0, 9, newest_ms=50), LogBatch(10, 19, newest_ms=150)]
+    assert [(each.first, each.last) for each in engine.acquire("m", 200, batches, 50)] == [(10, 19)]
+    assert (engine.start, engine.counters.expired) == (10, 10)
+
+
+def test_renewing_can_be_forbidden() -> None:
+    engine = QueueEngine(0, QueuePolicy(renew_enabled=False))
+    take(engine, "m", 1, 100)
+    with pytest.raises(KafkaError, match="renew"):
+        engine.settle("m", [Settlement(0, 0, Outcome.RENEW)], 0)

@@ -1,0 +1,118 @@
+"""ShareAcknowledge by hand says the same as kio's description of it."""
+
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.protocol.api import APIS
+from millstream.protocol.codec import decode_request, decode_response, encode_request
+from millstream.protocol.share_acknowledge import (
+    AcknowledgeAnswer,
+    PartitionOutcome,
+    decode_share_acknowledge,
+    encode_share_acknowledge_reply,
+)
+from millstream.protocol.wire import MalformedRequest
+
+API = next(api for api in APIS.values() if api.name == "share_acknowledge")
+offsets = st.integers(0, 2**62)
+batches = st.fixed_dictionaries(
+    {
+        "first_offset": offsets,
+        "last_offset": offsets,
+        "acknowledge_types": st.lists(st.integers(-128, 127), max_size=4),
+    }
+)
+partitions = st.fixed_dictionaries(
+    {"partition_index": st.integers(0, 1000), "acknowledgement_batches": st.lists(batches, max_size=3)}
+)
+requests = st.fixed_dictionaries(
+    {
+        "group_id": st.none() | st.text(max_size=5),
+        "member_id": st.none() | st.text(max_size=200),
+        "share_session_epoch": st.integers(-1, 2**31 - 1),
+        "topics": st.lists(
+            st.fixed_dictionaries(
+                {
+                    "topic_id": st.uuids().filter(lambda each: each.int),
+                    "partitions": st.lists(partitions, max_size=3),
+                }
+            ),
+            max_size=3,
+        ),
+    }
+)
+
+
+@given(requests, st.booleans(), st.sampled_from((1, 2)))
+def test_requests(fields: dict[str, Any], renews: bool, version: int) -> None:
+    if version == 2:
+        fields = {**fields, "is_renew_ack": renews}
+    body = encode_request(API, version, fields)
+    by_kio = decode_request(API, version, memoryview(body))
+    by_hand = decode_share_acknowledge(memoryview(b"head" + body), 4, version)
+    assert by_hand[:3] == (by_kio.group_id, by_kio.member_id, by_kio.share_session_epoch)
+    assert by_hand.is_renew_ack == (renews and version == 2)
+    assert [
+        (
+            topic.topic_id,
+            [
+                (each.partition_index, [tuple(batch) for batch in each.acknowledgement_batches])
+                for each in topic.partitions
+            ],
+        )
+        for topic in by_hand.topics
+    ] == [
+        (
+            topic.topic_id,
+            [
+                (
+                    each.partition_index,
+                    [
+                        (batch.first_offset, batch.last_offset, batch.acknowledge_types)
+                        for batch in each.acknowledgement_batches
+                    ],
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in by_kio.topics
+    ]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_replies(version: int) -> None:
+    topic = uuid.UUID(int=5)
+    answer = AcknowledgeAnswer(
+        lock_ms=30_000,
+        topics=[(topic, [PartitionOutcome(3), PartitionOutcome(4, 6, "elsewhere", (2, 7))])],
+        endpoints=[(2, "host", 9092, None), (3, "other", 9093, "rack")],
+    )
+    reply = decode_response(API, version, memoryview(encode_share_acknowledge_reply(version, answer, 5)))
+    (found,) = reply.responses
+    assert found.topic_id == topic
+    assert [
+        (each.partition_index, int(each.error_code), each.error_message) for each in found.partitions
+    ] == [
+        (3, 0, None),
+        (4, 6, "elsewhere"),
+    ]
+    assert (
+        found.partitions[1].current_leader.leader_id,
+        found.partitions[1].current_leader.leader_epoch,
+    ) == (2, 7)
+    assert [(each.node_id, each.host, each.port, each.rack) for each in reply.node_endpoints] == [
+        (2, "host", 9092, None),
+        (3, "other", 9093, "rack"),
+    ]
+
+
+@given(st.binary(max_size=80))
+def test_anything_else_is_refused(data: bytes) -> None:
+    try:
+        decode_share_acknowledge(memoryview(data), 0, 2)
+    except MalformedRequest:
+        return
