@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 from millstream.broker.api.dispatch import Dispatcher
 from millstream.broker.api.permissions import AllowAll
 from millstream.broker.cluster_view import ClusterView
+from millstream.broker.dynamic_settings import DynamicSettings
 from millstream.broker.handlers.fetch_sessions import FetchSessions
 from millstream.broker.machine import Machine
 from millstream.broker.node_end import NodeEnd
@@ -80,6 +81,7 @@ class Node:
             self.end.fail,
         )  # fmt: skip
         self.store, self.partitions, self.upkeep = self.logs.store, self.logs.partitions, self.logs.upkeep
+        self._dynamic = DynamicSettings(self.defaults, self.server, self.logs.cleaner, files.most_connections)
         self.isolation = Isolation(self.partitions)
         self.view = ClusterView(self.node_id, loop, clock.monotonic, self.partitions)
         self.fetch_sessions = FetchSessions(
@@ -131,6 +133,7 @@ class Node:
                 await relays.bind(broker.proxy_listen)
         self.metadata = await self._open_metadata(endpoints)
         self.view.follow(self.metadata)
+        self._dynamic.follow(self.metadata)
         if relays is not None:
             relays.follow(self.metadata)
         self.replicas = replica_parts(

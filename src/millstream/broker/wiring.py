@@ -29,7 +29,7 @@ _OF_METADATA = (
     "unregister_broker",
 )  # fmt: skip
 _OF_DEFAULTS = (
-    "alter_configs", "create_partitions", "create_topics", "describe_configs", "incremental_alter_configs",
+    "alter_configs", "create_partitions", "create_topics", "incremental_alter_configs",
 )  # fmt: skip
 _OF_GROUPS = (
     "consumer_group_heartbeat", "describe_groups", "heartbeat", "join_group", "leave_group",
@@ -71,6 +71,7 @@ class HandlerParts:
             "offset_for_leader_epoch": lambda: (node.partitions,),
             "describe_producers": lambda: (node.partitions,),
             "delete_records": lambda: (node.partitions, node.upkeep, node.replicas.replication),
+            "describe_configs": lambda: (node.metadata, node.defaults, node.settings.shown_configs),
             "describe_cluster": lambda: (node.metadata, node.node_id, node.settings.broker.rack),
             "describe_log_dirs": lambda: (
                 node.metadata, node.partitions, node.machine.disk, node.store.data_dir,

@@ -20,9 +20,10 @@ def _own(
     minimum: float | None = None,
     maximum: float | None = None,
     choices: tuple[str, ...] = (),
+    dynamic: bool = False,
 ) -> ConfigDefinition:
     return ConfigDefinition(
-        name, kind, default, documentation, minimum=minimum, maximum=maximum, choices=choices, dynamic=False
+        name, kind, default, documentation, minimum=minimum, maximum=maximum, choices=choices, dynamic=dynamic
     )
 
 
@@ -98,11 +99,11 @@ _OWN = (
     ),
     _own(
         "max.connections", ConfigType.INT, "10000",
-        "Connections open at once; one more is closed as soon as it is accepted.", minimum=1,
+        "Connections open at once; one more is closed as soon as it is accepted.", minimum=1, dynamic=True,
     ),
     _own(
         "max.connections.per.ip", ConfigType.INT, "2147483647",
-        "Connections open at once from one address.", minimum=1,
+        "Connections open at once from one address.", minimum=1, dynamic=True,
     ),
     _own(
         "producer.id.expiration.ms", ConfigType.INT, "86400000",
@@ -143,7 +144,7 @@ _OWN = (
     ),
     _own(
         "log.cleaner.backoff.ms", ConfigType.LONG, "15000",
-        "How long the cleaner waits when there was nothing to compact.", minimum=1,
+        "How long the cleaner waits when there was nothing to compact.", minimum=1, dynamic=True,
     ),
 )  # fmt: skip
 
@@ -174,6 +175,17 @@ def _topic_defaults() -> Iterator[ConfigDefinition]:
 BROKER_CONFIGS = {
     definition.name: definition
     for definition in (*_OWN, *_THROTTLES, *GROUP_CONFIGS, *SHARE_BROKER_CONFIGS, *_topic_defaults())
+}
+
+# What Kafka's tools read of a broker by names that are not set here: see below what is.
+SHOWN_BROKER_CONFIGS = {
+    definition.name: definition
+    for definition in (
+        _own("advertised.listeners", ConfigType.STRING, None, "Where clients are told to connect to."),
+        _own("broker.id", ConfigType.INT, "-1", "This node's number, unique in the cluster."),
+        _own("listeners", ConfigType.STRING, None, "Where the node listens for Kafka clients."),
+        _own("log.dirs", ConfigType.STRING, None, "The directory that holds everything the node stores."),
+    )
 }
 
 UNSUPPORTED_BROKER_CONFIGS = {

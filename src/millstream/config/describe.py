@@ -5,7 +5,7 @@ from enum import IntEnum
 
 import msgspec
 
-from millstream.config.broker_table import BROKER_CONFIGS
+from millstream.config.broker_table import BROKER_CONFIGS, SHOWN_BROKER_CONFIGS
 from millstream.config.definitions import inherited_text, resolve_topic_config
 from millstream.config.kinds import ConfigDefinition, to_text
 from millstream.config.share_table import CONFIGS_OF_GROUPS, inherited_group_text
@@ -107,9 +107,10 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerLayers) -> list[D
 
 
 def describe_broker(broker: BrokerLayers) -> list[DescribedConfig]:
-    """Every broker setting as it is for a broker with these layers."""
+    """Every broker setting as it is for a broker with these layers, and what else they show."""
     described = []
-    for definition in BROKER_CONFIGS.values():
+    shown = [each for each in SHOWN_BROKER_CONFIGS.values() if each.name in broker.static]
+    for definition in (*BROKER_CONFIGS.values(), *shown):
         default = ConfigOrigin(definition.name, definition.default, ConfigSource.DEFAULT_CONFIG)
         origins = (*_origins(definition.name, broker), default)
         described.append(DescribedConfig(definition, origins[0].value, origins[0].source, origins))

@@ -12,6 +12,7 @@ from millstream.config.mqtt_settings import MqttSettings
 from millstream.config.pipeline_settings import PipelineSettings
 from millstream.config.proxy_settings import ProxySettings
 from millstream.config.setting import Spelling, kafka_setting, own_setting, setting_of
+from millstream.config.units import listener_text
 
 _INT = ConfigType.INT
 _SIZE = Spelling.SIZE
@@ -311,6 +312,15 @@ class Settings:
                 if value != each.default and (kafka_name := setting_of(each).kafka_name) is not None:
                     configs[kafka_name] = to_text(value)
         return configs
+
+    def shown_configs(self) -> dict[str, str]:
+        """What tools read of a broker by Kafka's names, and what is set by others here."""
+        broker = self.broker
+        return {
+            "broker.id": str(broker.id),
+            "listeners": listener_text("PLAINTEXT", broker.host, broker.port),
+            "log.dirs": broker.data_dir,
+        }
 
 
 SECTIONS: dict[str, type] = {

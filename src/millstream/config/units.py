@@ -95,3 +95,8 @@ def _whole(number: str, factor: int, value: object, unit: str) -> int:
     if amount < 0 and amount != UNLIMITED:
         raise ValueError(f"{value!r} is negative; write unlimited where no limit is meant")
     return amount
+
+
+def listener_text(name: str, host: str, port: int) -> str:
+    """As Kafka's settings write a listener."""
+    return f"{name}://[{host}]:{port}" if ":" in host else f"{name}://{host}:{port}"

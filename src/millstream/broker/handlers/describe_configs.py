@@ -4,7 +4,7 @@ from.
 Not done: loggers' levels and client metrics.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest
 from kio.schema.describe_configs.v4.response import (
@@ -16,10 +16,13 @@ from kio.schema.describe_configs.v4.response import (
 
 from millstream.broker.api.call import Call
 from millstream.broker.handlers.admin import answer, layers_of
+from millstream.broker.server.addresses import host_for
 from millstream.cluster.metadata.configs import current_configs
 from millstream.cluster.metadata.defaults import Defaults
+from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import ConfigResource
 from millstream.cluster.metadata.service import MetadataService
+from millstream.config.broker_table import BROKER_CONFIGS
 from millstream.config.describe import (
     BrokerLayers,
     ConfigSource,
@@ -28,18 +31,28 @@ from millstream.config.describe import (
     describe_group,
     describe_topic,
 )
+from millstream.config.units import listener_text
 from millstream.protocol.errors import ErrorCode, KafkaError
+
+_MIN_INSYNC = "min.insync.replicas"
 
 
 def handle(
-    metadata: MetadataService, defaults: Defaults, request: DescribeConfigsRequest, call: Call
+    metadata: MetadataService,
+    defaults: Defaults,
+    own: Callable[[], Mapping[str, str]],
+    request: DescribeConfigsRequest,
+    call: Call,
 ) -> DescribeConfigsResponse:
+    """`own` tells settings of this broker that are shown and not set by Kafka's names."""
     results = []
     for resource in request.resources:
         error: KafkaError | None = None
         configs: tuple[DescribeConfigsResourceResult, ...] = ()
         try:
-            described = describe(metadata, defaults, resource.resource_type, resource.resource_name)
+            described = describe(
+                metadata, defaults, own, resource.resource_type, resource.resource_name, call
+            )
             # No keys means all of them, whether the client leaves the list out or sends an empty one.
             wanted = set(resource.configuration_keys or ())
             configs = tuple(
@@ -63,7 +76,12 @@ def handle(
 
 
 def describe(
-    metadata: MetadataService, defaults: Defaults, resource_type: int, name: str
+    metadata: MetadataService,
+    defaults: Defaults,
+    own: Callable[[], Mapping[str, str]],
+    resource_type: int,
+    name: str,
+    call: Call,
 ) -> Sequence[DescribedConfig]:
     image = metadata.image
     layers = layers_of(defaults, image)
@@ -85,7 +103,24 @@ def describe(
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {defaults.broker_id} or an empty name, but received {name!r}.",
         )
-    return describe_broker(layers)
+    return describe_broker(_shown(layers, own(), image, defaults.broker_id, call))
+
+
+def _shown(
+    layers: BrokerLayers, own: Mapping[str, str], image: MetadataImage, broker_id: int, call: Call
+) -> BrokerLayers:
+    """With what tools look for: addresses, and what all brokers have in common."""
+    static = {**layers.static, **own}
+    broker = image.brokers.get(broker_id)
+    if broker is not None:
+        static["advertised.listeners"] = ",".join(
+            listener_text(each.listener, host_for(each, call), each.port) for each in broker.endpoints
+        )
+    shared = dict(layers.dynamic_default)
+    if _MIN_INSYNC not in static:
+        # As Kafka 4.1: with eligible leader replicas it is a setting of the cluster.
+        shared.setdefault(_MIN_INSYNC, BROKER_CONFIGS[_MIN_INSYNC].default or "")
+    return BrokerLayers(layers.dynamic, shared, static)
 
 
 def _entry(config: DescribedConfig, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:

@@ -56,7 +56,7 @@ class Cleaner:
         self._faults = faults
         self._upkeep = upkeep
         self._limits = limits
-        self._interval_ms = interval_ms
+        self.interval_ms = interval_ms
         self._delete_horizons: dict[Partition, int] = {}
         self._process: Running | None = None
         self._swap_under_way: asyncio.Task[None] | None = None
@@ -65,7 +65,7 @@ class Cleaner:
     async def run(self) -> None:
         """Look for work every now and then, for ever."""
         while True:
-            await asyncio.sleep(self._interval_ms / 1000)
+            await asyncio.sleep(self.interval_ms / 1000)
             await self._let_clean()
             for partition in self._choose():
                 try:

@@ -18,6 +18,8 @@ _FEWEST_CONNECTIONS = 16
 class FileLimits(NamedTuple):
     connections: int
     log_files: int
+    most_connections: int
+    """Those that there is room for, whether they are wanted or not."""
 
 
 def raise_and_share(settings: PerformanceSettings) -> FileLimits:
@@ -42,4 +44,5 @@ def share(limit: int, settings: PerformanceSettings) -> FileLimits:
     log_files = settings.max_open_files
     if log_files is None:
         log_files = max(_FEWEST_LOG_FILES, min(limit // 2, limit - settings.max_connections))
-    return FileLimits(min(settings.max_connections, max(_FEWEST_CONNECTIONS, limit - log_files)), log_files)
+    room = max(_FEWEST_CONNECTIONS, limit - log_files)
+    return FileLimits(min(settings.max_connections, room), log_files, room)

@@ -32,6 +32,7 @@ class Server:
         """Set before the first connection comes."""
         self.metrics = metrics
         self.max_connections = settings.max_connections
+        self.max_connections_per_ip = settings.max_connections_per_ip
         self.max_request_bytes = settings.max_request_size
         self.memory = MemoryBudget(settings.max_in_flight_bytes // 2)
         self.reply_memory = MemoryBudget(settings.max_in_flight_bytes // 2)
@@ -123,8 +124,8 @@ class Server:
                 "max_connections",
                 f"{self.max_connections} connections are open (max.connections)",
             )
-        elif address.connections > self._settings.max_connections_per_ip:
-            limit = self._settings.max_connections_per_ip
+        elif address.connections > self.max_connections_per_ip:
+            limit = self.max_connections_per_ip
             self._reject(
                 connection,
                 "max_connections_per_ip",

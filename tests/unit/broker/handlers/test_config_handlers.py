@@ -73,6 +73,36 @@ async def test_describing_brokers(tmp_path: Path) -> None:
 
 
 @in_loop
+async def test_a_broker_shows_what_tools_look_for(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        response = await broker.call("describe_configs", describe_request(BROKER, "1"))
+        found = {config.name: config for config in response.results[0].configs}
+        values = {
+            "advertised.listeners": "PLAINTEXT://localhost:9092",
+            "broker.id": "1",
+            "listeners": "PLAINTEXT://127.0.0.1:9092",
+            "log.dirs": str(tmp_path),
+        }
+        assert {name: found[name].value for name in values} == values
+        assert {(found[name].config_source, found[name].read_only) for name in values} == {(4, True)}
+        minimum = found["min.insync.replicas"]
+        assert (minimum.value, minimum.config_source) == ("1", 3)
+        refused = await broker.call(
+            "incremental_alter_configs", alteration(BROKER, "1", ("listeners", 0, "PLAINTEXT://:1"))
+        )
+        assert refused.responses[0].error_code == ErrorCode.INVALID_CONFIG
+
+
+@in_loop
+async def test_the_least_in_sync_replicas_of_a_file_are_a_static_setting(tmp_path: Path) -> None:
+    settings = replace(Settings(), kafka={"min.insync.replicas": "2"})
+    async with running(tmp_path, settings=settings) as broker:
+        request = describe_request(BROKER, "1", "min.insync.replicas")
+        (config,) = (await broker.call("describe_configs", request)).results[0].configs
+        assert (config.value, config.config_source) == ("2", 4)
+
+
+@in_loop
 async def test_a_consumer_group_may_set_its_session_within_bounds(tmp_path: Path) -> None:
     name = "consumer.session.timeout.ms"
     async with running(tmp_path) as broker:
