@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from examples.demo.page import points_stored, state, status
-from examples.demo.processes import Demo, DemoFailed, Stopped
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from examples.demo.page import points_stored, state, status
+from examples.demo.processes import Demo, DemoFailed, Stopped
 from millstream.console import static_dir
 
 PAGE_PORT = 8090

@@ -92,13 +92,12 @@ def test_find_coordinator_refuses_keys_it_cannot_place(client: RawClient) -> Non
     assert client.call("find_coordinator", 3, key="k", key_type=9).error_code == ErrorCode.INVALID_REQUEST
 
 
-@pytest.mark.parametrize(("key_type", "key"), [(1, "transaction"), (2, f"g:{UUID(int=7)}:0")])
-def test_coordinators_of_transactions_and_share_groups_are_not_available_yet(
-    client: RawClient, key_type: int, key: str
-) -> None:
-    """As Kafka answers while the topic of that kind does not exist: clients ask again."""
-    (found,) = client.call("find_coordinator", 6, coordinator_keys=(key,), key_type=key_type).coordinators
-    assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+def test_a_share_group_has_a_coordinator_and_a_transaction_has_none(client: RawClient) -> None:
+    key = f"g:{UUID(int=7)}:0"
+    (found,) = client.call("find_coordinator", 6, coordinator_keys=(key,), key_type=2).coordinators
+    assert (found.error_code, found.node_id) == (0, 1)
+    (found,) = client.call("find_coordinator", 6, coordinator_keys=("t",), key_type=1).coordinators
+    assert (found.error_code, found.node_id) == (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)
 
 
 @pytest.mark.parametrize("version", versions("join_group"))

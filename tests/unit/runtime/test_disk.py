@@ -1,7 +1,8 @@
 """What storage relies on, of the real disk and of the simulated one alike."""
 
-import multiprocessing
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -162,19 +163,19 @@ def test_the_lock_is_taken_once(place: tuple[Disk, str]) -> None:
     assert not disk.lock(f"{root}/.lock")
 
 
-def _try_lock(path: str, answer: "multiprocessing.Queue[bool]") -> None:
-    answer.put(SystemDisk().lock(path))
+_TRY_LOCK = (
+    "import sys; from millstream.runtime.disk import SystemDisk; print(SystemDisk().lock(sys.argv[1]))"
+)
 
 
 def test_the_lock_keeps_other_processes_out(tmp_path: Path) -> None:
     disk = SystemDisk()
-    assert disk.lock(str(tmp_path / "lock"))
-    context = multiprocessing.get_context("spawn")
-    answer: multiprocessing.Queue[bool] = context.Queue()
-    other = context.Process(target=_try_lock, args=(str(tmp_path / "lock"), answer))
-    other.start()
-    assert answer.get(timeout=60) is False
-    other.join()
+    path = str(tmp_path / "lock")
+    assert disk.lock(path)
+    other = subprocess.run(
+        [sys.executable, "-c", _TRY_LOCK, path], capture_output=True, text=True, check=True
+    )
+    assert other.stdout == "False\n"
 
 
 _CALLS = st.lists(
