@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 # More than there are cores: many tests wait most of the time.
-WORKERS ?= 6
+WORKERS ?= 4
 # What make long simulates: so many seeds of 60 s, and so many of 180 s.
 LONG_SEEDS ?= 5000
 LONGEST_SEEDS ?= 500

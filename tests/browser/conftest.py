@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
 from millstream.console import static_dir
+from support.browsing import load
 from support.fleet_api import FleetApi, fill
 
 # A page that comes up in a second may take half a minute where others compute.
@@ -96,7 +97,7 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
         contexts.append(context)
         page = context.new_page()
         watches.append(Watch(page))
-        page.goto(url)
+        load(lambda: page.goto(url))
         return page
 
     yield open_

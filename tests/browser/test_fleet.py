@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Locator, Page, expect
 
+from support.browsing import load
 from support.drawing import colours
 from support.fleet_api import FleetApi, uuid_of
 from support.waiting import wait_for
@@ -124,7 +125,8 @@ def test_colours_follow_the_system_and_the_choice(open_page: OpenPage, shared_ap
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
 
     page.get_by_role("combobox", name="Colours").select_option("light")
-    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    load(page.reload)
 
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import Page, expect
 
+from support.browsing import load
 from support.fleet_api import FleetApi, fill, write_status
 
 OpenPage = Callable[..., Page]
@@ -75,9 +76,9 @@ def test_asks_for_the_token_that_the_api_wants(open_page: OpenPage, own_api: Fle
     page.get_by_role("button", name="Continue").click()
 
     expect(page.locator(".cell")).to_have_count(16)
-    page.reload()
+    load(page.reload)
     expect(page.locator(".cell")).to_have_count(16)
-    page.goto(f"{own_api.url}/docs")
+    load(lambda: page.goto(f"{own_api.url}/docs"))
     page.get_by_label("Token").fill("right-one")
     page.locator("#hosts > summary").click()
     page.locator("#hosts button[type=submit]").click()
