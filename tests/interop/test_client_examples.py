@@ -2,6 +2,7 @@
 
 import doctest
 import inspect
+from contextlib import suppress
 
 import pytest
 
@@ -18,6 +19,13 @@ _EXPLAINED = sorted(
         if inspect.isclass(each := getattr(millstream.client, name)) or inspect.isfunction(each)
     }.items()
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def events(broker: NodeProcess) -> None:
+    """The topic of the examples: each of them may be the first, or the only one, that this node sees."""
+    with millstream.client.Admin(broker.bootstrap) as admin, suppress(millstream.client.TopicExistsError):
+        admin.create_topic("events")
 
 
 @pytest.mark.parametrize(("name", "explained"), _EXPLAINED, ids=[name for name, _ in _EXPLAINED])

@@ -38,8 +38,8 @@ class QueueMessage(msgspec.Struct, frozen=True):
 
     >>> from millstream.client import Producer, QueueConsumer
     >>> with Producer("localhost:9092") as producer:
-    ...     _ = producer.send("letters", b"dear", key=b"alice")
-    >>> with QueueConsumer("letters", "clerks", "localhost:9092") as queue:
+    ...     _ = producer.send("postcards", b"dear", key=b"alice")
+    >>> with QueueConsumer("postcards", "clerks", "localhost:9092") as queue:
     ...     message = queue.receive(timeout=30)[0]
     ...     print(message.key, message.value, message.delivery_count)
     ...     queue.accept(message)
