@@ -14,7 +14,7 @@ from millstream.doors.caller import ANONYMOUS, Caller, Principal
 from millstream.doors.cluster import ClusterView, Metadata
 from millstream.doors.coordinators import CoordinatorKind, Coordinators
 from millstream.doors.doors import Doors
-from millstream.doors.messages import Message, Messages
+from millstream.doors.messages import Message, Messages, size_of
 from millstream.doors.partitions import (
     Acks,
     Appended,
@@ -82,4 +82,5 @@ __all__ = [
     "SettlementKind",
     "StateMachine",
     "TopicImage",
+    "size_of",
 ]

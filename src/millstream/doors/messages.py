@@ -18,6 +18,19 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     """-1: when it was sent."""
 
 
+# A message without its parts, and a header without its own: lengths, deltas, counts.
+_MESSAGE_OVERHEAD_BYTES = 32
+_HEADER_OVERHEAD_BYTES = 10
+
+
+def size_of(message: Message) -> int:
+    """At most what it takes in a batch."""
+    size = _MESSAGE_OVERHEAD_BYTES + len(message.key or b"") + len(message.value or b"")
+    for name, value in message.headers:
+        size += _HEADER_OVERHEAD_BYTES + 4 * len(name) + len(value or b"")
+    return size
+
+
 class Messages(Protocol):
     async def send(
         self,

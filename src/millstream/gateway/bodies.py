@@ -26,22 +26,17 @@ MAX_BATCH = 10_000
 _LENGTH_BYTES = 4
 
 
-class Outgoing(msgspec.Struct, frozen=True, gc=False):
-    """A message, and the partition that its sender asked for."""
-
-    message: Message
-    partition: int | None = None
-
-
 class Outgoings(msgspec.Struct, frozen=True):
-    messages: list[Outgoing]
+    messages: list[Message]
     is_batch: bool
     """Whether the sender wants an answer for each of several."""
+    partitions: list[int | None] | None = None
+    """Of each message, what its sender asked for; None where it asked for none at all."""
 
 
 class _About(msgspec.Struct, kw_only=True):
     key: str | None = None
-    headers: dict[str, str] = {}
+    headers: dict[str, str] | None = None
     partition: int | None = None
     timestamp: int = -1
     encoding: str = ""
@@ -77,21 +72,21 @@ def read_body(body: bytes, content_type: str) -> Outgoings:
     if kind == FRAMES:
         return Outgoings([*_frames(body)], is_batch=True)
     if kind == NDJSON:
-        return Outgoings([*_lines(body)], is_batch=True)
+        return _outgoings(_lines(body), is_batch=True)
     if kind != "application/octet-stream":
         first = body[:1]
         if first == b"{":
-            found = _object(body)
-            if found is not None:
-                return Outgoings([found], is_batch=False)
+            one = _object(body)
+            if one is not None:
+                return _outgoings([one], is_batch=False)
         elif first == b"[":
             several = _array(body)
-            if several is not None:
-                return Outgoings(several, is_batch=True)
-    return Outgoings([Outgoing(Message(None, body))], is_batch=False)
+            if several:
+                return _outgoings(several, is_batch=True)
+    return Outgoings([Message(None, body)], is_batch=False)
 
 
-def _object(body: bytes) -> Outgoing | None:
+def _object(body: bytes) -> _TextBody | _Body | None:
     """None where it is not ours: somebody's JSON without a payload is a message as it is."""
     try:
         return _read_one(body)
@@ -108,7 +103,7 @@ def _mentions_payload(body: bytes) -> bool:
         return False
 
 
-def _array(body: bytes) -> list[Outgoing] | None:
+def _array(body: bytes) -> Sequence[_TextBody | _Body] | None:
     found: Sequence[_TextBody | _Body]
     try:
         try:
@@ -124,11 +119,21 @@ def _array(body: bytes) -> list[Outgoing] | None:
             raise Problem(400, f"bad body: {error}") from None
         return None
     _check_count(len(found))
-    return [_outgoing(each) for each in found] if found else None
+    return found
 
 
-def _lines(body: bytes) -> Iterator[Outgoing]:
+def _lines(body: bytes) -> Sequence[_TextBody | _Body]:
     _check_count(body.count(b"\n"))
+    found: Sequence[_TextBody | _Body]
+    try:
+        found = _one_text.decode_lines(body)
+    except msgspec.DecodeError:  # one is no text, or wrong: line by line, to say which
+        found = [*_line_by_line(body)]
+    _check_count(len(found))
+    return found
+
+
+def _line_by_line(body: bytes) -> Iterator[_TextBody | _Body]:
     for number, line in enumerate(body.split(b"\n"), 1):
         if line.strip():
             try:
@@ -142,18 +147,27 @@ def _check_count(count: int) -> None:
         raise Problem(413, f"a batch has at most {MAX_BATCH} messages")
 
 
-def _read_one(data: bytes) -> Outgoing:
+def _read_one(data: bytes) -> _TextBody | _Body:
     try:
-        return _outgoing(_one_text.decode(data))
+        return _one_text.decode(data)
     except msgspec.ValidationError:
-        return _outgoing(_one.decode(data))
+        return _one.decode(data)
 
 
-def _outgoing(body: _TextBody | _Body) -> Outgoing:
+def _outgoings(bodies: Sequence[_TextBody | _Body], *, is_batch: bool) -> Outgoings:
+    messages, asks = [], False
+    for body in bodies:
+        if type(body) is _TextBody and body.key is None and not body.headers and not body.encoding:
+            messages.append(Message(None, body.payload.encode(), (), body.timestamp))
+        else:
+            messages.append(_message(body))
+        asks = asks or body.partition is not None
+    return Outgoings(messages, is_batch, [body.partition for body in bodies] if asks else None)
+
+
+def _message(body: _TextBody | _Body) -> Message:
     if isinstance(body, _TextBody):
         value = body.payload.encode()
-        if body.key is None and not body.headers and not body.encoding:
-            return Outgoing(Message(None, value, (), body.timestamp), body.partition)
     else:
         raw = bytes(body.payload)
         value = _text.decode(raw).encode() if raw[:1] == b'"' else raw
@@ -165,11 +179,11 @@ def _outgoing(body: _TextBody | _Body) -> Outgoing:
     elif body.encoding:
         raise Problem(400, "bad body: encoding may be base64, or left out")
     key = None if body.key is None else body.key.encode()
-    headers: Headers = tuple((name, text.encode()) for name, text in body.headers.items())
-    return Outgoing(Message(key, value, headers, body.timestamp), body.partition)
+    headers: Headers = tuple((name, text.encode()) for name, text in (body.headers or {}).items())
+    return Message(key, value, headers, body.timestamp)
 
 
-def _frames(body: bytes) -> Iterator[Outgoing]:
+def _frames(body: bytes) -> Iterator[Message]:
     view, at, count = memoryview(body), 0, 0
     while at < len(view):
         length = int.from_bytes(view[at : at + _LENGTH_BYTES], "big", signed=True)
@@ -182,7 +196,7 @@ def _frames(body: bytes) -> Iterator[Outgoing]:
             frame = decode_frame(view[at:end])
         except FrameError as error:
             raise Problem(400, f"bad body: the frame at byte {at}: {error}") from None
-        yield Outgoing(Message(frame.key, frame.value, frame.headers, frame.timestamp_ms))
+        yield Message(frame.key, frame.value, frame.headers, frame.timestamp_ms)
         at = end
 
 

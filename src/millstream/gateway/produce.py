@@ -7,8 +7,18 @@ from typing import Any
 import msgspec
 
 from millstream.config.proxy_settings import ProxySettings
-from millstream.doors import Appended, Caller, Durability, Message, Messages, Place, QuotaKind, TopicImage
-from millstream.gateway.bodies import Outgoing, read_body
+from millstream.doors import (
+    Appended,
+    Caller,
+    Durability,
+    Message,
+    Messages,
+    Place,
+    QuotaKind,
+    TopicImage,
+    size_of,
+)
+from millstream.gateway.bodies import Outgoings, read_body
 from millstream.gateway.brokers import Brokers
 from millstream.gateway.ids import MessageId
 from millstream.gateway.metrics import GatewayMetrics
@@ -23,7 +33,6 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 _log = get_logger("millstream.gateway")
 
-_RECORD_OVERHEAD = 70
 _APPEND_BYTES = 512 * 1024
 _WEAKEST_FIRST = list(Durability)
 
@@ -67,20 +76,22 @@ class Produce:
         key = query["key"].encode() if query.get("key") else None
         self._quotas.check(caller, QuotaKind.PRODUCE)
         image = self._topics.known(topic) or await self._topics.find(caller, topic)
-        if not found.is_batch:
-            place, message = self._place(image, found.messages[0], partition, key, wrong)
-            size = len(message.value or b"") + len(message.key or b"") + _RECORD_OVERHEAD
-            appended = await self._send(caller, place, [message], size)
-            return json_response(_answer(place, appended, appended.base_offset))
         if not found.messages:
             raise Problem(400, "bad body: the batch is empty")
-        return await self._send_batch(request, caller, image, found.messages, partition, key, wrong)
+        if partition is not None and partition >= len(image.partitions):
+            raise Problem(400, wrong)
+        if found.is_batch:
+            return await self._send_batch(request, caller, image, found, partition, key, wrong)
+        message = found.messages[0]
+        asked = partition if found.partitions is None else found.partitions[0]
+        place, message = self._place(image, message, asked, key, wrong)
+        appended = await self._send(caller, place, [message], size_of(message))
+        return json_response(_answer(place, appended, appended.base_offset))
 
     def _place(
-        self, topic: TopicImage, outgoing: Outgoing, partition: int | None, key: bytes | None, wrong: str
+        self, topic: TopicImage, message: Message, asked: int | None, key: bytes | None, wrong: str
     ) -> tuple[Place, Message]:
-        message, count = outgoing.message, len(topic.partitions)
-        asked = outgoing.partition if outgoing.partition is not None else partition
+        count = len(topic.partitions)
         if asked is not None and not 0 <= asked < count:
             raise Problem(400, wrong)
         if message.key is None and key is not None:
@@ -92,23 +103,21 @@ class Produce:
         request: Request,
         caller: Caller,
         topic: TopicImage,
-        outgoings: Sequence[Outgoing],
+        found: Outgoings,
         partition: int | None,
         key: bytes | None,
         wrong: str,
     ) -> Response:
         """Messages without a key or partition go to one partition together, in appends that any topic takes."""
         rest = partition if partition is not None else self._turns.turn(topic.name, len(topic.partitions))
+        rest_place = Place(topic.name, rest)
         parts: dict[Place, list[_Part]] = {}
-        rest_place = Place(topic.name, rest) if rest < len(topic.partitions) else None
-        for number, outgoing in enumerate(outgoings):
-            message = outgoing.message
-            if message.key is None and key is None and outgoing.partition is None and rest_place is not None:
-                place = rest_place
-            else:
-                has_key = message.key is not None or key is not None
-                place, message = self._place(topic, outgoing, partition if has_key else rest, key, wrong)
-            size = len(message.value or b"") + len(message.key or b"") + _RECORD_OVERHEAD
+        for number, message in enumerate(found.messages):
+            place, asked = rest_place, None if found.partitions is None else found.partitions[number]
+            if asked is not None or key is not None or message.key is not None:
+                asked = partition if asked is None else asked
+                place, message = self._place(topic, message, asked, key, wrong)
+            size = size_of(message)
             several = parts.get(place)
             if several is None:
                 several = parts[place] = [_Part([], [])]
@@ -123,7 +132,7 @@ class Produce:
             *(self._send(caller, place, part.messages, part.size) for place, part in appends),
             return_exceptions=True,
         )
-        ids: list[str | None] = [None] * len(outgoings)
+        ids: list[str | None] = [None] * len(found.messages)
         problem: Problem | None = None
         weakest = len(_WEAKEST_FIRST) - 1
         for (place, part), outcome in zip(appends, sent, strict=True):

@@ -28,12 +28,7 @@ def read_varint(data: bytes, position: int, most_bytes: int = INT32_BYTES) -> tu
 
 def encode_varint(value: int) -> bytes:
     """The zigzag varint of a signed value of up to 64 bits."""
-    if -64 <= value < 64:
-        return _ONE_BYTE[value]
-    if -8192 <= value < 8192:
-        value = (value << 1) ^ (value >> 63)
-        return bytes((value & 0x7F | 0x80, value >> 7))
-    return _encode(value)
+    return _SMALL[value] if _LEAST <= value < _MOST else _encode(value)
 
 
 def _encode(value: int) -> bytes:
@@ -46,5 +41,6 @@ def _encode(value: int) -> bytes:
     return bytes(out)
 
 
-# Indexed by the value itself, a negative one from the end.
-_ONE_BYTE = [_encode(value) for value in (*range(64), *range(-64, 0))]
+# Lengths of most messages and their places in a batch. Indexed by the value itself, a negative one from the end.
+_LEAST, _MOST = -64, 2048
+_SMALL = [_encode(value) for value in (*range(_MOST), *range(_LEAST, 0))]

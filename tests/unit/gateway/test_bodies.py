@@ -3,11 +3,11 @@ import json
 import pytest
 
 from millstream.doors import Message
-from millstream.gateway.bodies import FRAMES, MAX_BATCH, NDJSON, Outgoing, frame_of, read_body
+from millstream.gateway.bodies import FRAMES, MAX_BATCH, NDJSON, frame_of, read_body
 from millstream.http.messages import Problem
 
 
-def only(body: bytes, content_type: str = "") -> Outgoing:
+def only(body: bytes, content_type: str = "") -> Message:
     found = read_body(body, content_type)
     assert not found.is_batch
     (one,) = found.messages
@@ -35,34 +35,36 @@ def only(body: bytes, content_type: str = "") -> Outgoing:
 )
 @pytest.mark.parametrize("content_type", ["", "application/json", "application/x-www-form-urlencoded"])
 def test_a_body_is_its_payload_or_a_message_as_it_is(body: bytes, value: bytes, content_type: str) -> None:
-    assert only(body, content_type).message.value == value
+    assert only(body, content_type).value == value
 
 
 def test_bytes_are_never_looked_into() -> None:
-    assert only(b'{"payload": "x"}', "application/octet-stream").message.value == b'{"payload": "x"}'
+    assert only(b'{"payload": "x"}', "application/octet-stream").value == b'{"payload": "x"}'
 
 
 def test_a_message_may_have_a_key_headers_a_time_and_a_partition() -> None:
     body = {"payload": "x", "key": "k", "headers": {"a": "1"}, "timestamp": 5, "partition": 2}
-    assert only(json.dumps(body).encode()) == Outgoing(Message(b"k", b"x", (("a", b"1"),), 5), 2)
+    found = read_body(json.dumps(body).encode(), "")
+    assert found.messages == [Message(b"k", b"x", (("a", b"1"),), 5)]
+    assert found.partitions == [2]
 
 
 @pytest.mark.parametrize("content_type", ["application/json", ""])
 def test_an_array_of_payloads_is_a_batch(content_type: str) -> None:
     found = read_body(b'[{"payload": "a"}, {"payload": "b", "key": "k"}]', content_type)
     assert found.is_batch
-    assert [(each.message.key, each.message.value) for each in found.messages] == [(None, b"a"), (b"k", b"b")]
+    assert [(each.key, each.value) for each in found.messages] == [(None, b"a"), (b"k", b"b")]
 
 
 def test_lines_of_json_are_a_batch() -> None:
     found = read_body(b'{"payload": "a"}\n\n{"payload": "b"}\n', f"{NDJSON}; charset=utf-8")
-    assert [each.message.value for each in found.messages] == [b"a", b"b"]
+    assert [each.value for each in found.messages] == [b"a", b"b"]
 
 
 def test_frames_are_a_batch_with_everything_a_message_has() -> None:
     messages = [Message(b"k", b"v", (("h", b"1"), ("n", None)), 5), Message(None, None, (), 7)]
     found = read_body(b"".join(map(frame_of, messages)), FRAMES)
-    assert [each.message for each in found.messages] == messages
+    assert found.messages == messages
 
 
 FRAME = frame_of(Message(b"k", b"v"))

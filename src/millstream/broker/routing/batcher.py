@@ -15,16 +15,13 @@ from millstream.config.topic import TopicConfig
 from millstream.doors.access import Authoriser, Operation, Permission, Resource
 from millstream.doors.caller import NODE, Caller
 from millstream.doors.cluster import Metadata
-from millstream.doors.messages import Message
+from millstream.doors.messages import Message, size_of
 from millstream.doors.partitions import Acks, Appended, Durability, PartitionAccess, Place, unknown_place
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 from millstream.protocol.records import Record, encode_batch
 from millstream.runtime.clock import Clock
 
-# A batch's header, and a message without its parts: lengths, deltas, counts.
 _BATCH_OVERHEAD_BYTES = 100
-_MESSAGE_OVERHEAD_BYTES = 32
-_HEADER_OVERHEAD_BYTES = 10
 _WAITING_BYTES = 64 << 20
 _IDLE_LANES = 10_000
 # How exact a time limit is.
@@ -97,7 +94,7 @@ class Batcher:
             raise NotDone.of(unknown_place(place))
         if not messages:
             raise NotDone(ErrorCode.INVALID_RECORD, "there is no message to send")
-        size = sum(map(_size_of, messages))
+        size = sum(map(size_of, messages))
         if self.waiting_bytes + size > self._most_bytes:
             raise NotDone(
                 ErrorCode.LEADER_NOT_AVAILABLE,
@@ -302,14 +299,6 @@ class _Lane:
             sending.answer.set_exception(type(outcome)(outcome.code, outcome.message))
         else:
             sending.answer.set_result(outcome)
-
-
-def _size_of(message: Message) -> int:
-    """At most what it takes in a batch."""
-    size = _MESSAGE_OVERHEAD_BYTES + len(message.key or b"") + len(message.value or b"")
-    for name, value in message.headers:
-        size += _HEADER_OVERHEAD_BYTES + 4 * len(name) + len(value or b"")
-    return size
 
 
 def _ignore(answer: "asyncio.Future[Appended]") -> None:
