@@ -42,3 +42,11 @@ def test_a_seed_that_found_a_bug(seed: int, faults: tuple[str, ...], what: str) 
 def test_a_seed_that_found_a_bug_where_any_node_forwards(seed: int) -> None:
     what = "a node was removed while Metadata waited, and could not say where its clients find it"
     assert not run_seed(seed, routing="proxy", profile=Profile.PLAIN).problems, what
+
+
+@pytest.mark.parametrize(
+    ("seed", "what"),
+    [(271055236, "followers deleted old records before their leader, did not say so, and could not join")],
+)
+def test_a_seed_of_the_swarm_that_found_a_bug(seed: int, what: str) -> None:
+    assert not run_seed(seed).problems, what

@@ -89,3 +89,28 @@ def test_a_follower_has_deleted_records_when_its_disk_knows(trio: Trio) -> None:
     finally:
         held.let_go()
     assert delete(trio, leader, "deleted", 1, 60_000) == (0, 1)
+
+
+def test_a_follower_that_deletes_before_its_leader_says_so(trio: Trio) -> None:
+    """Each node deletes what is too old for itself: whoever would join must have deleted as much as the leader."""
+    leader = led_by(trio, "retained")
+    with RawClient(trio.nodes[leader].listen) as client:
+        client.call("produce", 9, **produce_fields("retained", batch_of(b"a", b"b"), acks=-1))
+    replicas = trio.nodes[leader].broker.metadata.image.topics["retained"].partitions[0].replicas
+    (follower,) = set(replicas) - {leader}
+    for node_id in (follower, leader):
+        broker = trio.nodes[node_id].broker
+        until(
+            lambda b=broker: (
+                (copy := b.partitions.get("retained", 0)) is not None and copy.high_watermark == 2
+            )
+        )
+        copy = broker.partitions.get("retained", 0)
+        assert copy is not None
+        deletion = broker.upkeep.delete_records_before(copy, 1)
+        asyncio.run_coroutine_threadsafe(deletion, broker.loop).result(90)
+    state = trio.nodes[leader].broker.partitions.find("retained", 0).replication
+    assert state is not None
+    known = state.follower(follower)
+    assert known is not None
+    until(lambda: known.log_start_offset == 1)

@@ -199,7 +199,7 @@ class Partition:
             self._advance(end_offset, end_bytes)
 
     def start_moved(self) -> None:
-        """The log's start is another: followers are told now, because somebody waits for them to know."""
+        """The log's start is another: followers are told now, because somebody may wait for their answer."""
         for listener in self.listeners:
             listener.appended(self)
 

@@ -149,6 +149,7 @@ class Upkeep:
             self._drop(partition, min(_count_expired(partition, now_ms), target.settled_count))
         except OSError as error:
             self._faults.failed("retention", target.storage_failed(error))
+        partition.start_moved()
 
     async def _move_start(self, partition: Partition, count: int, now_ms: int) -> None:
         target = partition.log
@@ -183,6 +184,7 @@ class Upkeep:
         """Move the log's start, durably; whole segments below it go."""
         partition.log.advance_start(offset)
         await self._flusher.sync(partition)
+        partition.start_moved()
         await self._retain(partition, self._machine.expiry.now_ms())
 
     def remove_later(self, path: str, delay_ms: int) -> None:

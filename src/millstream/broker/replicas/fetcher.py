@@ -301,17 +301,15 @@ class ReplicaFetcher:
             if following.may_wait_for(found):
                 left.append((key, following, found))
                 continue
-            place = following.place
             try:
                 following.take(found)
             except KafkaError as error:
                 self._failed(key, following, error)
             else:
-                self._applied(key, following, found, place)
+                self._applied(key, following, found)
         return left
 
     async def _apply(self, key: Key, following: Following, found: FetchedPartition) -> None:
-        place = following.place
         try:
             await following.handle(found)
         except Superseded:
@@ -319,12 +317,10 @@ class ReplicaFetcher:
         except KafkaError as error:
             self._failed(key, following, error)
         else:
-            self._applied(key, following, found, place)
+            self._applied(key, following, found)
 
-    def _applied(
-        self, key: Key, following: Following, found: FetchedPartition, place: tuple[int, int]
-    ) -> None:
-        if is_urgent(found) or place != following.place:
+    def _applied(self, key: Key, following: Following, found: FetchedPartition) -> None:
+        if is_urgent(found) or following.has_moved:
             self._unsaid[key] = None
         self._hold_back(key, following.partition, len(found.records))
 

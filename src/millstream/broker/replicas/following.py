@@ -45,6 +45,8 @@ class Following(msgspec.Struct, eq=False):
     asked_from: int = -1
     is_over: bool = False
     told_error: ErrorCode = ErrorCode.NONE
+    said: tuple[int, int] | None = None
+    """Where the log began and ended in the last request."""
     _pause_seconds: float = _FIRST_PAUSE_SECONDS
 
     async def begin(self) -> None:
@@ -66,6 +68,7 @@ class Following(msgspec.Struct, eq=False):
     def request(self) -> FetchPartition:
         target = self.partition.log
         offset = target.log_end_offset
+        self.said = self._place
         return FetchPartition(
             self.partition.index,
             self.leader_epoch,
@@ -76,7 +79,12 @@ class Following(msgspec.Struct, eq=False):
         )
 
     @property
-    def place(self) -> tuple[int, int]:
+    def has_moved(self) -> bool:
+        """The leader knows another place: what was appended, cut, or deleted here meanwhile."""
+        return self.said != self._place
+
+    @property
+    def _place(self) -> tuple[int, int]:
         target = self.partition.log
         return target.log_start_offset, target.log_end_offset
 

@@ -165,7 +165,6 @@ class Replication:
 
     async def low_watermark(self, partition: Partition, wanted: int, timeout_s: float) -> int:
         """The lowest log start of the live replicas, when it has come to `wanted` or the time is over."""
-        partition.start_moved()
         deadline = self._clock.monotonic() + timeout_s
         while True:
             state, image = partition.replication, self._metadata.image
