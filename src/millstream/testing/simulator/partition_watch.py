@@ -51,6 +51,7 @@ class PartitionWatch:
         def led(partition: Partition, leader_epoch: int, replication: Any) -> None:
             self._led(partition, leader_epoch)
             originals["lead"](partition, leader_epoch, replication)
+            self._begins(partition)
 
         def cuts(log: PartitionLog, truncation: Truncation) -> None:
             self._held = log.log_end_offset - log.log_start_offset
@@ -86,9 +87,7 @@ class PartitionWatch:
                     f"{_name(partition)}: {_here()} takes what lies below {after} for committed; no leader has said so"
                 )
             return
-        self._committed[place] = max(after, self._committed.get(place, 0))
-        epochs = self._committed_in.setdefault(place, {})
-        epochs[partition.leader_epoch] = max(after, epochs.get(partition.leader_epoch, 0))
+        self._note_committed(partition)
         state = partition.replication
         if state is not None:
             needed = max(state.min_isr, self._minimum(partition))
@@ -124,6 +123,29 @@ class PartitionWatch:
                 f"{_name(partition)}: {here} leads in epoch {leader_epoch} with a log that ends at"
                 f" {partition.log.log_end_offset}; up to {committed} was committed"
             )
+
+    def _begins(self, partition: Partition) -> None:
+        """A leader says from its first moment what it takes for committed: all that it has, where it alone counts."""
+        place = partition.topic_id, partition.index
+        known = self._known(partition)
+        if (
+            partition.high_watermark <= self._committed.get(place, 0)
+            or known is None
+            or known.leader_epoch != partition.leader_epoch
+        ):
+            return
+        if known.counted_on != {known.leader}:
+            self._violated(
+                f"{_name(partition)}: {_here()} begins to lead in epoch {partition.leader_epoch} and takes what lies"
+                f" below {partition.high_watermark} for committed; no leader has said so"
+            )
+        self._note_committed(partition)
+
+    def _note_committed(self, partition: Partition) -> None:
+        place, upper = (partition.topic_id, partition.index), partition.high_watermark
+        self._committed[place] = max(upper, self._committed.get(place, 0))
+        epochs = self._committed_in.setdefault(place, {})
+        epochs[partition.leader_epoch] = max(upper, epochs.get(partition.leader_epoch, 0))
 
     def _truncated(self, partition: Partition) -> None:
         self.truncations += 1
