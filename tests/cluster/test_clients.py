@@ -15,7 +15,7 @@ from millstream.cluster.raft.membership import ReplicaKey
 from millstream.cluster.raft.messages import Heartbeat
 from millstream.protocol.api import PEER_COMMAND, PEER_QUORUM
 from support.cluster import ClusterProcesses, cluster_of, eventually
-from support.raw_client import RawClient, batch_of, produce
+from support.raw_client import RawClient, batch_of, node_address, produce
 
 NOT_LEADER_OR_FOLLOWER = 6
 
@@ -125,7 +125,7 @@ def test_what_no_node_of_the_cluster_would_send_ends_the_connection(cluster: Clu
     (good,) = encode_parts(cluster_id, 1, Heartbeat(stranger, stranger, 99, 0, 0))
     damaged = good[:-1] + bytes([good[-1] ^ 1])
     for key, body in ((PEER_QUORUM, foreign), (PEER_QUORUM, damaged), (PEER_COMMAND, b"\xff")):
-        with RawClient(node.listen) as client:
+        with RawClient(node_address(node.listen)) as client:
             client.send_bytes(struct.pack(">ihhih", 10 + len(body), key, 0, 1, -1) + body)
             assert client.is_closed_by_broker()
     eventually(

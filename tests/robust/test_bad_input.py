@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from millstream.protocol.api import APIS, PEER_COMMAND, PEER_HELLO, PEER_QUORUM
+from millstream.protocol.api import APIS, NODE_CALL, PEER_COMMAND, PEER_HELLO, PEER_QUORUM
 from millstream.protocol.wire import uvarint
 from support.kio_messages import build, decode, encode
 from support.node import NodeProcess
-from support.raw_client import RawClient, frame, request_header
+from support.raw_client import RawClient, frame, node_address, request_header
 from support.waiting import wait_for
 
 METADATA = APIS[3]
@@ -61,9 +61,8 @@ def request(key: int, version: int, body: bytes = b"", correlation_id: int = 7) 
         (frame(struct.pack(">hhih", 999, 0, 1, -1)), "API key 999 is not served here"),
         (frame(struct.pack(">hhih", -1, 0, 1, -1)), "API key -1 is not served here"),
         (frame(struct.pack(">hhih", 4, 0, 1, -1)), "API key 4 is not served here"),
-        (frame(struct.pack(">hhih", PEER_HELLO, 0, 1, -1)), "a greeting between nodes that cannot be read"),
-        (frame(struct.pack(">hhih", PEER_QUORUM, 0, 1, -1) + bytes(50)), "this node is alone"),
-        (frame(struct.pack(">hhih", PEER_COMMAND, 0, 1, -1) + bytes(50)), "unknown command"),
+        (frame(struct.pack(">hhih", PEER_HELLO, 0, 1, -1)), "API key 30000 is not served here"),
+        (frame(struct.pack(">hhih", NODE_CALL, 0, 1, -1)), "API key 30005 is not served here"),
         (request(3, 14), "metadata version 14 is not served; 0 to 13 are"),
         (frame(struct.pack(">hhih", 3, -1, 1, -1)), "metadata version -1 is not served"),
         (request(1, 3), "fetch version 3 is not served; 4 to 18 are"),
@@ -88,6 +87,24 @@ def test_what_is_no_request_ends_the_connection_with_its_reason(
     assert client.is_closed_by_broker()
     (told,) = refusals(broker, client)
     assert reason in told
+
+
+@pytest.mark.parametrize(
+    ("key", "body", "reason"),
+    [
+        (PEER_HELLO, b"", "a greeting between nodes that cannot be read"),
+        (PEER_QUORUM, bytes(50), "this node is alone"),
+        (PEER_COMMAND, bytes(50), "unknown command"),
+    ],
+)
+def test_rubbish_at_the_nodes_port_is_refused_too(
+    broker: NodeProcess, key: int, body: bytes, reason: str
+) -> None:
+    with RawClient(node_address(broker.listen)) as client:
+        client.send_bytes(frame(struct.pack(">hhih", key, 0, 1, -1) + body))
+        assert client.is_closed_by_broker()
+        (told,) = refusals(broker, client)
+        assert reason in told
 
 
 def test_a_tls_client_fails_at_once_instead_of_waiting(broker: NodeProcess) -> None:

@@ -17,6 +17,7 @@ from support.raw_client import (
     fetch_fields,
     fetched_partitions,
     milliseconds,
+    node_address,
     produce,
 )
 from support.waiting import wait_for
@@ -253,7 +254,12 @@ def test_both_isolation_levels_see_records_without_transactions(
     assert batches(fetched.records) == [0]
 
 
-def test_a_follower_that_is_no_broker_of_the_cluster_is_refused(client: RawClient, topic: str) -> None:
-    reply = client.call("fetch", 12, **fetch_fields(topic, 0, replica_id=2))
+def test_a_follower_that_is_no_broker_of_the_cluster_is_refused(broker: NodeProcess, topic: str) -> None:
+    fields = fetch_fields(topic, 0, replica_id=2)
+    with RawClient(node_address(broker.listen)) as client:
+        reply = client.call("fetch", 12, **fields)
     assert reply.error_code == STALE_BROKER_EPOCH
     assert not fetched_partitions(reply)
+    with RawClient(broker.listen) as client:
+        client.send("fetch", 12, **fields)
+        assert client.is_closed_by_broker()

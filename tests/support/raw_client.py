@@ -10,7 +10,9 @@ from typing import Any
 
 from crc32c import crc32c
 
-from millstream.protocol.api import API_VERSIONS, APIS, NEVER_FLEXIBLE, Api
+from millstream.cluster.founding_messages import AskState, decode_state
+from millstream.cluster.founding_messages import encode as encode_founding
+from millstream.protocol.api import API_VERSIONS, APIS, NEVER_FLEXIBLE, PEER_APIS, PEER_FOUNDING, Api
 from millstream.protocol.record_batch import CRC_START, HEADER, HEADER_SIZE, PREFIX_SIZE, read_header
 from millstream.protocol.records import Record, encode_batch
 from support.kio_messages import build, decode, encode
@@ -175,6 +177,13 @@ def garbage_batch(codec: int = 0, timestamp_ms: int | None = None) -> bytes:
     HEADER.pack_into(batch, 0, *header)
     HEADER.pack_into(batch, 0, *header._replace(crc=crc32c(bytes(batch[CRC_START:]))))
     return bytes(batch)
+
+
+def node_address(listen: str) -> str:
+    """Where other nodes connect to the node that clients reach there."""
+    with RawClient(listen) as client:
+        client.send_bytes(frame(request_header(PEER_APIS[PEER_FOUNDING], 0, 1) + encode_founding(AskState())))
+        return decode_state(client.receive_frame()[4:]).nodes_at
 
 
 def create_topic(client: RawClient, name: str, partitions: int = 1, **configs: object) -> str:

@@ -23,7 +23,7 @@ from millstream.broker.replicas.parts import ReplicaParts, replica_parts
 from millstream.broker.server.delayed import Delayed
 from millstream.broker.server.file_limits import raise_and_share, warn_of_few_connections
 from millstream.broker.server.limit_metrics import watch_limits
-from millstream.broker.server.listening import bind_all
+from millstream.broker.server.listening import Listening, bind_all
 from millstream.broker.server.long_work import LongWork
 from millstream.broker.server.server import Server
 from millstream.broker.services import Services
@@ -91,6 +91,7 @@ class Node:
         self.dispatcher = self.server.dispatcher = self.new_dispatcher(self.handlers)
         self.relays = relays_of(self)
         # Made when the node starts
+        self.listening: Listening
         self.metadata: MetadataService
         self.replicas: ReplicaParts
         self.services: Services
@@ -126,12 +127,13 @@ class Node:
         self.store.lock_or_advise()
         relays = self.relays
         new_relay = relays.open if relays is not None and broker.client_routing == "proxy" else None
-        self.listen, endpoints = await bind_all(self.server, broker, new_relay)
+        listening = self.listening = await bind_all(self.server, broker, new_relay)
+        self.listen = listening.clients
         if relays is not None:
-            relays.endpoint = endpoints[0]
+            relays.endpoint = listening.for_clients
             if broker.proxy_listen is not None:
                 await relays.bind(broker.proxy_listen)
-        self.metadata = await self._open_metadata(endpoints)
+        self.metadata = await self._open_metadata(listening.endpoints)
         self.view.follow(self.metadata)
         self._dynamic.follow(self.metadata)
         if relays is not None:
@@ -171,7 +173,7 @@ class Node:
             await self.server.start()
         self.loop.call_soon(self.services.coordinators.start)
 
-    async def _open_metadata(self, endpoints: tuple[Endpoint, ...]) -> MetadataService:
+    async def _open_metadata(self, endpoints: tuple[Endpoint, Endpoint]) -> MetadataService:
         machine, data_dir = self.machine, self.store.data_dir
         if not self.settings.is_one_of_several:
             return await MetadataService.open(

@@ -93,6 +93,7 @@ async def _run(settings: Settings, disk: Disk, clock: Clock, attach: Sequence[At
         log.info(
             "ready",
             listen=f"{node.listen[0]}:{node.listen[1]}",
+            nodes=node.listening.for_nodes.address,
             http=http.address,
             node_id=node.node_id,
             data=node.store.data_dir,

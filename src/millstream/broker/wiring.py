@@ -86,7 +86,7 @@ class HandlerParts:
             "queue_call": lambda: (node.services.queue_calls,),
             "log_checksum": lambda: (node.partitions, node.logs.faults),
             "node_call": lambda: (node.services.node_doors.served,),
-            "peer_founding": lambda: (node.membership, self._state_alone),
+            "peer_founding": lambda: (node.membership, self._state_alone, node.listening.for_nodes),
             **{name: lambda: () for name in _ALONE},
             **{name: lambda: (node.metadata,) for name in _OF_METADATA},
             **{name: lambda: (node.metadata, node.defaults) for name in _OF_DEFAULTS},

@@ -81,7 +81,7 @@ def command(
         typer.Option(
             "--node-listen",
             metavar="HOST:PORT",
-            help="Address for the other nodes alone, which --seeds then names; else they use that for clients.",
+            help="Address for other nodes; else 10000 above the port for clients, or a free port.",
         ),
     ] = None,
     client_routing: Annotated[

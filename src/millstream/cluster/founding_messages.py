@@ -31,13 +31,17 @@ class PromiseAnswer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class NodeState(msgspec.Struct, frozen=True, array_like=True):
-    """`waiting_for` is empty where the node serves; `there` are (address, node id) of the seeds that it reaches."""
+    """`waiting_for` is empty where the node serves; `there` are (address, node id) of the seeds that it reaches.
+
+    `nodes_at` is where other nodes connect; empty for whoever asks at that address.
+    """
 
     node_id: int
     cluster_id: str
     waiting_for: str
     there: tuple[tuple[str, int], ...] = ()
     promised_to: int = -1
+    nodes_at: str = ""
 
 
 _request_decoder: msgspec.msgpack.Decoder[FoundingRequest] = msgspec.msgpack.Decoder(FoundingRequest)

@@ -44,12 +44,14 @@ class BrokerSettings:
     )
     node_listen: str | None = own_setting(
         None,
-        "An address (host:port) for the other nodes alone, which cluster.bootstrap_servers then names. The port for"
-        " clients refuses what only nodes may say: the quorum's messages, followers' fetches, forwarded requests."
-        " When not set, nodes come to the port for clients.",
+        "The address (host:port) for other nodes and for gateways without data; the port for clients refuses what only"
+        " they may say, and tells them of this one. When not set: broker.host, and the port 10000 above that for"
+        " clients if that is below 32768 and free, else any free port.",
     )
     node_advertised_host: str | None = own_setting(
-        None, "The host name that other nodes reach node_listen by; the address listened on when not set."
+        None,
+        "The host name that other nodes use; when not set, the address of node_listen, or advertised_host where that is"
+        " not set or listens everywhere.",
     )
     client_routing: str = kafka_setting("client.routing")
     proxy_listen: str | None = own_setting(

@@ -73,7 +73,7 @@ class Led:
             "replica_id": self.follower,
             "replica_epoch": registered if broker_epoch is None else broker_epoch,
         }
-        with RawClient(self.address) as client:
+        with RawClient(self.broker.listening.for_nodes.address) as client:
             return client.call("fetch", 15, **fields)
 
     def fetched(self, offset: int, **others: Any) -> Any:

@@ -126,9 +126,14 @@ class Call(msgspec.Struct):
         """The one broker that the caller is told of, where this node answers for all; None for others."""
         return self.way.only_node
 
+    @property
+    def is_from_node(self) -> bool:
+        """It came in where other nodes do."""
+        return self.way.trusts_nodes
+
     def require_node(self) -> None:
         """Refuse what only other nodes may say where they do not come in."""
-        if not self.way.trusts_nodes:
+        if not self.is_from_node:
             raise MalformedRequest(f"{self.api.name} of another node, at a listener that is for clients")
 
     @property

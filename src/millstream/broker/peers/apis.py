@@ -6,10 +6,13 @@ Each has one version. A node that is alone answers only who asks for its state, 
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from millstream.broker.api.call import NO_REPLY, Call
 from millstream.broker.peers.hello import Hello, Welcome
 from millstream.broker.peers.membership import ClusterMembership
 from millstream.broker.peers.network import PeerNetwork
+from millstream.broker.server.addresses import host_for
 from millstream.cluster.founding_messages import (
     AskPromise,
     AskState,
@@ -19,6 +22,7 @@ from millstream.cluster.founding_messages import (
 )
 from millstream.cluster.metadata.command_codec import encode_refusal, encode_result
 from millstream.cluster.metadata.controller import Command
+from millstream.cluster.metadata.records import Endpoint
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.peer_client import Greeting
@@ -71,17 +75,26 @@ def client(membership: ClusterMembership | None, greeting: Greeting, call: Call)
 
 
 async def founding(
-    membership: ClusterMembership | None, alone: Callable[[], NodeState], asked: FoundingRequest, call: Call
+    membership: ClusterMembership | None,
+    alone: Callable[[], NodeState],
+    for_nodes: Endpoint,
+    asked: FoundingRequest,
+    call: Call,
 ) -> PromiseAnswer | NodeState:
-    """Another node asks for this one's promise to let it found a cluster, or an operator for its state.
+    """Another node asks for this one's promise to let it found a cluster, or anybody for its state.
 
-    `alone` is the state of a node that is not one of several.
+    `alone` is the state of a node that is not one of several, `for_nodes` where other nodes connect.
     """
-    if membership is None and isinstance(asked, AskState):
-        return alone()
+    if isinstance(asked, AskState):
+        state = alone() if membership is None else membership.state()
+        return state if call.is_from_node else replace(state, nodes_at=_address(for_nodes, call))
     if isinstance(asked, AskPromise):
         call.require_node()
     return await _required(membership).founding_asked(asked)
+
+
+def _address(endpoint: Endpoint, call: Call) -> str:
+    return replace(endpoint, host=host_for(endpoint, call)).address
 
 
 def _required(membership: ClusterMembership | None) -> ClusterMembership:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from millstream.broker.peers.hello import Hello, Welcome, decode_welcome, encode
+from millstream.broker.peers.node_address import node_address
 from millstream.cluster.raft.envelope import encode_parts
 from millstream.cluster.raft.membership import ReplicaKey
 from millstream.cluster.raft.messages import Message
@@ -47,10 +48,14 @@ class PeerLink:
         *,
         elapsed: Callable[[], float],
         longest_pause: float = LONGEST_PAUSE,
+        is_seed: bool = False,
     ) -> None:
-        """`gone` is told of a replica that could be spoken to, and at whose address nothing listens any more."""
+        """At a seed's address, which may be for clients, it is asked where nodes connect.
+
+        `gone` is told of a replica that could be spoken to, and at whose address nothing listens any more."""
         self._elapsed = elapsed
         self._longest_pause = longest_pause
+        self._is_seed = is_seed
         self.address = address
         self.peer: ReplicaKey | None = None
         self._hello = hello
@@ -148,7 +153,8 @@ class PeerLink:
         return KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"the node at {self.address} cannot be reached")
 
     async def _connect(self) -> None:
-        host, _, port = self.address.rpartition(":")
+        address = await node_address(self.address, _CONNECT_SECONDS) if self._is_seed else self.address
+        host, _, port = address.rpartition(":")
         async with asyncio.timeout(_CONNECT_SECONDS):
             self._reader, self._writer = await asyncio.open_connection(host.strip("[]"), int(port))
         self._reading = asyncio.create_task(self._read(self._reader), name=f"replies of {self.address}")

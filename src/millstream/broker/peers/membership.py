@@ -24,7 +24,6 @@ from millstream.broker.replicas.recovered import RecoveredReplicas
 from millstream.broker.server.addresses import WILDCARDS
 from millstream.cluster.founding_messages import (
     AskPromise,
-    FoundingRequest,
     FoundWith,
     NodeState,
     PromiseAnswer,
@@ -58,7 +57,7 @@ class ClusterMembership:
     def __init__(
         self,
         settings: Settings,
-        endpoints: tuple[Endpoint, ...],
+        endpoints: tuple[Endpoint, Endpoint],
         machine: Machine,
         data_dir: str,
         writability: Writability,
@@ -66,7 +65,7 @@ class ClusterMembership:
         end: NodeEnd,
         raft: RaftSettings,
     ) -> None:
-        for_nodes = endpoints[-1]
+        _, for_nodes = endpoints
         if any(each.host in WILDCARDS for each in endpoints):
             # What "the address they came by" is only the node itself can say, and clients hear of it from others too.
             raise CannotJoin(
@@ -236,12 +235,13 @@ class ClusterMembership:
         """Why this node does not serve yet; empty when it does."""
         return "" if self._waiting is None else self._waiting()
 
-    async def founding_asked(self, request: FoundingRequest) -> PromiseAnswer | NodeState:
-        """What another node or an operator hears that asks about founding a cluster."""
+    async def founding_asked(self, request: AskPromise | FoundWith) -> PromiseAnswer:
+        """What another node or an operator hears that wants to found a cluster."""
         if isinstance(request, AskPromise):
             return await self._founder.promise(request)
-        if isinstance(request, FoundWith):
-            return self._founder.wish(request.node_ids)
+        return self._founder.wish(request.node_ids)
+
+    def state(self) -> NodeState:
         network, promised = self.network, self.network.promised()
         return NodeState(
             network.me.node_id,

@@ -235,6 +235,7 @@ class PeerNetwork:
                 self._gone,
                 elapsed=self._elapsed,
                 longest_pause=self._longest_pause,
+                is_seed=address in self.seeds,
             )
             self._tasks[address] = asyncio.create_task(link.run(), name=f"link to {address}")
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
+from millstream.broker.peers.node_address import node_address
 from millstream.broker.routing.batcher import Batcher
 from millstream.broker.routing.call_link import CallLink
 from millstream.broker.routing.calls import CreateTopicsFor, FollowMetadata, SubmitCommand
@@ -37,6 +38,7 @@ Result = TypeVar("Result")
 
 OUTSIDE = -1
 """In the place of a node's id."""
+_FIND_SECONDS = 2.0
 _FOLLOW_SECONDS = 5.0
 _COMMAND_SECONDS = 30.0
 _FIRST_PAUSE_SECONDS = 0.1
@@ -101,8 +103,12 @@ class FollowedMetadata:
 
     async def _follow_at(self, address: str) -> bool:
         """Whether the node there was followed, for as long as it could be."""
-        link = CallLink(address, Greeting)
         sent, was_heard = "", False
+        try:
+            link = CallLink(await node_address(address, _FIND_SECONDS), Greeting)
+        except (OSError, EOFError, UnicodeError, msgspec.MsgspecError) as error:
+            log.info("broker not followed", address=address, error=str(error))
+            return False
         try:
             while True:
                 answer = await link.call(NODE, FollowMetadata(sent, _FOLLOW_SECONDS), _FOLLOW_SECONDS)

@@ -1,26 +1,58 @@
 """The addresses that a node takes, and what it tells others of them."""
 
+import errno
+
+import msgspec
+
 from millstream.broker.api.table import ListenerKind, listener_for
+from millstream.broker.server.addresses import WILDCARDS
 from millstream.broker.server.listener import NewRelay
 from millstream.broker.server.server import Server
 from millstream.cluster.metadata.records import FOR_NODES, Endpoint
 from millstream.config.settings import BrokerSettings
 
+# The port for nodes is so far above that for clients, unless the system gives such ports to anybody who asks for one.
+_ABOVE_CLIENTS = 10_000
+_FIRST_PORT_FOR_ANYBODY = 32_768
 
-async def bind_all(
-    server: Server, broker: BrokerSettings, new_relay: NewRelay | None
-) -> tuple[tuple[str, int], tuple[Endpoint, ...]]:
-    """The address for clients; and the endpoints that the node registers, the last of which is for other nodes.
 
-    Without a listener of their own, nodes come to that of clients, which then believes what only nodes may say.
-    """
-    kind = ListenerKind.NODES if broker.node_listen is None else ListenerKind.CLIENTS
-    for_clients = listener_for(kind, "PLAINTEXT", "--listen", new_relay)
-    listen = await server.bind(broker.host, broker.port, for_clients)
-    endpoint = Endpoint("PLAINTEXT", broker.advertised_host or listen[0], broker.advertised_port or listen[1])
-    if broker.node_listen is None:
-        return listen, (endpoint,)
-    host, _, port = broker.node_listen.rpartition(":")
-    for_nodes = listener_for(ListenerKind.NODES, FOR_NODES, "--node-listen")
-    bound = await server.bind(host.strip("[]"), int(port), for_nodes)
-    return listen, (endpoint, Endpoint(FOR_NODES, broker.node_advertised_host or bound[0], bound[1]))
+class Listening(msgspec.Struct, frozen=True):
+    """The address for clients, and the endpoints that the node registers."""
+
+    clients: tuple[str, int]
+    for_clients: Endpoint
+    for_nodes: Endpoint
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, Endpoint]:
+        return self.for_clients, self.for_nodes
+
+
+async def bind_all(server: Server, broker: BrokerSettings, new_relay: NewRelay | None) -> Listening:
+    # Nodes first: whoever is sent on from the clients' port finds their port open.
+    nodes = await _bind_for_nodes(server, broker)
+    clients = await server.bind(
+        broker.host, broker.port, listener_for(ListenerKind.CLIENTS, "PLAINTEXT", "--listen", new_relay)
+    )
+    for_clients = Endpoint(
+        "PLAINTEXT", broker.advertised_host or clients[0], broker.advertised_port or clients[1]
+    )
+    is_own_address = broker.node_listen is not None and nodes[0] not in WILDCARDS
+    host = broker.node_advertised_host or (nodes[0] if is_own_address else for_clients.host)
+    return Listening(clients, for_clients, Endpoint(FOR_NODES, host, nodes[1]))
+
+
+async def _bind_for_nodes(server: Server, broker: BrokerSettings) -> tuple[str, int]:
+    listener = listener_for(ListenerKind.NODES, FOR_NODES, "--node-listen")
+    if broker.node_listen is not None:
+        host, _, port = broker.node_listen.rpartition(":")
+        return await server.bind(host.strip("[]"), int(port), listener)
+    usual = broker.port + _ABOVE_CLIENTS
+    if broker.port and usual < _FIRST_PORT_FOR_ANYBODY:
+        try:
+            return await server.bind(broker.host, usual, listener)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    # Nobody has to know it: the clients' port tells where it is.
+    return await server.bind(broker.host, 0, listener)
