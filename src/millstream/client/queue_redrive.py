@@ -6,9 +6,9 @@ import msgspec
 
 from millstream.client.errors import ClientError
 from millstream.client.queue_consumer import QueueConsumer, QueueMessage
+from millstream.protocol.queue_call import DEAD_LETTER_PREFIX as PREFIX
 from millstream.protocol.records import Headers
 
-PREFIX = "__dlq.errors."
 Send = Callable[[str, bytes | None, bytes | None, Headers], None]
 """Topic, key, value and headers; returns when the message is durable, or raises."""
 

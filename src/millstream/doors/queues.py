@@ -13,6 +13,7 @@ import msgspec
 from millstream.doors.caller import Caller
 from millstream.doors.partitions import LogRead, Place
 from millstream.protocol.errors import ErrorCode
+from millstream.protocol.queue_call import LookAtQueues, PeekAtQueue, Peeked, Purged, PurgeQueue, QueueRows
 from millstream.protocol.records import Record
 
 
@@ -110,4 +111,18 @@ class Queues(Protocol):
 
     async def release_all(self, caller: Caller, group: str, member: str) -> None:
         """The member has gone: what it holds, on any node, is available to others."""
+        ...
+
+    # -- for administrators
+
+    async def look(self, caller: Caller, request: LookAtQueues) -> QueueRows:
+        """Queues in use; one that nobody has used since its leader started is not among them."""
+        ...
+
+    async def peek(self, caller: Caller, request: PeekAtQueue) -> Peeked:
+        """Messages that are not settled; nothing is locked."""
+        ...
+
+    async def purge(self, caller: Caller, request: PurgeQueue) -> Purged:
+        """Give up what waits in a partition; what is out for delivery is not touched."""
         ...

@@ -123,7 +123,7 @@ class Admin:
         return await asyncio.to_thread(listed)
 
     async def _create_topic(self, request: Request, caller: Caller) -> Response:
-        body = _body(request, CreateTopicBody)
+        body = body_of(request, CreateTopicBody)
         self._allow(caller, Operation.CREATE, Resource.TOPIC, body.name)
         partitions = self._settings.max_partitions if body.partitions is None else body.partitions
         new = NewTopic(body.name, partitions, body.replication_factor, configs=tuple(body.configs.items()))
@@ -155,14 +155,14 @@ class Admin:
     async def _delete_topic(self, request: Request, caller: Caller) -> Response:
         topic = self._topic(request, caller, Operation.DELETE)
         (deleted,) = await self._metadata.submit(DeleteTopics((TopicRef(topic.name),)))
-        _check(deleted.error)
+        check(deleted.error)
         return Response(b"", 204)
 
     async def _add_partitions(self, request: Request, caller: Caller) -> Response:
         topic = self._topic(request, caller, Operation.ALTER)
-        count = _body(request, PartitionsBody).count
+        count = body_of(request, PartitionsBody).count
         (grown,) = await self._metadata.submit(CreatePartitions((PartitionIncrease(topic.name, count),)))
-        _check(grown.error)
+        check(grown.error)
         return json_response({"name": topic.name, "partitions": count})
 
     async def _configs(self, request: Request, caller: Caller) -> Response:
@@ -172,14 +172,9 @@ class Admin:
     async def _change_configs(self, request: Request, caller: Caller) -> Response:
         """`{"retention.ms": "1000", "segment.ms": null}`; null goes back to the default."""
         topic = self._topic(request, caller, Operation.ALTER_CONFIGS)
-        given = _body(request, dict[str, str | None])
-        changes = tuple(
-            ConfigChange(key, value, ConfigOperation.DELETE if value is None else ConfigOperation.SET)
-            for key, value in given.items()
-        )
-        alteration = ConfigAlteration(ConfigResource.TOPIC, topic.name, changes)
+        alteration = ConfigAlteration(ConfigResource.TOPIC, topic.name, config_changes(request))
         (altered,) = await self._metadata.submit(AlterConfigs((alteration,)))
-        _check(altered.error)
+        check(altered.error)
         now = self._topics.known(topic.name)
         return json_response({"name": topic.name, "configs": dict(now.configs) if now else {}})
 
@@ -200,7 +195,7 @@ class Admin:
 
     async def _reassign(self, request: Request, caller: Caller) -> Response:
         self._allow(caller, Operation.ALTER, Resource.CLUSTER)
-        wanted = _body(request, list[ReassignmentBody])
+        wanted = body_of(request, list[ReassignmentBody])
         if not 0 < len(wanted) <= _MOST:
             raise Problem(400, f"bad body: 1 to {_MOST} partitions")
         changes = [
@@ -259,14 +254,22 @@ def _partition(each: PartitionImage) -> Mapping[str, object]:
     }
 
 
-def _body(request: Request, kind: type[Body]) -> Body:
+def body_of(request: Request, kind: type[Body]) -> Body:
     try:
         return msgspec.json.decode(request.body, type=kind)
     except msgspec.DecodeError as error:
         raise Problem(400, f"bad body: {error}") from None
 
 
-def _check(error: KafkaError | None) -> None:
+def config_changes(request: Request) -> tuple[ConfigChange, ...]:
+    given = body_of(request, dict[str, str | None])
+    return tuple(
+        ConfigChange(key, value, ConfigOperation.DELETE if value is None else ConfigOperation.SET)
+        for key, value in given.items()
+    )
+
+
+def check(error: KafkaError | None) -> None:
     if error is not None:
         raise _refused(error)
 

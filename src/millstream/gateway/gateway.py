@@ -10,15 +10,18 @@ from millstream.config.settings import Settings
 from millstream.doors import Caller, Doors, SettlementKind
 from millstream.gateway.admin import Admin
 from millstream.gateway.admin_groups import AdminGroups
+from millstream.gateway.admin_queues import AdminQueues
 from millstream.gateway.brokers import Brokers
 from millstream.gateway.consume import Consume
 from millstream.gateway.hubs import Hubs
 from millstream.gateway.metrics import GatewayMetrics
 from millstream.gateway.openapi import openapi_document
+from millstream.gateway.places import Turns
 from millstream.gateway.problems import problem_of, rendered
 from millstream.gateway.produce import Produce
 from millstream.gateway.quota import HttpQuotas
 from millstream.gateway.reading import Reading
+from millstream.gateway.redrive import Redrive
 from millstream.gateway.settling import Settling
 from millstream.gateway.topics import Topics
 from millstream.http.messages import Answer, Handler, Problem, Request, Response, json_response
@@ -60,11 +63,16 @@ class Gateway:
         self._brokers = Brokers(doors, settings, metrics)
         member = f"http-{host.new_id().hex[:16]}"
         self._hubs = Hubs(doors.queues, member, settings.release_delay / 1000, clock.now_ms)
-        self._produce = Produce(doors.messages, self._topics, self._brokers, quotas, settings, metrics)
+        turns = Turns(asyncio.get_running_loop().call_soon)
+        self._produce = Produce(doors.messages, self._topics, self._brokers, turns, quotas, settings, metrics)
         self._consume = Consume(self._hubs, self._topics, doors.metadata, quotas, settings, metrics)
         self._settling = Settling(doors.queues, self._hubs, metrics, is_legacy=settings.legacy)
         self._reading = Reading(doors.partitions, self._topics, quotas)
         self._admin_groups = AdminGroups(doors.coordinators, doors.metadata, doors.authoriser)
+        redrive = Redrive(doors.queues, doors.messages, self._topics, member, turns)
+        self._admin_queues = AdminQueues(
+            doors.queues, doors.metadata, doors.authoriser, self._topics, redrive, clock.now_ms
+        )
         self._admin = Admin(doors.metadata, doors.view, doors.authoriser, self._topics, settings)
 
     async def start(self) -> None:
@@ -112,7 +120,8 @@ class Gateway:
             ("/reject", SettlementKind.REJECT),
         ):
             routes[f"POST {path}"] = Route(self._served(path[1:], self._settle(kind)), 1 << 20)
-        for name, served in {**self._admin.routes(), **self._admin_groups.routes()}.items():
+        admin = {**self._admin.routes(), **self._admin_groups.routes(), **self._admin_queues.routes()}
+        for name, served in admin.items():
             routes[name] = Route(
                 self._served("admin", served), _ADMIN_BODY_BYTES, changes=not name.startswith("GET ")
             )

@@ -7,6 +7,8 @@ from millstream.config.proxy_settings import ProxySettings
 from millstream.gateway.bodies import FRAMES, NDJSON
 from millstream.gateway.openapi_parts import (
     ANY_OBJECT,
+    CHANGES,
+    CLOSED,
     COUNT,
     ERROR,
     GROUP,
@@ -16,7 +18,9 @@ from millstream.gateway.openapi_parts import (
     MESSAGE,
     NAME,
     NUMBER,
+    OF_CHANGES,
     OF_PARTITION,
+    OF_READS,
     OUTGOING,
     PARTITION_VIEW,
     PRODUCED,
@@ -31,14 +35,13 @@ from millstream.gateway.openapi_parts import (
     call,
     in_path,
     in_query,
+    listed,
     whole,
 )
+from millstream.gateway.openapi_queues import queue_paths
 
 _RAW: Schema = {"type": "string", "contentMediaType": "application/octet-stream"}
 _SLOW = ("400", "403", "413", "429", "502", "503")
-_CHANGES = ("400", "403", "404", "409", "413", "502", "503")
-_READS = ("403", "404")
-_CLOSED: Schema = {"additionalProperties": False}
 
 Paths = dict[str, dict[str, Any]]
 
@@ -51,7 +54,7 @@ def openapi_document(settings: ProxySettings) -> dict[str, Any]:
             "version": __version__,
             "description": "Send, take and acknowledge messages over HTTP, and look after the cluster.",
         },
-        "paths": {**_message_paths(), **_state_paths(), **_admin_paths(settings)},
+        "paths": {**_message_paths(), **_state_paths(), **_admin_paths(settings), **queue_paths()},
         "components": {"schemas": {"Error": ERROR}},
     }
 
@@ -140,6 +143,7 @@ def _state_paths() -> Paths:
                 answer={JSON: an_object(status)},
             )
         },
+        "/metrics": {"get": call("metrics", "What this node counts, for Prometheus.", answer={TEXT: STRING})},
         "/stats": {"get": call("stats", "What this gateway did.", answer={JSON: ANY_OBJECT})},
     }
 
@@ -150,32 +154,31 @@ def _admin_paths(settings: ProxySettings) -> Paths:
         "configs": {"type": "object", "additionalProperties": STRING},
     }  # fmt: skip
     move = {"topic": NAME, "partition": NUMBER, "replicas": {"type": ["array", "null"], "items": NUMBER}}
-    moves = {**a_list({**an_object(move, ["topic", "partition"]), **_CLOSED}), "minItems": 1}
+    moves = {**a_list({**an_object(move, ["topic", "partition"]), **CLOSED}), "minItems": 1}
     created = an_object({"name": STRING, "partitions": COUNT, "replication_factor": COUNT})
     described = an_object(
         {"name": STRING, "id": STRING, "configs": ANY_OBJECT, "partitions": a_list(PARTITION_VIEW)}
     )
     configs = {JSON: an_object({"name": STRING, "configs": ANY_OBJECT})}
-    changes = {"type": "object", "additionalProperties": {"type": ["string", "null"]}}
     ring = {
         "partitions": COUNT, "virtual_nodes": COUNT, "before": ANY_OBJECT, "after": ANY_OBJECT,
         "moved": a_list(COUNT), "moved_by_modulo": COUNT,
     }  # fmt: skip
     of_topic = [TOPIC_PATH]
     return {
-        "/admin/brokers": {"get": call("brokers", "The brokers.", answer=_listed("brokers"))},
+        "/admin/brokers": {"get": call("brokers", "The brokers.", answer=listed("brokers"))},
         "/admin/topics": {
-            "get": call("list_topics", "Topics and their partition counts.", answer=_listed("topics")),
+            "get": call("list_topics", "Topics and their partition counts.", answer=listed("topics")),
             "post": call(
                 "create_topic", f"Create a topic; {settings.max_partitions} partitions if not said.",
-                body={JSON: {**an_object(new_topic, ["name"]), **_CLOSED}}, answer={JSON: created}, status="201",
-                problems=_CHANGES,
+                body={JSON: {**an_object(new_topic, ["name"]), **CLOSED}}, answer={JSON: created}, status="201",
+                problems=OF_CHANGES,
             ),
         },
         "/admin/topics/{topic}": {
             "get": call(
                 "describe_topic", "A topic, its settings and partitions.", parameters=of_topic,
-                answer={JSON: described}, problems=_READS,
+                answer={JSON: described}, problems=OF_READS,
             ),
             "delete": call(
                 "delete_topic", "Delete a topic with its messages.", parameters=of_topic, status="204",
@@ -185,22 +188,22 @@ def _admin_paths(settings: ProxySettings) -> Paths:
         "/admin/topics/{topic}/partitions": {
             "post": call(
                 "add_partitions", "Give a topic more partitions.", parameters=of_topic,
-                body={JSON: {**an_object({"count": whole(1, 64)}), **_CLOSED}},
-                answer={JSON: an_object({"name": STRING, "partitions": COUNT})}, problems=_CHANGES,
+                body={JSON: {**an_object({"count": whole(1, 64)}), **CLOSED}},
+                answer={JSON: an_object({"name": STRING, "partitions": COUNT})}, problems=OF_CHANGES,
             )
         },
         "/admin/topics/{topic}/configs": {
             "get": call(
-                "topic_configs", "What is set for a topic.", parameters=of_topic, answer=configs, problems=_READS
+                "topic_configs", "What is set for a topic.", parameters=of_topic, answer=configs, problems=OF_READS
             ),
             "patch": call(
                 "change_configs", "Set values of a topic; null goes back to the default.", parameters=of_topic,
-                body={JSON: changes}, answer=configs, problems=_CHANGES,
+                body={JSON: CHANGES}, answer=configs, problems=OF_CHANGES,
             ),
         },
         "/admin/groups": {
             "get": call(
-                "groups", "Consumer groups and their states.", answer=_listed("groups"), problems=["403", "502", "503"]
+                "groups", "Consumer groups and their states.", answer=listed("groups"), problems=["403", "502", "503"]
             )
         },
         "/admin/groups/{group}": {
@@ -214,11 +217,11 @@ def _admin_paths(settings: ProxySettings) -> Paths:
             ),
         },
         "/admin/reassignments": {
-            "get": call("reassignments", "Partitions that are moving.", answer=_listed("reassignments")),
+            "get": call("reassignments", "Partitions that are moving.", answer=listed("reassignments")),
             "post": call(
                 "reassign", "Move partitions to other brokers; without replicas, call a move off.",
                 body={JSON: moves}, answer={JSON: an_object({"accepted": COUNT, "errors": a_list(ANY_OBJECT)})},
-                status="202", problems=_CHANGES,
+                status="202", problems=OF_CHANGES,
             ),
         },
         "/admin/ring": {
@@ -234,7 +237,3 @@ def _admin_paths(settings: ProxySettings) -> Paths:
             )
         },
     }  # fmt: skip
-
-
-def _listed(name: str) -> dict[str, Schema]:
-    return {JSON: an_object({"count": COUNT, name: a_list(ANY_OBJECT)})}

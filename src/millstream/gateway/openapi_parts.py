@@ -10,6 +10,11 @@ COUNT: Schema = {"type": "integer", "minimum": 0}
 ANY_OBJECT: Schema = {"type": "object", "additionalProperties": True}
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 249, "pattern": "^[a-zA-Z0-9._-]+$"}
 NUMBER: Schema = {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}
+CLOSED: Schema = {"additionalProperties": False}
+CHANGES: Schema = {"type": "object", "additionalProperties": {"type": ["string", "null"]}}
+"""Of settings."""
+OF_CHANGES = ("400", "403", "404", "409", "413", "502", "503")
+OF_READS = ("403", "404")
 TEXT = "text/plain"
 JSON = "application/json"
 
@@ -17,7 +22,7 @@ _PROBLEMS = {
     "400": "The request is wrong; the text says how.",
     "403": "Not allowed, or a web page of another origin.",
     "404": "There is no such thing.",
-    "409": "It exists already.",
+    "409": "It exists already, or is not in a state for this.",
     "413": "The body or the message is too large.",
     "416": "The log does not have this offset.",
     "429": "Over a quota; Retry-After says when to come back.",
@@ -148,3 +153,7 @@ def call(
         content = {kind: {"schema": dict(schema)} for kind, schema in body.items()}
         made["requestBody"] = {"required": True, "content": content}
     return made
+
+
+def listed(name: str) -> dict[str, Schema]:
+    return {JSON: an_object({"count": COUNT, name: a_list(ANY_OBJECT)})}

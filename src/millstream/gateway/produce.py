@@ -51,6 +51,7 @@ class Produce:
         messages: Messages,
         topics: Topics,
         brokers: Brokers,
+        turns: Turns,
         quotas: HttpQuotas,
         settings: ProxySettings,
         metrics: GatewayMetrics,
@@ -58,10 +59,10 @@ class Produce:
         self._messages = messages
         self._topics = topics
         self._brokers = brokers
+        self._turns = turns
         self._quotas = quotas
         self._settings = settings
         self._metrics = metrics
-        self._turns = Turns(asyncio.get_running_loop().call_soon)
 
     async def handle(self, request: Request, caller: Caller) -> Response:
         query, is_legacy = query_of(request), self._settings.legacy

@@ -141,6 +141,9 @@ class Purged(msgspec.Struct, frozen=True):
 QueueRequest = TakeMessages | SettleMessages | ReleaseMember | LookAtQueues | PeekAtQueue | PurgeQueue
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 
+DEAD_LETTER_PREFIX = "__dlq.errors."
+"""Of the headers that tell of a dead letter what happened to it, as in Apache Kafka 4.4."""
+
 
 class _Reply(msgspec.Struct, frozen=True):
     error: int = 0

@@ -14,6 +14,7 @@ from millstream.doors.coordinators import CoordinatorKind
 from millstream.doors.partitions import Acks, Appended, Isolation, LogRead, OffsetAt, Offsets, Place
 from millstream.doors.queues import Acquired, Settled, Settlement
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
+from millstream.protocol.queue_call import LookAtQueues, PeekAtQueue, Peeked, Purged, PurgeQueue, QueueRows
 from millstream.protocol.wire import MalformedRequest
 
 A_co = TypeVar("A_co", covariant=True)
@@ -112,6 +113,20 @@ class AskAll(NodeCall[bytes], frozen=True, tag=14):
     request: bytes
 
 
+class Look(NodeCall[QueueRows], frozen=True, tag=15):
+    """Of the queues that the node leads."""
+
+    request: LookAtQueues
+
+
+class Peek(NodeCall[Peeked], frozen=True, tag=16):
+    request: PeekAtQueue
+
+
+class Purge(NodeCall[Purged], frozen=True, tag=17):
+    request: PurgeQueue
+
+
 class Cancel(NodeCall[None], frozen=True, tag=13):
     """The answer to that call of this connection is not waited for any more."""
 
@@ -132,6 +147,9 @@ AnyCall = (
     | CreateTopicsFor
     | FollowMetadata
     | AskAll
+    | Look
+    | Peek
+    | Purge
     | Cancel
 )
 

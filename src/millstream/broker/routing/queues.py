@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from millstream.broker.routing.calls import Acquire, ReleaseAll, Settle
+from millstream.broker.routing.calls import Acquire, Look, Peek, Purge, ReleaseAll, Settle
 from millstream.broker.routing.routes import Routes
 from millstream.doors.access import Authoriser, Operation, Permission, Resource
 from millstream.doors.caller import Caller
@@ -11,6 +11,7 @@ from millstream.doors.partitions import Place
 from millstream.doors.queues import Acquired, Queues, Settled, Settlement, SettlementKind
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
+from millstream.protocol.queue_call import LookAtQueues, PeekAtQueue, Peeked, Purged, PurgeQueue, QueueRows
 
 log = get_logger("millstream.doors")
 
@@ -93,6 +94,49 @@ class RoutedQueues:
                 log.info("locks not released", node=node_id, group=group, error=error.message)
 
         await asyncio.gather(*(of_node(broker.broker_id) for broker in self._routes.view.brokers()))
+
+    async def look(self, caller: Caller, request: LookAtQueues) -> QueueRows:
+        """Of all nodes; KafkaError when one of them does not answer."""
+        what = Permission(Operation.DESCRIBE, Resource.GROUP, request.group)
+        self._authoriser.check(
+            caller, what if request.group else Permission(Operation.DESCRIBE, Resource.CLUSTER)
+        )
+
+        async def of_node(node_id: int) -> QueueRows:
+            if node_id == self._routes.view.node_id:
+                return await self._local.look(caller, request)
+            return await self._routes.link(node_id).call(caller, Look(request), _PATIENCE_SECONDS)
+
+        nodes = [broker.broker_id for broker in self._routes.view.brokers()]
+        found = await asyncio.gather(*map(of_node, nodes))
+        rows = (row for each in found for row in each.queues)
+        return QueueRows(tuple(sorted(rows, key=lambda row: (row.group, row.topic, row.partition))))
+
+    async def peek(self, caller: Caller, request: PeekAtQueue) -> Peeked:
+        place = Place(request.topic, request.partition)
+        self._check(caller, request.group, place)
+        return await self._routes.at_leader(
+            caller,
+            place,
+            lambda: self._local.peek(caller, request),
+            Peek(request),
+            patience_s=_PATIENCE_SECONDS,
+            wait_s=_PATIENCE_SECONDS,
+            may_repeat=True,
+        )
+
+    async def purge(self, caller: Caller, request: PurgeQueue) -> Purged:
+        place = Place(request.topic, request.partition)
+        self._check(caller, request.group, place)
+        return await self._routes.at_leader(
+            caller,
+            place,
+            lambda: self._local.purge(caller, request),
+            Purge(request),
+            patience_s=_PATIENCE_SECONDS,
+            wait_s=_PATIENCE_SECONDS,
+            may_repeat=False,
+        )
 
     def _check(self, caller: Caller, group: str, place: Place) -> None:
         self._authoriser.check(caller, Permission(Operation.READ, Resource.GROUP, group))

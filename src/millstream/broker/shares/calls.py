@@ -6,12 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-from millstream.broker.shares.led_queue import LedQueue
-from millstream.broker.shares.log_view import read_batches
+from millstream.broker.shares.overview import look, peek, purge
 from millstream.broker.shares.shares import Shares
 from millstream.cluster.metadata.service import MetadataService
-from millstream.coordinator.shares.runs import Run
-from millstream.coordinator.shares.states import RecordState
 from millstream.doors.access import Authoriser, Operation, Permission, Resource
 from millstream.doors.caller import Caller
 from millstream.doors.partitions import Place
@@ -21,12 +18,10 @@ from millstream.protocol.queue_call import (
     LookAtQueues,
     PeekAtQueue,
     Peeked,
-    PeekedRun,
     Purged,
     PurgeQueue,
     QueueRange,
     QueueRequest,
-    QueueRow,
     QueueRows,
     Released,
     ReleaseMember,
@@ -40,8 +35,6 @@ from millstream.protocol.queue_call import (
 _MOST_MESSAGES = 10_000
 _MOST_BYTES = 16 << 20
 _LONGEST_WAIT_MS = 60_000
-_MOST_RUNS = 1_000
-_PEEK_BYTES = 1 << 20
 
 
 class QueueCalls:
@@ -155,63 +148,13 @@ class QueueCalls:
     # -- what is led here
 
     async def _look(self, _caller: Caller, request: LookAtQueues) -> QueueRows:
-        return QueueRows(
-            tuple(
-                row_of(queue)
-                for queue in self._shares
-                if queue.is_ready
-                and request.group in ("", queue.key.group_id)
-                and request.topic in ("", queue.partition.topic)
-            )
-        )
+        return look(self._shares, request)
 
     async def _peek(self, _caller: Caller, request: PeekAtQueue) -> Peeked:
-        queue = await self._shares.open(request.group, request.topic, request.partition)
-        engine = queue.engine
-        first = max(request.offset, engine.start)
-        runs = [run for run in engine.runs(first, _MOST_RUNS) if not run.state.is_final]
-        if engine.end < queue.upper:
-            runs.append(Run(engine.end, queue.upper - 1, RecordState.AVAILABLE))
-        shown: list[PeekedRun] = []
-        batches: dict[int, memoryview] = {}
-        left = min(request.max_messages, 1_000)
-        for run in runs:
-            low, high = max(run.first, first), min(run.last, max(run.first, first) + left - 1)
-            if left <= 0 or high < low:
-                break
-            left -= high - low + 1
-            shown.append(PeekedRun(low, high, run.state.name.lower(), run.count, run.due_ms, run.owner))
-            for read in read_batches(queue.partition, low, _PEEK_BYTES, queue.upper):
-                if read.batch.first > high:
-                    break
-                batches[read.batch.first] = read.data
-        return Peeked(tuple(shown), b"".join(batches[base] for base in sorted(batches)))
+        return await peek(self._shares, request)
 
     async def _purge(self, _caller: Caller, request: PurgeQueue) -> Purged:
-        queue = await self._shares.open(request.group, request.topic, request.partition)
-        dropped = queue.drop_available(queue.upper)
-        await queue.stored()
-        return Purged(dropped)
-
-
-def row_of(queue: LedQueue) -> QueueRow:
-    engine, counters = queue.engine, queue.engine.counters
-    return QueueRow(
-        queue.key.group_id,
-        queue.partition.topic,
-        queue.key.partition,
-        engine.start,
-        engine.end,
-        queue.depth,
-        engine.locked,
-        engine.run_count,
-        queue.oldest_ms(),
-        counters.delivered,
-        counters.redelivered,
-        counters.accepted,
-        counters.dead_letters,
-        counters.given_up,
-    )
+        return await purge(self._shares, request)
 
 
 def _taken(found: list[Acquired]) -> Taken:

@@ -15,11 +15,11 @@ from millstream.doors.messages import Message, Messages
 from millstream.doors.partitions import Place
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.queue_call import DEAD_LETTER_PREFIX as PREFIX
 from millstream.protocol.records import Record
 
 _log = get_logger("millstream.queues")
 
-PREFIX = "__dlq.errors."
 _AT_ONCE = 100
 _READ_BYTES = 1 << 20
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from millstream.broker.shares import overview
 from millstream.broker.shares.consumers import all_stored, await_and_acquire
 from millstream.broker.shares.led_queue import NOTHING, LedQueue, Taken, Wanted
 from millstream.broker.shares.shares import Shares
@@ -11,6 +12,7 @@ from millstream.doors.caller import Caller
 from millstream.doors.partitions import LogRead, Place
 from millstream.doors.queues import Acquired, AcquiredRange, Settled, Settlement
 from millstream.protocol.errors import KafkaError, NotDone
+from millstream.protocol.queue_call import LookAtQueues, PeekAtQueue, Peeked, Purged, PurgeQueue, QueueRows
 
 
 class LocalQueues:
@@ -48,6 +50,15 @@ class LocalQueues:
 
     async def release_all(self, _caller: Caller, group: str, member: str) -> None:
         await all_stored(self._shares().release_member(group, member))
+
+    async def look(self, _caller: Caller, request: LookAtQueues) -> QueueRows:
+        return overview.look(self._shares(), request)
+
+    async def peek(self, _caller: Caller, request: PeekAtQueue) -> Peeked:
+        return await overview.peek(self._shares(), request, from_earliest=True)
+
+    async def purge(self, _caller: Caller, request: PurgeQueue) -> Purged:
+        return await overview.purge(self._shares(), request, from_earliest=True)
 
     async def _open(self, group: str, place: Place) -> LedQueue:
         try:

@@ -1,0 +1,83 @@
+"""What an administrator sees of the queues that this node leads, and purging them."""
+
+from millstream.broker.shares.led_queue import LedQueue
+from millstream.broker.shares.log_view import read_batches
+from millstream.broker.shares.shares import Shares
+from millstream.coordinator.shares.runs import Run
+from millstream.coordinator.shares.states import RecordState
+from millstream.protocol.queue_call import (
+    LookAtQueues,
+    PeekAtQueue,
+    Peeked,
+    PeekedRun,
+    Purged,
+    PurgeQueue,
+    QueueRow,
+    QueueRows,
+)
+
+_MOST_RUNS = 1_000
+_PEEK_BYTES = 1 << 20
+
+
+def look(shares: Shares, request: LookAtQueues) -> QueueRows:
+    return QueueRows(
+        tuple(
+            _row_of(queue)
+            for queue in shares
+            if queue.is_ready
+            and request.group in ("", queue.key.group_id)
+            and request.topic in ("", queue.partition.topic)
+        )
+    )
+
+
+async def peek(shares: Shares, request: PeekAtQueue, *, from_earliest: bool = False) -> Peeked:
+    """`from_earliest`: where a group begins that nobody has used yet, as with `Shares.open`."""
+    queue = await shares.open(request.group, request.topic, request.partition, from_earliest=from_earliest)
+    engine = queue.engine
+    first = max(request.offset, engine.start)
+    runs = [run for run in engine.runs(first, _MOST_RUNS) if not run.state.is_final]
+    if engine.end < queue.upper:
+        runs.append(Run(engine.end, queue.upper - 1, RecordState.AVAILABLE))
+    shown: list[PeekedRun] = []
+    batches: dict[int, memoryview] = {}
+    left = min(request.max_messages, 1_000)
+    for run in runs:
+        low, high = max(run.first, first), min(run.last, max(run.first, first) + left - 1)
+        if left <= 0 or high < low:
+            break
+        left -= high - low + 1
+        shown.append(PeekedRun(low, high, run.state.name.lower(), run.count, run.due_ms, run.owner))
+        for read in read_batches(queue.partition, low, _PEEK_BYTES, queue.upper):
+            if read.batch.first > high:
+                break
+            batches[read.batch.first] = read.data
+    return Peeked(tuple(shown), b"".join(batches[base] for base in sorted(batches)))
+
+
+async def purge(shares: Shares, request: PurgeQueue, *, from_earliest: bool = False) -> Purged:
+    queue = await shares.open(request.group, request.topic, request.partition, from_earliest=from_earliest)
+    dropped = queue.drop_available(queue.upper)
+    await queue.stored()
+    return Purged(dropped)
+
+
+def _row_of(queue: LedQueue) -> QueueRow:
+    engine, counters = queue.engine, queue.engine.counters
+    return QueueRow(
+        queue.key.group_id,
+        queue.partition.topic,
+        queue.key.partition,
+        engine.start,
+        engine.end,
+        queue.depth,
+        engine.locked,
+        engine.run_count,
+        queue.oldest_ms(),
+        counters.delivered,
+        counters.redelivered,
+        counters.accepted,
+        counters.dead_letters,
+        counters.given_up,
+    )
