@@ -45,8 +45,15 @@ def test_a_seed_that_found_a_bug_where_any_node_forwards(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "what"),
-    [(271055236, "followers deleted old records before their leader, did not say so, and could not join")],
+    ("seed", "routing", "what"),
+    [
+        (
+            271055236,
+            None,
+            "followers deleted old records before their leader did, said nothing, and could not join",
+        ),
+        (525693415, "direct", "a read met damage in the segment after the one it began in: never repaired"),
+    ],
 )
-def test_a_seed_of_the_swarm_that_found_a_bug(seed: int, what: str) -> None:
-    assert not run_seed(seed).problems, what
+def test_a_seed_of_the_swarm_that_found_a_bug(seed: int, routing: str | None, what: str) -> None:
+    assert not run_seed(seed, routing=routing).problems, what

@@ -49,9 +49,11 @@ def encode_epoch(leader_epoch: int, position: int) -> tuple[list[bytes], int]:
 class CorruptBatch(KafkaError):
     """Bytes that are not the batch they claim to be."""
 
-    def __init__(self, message: str, position: int) -> None:
+    def __init__(self, message: str, position: int, segment_base: int = -1) -> None:
+        """`segment_base`: where the damaged segment of a log begins; -1 when it is none."""
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
         self.position = position
+        self.segment_base = segment_base
 
 
 class BatchHeader(NamedTuple):

@@ -303,7 +303,7 @@ class Segment:
         return _sound_batches(self.file, self.summary, start, piece_bytes)
 
     def corrupt(self, position: int, message: str) -> CorruptBatch:
-        return CorruptBatch(f"{self.log_path} at byte {position}: {message}", position)
+        return CorruptBatch(f"{self.log_path} at byte {position}: {message}", position, self.base_offset)
 
 
 def _sound_batches(

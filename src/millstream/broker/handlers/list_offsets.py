@@ -62,7 +62,7 @@ async def _answer(
     wanted: ListOffsetsPartition,
     call: Call,
 ) -> ListOffsetsPartitionResponse:
-    error, found = ErrorCode.NONE, _NOT_FOUND
+    error, found, partition = ErrorCode.NONE, _NOT_FOUND, None
     try:
         partition = partitions.find_for_client(topic, wanted.partition_index)
         partition.check_epoch(wanted.current_leader_epoch)
@@ -73,7 +73,7 @@ async def _answer(
         error = failure.code
         call.count_error(error)
         if error == ErrorCode.CORRUPT_MESSAGE:
-            faults.damaged(None, -1, failure)
+            faults.damaged(partition, -1, failure)
     return ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,
         error_code=error,

@@ -33,6 +33,7 @@ from millstream.storage.compaction.swap import (
     is_committed,
     recover_swap,
 )
+from millstream.storage.layout import LOG_SUFFIX, offset_in
 from millstream.storage.log import PartitionLog
 from millstream.storage.segment import SegmentSummary
 
@@ -187,7 +188,8 @@ class Cleaner:
 
     def _note_failure(self, partition: Partition, failure: CleaningFailure) -> None:
         if failure.position >= 0:
-            self._faults.damaged(None, -1, failure)
+            base = offset_in(failure.path.rpartition("/")[2], LOG_SUFFIX)
+            self._faults.damaged(partition, -1 if base is None else base, failure)
         else:
             log.warning(
                 "cleaning failed", topic=partition.topic, partition=partition.index, error=failure.message

@@ -11,6 +11,7 @@ from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.logs import get_logger
 from millstream.observability.repeats import Repeats
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.record_batch import CorruptBatch
 from millstream.runtime.clock import Clock
 from millstream.storage.local_log import LogGone, NoRoom
 
@@ -68,4 +69,7 @@ class StorageFaults:
         if self._repeats.is_due(("damage", str(error))):
             log.error("corrupt record batch, it is not served", error=str(error))
         if partition is not None:
+            if isinstance(error, CorruptBatch):
+                # What follows an offset may stand in a later segment than the offset: compaction leaves gaps.
+                offset = max(offset, error.segment_base)
             self.on_damage(partition, offset)
