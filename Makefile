@@ -84,5 +84,5 @@ clean: ## Remove the virtual environment, caches and everything built
 CONSOLE_SOURCES := $(shell find console -name node_modules -prune -o -type f -print)
 
 # Without the npm registry the script says so and makes no stamp: everything else works without the page.
-.stamps/console: $(CONSOLE_SOURCES) scripts/build-console | .stamps/run
-	@scripts/build-console
+.stamps/console: $(CONSOLE_SOURCES) scripts/build_console.py | .stamps/run
+	@$(BIN)/python scripts/build_console.py

@@ -1,5 +1,7 @@
-"""Says so when a wheel is built without the web console: `pip install .` would succeed all the same."""
+"""Puts the web console into wheels and source distributions: builds it where Node can be had, and says so where not."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,19 @@ class ConsoleHook(BuildHookInterface):
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Before a wheel or a source distribution is built; an editable installation is for developers."""
+        """Before anything is packed. An editable installation is for developers, who run `make console`."""
         del build_data
-        page = Path(self.root) / "src" / "millstream" / "console" / "static" / "index.html"
-        if version != "editable" and not page.is_file():
-            self.app.display_warning(
-                "the web console is not in this package, because it was not built; run `make console` before"
-            )
+        if version == "editable":
+            return
+        sys.path.insert(0, str(Path(self.root) / "scripts"))
+        try:
+            import build_console
+        finally:
+            sys.path.pop(0)
+        if build_console.is_current():
+            return
+        try:
+            build_console.build()
+        except (build_console.CannotBuild, subprocess.CalledProcessError, OSError) as error:
+            kept = "an older one is in it" if build_console.PAGE.is_file() else "this package has none"
+            self.app.display_warning(f"the web console was not built: {error}; {kept}")

@@ -109,6 +109,8 @@ def start_all(demo: Demo) -> Addresses:
     demo.wait("node", lambda: node.log_line('"ready"') is not None, NODE_START_S)
     ready = node.log_json('"ready"') or {}
     settings = demo.directory / "demo.yaml"
+    # The query API may be ready before the job has made it.
+    (demo.directory / "store").mkdir(exist_ok=True)
     settings.write_text(
         "pipeline:\n"
         f"  bootstrap: {ready['listen']}\n"

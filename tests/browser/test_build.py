@@ -1,6 +1,7 @@
 """The page as it is built: small, whole, and with its own unit tests."""
 
 import gzip
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -28,12 +29,13 @@ def test_lock_file_names_no_registry() -> None:
 
 
 def test_units_of_the_page() -> None:
-    npm = shutil.which("npm") or shutil.which("npm", path=str(CONSOLE.parent / ".venv" / "bin"))
+    npm = shutil.which("npm") or shutil.which("npm", path=str(CONSOLE.parent / ".stamps" / "node" / "bin"))
     if npm is None or not (CONSOLE / "node_modules" / ".package-lock.json").exists():
         pytest.skip("the npm packages of the console are not installed; see `make console`")
 
     done = subprocess.run(
-        [npm, "test"], cwd=CONSOLE, capture_output=True, text=True, timeout=400, check=False
-    )
+        [npm, "test"], cwd=CONSOLE, capture_output=True, text=True, timeout=400, check=False,
+        env={**os.environ, "PYTHONPATH": str(CONSOLE.parent / ".stamps" / "node")},
+    )  # fmt: skip
 
     assert done.returncode == 0, done.stdout + done.stderr

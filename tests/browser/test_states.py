@@ -16,13 +16,13 @@ OpenPage = Callable[..., Page]
 def test_says_that_the_api_stopped_and_recovers(open_page: OpenPage, own_api: FleetApi) -> None:
     fill(own_api.directory)
     page = open_page(own_api.start().url)
-    expect(page.locator(".cell")).to_have_count(16)
+    expect(page.locator("a.cell")).to_have_count(16)
 
     own_api.stop()
 
     alert = page.get_by_role("alert")
     expect(alert).to_contain_text("the query API does not answer")
-    expect(page.locator(".cell")).to_have_count(16)
+    expect(page.locator("a.cell")).to_have_count(16)
     own_api.start()
     # The page tries again by itself too, and may have done so just now.
     with suppress(PlaywrightError):
@@ -38,7 +38,7 @@ def test_waits_for_the_first_points_and_then_shows_them(open_page: OpenPage, own
 
     fill(own_api.directory)
 
-    expect(page.locator(".cell")).to_have_count(16)
+    expect(page.locator("a.cell")).to_have_count(16)
 
 
 def test_says_that_the_pipeline_stopped(open_page: OpenPage, own_api: FleetApi) -> None:
@@ -75,9 +75,9 @@ def test_asks_for_the_token_that_the_api_wants(open_page: OpenPage, own_api: Fle
     page.get_by_label("did not accept").fill("right-one")
     page.get_by_role("button", name="Continue").click()
 
-    expect(page.locator(".cell")).to_have_count(16)
+    expect(page.locator("a.cell")).to_have_count(16)
     load(page.reload)
-    expect(page.locator(".cell")).to_have_count(16)
+    expect(page.locator("a.cell")).to_have_count(16)
     load(lambda: page.goto(f"{own_api.url}/docs"))
     page.get_by_label("Token").fill("right-one")
     page.locator("#hosts > summary").click()

@@ -369,3 +369,12 @@ def test_log_dump_of_a_damaged_file_shows_what_is_before_the_damage(
     assert result.returncode == 1
     assert [json.loads(line)["kind"] for line in result.stdout.splitlines()] == ["batch", "corruption"]
     assert b"is damaged at byte" in result.stderr
+
+
+def test_pipeline_run_does_not_create_the_topic_that_it_reads(cli: Cli, topic: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="the `pipeline` extra is not installed")
+
+    said = cli.fails("pipeline", "run", "--once", "--topic", f"{topic}-nosuch", "--data", str(tmp_path))
+
+    assert f"there is no topic {topic}-nosuch" in said
+    assert f"{topic}-nosuch" not in {row["topic"] for row in cli.json("topic", "list")}

@@ -66,6 +66,7 @@ def test_a_dcgm_export_and_bad_records_on_two_workers(tmp_path: Path) -> None:
         ).start()  # fmt: skip
         try:
             assert job.wait() == 0, job.log_end()
+            assert f"{GPUS * METRICS:,} points are in parquet:" in job.log_end(), job.log_end()
         finally:
             job.kill()
         assert [cluster.executors_of(worker) > 0 for worker in range(2)] == [True, True]

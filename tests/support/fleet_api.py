@@ -19,7 +19,13 @@ from support.waiting import wait_for
 HOSTS = 2
 GPUS_PER_HOST = 8
 MINUTES = 20
-METRICS = {"DCGM_FI_DEV_GPU_UTIL": 1.0, "DCGM_FI_DEV_GPU_TEMP": 0.8, "DCGM_FI_DEV_POWER_USAGE": 6.0}
+METRICS = {
+    "DCGM_FI_DEV_GPU_UTIL": 1.0, "DCGM_FI_DEV_GPU_TEMP": 0.8, "DCGM_FI_DEV_POWER_USAGE": 6.0,
+    "DCGM_FI_DEV_FB_USED": 800.0, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 5e9,
+}  # fmt: skip
+# This GPU of the last host has fallen off the bus.
+SILENT_GPU = 7
+SILENT_S = 150
 EVENTS = [
     ("thermal_excursion", "critical", "open"),
     ("xid_burst", "critical", "closed"),
@@ -67,7 +73,7 @@ class FleetApi:
 
 
 def fill(directory: Path, now: datetime | None = None) -> None:
-    """Twenty minutes of telemetry that end now, four events, and the status of a running job."""
+    """Twenty minutes of telemetry that end now, four events, and status and history of a running job."""
     now = now or datetime.now(UTC)
     store = directory / "store"
     put(store, list(points(now)))
@@ -89,6 +95,11 @@ def write_status(directory: Path, updated_at: datetime) -> None:
         "counts": {"valid": 100_000, "bad": 3, "sentinel": 7, "late": 0},
         "last_error": None,
     }
+    minutes = [
+        updated_at.replace(second=0, microsecond=0) - timedelta(minutes=n) for n in range(MINUTES, 0, -1)
+    ]
+    rows = [{"time": f"{time:%Y-%m-%dT%H:%M}:00Z", "rows_per_second": 4000.0, "lag": 40} for time in minutes]
+    (directory / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     fresh = directory / "status.json.new"
     fresh.write_text(json.dumps(status))
     os.replace(fresh, directory / "status.json")
@@ -107,6 +118,8 @@ def points(now: datetime) -> Iterator[Row]:
     for seconds_ago in range(0, 360, 10):
         moment = now - timedelta(seconds=seconds_ago)
         for host, gpu in _gpus():
+            if (host, gpu) == (HOSTS - 1, SILENT_GPU) and seconds_ago < SILENT_S:
+                continue
             for metric in METRICS:
                 yield {
                     "time": moment, "uuid": uuid_of(host, gpu), "metric": metric, "value": _value(metric, gpu, moment),

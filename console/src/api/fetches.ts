@@ -6,6 +6,7 @@ import type {
   Gpu,
   GpuPage,
   HealthEvent,
+  JobMinute,
   Latest,
   LatestPage,
   Level,
@@ -44,8 +45,8 @@ export function fetchGpus(signal: AbortSignal): Promise<Gpu[]> {
   return all<GpuPage, Gpu>("api/v1/gpus", {}, (page) => page.gpus, signal);
 }
 
-export function fetchLatest(metric: string, signal: AbortSignal, hostname?: string): Promise<Latest[]> {
-  return all<LatestPage, Latest>("api/v1/latest", { metric, hostname, limit: LATEST_ROWS }, (page) => page.latest, signal);
+export function fetchLatest(metric: string, signal: AbortSignal): Promise<Latest[]> {
+  return all<LatestPage, Latest>("api/v1/latest", { metric, limit: LATEST_ROWS }, (page) => page.latest, signal);
 }
 
 export interface RollupQuery {
@@ -77,16 +78,25 @@ export function fetchTelemetry(
 }
 
 export interface EventQuery {
-  severity?: string | undefined;
-  status?: string | undefined;
   uuid?: string | undefined;
   hostname?: string | undefined;
 }
 
+export interface EventTimes {
+  status: "open" | "closed";
+  start_time?: string;
+  end_time?: string;
+}
+
 /** The newest `limit` events; further pages are not followed, a list is read from its top. */
-export async function fetchEvents(query: EventQuery, limit: number, signal: AbortSignal): Promise<HealthEvent[]> {
+export async function fetchEvents(query: EventQuery & EventTimes, limit: number, signal: AbortSignal): Promise<HealthEvent[]> {
   const page = await get<EventPage>("api/v1/events", { ...query, limit }, signal);
   return page.events;
+}
+
+export async function fetchHistory(startMs: number, endMs: number, signal: AbortSignal): Promise<JobMinute[]> {
+  const times = { start_time: rfc3339(startMs), end_time: rfc3339(endMs) };
+  return (await get<{ history: JobMinute[] }>("api/v1/pipeline/history", times, signal)).history;
 }
 
 export function rfc3339(timeMs: number): string {

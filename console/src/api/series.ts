@@ -50,7 +50,7 @@ function useSeries<T>(
   const polled = usePoll<Followed<T>>(
     key,
     async (signal, previous) => {
-      const endMs = rangeEnd(newestMs, now());
+      const endMs = rangeEnd(newestMs, now(), range);
       const startMs = endMs - range.spanMs;
       // The window that the range begins in belongs to it.
       const tail = await loadTail(source(signal), startMs - stepMs, endMs, previous);

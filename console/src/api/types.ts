@@ -81,3 +81,10 @@ export interface HealthEvent {
 export interface EventPage extends Page {
   events: HealthEvent[];
 }
+
+/** How the pipeline's job did in one minute. */
+export interface JobMinute {
+  time: string;
+  rows_per_second: number;
+  lag: number;
+}

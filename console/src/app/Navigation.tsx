@@ -1,3 +1,5 @@
+import { rangeWords } from "../charts/ranges";
+import { timeZone } from "../format/times";
 import { hashOf, type Route } from "./router";
 import { chooseTheme, THEMES, useTheme } from "./theme";
 import { type View, VIEWS } from "./views";
@@ -17,7 +19,7 @@ export function Navigation({ route, view }: { route: Route; view: View | undefin
             {views.map(({ name, navigation }) => (
               <li key={name}>
                 <a
-                  href={hashOf([name], rangeOf(route))}
+                  href={hashOf([name], rangeWords(route.query))}
                   aria-current={name === marked ? "page" : undefined}
                   title={navigation?.title}
                 >
@@ -30,6 +32,9 @@ export function Navigation({ route, view }: { route: Route; view: View | undefin
         </section>
       ))}
       <footer>
+        <span className="quiet zone" title="All times on these pages are in this time zone">
+          Times in {timeZone(new Date())}
+        </span>
         <a href="docs" className="quiet" title="Interactive documentation of the query API">
           API docs
         </a>
@@ -46,10 +51,6 @@ function groups(): [string, View[]][] {
     if (group !== undefined) found.set(group, [...(found.get(group) ?? []), view]);
   }
   return [...found];
-}
-
-function rangeOf(route: Route): Record<string, string> {
-  return route.query["range"] === undefined ? {} : { range: route.query["range"] };
 }
 
 function ThemeChoice() {

@@ -34,7 +34,7 @@ export const VIEWS: readonly View[] = [
   },
   {
     name: "pipeline",
-    render: () => <PipelineView />,
+    render: (route) => <PipelineView route={route} />,
     navigation: { group: "Telemetry", title: "Pipeline", icon: "M2 5h6v5H2zm7 2h6v2H9zm7-2h6v5h-6zM18 11h2v3h-2zm-2 4h6v5h-6z" },
   },
   { name: "gpus", render: (route) => <GpuView key={route.path[1]} route={route} />, partOf: "fleet" },

@@ -5,7 +5,7 @@ import { inReadingOrder, metricInfo } from "../fleet/metrics";
 import { axisLabel, withUnit } from "../format/numbers";
 import { Loading, State } from "../parts/State";
 import { type Range, windowMs } from "./ranges";
-import { type Columns, pointColumns, rollupColumns } from "./series";
+import { type Columns, inUnitsOf, pointColumns, rollupColumns } from "./series";
 import { type Line, TimeChart } from "./TimeChart";
 
 const SUMMARY: readonly Line[] = [
@@ -46,7 +46,12 @@ function columnsByMetric<T extends { metric: string }>(
     if (group === undefined) groups.set(row.metric, [row]);
     else group.push(row);
   }
-  return new Map(inReadingOrder(groups.keys()).map((metric) => [metric, columns(groups.get(metric) ?? [])]));
+  return new Map(
+    inReadingOrder(groups.keys()).map((metric) => [
+      metric,
+      inUnitsOf(metricInfo(metric).of ?? 1, columns(groups.get(metric) ?? [])),
+    ]),
+  );
 }
 
 interface ChartsProps {

@@ -1,9 +1,12 @@
 import { type KeyboardEvent, useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import { changeQuery } from "../app/router";
 import { useShownTheme } from "../app/theme";
 import { NOTHING } from "../format/numbers";
 import { clockTime } from "../format/times";
+import { leaveZoom } from "./RangeChoice";
+import { zoomQuery } from "./ranges";
 import { type Columns, lastValue } from "./series";
 import { colour, timeAxis, valueAxis } from "./style";
 
@@ -109,7 +112,8 @@ function options(
     legend: { show: false },
     cursor: {
       y: false,
-      drag: { x: false, y: false },
+      drag: { x: true, y: false, setScale: false },
+      bind: { dblclick: () => leaveZoomed },
       points: { size: 6 },
       ...(group === undefined ? {} : { sync: { key: group, setSeries: false } }),
     },
@@ -129,8 +133,27 @@ function options(
         ...(line.fill ? { fill: () => colour(line.colour, 0.14) } : {}),
       })),
     ],
-    hooks: { setCursor: [(made: uPlot) => showValues(made, latest.current, caption.current)] },
+    hooks: {
+      setCursor: [(made: uPlot) => showValues(made, latest.current, caption.current)],
+      setSelect: [zoomIn],
+    },
   };
+}
+
+// A shorter way of the mouse is a click that slipped.
+const LEAST_DRAG_PX = 5;
+
+/** What was drawn over becomes the range of the whole page. */
+function zoomIn(made: uPlot): void {
+  const { left, width } = made.select;
+  if (width < LEAST_DRAG_PX) return;
+  made.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+  changeQuery(zoomQuery(made.posToVal(left, "x") * 1_000, made.posToVal(left + width, "x") * 1_000));
+}
+
+function leaveZoomed(): null {
+  leaveZoom();
+  return null;
 }
 
 function isSparse(made: uPlot): boolean {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Rollup } from "../api/types";
-import { rangeEnd, rangeNamed } from "./ranges";
-import { lastValue, pointColumns, rollupColumns, withLive } from "./series";
+import { rangeEnd, rangeOf, rangeWords, zoomQuery } from "./ranges";
+import { inUnitsOf, lastValue, minuteColumns, pointColumns, rollupColumns, withLive } from "./series";
 
 const MINUTE = 60_000;
 
@@ -34,6 +34,22 @@ describe("rollups as columns", () => {
   });
 });
 
+describe("the job's minutes as columns", () => {
+  it("have a row each and a gap where the job did not run", () => {
+    const minute = (number: number, rate: number) => ({
+      time: new Date(number * MINUTE).toISOString(), rows_per_second: rate, lag: 7,
+    });
+    expect(minuteColumns([minute(0, 10), minute(1, 20), minute(4, 30)])).toEqual({
+      times: [30, 90, 180, 270],
+      values: [[10, 20, null, 30], [7, 7, null, 7]],
+    });
+  });
+
+  it("can be in another unit", () => {
+    expect(inUnitsOf(1_024, { times: [0, 1], values: [[2_048, null]] }).values).toEqual([[2, null]]);
+  });
+});
+
 describe("points as columns", () => {
   it("breaks the line after a silence", () => {
     const points = [0, 5, 100].map((second) => ({ metric: "", value: second, time: new Date(second * 1_000).toISOString() }));
@@ -55,6 +71,19 @@ describe("ranges", () => {
   });
 
   it("fall back to fifteen minutes", () => {
-    expect(rangeNamed("nonsense").name).toBe("15m");
+    expect(rangeOf({ range: "nonsense" }).name).toBe("15m");
+    expect(rangeOf({ from: "nonsense", to: "2026-03-01T12:00:00Z" }).name).toBe("15m");
+    expect(rangeOf({ from: "2026-03-01T12:00:00Z", to: "2026-03-01T12:00:00Z" }).name).toBe("15m");
+  });
+
+  it("are what was drawn over a chart, and at least a minute", () => {
+    const noon = Date.parse("2026-03-01T12:00:00Z");
+    const words = zoomQuery(noon, noon + 600_400);
+    expect(words).toEqual({ from: "2026-03-01T12:00:00Z", to: "2026-03-01T12:10:00Z" });
+    expect(rangeOf(words)).toMatchObject({ spanMs: 600_000, endMs: noon + 600_000, resolution: "1m" });
+    expect(rangeEnd(noon, noon + 9_000_000, rangeOf(words))).toBe(noon + 600_000);
+    expect(rangeOf(zoomQuery(noon, noon + 1_000)).spanMs).toBe(60_000);
+    expect(rangeOf(zoomQuery(noon, noon + 5 * 86_400_000)).resolution).toBe("1h");
+    expect(rangeWords({ ...words, severity: "info" })).toEqual(words);
   });
 });

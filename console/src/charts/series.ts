@@ -1,6 +1,6 @@
 /** Rows to columns: what uPlot draws. Times in seconds, gaps as null. Pure. */
 
-import type { Point, Rollup } from "../api/types";
+import type { JobMinute, Point, Rollup } from "../api/types";
 
 export type Column = (number | null)[];
 
@@ -46,6 +46,17 @@ export function withLive(past: Columns, live: readonly Sample[], gapMs: number):
   };
 }
 
+const MINUTE_MS = 60_000;
+
+/** Rows a second and lag, a row per minute; a minute stands at its middle. */
+export function minuteColumns(minutes: readonly JobMinute[]): Columns {
+  const rows = minutes.map((minute) => ({
+    timeMs: Date.parse(minute.time) + MINUTE_MS / 2,
+    values: [minute.rows_per_second, minute.lag],
+  }));
+  return columns(rows, 2, 1.5 * MINUTE_MS);
+}
+
 export function pointColumns(points: readonly Point[], gapMs: number): Columns {
   const rows = points
     .map((point) => ({ timeMs: Date.parse(point.time), values: [point.value] }))
@@ -67,6 +78,12 @@ function columns(rows: readonly Sample[], width: number, gapMs: number): Columns
     previousMs = row.timeMs;
   }
   return { times, values };
+}
+
+/** The same with every value in a unit of another size. */
+export function inUnitsOf(size: number, { times, values }: Columns): Columns {
+  if (size === 1) return { times, values };
+  return { times, values: values.map((column) => column.map((value) => (value === null ? null : value / size))) };
 }
 
 /** The last value of a column, looking past gaps. */

@@ -1,25 +1,32 @@
 import { now } from "../api/clock";
 import type { HealthEvent } from "../api/types";
 import { kindTitle, shortUuid } from "../format/names";
-import { ago, clockTime, duration } from "../format/times";
+import { clockTime, duration } from "../format/times";
 import { GpuLink, HostLink } from "../parts/links";
-import { State } from "../parts/State";
 import { evidenceLines } from "./filter";
 
 interface EventListProps {
+  title: string;
   events: readonly HealthEvent[];
   /** At most this many; the caller says where the rest is. */
   most?: number;
+  /** Said when there is none. */
+  nothing: string;
 }
 
-export function EventList({ events, most = events.length }: EventListProps) {
-  if (events.length === 0) return <State title="No events">Nothing was found wrong with these GPUs.</State>;
+export function EventList({ title, events, most = events.length, nothing }: EventListProps) {
   return (
-    <ul className="events">
-      {events.slice(0, most).map((event) => (
-        <EventRow key={event.event_id} event={event} />
-      ))}
-    </ul>
+    <section aria-label={title}>
+      <h3>
+        {title} <small>{events.length}</small>
+      </h3>
+      {events.length === 0 && <p className="nothing">{nothing}</p>}
+      <ul className="events">
+        {events.slice(0, most).map((event) => (
+          <EventRow key={event.event_id} event={event} />
+        ))}
+      </ul>
+    </section>
   );
 }
 
@@ -53,12 +60,11 @@ function EventRow({ event }: { event: HealthEvent }) {
       <span className="when" title={`${event.start} to ${event.end}`}>
         {event.status === "open" ? (
           <>
-            <b>open</b> since {clockTime(startMs, now())}
+            <b>since {clockTime(startMs, now())}</b> · {duration(now() - startMs)}
           </>
         ) : (
-          `ended ${ago(endMs, now())}`
+          `${clockTime(startMs, now())} to ${clockTime(endMs, startMs)} · ${duration(endMs - startMs)}`
         )}
-        {endMs > startMs && ` · ${duration(endMs - startMs)}`}
       </span>
     </li>
   );

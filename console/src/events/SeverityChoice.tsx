@@ -1,8 +1,9 @@
-import { type HealthEvent, SEVERITIES, type Severity } from "../api/types";
+import { SEVERITIES, type Severity } from "../api/types";
 import { changeQuery } from "../app/router";
+import type { Events } from "./useEvents";
 
 interface SeverityChoiceProps {
-  events: readonly HealthEvent[];
+  events: Events | undefined;
   severity: Severity | undefined;
 }
 
@@ -28,6 +29,7 @@ export function SeverityChoice({ events, severity }: SeverityChoiceProps) {
   );
 }
 
-function count(events: readonly HealthEvent[], severity: Severity | undefined): number {
-  return severity === undefined ? events.length : events.filter((event) => event.severity === severity).length;
+function count(events: Events | undefined, severity: Severity | undefined): number {
+  const all = [...(events?.active ?? []), ...(events?.ended ?? [])];
+  return severity === undefined ? all.length : all.filter((event) => event.severity === severity).length;
 }

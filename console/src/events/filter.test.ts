@@ -13,6 +13,7 @@ describe("events", () => {
       ["peak celsius", "96.2"],
       ["codes", "[79]"],
     ]);
+    expect(evidenceLines({ peak_watts: 794.662 })).toEqual([["peak watts", "794.7"]]);
     expect(evidenceLines({ count: 7 })).toEqual([["count", "7"]]);
     expect(evidenceLines("not json")).toEqual([["evidence", "not json"]]);
     expect(evidenceLines("{}")).toEqual([]);

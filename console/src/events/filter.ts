@@ -25,5 +25,6 @@ function parsed(json: string): unknown {
 }
 
 function text(value: unknown): string {
+  if (typeof value === "number") return value.toLocaleString("en-US", { maximumFractionDigits: 1 });
   return typeof value === "string" ? value : JSON.stringify(value);
 }

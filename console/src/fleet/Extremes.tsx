@@ -2,21 +2,15 @@ import { Card } from "../parts/Card";
 import { type Column, List } from "../parts/List";
 import { GpuLink } from "../parts/links";
 import { power, temperature, utilisation } from "./gpuColumns";
-import { type GpuNow, hottest, idlest, isSilent } from "./shape";
+import { type GpuNow, hottest, idlest } from "./shape";
 
 const ROWS = 5;
 
-interface ExtremesProps {
-  gpus: readonly GpuNow[];
-  newestMs: number | undefined;
-}
-
-export function Extremes({ gpus, newestMs }: ExtremesProps) {
-  const heard = gpus.filter((gpu) => !isSilent(gpu, newestMs));
+export function Extremes({ gpus }: { gpus: readonly GpuNow[] }) {
   return (
     <>
-      <Ranking title="Hottest GPUs" gpus={hottest(heard, ROWS)} />
-      <Ranking title="Idlest GPUs" gpus={idlest(heard, ROWS)} />
+      <Ranking title="Hottest GPUs" gpus={hottest(gpus, ROWS)} />
+      <Ranking title="Idlest GPUs" gpus={idlest(gpus, ROWS)} />
     </>
   );
 }

@@ -40,7 +40,7 @@ export function FleetCharts({ gpus, range, newestMs }: FleetChartsProps) {
     () => withLive(rollupColumns(temperature.data?.rows ?? [], ["p95", "max"], stepMs), live.temperature, LIVE_GAP_MS),
     [temperature.data, live, stepMs],
   );
-  const endMs = utilisation.data?.endMs ?? newestMs ?? Date.now();
+  const endMs = utilisation.data?.endMs ?? range.endMs ?? newestMs ?? Date.now();
   const times = { startMs: endMs - range.spanMs, endMs };
   return (
     <div className="columns">

@@ -2,7 +2,7 @@ import { useMemo } from "react";
 import { useRollups } from "../api/series";
 import type { Route } from "../app/router";
 import { RangeChoice } from "../charts/RangeChoice";
-import { rangeNamed } from "../charts/ranges";
+import { rangeOf } from "../charts/ranges";
 import { EventsCard } from "../events/EventsCard";
 import { useEvents } from "../events/useEvents";
 import { PageHead } from "../parts/PageHead";
@@ -11,27 +11,27 @@ import { PipelinePanel } from "../pipeline/PipelinePanel";
 import { usePipeline } from "../pipeline/usePipeline";
 import { Extremes } from "./Extremes";
 import { FleetCharts } from "./FleetCharts";
-import { HeatMap } from "./HeatMap";
+import { HeatMap, heatRange } from "./HeatMap";
 import { Kpis } from "./Kpis";
 import { UTILISATION } from "./metrics";
 import { NoData } from "./NoData";
 import { byHost, newestMs } from "./shape";
 import { useFleet } from "./useFleet";
 
-const HEAT_RANGE = rangeNamed("1h");
-
 export function FleetView({ route }: { route: Route }) {
-  const range = rangeNamed(route.query["range"]);
+  const range = rangeOf(route.query);
   const fleet = useFleet();
   const pipeline = usePipeline();
-  const events = useEvents({});
+  const events = useEvents({}, range);
   const gpus = fleet.data;
   const newest = useMemo(() => (gpus === undefined ? undefined : newestMs(gpus)), [gpus]);
-  const hosts = useMemo(() => byHost(gpus ?? [], newest), [gpus, newest]);
-  const heat = useRollups({ level: "host", metric: UTILISATION }, HEAT_RANGE, newest);
+  const hosts = useMemo(() => byHost(gpus ?? []), [gpus]);
+  const strips = heatRange(range);
+  const heat = useRollups({ level: "host", metric: UTILISATION }, strips, newest);
 
   if (gpus === undefined) return <Waiting error={fleet.error} />;
   if (gpus.length === 0) return <NoData pipeline={pipeline.data} />;
+  const silent = gpus.filter((gpu) => gpu.silent).length;
   return (
     <>
       <PageHead title="Fleet">
@@ -41,12 +41,12 @@ export function FleetView({ route }: { route: Route }) {
       <FleetCharts gpus={gpus} range={range} newestMs={newest} />
       <div className="columns wide-left">
         <div className="stack">
-          <HeatMap hosts={hosts} newestMs={newest} history={heat.data} />
-          <EventsCard events={events} severity={route.query["severity"]} />
+          <HeatMap hosts={hosts} history={heat.data} range={strips} />
+          <EventsCard events={events} severity={route.query["severity"]} silent={silent} />
         </div>
         <div className="stack">
-          <PipelinePanel pipeline={pipeline} />
-          <Extremes gpus={gpus} newestMs={newest} />
+          <PipelinePanel pipeline={pipeline} range={range} />
+          <Extremes gpus={gpus} />
         </div>
       </div>
     </>

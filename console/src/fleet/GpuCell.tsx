@@ -4,16 +4,16 @@ import { heatStep } from "./heat";
 import type { GpuNow } from "./shape";
 
 /** A GPU as one coloured square that leads to its details. */
-export function GpuCell({ gpu, silent }: { gpu: GpuNow; silent: boolean }) {
-  const known = gpu.utilisation !== undefined && !silent;
+export function GpuCell({ gpu }: { gpu: GpuNow }) {
+  const known = gpu.utilisation !== undefined;
   const words = `${gpu.hostname} GPU ${gpu.gpuId}: ${
-    silent ? "silent" : `${percent(gpu.utilisation)}, ${celsius(gpu.temperature)}`
+    gpu.silent ? "silent" : `${percent(gpu.utilisation)}, ${celsius(gpu.temperature)}`
   }`;
   return (
     <GpuLink
       uuid={gpu.uuid}
       label={words}
-      className={`cell ${silent ? "silent" : ""}`}
+      className={`cell ${gpu.silent ? "silent" : ""}`}
       style={known ? { background: `var(--heat-${heatStep(gpu.utilisation ?? 0)})` } : undefined}
     />
   );

@@ -1,24 +1,26 @@
 import { now } from "../api/clock";
-import { type HealthEvent, SEVERITIES } from "../api/types";
+import { SEVERITIES } from "../api/types";
 import { hashOf } from "../app/router";
+import type { Events } from "../events/useEvents";
 import { compact, fixed } from "../format/numbers";
 import { duration } from "../format/times";
 import { Kpi } from "../parts/Kpi";
 import type { PipelineStatus } from "../pipeline/status";
-import { ages, type GpuNow, isSilent, newestMs, percentile } from "./shape";
+import { ages, type GpuNow, percentile } from "./shape";
 
 interface KpisProps {
   gpus: readonly GpuNow[];
   hosts: number;
   pipeline: PipelineStatus | undefined;
-  events: readonly HealthEvent[] | undefined;
+  events: Events | undefined;
 }
 
+// Older than this is not fresh, whatever the reason.
+const OLD_MS = 5 * 60_000;
 const LAG_WORTH_A_WARNING = 100_000;
 
 export function Kpis({ gpus, hosts, pipeline, events }: KpisProps) {
-  const newest = newestMs(gpus);
-  const silent = gpus.filter((gpu) => isSilent(gpu, newest)).length;
+  const silent = gpus.filter((gpu) => gpu.silent).length;
   const age = ages(gpus, now());
   const lag = pipeline?.lag;
   return (
@@ -45,6 +47,7 @@ export function Kpis({ gpus, hosts, pipeline, events }: KpisProps) {
       <Kpi
         label="Freshness p50"
         value={duration(percentile(age, 0.5))}
+        tone={(percentile(age, 0.5) ?? 0) > OLD_MS ? "warning" : undefined}
         title="Age of each GPU's newest stored value: half of the GPUs are fresher than this"
       />
       <Kpi
@@ -52,20 +55,20 @@ export function Kpis({ gpus, hosts, pipeline, events }: KpisProps) {
         value={duration(percentile(age, 0.99))}
         title="Age of each GPU's newest stored value: 99 % of the GPUs are fresher than this"
       />
-      <OpenEvents events={events} />
+      <ActiveEvents events={events} />
     </dl>
   );
 }
 
-function OpenEvents({ events }: { events: readonly HealthEvent[] | undefined }) {
-  const open = (events ?? []).filter((event) => event.status === "open");
+function ActiveEvents({ events }: { events: Events | undefined }) {
+  const active = events?.active;
   return (
     <div className="kpi events-kpi">
-      <dt>Open events</dt>
+      <dt>Active events</dt>
       <dd>
         {SEVERITIES.map((severity) => (
-          <a key={severity} className={`count ${severity}`} href={hashOf(["events"], { severity, status: "open" })}>
-            <b>{events === undefined ? "–" : open.filter((event) => event.severity === severity).length}</b> {severity}
+          <a key={severity} className={`count ${severity}`} href={hashOf(["events"], { severity })}>
+            <b>{active?.filter((event) => event.severity === severity).length ?? "–"}</b> {severity}
           </a>
         ))}
       </dd>

@@ -10,18 +10,19 @@ export function heatStep(utilisation: number): number {
   return Math.min(HEAT_STEPS - 1, step);
 }
 
-/** Host -> mean utilisation per minute, oldest first, null where the minute has no rollup. */
+/** Host -> mean utilisation per window, oldest first, null where the window has no rollup. */
 export function heatRows(
   rollups: readonly Rollup[],
   endMs: number,
-  minutes: number,
+  windows: number,
+  windowMs: number,
 ): Map<string, (number | null)[]> {
-  const last = Math.floor(endMs / 60_000);
+  const last = Math.floor(endMs / windowMs);
   const rows = new Map<string, (number | null)[]>();
   for (const rollup of rollups) {
-    const column = minutes - 1 - (last - Math.floor(Date.parse(rollup.window_start) / 60_000));
-    if (column < 0 || column >= minutes) continue;
-    const row = rows.get(rollup.key) ?? Array.from({ length: minutes }, () => null);
+    const column = windows - 1 - (last - Math.floor(Date.parse(rollup.window_start) / windowMs));
+    if (column < 0 || column >= windows) continue;
+    const row = rows.get(rollup.key) ?? Array.from({ length: windows }, () => null);
     row[column] = rollup.mean;
     rows.set(rollup.key, row);
   }

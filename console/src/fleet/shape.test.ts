@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Gpu, Latest, Rollup } from "../api/types";
 import { heatRows, heatStep } from "./heat";
-import { ages, byHost, gpusNow, hottest, idlest, isSilent, newestMs, percentile } from "./shape";
+import { ages, byHost, gpusNow, hottest, idlest, newestMs, percentile } from "./shape";
 
 const NOON = Date.parse("2026-03-01T12:00:00Z");
 
@@ -14,7 +14,7 @@ function latest(uuid: string, hostname: string, value: number, secondsAgo = 0): 
 }
 
 const FLEET = gpusNow([gpu("b", "node-10", "0"), gpu("a", "node-2", "1"), gpu("c", "node-2", "0")], {
-  utilisation: [latest("a", "node-2", 90), latest("b", "node-10", 10, 300), latest("new", "node-3", 50)],
+  utilisation: [latest("a", "node-2", 90), latest("b", "node-10", 10), latest("new", "node-3", 50)],
   temperature: [latest("a", "node-2", 70, 2), latest("b", "node-10", 95)],
   power: [],
 });
@@ -34,18 +34,14 @@ describe("the fleet now", () => {
     expect(idlest(FLEET, 2).map((one) => one.uuid)).toEqual(["b", "new"]);
   });
 
-  it("leaves silent GPUs out of their host's mean", () => {
-    const silent = { ...FLEET[1]!, uuid: "quiet", utilisation: 0, timeMs: NOON - 120_000 };
-    const [host] = byHost([FLEET[1]!, silent], NOON);
-    expect(host?.gpus).toHaveLength(2);
-    expect(host?.utilisation).toBe(90);
-  });
-
-  it("calls a GPU silent beside the fleet's newest value, not the clock", () => {
-    const old = { ...FLEET[1]!, timeMs: NOON - 61_000 };
-    expect(isSilent(old, NOON)).toBe(true);
-    expect(isSilent(old, NOON - 30_000)).toBe(false);
-    expect(isSilent({ ...old, timeMs: undefined }, NOON)).toBe(true);
+  it("has no values of a silent GPU, beside the fleet's newest value and not the clock", () => {
+    const known = [gpu("a", "node-1", "0"), gpu("b", "node-1", "1"), gpu("c", "node-2", "0")];
+    const heard = [latest("a", "node-1", 90, 10), latest("b", "node-1", 86, 71), latest("c", "node-2", 5, 69)];
+    const seen = gpusNow(known, { utilisation: heard, temperature: [], power: [] });
+    expect(seen.map((one) => one.silent)).toEqual([false, true, false]);
+    expect(seen[1]).toMatchObject({ utilisation: undefined, timeMs: NOON - 71_000 });
+    expect(byHost(seen)[0]?.utilisation).toBe(90);
+    expect(gpusNow(known, { utilisation: [], temperature: [], power: [] }).every((one) => one.silent)).toBe(true);
   });
 
   it("has no newest time and no ages when nothing was heard", () => {
@@ -72,7 +68,7 @@ describe("the heat map", () => {
       resolution: "1m", level: "host", key: "node-1", hostname: "node-1", metric: "", min: 0, max: 0, p95: 0, count: 1,
       mean, window_start: new Date(NOON - minutesAgo * 60_000).toISOString(),
     });
-    const rows = heatRows([rollup(0, 5), rollup(2, 7), rollup(9, 1)], NOON + 30_000, 4);
+    const rows = heatRows([rollup(0, 5), rollup(2, 7), rollup(9, 1)], NOON + 30_000, 4, 60_000);
     expect(rows.get("node-1")).toEqual([null, 7, null, 5]);
   });
 });

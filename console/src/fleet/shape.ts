@@ -14,6 +14,8 @@ export interface GpuNow {
   power: number | undefined;
   /** When its newest value was measured. */
   timeMs: number | undefined;
+  /** Nothing came from it while others reported: it has no values then, for the last ones say nothing of now. */
+  silent: boolean;
 }
 
 export interface HostNow {
@@ -41,29 +43,35 @@ export function gpusNow(gpus: readonly Gpu[], latest: LatestByMetric): GpuNow[] 
       gpu.timeMs = gpu.timeMs === undefined ? timeMs : Math.max(gpu.timeMs, timeMs);
     }
   }
-  return [...found.values()].sort(
+  const newest = newestMs([...found.values()]);
+  return [...found.values()].map((gpu) => (isSilent(gpu, newest) ? hushed(gpu) : gpu)).sort(
     (left, right) =>
       byName(left.hostname, right.hostname) || byName(left.gpuId, right.gpuId) || byName(left.uuid, right.uuid),
   );
 }
 
 function blank(uuid: string, hostname: string, gpuId: string, model: string): GpuNow {
-  const unknown = { utilisation: undefined, temperature: undefined, power: undefined, timeMs: undefined };
-  return { uuid, hostname, gpuId, model, ...unknown };
+  return { uuid, hostname, gpuId, model, timeMs: undefined, silent: false, ...UNKNOWN };
 }
 
-/** A silent GPU's last value says nothing about its host now. */
-export function byHost(gpus: readonly GpuNow[], newest: number | undefined): HostNow[] {
+const UNKNOWN = { utilisation: undefined, temperature: undefined, power: undefined };
+
+function hushed(gpu: GpuNow): GpuNow {
+  return { ...gpu, ...UNKNOWN, silent: true };
+}
+
+export function byHost(gpus: readonly GpuNow[]): HostNow[] {
   const groups = new Map<string, GpuNow[]>();
   for (const gpu of gpus) {
     const group = groups.get(gpu.hostname);
     if (group === undefined) groups.set(gpu.hostname, [gpu]);
     else group.push(gpu);
   }
-  return [...groups].map(([hostname, members]) => {
-    const heard = members.filter((gpu) => !isSilent(gpu, newest));
-    return { hostname, gpus: members, utilisation: mean(present(heard, "utilisation")) };
-  });
+  return [...groups].map(([hostname, members]) => ({
+    hostname,
+    gpus: members,
+    utilisation: mean(present(members, "utilisation")),
+  }));
 }
 
 export function present(gpus: readonly GpuNow[], quantity: "utilisation" | "temperature" | "power"): number[] {
@@ -95,7 +103,7 @@ export function ages(gpus: readonly GpuNow[], nowMs: number): number[] {
 }
 
 /** Older than `ms` beside the fleet's newest value: it has fallen silent. */
-export function isSilent(gpu: GpuNow, newest: number | undefined, ms = 60_000): boolean {
+function isSilent(gpu: GpuNow, newest: number | undefined, ms = 60_000): boolean {
   return gpu.timeMs === undefined || (newest !== undefined && newest - gpu.timeMs > ms);
 }
 

@@ -12,10 +12,10 @@ const GPUS_EVERY_MS = 15_000;
 export function useFleet(hostname?: string): Polled<GpuNow[]> {
   const gpus = usePoll<Gpu[]>("gpus", fetchGpus, GPUS_EVERY_MS);
   const latest = usePoll<LatestByMetric>(
-    `latest|${hostname ?? ""}`,
+    "latest",
     async (signal) => {
       const [utilisation, temperature, power] = await Promise.all(
-        [UTILISATION, TEMPERATURE, POWER].map((metric) => fetchLatest(metric, signal, hostname)),
+        [UTILISATION, TEMPERATURE, POWER].map((metric) => fetchLatest(metric, signal)),
       );
       return { utilisation: utilisation ?? [], temperature: temperature ?? [], power: power ?? [] };
     },
@@ -23,8 +23,8 @@ export function useFleet(hostname?: string): Polled<GpuNow[]> {
   );
   const data = useMemo(() => {
     if (gpus.data === undefined || latest.data === undefined) return undefined;
-    const wanted = gpus.data.filter((gpu) => hostname === undefined || gpu.Hostname === hostname);
-    return gpusNow(wanted, latest.data);
+    // Beside the whole fleet: the GPUs of a dead host are all as old as each other.
+    return gpusNow(gpus.data, latest.data).filter((gpu) => hostname === undefined || gpu.hostname === hostname);
   }, [gpus.data, latest.data, hostname]);
   return { data, error: latest.error ?? gpus.error };
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { byName, kindTitle, shortUuid } from "./names";
 import { axisLabel, compact, fixed, NOTHING, percent, withUnit } from "./numbers";
-import { ago, duration } from "./times";
+import { ago, duration, timeZone } from "./times";
 
 describe("numbers", () => {
   it.each([
@@ -28,7 +28,8 @@ describe("numbers", () => {
 
   it("is as precise as the size makes useful", () => {
     expect(withUnit(84.23, "°C")).toBe("84.2 °C");
-    expect(withUnit(441.7, "W")).toBe("442 W");
+    expect(withUnit(794.662, "W")).toBe("795 W");
+    expect(withUnit(0.0123, "kWh")).toBe("0.01 kWh");
     expect(withUnit(3, "")).toBe("3");
   });
 
@@ -56,6 +57,12 @@ describe("times", () => {
   it("says nothing about a time it does not know", () => {
     expect(ago(undefined, 0)).toBe(NOTHING);
     expect(ago(Date.parse("nonsense"), 0)).toBe(NOTHING);
+  });
+});
+
+describe("the time zone", () => {
+  it("is named with its distance from UTC", () => {
+    expect(timeZone(new Date())).toMatch(/^UTC$|\(UTC([+-]\d+(:\d\d)?)?\)$/);
   });
 });
 

@@ -37,7 +37,8 @@ export function axisLabel(value: number, unit: string): string {
 /** The value with its unit, as precise as its size makes useful. */
 export function withUnit(value: number | undefined | null, unit: string): string {
   if (!isNumber(value)) return NOTHING;
-  const digits = Number.isInteger(value) || Math.abs(value) >= 100 ? 0 : 1;
+  const size = Math.abs(value);
+  const digits = Number.isInteger(value) || size >= 100 ? 0 : size >= 1 ? 1 : 2;
   return unit ? `${fixed(value, digits)} ${unit}` : fixed(value, digits);
 }
 

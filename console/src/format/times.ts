@@ -35,6 +35,16 @@ export function clockTime(timeMs: number | undefined, nowMs: number): string {
   return time.toDateString() === new Date(nowMs).toDateString() ? clock : `${isoDate(time)} ${clock}`;
 }
 
+/** The browser's zone, with what it differs from UTC at this time: "Europe/Berlin (UTC+2)". */
+export function timeZone(time: Date): string {
+  const minutes = -time.getTimezoneOffset();
+  const whole = Math.floor(Math.abs(minutes) / 60);
+  const rest = Math.abs(minutes) % 60;
+  const offset = minutes === 0 ? "" : `${minutes < 0 ? "-" : "+"}${whole}${rest === 0 ? "" : `:${two(rest)}`}`;
+  const name = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  return name === "UTC" || name === "Etc/UTC" ? "UTC" : `${name} (UTC${offset})`;
+}
+
 export function isoDate(time: Date): string {
   return `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())}`;
 }

@@ -3,7 +3,7 @@ import { useRollups, useTelemetry } from "../api/series";
 import type { Route } from "../app/router";
 import { PointCharts, RollupCharts } from "../charts/MetricCharts";
 import { RangeChoice } from "../charts/RangeChoice";
-import { type Range, rangeNamed } from "../charts/ranges";
+import { type Range, rangeOf } from "../charts/ranges";
 import { EventsCard } from "../events/EventsCard";
 import { useEvents } from "../events/useEvents";
 import type { GpuNow } from "../fleet/shape";
@@ -16,13 +16,13 @@ import { PageHead } from "../parts/PageHead";
 import { State, Waiting } from "../parts/State";
 
 // Short enough to draw every point.
-const RAW_RANGE = "5m";
+const LONGEST_RAW_MS = 5 * 60_000;
 
 export function GpuView({ route }: { route: Route }) {
   const uuid = route.path[1] ?? "";
-  const range = rangeNamed(route.query["range"]);
+  const range = rangeOf(route.query);
   const fleet = useFleet();
-  const events = useEvents({ uuid });
+  const events = useEvents({ uuid }, range);
   const gpu = fleet.data?.find((one) => one.uuid === uuid);
   if (fleet.data === undefined) return <Waiting error={fleet.error} />;
   if (gpu === undefined) {
@@ -41,8 +41,8 @@ export function GpuView({ route }: { route: Route }) {
         <RangeChoice range={range} />
       </PageHead>
       <Now gpu={gpu} />
-      {range.name === RAW_RANGE ? <Points gpu={gpu} range={range} /> : <Rollups gpu={gpu} range={range} />}
-      <EventsCard events={events} severity={route.query["severity"]} />
+      {range.spanMs <= LONGEST_RAW_MS ? <Points gpu={gpu} range={range} /> : <Rollups gpu={gpu} range={range} />}
+      <EventsCard events={events} severity={route.query["severity"]} silent={gpu.silent ? 1 : 0} />
     </>
   );
 }
@@ -53,9 +53,15 @@ function Now({ gpu }: { gpu: GpuNow }) {
       <Kpi label="Utilisation" value={percent(gpu.utilisation)} />
       <Kpi label="Temperature" value={celsius(gpu.temperature)} />
       <Kpi label="Power" value={watts(gpu.power)} />
-      <Kpi label="Last seen" value={ago(gpu.timeMs, now())} />
+      <Kpi
+        label="Last seen"
+        value={ago(gpu.timeMs, now())}
+        note={gpu.silent ? "silent" : undefined}
+        tone={gpu.silent ? "critical" : undefined}
+        title={gpu.silent ? "Nothing came from this GPU for a minute, while others reported" : undefined}
+      />
       <Kpi label="Host" value={<HostLink hostname={gpu.hostname} />} />
-      <Kpi label="UUID" value={<code>{gpu.uuid}</code>} />
+      <Kpi label="UUID" value={<code>{gpu.uuid}</code>} wide />
     </dl>
   );
 }

@@ -3,12 +3,12 @@ import { useRollups } from "../api/series";
 import type { Route } from "../app/router";
 import { RollupCharts } from "../charts/MetricCharts";
 import { RangeChoice } from "../charts/RangeChoice";
-import { rangeNamed } from "../charts/ranges";
+import { rangeOf } from "../charts/ranges";
 import { EventsCard } from "../events/EventsCard";
 import { useEvents } from "../events/useEvents";
 import { GpuCell } from "../fleet/GpuCell";
 import { power, temperature, utilisation } from "../fleet/gpuColumns";
-import { type GpuNow, isSilent, newestMs } from "../fleet/shape";
+import { type GpuNow, newestMs } from "../fleet/shape";
 import { useFleet } from "../fleet/useFleet";
 import { ago } from "../format/times";
 import { Card } from "../parts/Card";
@@ -19,9 +19,9 @@ import { State, Waiting } from "../parts/State";
 
 export function HostView({ route }: { route: Route }) {
   const hostname = route.path[1] ?? "";
-  const range = rangeNamed(route.query["range"]);
+  const range = rangeOf(route.query);
   const fleet = useFleet(hostname);
-  const events = useEvents({ hostname });
+  const events = useEvents({ hostname }, range);
   const gpus = fleet.data;
   const newest = gpus === undefined ? undefined : newestMs(gpus);
   const rollups = useRollups({ level: "host", key: hostname }, range, newest);
@@ -37,19 +37,24 @@ export function HostView({ route }: { route: Route }) {
         </State>
       ) : (
         <>
-          <GpuTable gpus={gpus} newest={newest} />
+          <GpuTable gpus={gpus} />
           <RollupCharts series={rollups.data} range={range} />
-          <EventsCard events={events} severity={route.query["severity"]} />
+          <EventsCard
+            events={events}
+            severity={route.query["severity"]}
+            silent={gpus.filter((gpu) => gpu.silent).length}
+          />
         </>
       )}
     </>
   );
 }
 
-function GpuTable({ gpus, newest }: { gpus: readonly GpuNow[]; newest: number | undefined }) {
+function GpuTable({ gpus }: { gpus: readonly GpuNow[] }) {
   const name = (gpu: GpuNow) => (
     <>
-      <GpuCell gpu={gpu} silent={isSilent(gpu, newest)} /> GPU {gpu.gpuId}
+      <GpuCell gpu={gpu} /> GPU {gpu.gpuId}
+      {gpu.silent && <small className="silent-word"> silent</small>}
     </>
   );
   const uuid = (gpu: GpuNow) => (

@@ -5,12 +5,13 @@ interface KpiProps {
   value: ReactNode;
   note?: ReactNode;
   tone?: "good" | "warning" | "critical" | undefined;
-  title?: string;
+  title?: string | undefined;
+  wide?: boolean;
 }
 
-export function Kpi({ label, value, note, tone, title }: KpiProps) {
+export function Kpi({ label, value, note, tone, title, wide = false }: KpiProps) {
   return (
-    <div className={`kpi ${tone ?? ""}`} title={title}>
+    <div className={`kpi ${tone ?? ""} ${wide ? "wide" : ""}`} title={title}>
       <dt>{label}</dt>
       <dd>
         {value}

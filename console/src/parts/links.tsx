@@ -1,10 +1,11 @@
 import type { CSSProperties, ReactNode } from "react";
 import { hashOf, useRoute } from "../app/router";
+import { rangeWords } from "../charts/ranges";
 
 /** Links between views keep the time range that was chosen. */
 function useHref(...path: string[]): string {
   const { query } = useRoute();
-  return hashOf(path, query["range"] === undefined ? {} : { range: query["range"] });
+  return hashOf(path, rangeWords(query));
 }
 
 interface GpuLinkProps {

@@ -1,3 +1,6 @@
+import type { Route } from "../app/router";
+import { RangeChoice } from "../charts/RangeChoice";
+import { type Range, rangeOf } from "../charts/ranges";
 import { fixed } from "../format/numbers";
 import { Card } from "../parts/Card";
 import { PageHead } from "../parts/PageHead";
@@ -8,9 +11,10 @@ import { LastError } from "./LastError";
 import { Running } from "./Running";
 import type { Count, PipelineStatus } from "./status";
 import { LagChart, ThroughputChart } from "./Throughput";
+import { useHistory } from "./useHistory";
 import { usePipeline } from "./usePipeline";
 
-export function PipelineView() {
+export function PipelineView({ route }: { route: Route }) {
   const pipeline = usePipeline();
   const status = pipeline.data;
   if (status === undefined) {
@@ -22,20 +26,23 @@ export function PipelineView() {
       </>
     );
   }
-  return <Report status={status} />;
+  return <Report status={status} range={rangeOf(route.query)} />;
 }
 
-function Report({ status }: { status: PipelineStatus }) {
+function Report({ status, range }: { status: PipelineStatus; range: Range }) {
+  const history = useHistory(range, status.updatedMs);
   return (
     <>
-      <PageHead title="Pipeline" note="charts show what this page has seen since it was opened" />
+      <PageHead title="Pipeline">
+        <RangeChoice range={range} />
+      </PageHead>
       <Card title="Now" aside={<Running status={status} />}>
         <Facts status={status} />
         <LastError status={status} />
       </Card>
       <div className="columns">
-        <ThroughputChart />
-        <LagChart />
+        <ThroughputChart history={history} />
+        <LagChart history={history} />
       </div>
       <div className="columns">
         <Card title="Lag per partition">

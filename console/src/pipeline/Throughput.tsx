@@ -1,35 +1,33 @@
-import { now } from "../api/clock";
-import { withLive } from "../charts/series";
+import { useMemo } from "react";
+import { minuteColumns, withLive } from "../charts/series";
 import { type Line, TimeChart } from "../charts/TimeChart";
 import { axisLabel, compact } from "../format/numbers";
 import { remembered } from "./history";
+import type { JobHistory } from "./useHistory";
 
 const RATE: readonly Line[] = [{ label: "rows / s", colour: "--series-1", fill: true }];
 const LAG: readonly Line[] = [{ label: "records", colour: "--series-3", fill: true }];
-const LEAST_SPAN_MS = 2 * 60_000;
-const MOST_SPAN_MS = 15 * 60_000;
 const GAP_MS = 60_000;
 
-export function ThroughputChart({ height }: { height?: number }) {
-  return <HistoryChart title="Throughput" lines={RATE} column={0} height={height} />;
-}
-
-export function LagChart() {
-  return <HistoryChart title="Lag" lines={LAG} column={1} height={undefined} />;
-}
-
 interface HistoryChartProps {
-  title: string;
-  lines: readonly Line[];
-  column: number;
-  height: number | undefined;
+  history: JobHistory;
+  height?: number;
 }
 
-function HistoryChart({ title, lines, column, height }: HistoryChartProps) {
-  const samples = remembered();
-  const columns = withLive({ times: [], values: [[], []] }, samples, GAP_MS);
-  const endMs = now();
-  const spanMs = Math.min(MOST_SPAN_MS, Math.max(LEAST_SPAN_MS, endMs - (samples[0]?.timeMs ?? endMs)));
+export function ThroughputChart(props: HistoryChartProps) {
+  return <HistoryChart title="Throughput" lines={RATE} column={0} {...props} />;
+}
+
+export function LagChart(props: HistoryChartProps) {
+  return <HistoryChart title="Lag" lines={LAG} column={1} {...props} />;
+}
+
+type OneChart = HistoryChartProps & { title: string; lines: readonly Line[]; column: number };
+
+/** By the minute, as the job wrote it down; the minute under way as this page saw it. */
+function HistoryChart({ title, lines, column, history, height }: OneChart) {
+  const past = useMemo(() => minuteColumns(history.minutes), [history.minutes]);
+  const columns = withLive(past, remembered(), GAP_MS);
   return (
     <TimeChart
       title={title}
@@ -39,8 +37,8 @@ function HistoryChart({ title, lines, column, height }: HistoryChartProps) {
       format={compact}
       axis={(value) => axisLabel(value, "")}
       scale={[0, 100]}
-      startMs={endMs - spanMs}
-      endMs={endMs}
+      startMs={history.startMs}
+      endMs={history.endMs}
       {...(height === undefined ? {} : { height })}
     />
   );

@@ -1,9 +1,9 @@
-/** Rows per second and lag as the page saw them since it was opened, whichever view was shown. */
+/** Rows per second and lag as the page saw them: the minutes that the job has not written down yet. */
 
 import type { Sample } from "../charts/series";
 import type { PipelineStatus } from "./status";
 
-const KEPT_MS = 15 * 60_000;
+const KEPT_MS = 5 * 60_000;
 
 let kept: Sample[] = [];
 

@@ -37,7 +37,7 @@ export function readStatus(answer: unknown): PipelineStatus {
     state: running && typeof fields["state"] === "string" ? fields["state"] : running ? "running" : "stopped",
     updatedMs: time(fields["updated_at"]),
     batchId: number(fields["batch_id"]),
-    rowsPerSecond: number(fields["rows_per_second"]),
+    rowsPerSecond: running ? number(fields["rows_per_second"]) : 0,
     lag: number(fields["lag"]),
     partitions: countsOf(fields["lag_by_partition"])
       .map(([name, records]) => ({ name, records }))

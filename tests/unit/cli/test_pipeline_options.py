@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from millstream.cli.errors import CommandError, UsageError
-from millstream.cli.pipeline_options import parse_moment, parse_range, pipeline_settings, require
+from millstream.cli.pipeline_options import (
+    check_places,
+    parse_moment,
+    parse_range,
+    pipeline_settings,
+    require,
+)
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -44,7 +50,17 @@ def test_a_wrong_earliest_time_is_named(tmp_path: Path) -> None:
         pipeline_settings(file)
 
 
+def test_an_api_without_a_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"there is no store at .*/mistyped/store; name the directory"):
+        check_places(pipeline_settings(None, data=tmp_path / "mistyped"))
+    with pytest.raises(CommandError, match=r"there is no store at .*/typo"):
+        check_places(pipeline_settings(None, data=tmp_path, store=f"parquet:{tmp_path}/typo?retention=1d"))
+    # A job that has begun there and has stored nothing yet.
+    check_places(pipeline_settings(None, data=tmp_path))
+    check_places(pipeline_settings(None, data=tmp_path / "none", store="influx:http://localhost:8086?db=x"))
+
+
 def test_a_missing_library_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(CommandError, match=r"needs duckdb.*pip install 'millstream\[pipeline\]'"):
+    with pytest.raises(CommandError, match=r"needs duckdb.*pip install '\.\[pipeline\]'"):
         require("sys", "duckdb")

@@ -62,6 +62,13 @@ def test_twelve_partitions_over_three_brokers_are_four_each_and_three_move_to_a_
     assert [after for before, after in zip(three, four, strict=True) if before != after] == [(4,)] * 3
 
 
+@pytest.mark.parametrize("ids", [(0, 1, 2), (10, 20, 30), (7, 100, 5000), (1, 2, 4)])
+def test_twelve_partitions_are_four_each_whatever_the_brokers_ids(ids: tuple[int, int, int]) -> None:
+    wanted = Wanted("telemetry", 0, 12, 1)
+    assert leaders(Ring().place(brokers(*ids), wanted)) == dict.fromkeys(ids, 4)
+    assert leaders(Ring().place(brokers(*ids, 9), wanted)) == dict.fromkeys((*ids, 9), 3)
+
+
 def test_ids_from_one_have_the_places_of_ids_from_zero() -> None:
     from_zero = HashRing(range(3))
     from_one = HashRing(range(1, 4))

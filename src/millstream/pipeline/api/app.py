@@ -10,11 +10,12 @@ from millstream.http.access import has_token
 from millstream.http.messages import HTML, Handler, Problem, Request, Response, json_response
 from millstream.http.pages import app_route, docs_routes
 from millstream.observability.logs import get_logger
-from millstream.pipeline.api.answers import Json
-from millstream.pipeline.api.calls import CALLS, Call
+from millstream.pipeline.api.answers import Json, listed
+from millstream.pipeline.api.calls import CALLS, TIMES, Call
 from millstream.pipeline.api.openapi import openapi_document
-from millstream.pipeline.api.parameters import Parameters
+from millstream.pipeline.api.parameters import Parameters, check_order
 from millstream.pipeline.api.status import read_status
+from millstream.pipeline.history import history_between
 from millstream.pipeline.moments import rfc3339
 from millstream.pipeline.stores.base import StoreReader
 from millstream.pipeline.stores.errors import InvalidCursor, StoreError
@@ -27,8 +28,8 @@ _WELCOME = b"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Millstream telemetry</title>
 <style>body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem}</style>
 <h1>Millstream telemetry</h1>
-<p>The query API is running. The console's page is not built in this installation; <code>scripts/build-console</code>
-builds it.</p>
+<p>The query API is running. This installation has no web console, because Node or
+its packages could not be had when it was built; install again where they can be had.</p>
 <ul><li><a href="/docs">Documentation</a>, to try the calls out</li>
 <li><a href="/openapi.json">OpenAPI document</a></li>
 <li><a href="/api/v1/gpus">The GPUs</a>, <a href="/api/v1/events">their events</a></li></ul></html>
@@ -54,6 +55,9 @@ def api_routes(
     document = json_response(openapi_document(has_token=token is not None))
     data = {f"GET {call.path}": _call(call, store, threads) for call in CALLS}
     data["GET /api/v1/pipeline"] = _pipeline(status_path)
+    data["GET /api/v1/pipeline/history"] = _history(
+        status_path.with_name("history.jsonl") if status_path is not None else None, threads
+    )
     routes = {name: _guarded(query, token) for name, query in data.items()}
     routes["GET /api/{path...}"] = _guarded(_nothing, token)
     routes |= {"GET /health": _health, "GET /openapi.json": lambda _request: document, **docs_routes()}
@@ -113,6 +117,19 @@ def _pipeline(status_path: Path | None) -> Query:
     async def answer(request: Request) -> Json:
         Parameters(request.query, ())
         return read_status(status_path)
+
+    return answer
+
+
+def _history(path: Path | None, threads: "_Threads") -> Query:
+    def answer_with(given: Parameters) -> Json:
+        start, end = given.time("start_time"), given.time("end_time")
+        check_order(start, end)
+        return listed("history", history_between(path, start, end))
+
+    async def answer(request: Request) -> Json:
+        given = Parameters(request.query, [each.name for each in TIMES])
+        return await threads.run(lambda: answer_with(given))
 
     return answer
 

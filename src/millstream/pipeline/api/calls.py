@@ -68,6 +68,7 @@ def _times(*, required: bool) -> tuple[Parameter, Parameter]:
     )
 
 
+TIMES = _times(required=False)
 _CURSOR = _text("cursor", "`next_cursor` of the page before.")
 _HOSTNAME = _text("hostname", "Only of this host.")
 _METRIC = _text("metric", "Only this metric.")
@@ -166,7 +167,7 @@ CALLS = (
         (
             _choice("resolution", "Of minutes or of hours.", Resolution, "1m"),
             _choice("level", "Of GPUs, of hosts, or of the whole fleet.", Level),
-            _text("key", "The GPU's uuid, the host's name, or `fleet`."), _METRIC, *_times(required=False),
+            _text("key", "The GPU's uuid, the host's name, or `fleet`."), _METRIC, *TIMES,
             _limit(LIST_LIMITS), _CURSOR,
         ),
         _rollups, schemas.page("rollups", schemas.ROLLUP),
@@ -177,7 +178,7 @@ CALLS = (
             _text("kind", "Only of this kind."), _choice("severity", "Only of this severity.", Severity),
             _text("uuid", "Only of this GPU."), _HOSTNAME,
             _choice("status", "Only those still open, or those that ended.", VisibleStatus),
-            *_times(required=False), _limit(LIST_LIMITS), _CURSOR,
+            *TIMES, _limit(LIST_LIMITS), _CURSOR,
         ),
         _events, schemas.page("events", schemas.EVENT),
     ),

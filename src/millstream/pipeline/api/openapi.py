@@ -4,7 +4,7 @@ from typing import Any
 
 from millstream import __version__
 from millstream.pipeline.api import schemas
-from millstream.pipeline.api.calls import CALLS, Call, Parameter
+from millstream.pipeline.api.calls import CALLS, TIMES, Call, Parameter
 
 _PROBLEMS = {
     "400": "A parameter is wrong; the error names it.",
@@ -21,6 +21,10 @@ def openapi_document(*, has_token: bool = False) -> dict[str, Any]:
             "pipeline", "What the job says about itself: throughput, lag, counts.", schemas.PIPELINE
         )
     }
+    history = _plain("history", "Rows a second and lag of the job, by the minute.", schemas.HISTORY)
+    history["parameters"] = [_parameter(each, "query") for each in TIMES]
+    history["responses"]["400"] = _response(_PROBLEMS["400"], _ERROR)
+    paths["/api/v1/pipeline/history"] = {"get": history}
     paths["/health"] = {"get": _plain("health", "Whether this server answers.", schemas.HEALTH)}
     document: dict[str, Any] = {
         "openapi": "3.1.0",

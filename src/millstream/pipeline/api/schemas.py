@@ -109,5 +109,6 @@ PIPELINE = {
     "required": ["running"],
     "description": "What the job last said about itself, and whether it said so in the last 30 seconds.",
 }
+HISTORY = listed("history", _object({"time": _TIME, "rows_per_second": _NUMBER, "lag": _COUNT}))
 HEALTH = _object({"status": {"type": "string", "enum": ["ok"]}, "timestamp": _TIME})
 ERROR = _object({"error": _STRING})

@@ -20,7 +20,6 @@ from millstream.pipeline.job.recompute import OnProgress, Recomputation, no_prog
 from millstream.pipeline.stores.base import Store
 from millstream.pipeline.stores.open import open_store, without_password
 
-TELEMETRY_PARTITIONS = 6
 OTHER_PARTITIONS = 1
 """Of topics that are made because they are not there."""
 

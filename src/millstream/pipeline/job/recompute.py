@@ -107,9 +107,9 @@ class Recomputation:
             self._on_progress("hours", done, len(due))
 
     def health(self) -> None:
-        """Events of the hours whose rollups changed, and of all that the watermark may have ended."""
-        watermark = self._ledger.watermark
-        if watermark is None:
+        """Events of the hours whose rollups changed, and of all that time may have ended."""
+        newest = self._ledger.newest
+        if newest is None:
             return
         marked = self._ledger.dirty_health()
         reach = context(self._thresholds)
@@ -122,7 +122,7 @@ class Recomputation:
         # Without a changed hour there is one look all the same: time has gone on.
         for chunk in _chunks(affected, 1) if affected else iter([[]]):
             try:
-                changed_events = self._watch.changes(self._runs(chunk, reach), watermark)
+                changed_events = self._watch.changes(self._runs(chunk, reach), newest)
                 if changed_events:
                     self._publisher.publish(changed_events, self._version())
             except BaseException:

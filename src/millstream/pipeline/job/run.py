@@ -22,10 +22,10 @@ from millstream.pipeline.job.batch import BatchProcessor
 from millstream.pipeline.job.dataflow import Dataflow, send_to, telemetry_stream
 from millstream.pipeline.job.explain import in_one_line
 from millstream.pipeline.job.log_position import LogPosition
-from millstream.pipeline.job.parts import OTHER_PARTITIONS, TELEMETRY_PARTITIONS, Parts
-from millstream.pipeline.job.status import State, Status
+from millstream.pipeline.job.parts import OTHER_PARTITIONS, Parts
+from millstream.pipeline.job.status import COUNTS, State, Status
 from millstream.pipeline.job.upkeep import Upkeep
-from millstream.pipeline.topics import ensure_topic
+from millstream.pipeline.topics import await_topic, ensure_topic
 
 _LOOK_EVERY_S = 0.25
 _STATUS_EVERY_S = 2.0
@@ -62,6 +62,7 @@ class PipelineRun:
             about = {"topic": self.settings.topic, "store": parts.store_name, "master": self.settings.master}
             status = Status(Path(self.settings.data) / "status.json", parts.ledger, about)
             status.become(State.STARTING)
+            before = parts.ledger.totals
             upkeep = Upkeep(
                 spark, parts.recomputation, parts.store, self.settings.rollup_every / 1000,
                 on_round=status.note_rollup, on_failure=partial(self._tell_failure, status, "computing rollups"),
@@ -76,18 +77,15 @@ class PipelineRun:
                 upkeep.stop()
             complete = self._complete(parts, status)
             status.become(State.STOPPED)
+            self.display.note(self._totals(before, parts.ledger.totals, parts.store_name))
         return complete
 
     def _ensure_topics(self) -> bool:
-        topics = {
-            self.settings.topic: TELEMETRY_PARTITIONS,
-            self.settings.dead_letter_topic: OTHER_PARTITIONS,
-            self.settings.events_topic: OTHER_PARTITIONS,
-        }
-        for name, partitions in topics.items():
-            ensure_topic(
-                self.settings.bootstrap, name, partitions, on_waiting=self._tell_waiting, stop=self.stopping
-            )
+        """The job's own topics are created. The one that it reads is not: its name may be wrong."""
+        bootstrap, tell, stop = self.settings.bootstrap, self._tell_waiting, self.stopping
+        await_topic(bootstrap, self.settings.topic, wait=not self.once, on_waiting=tell, stop=stop)
+        for name in (self.settings.dead_letter_topic, self.settings.events_topic):
+            ensure_topic(bootstrap, name, OTHER_PARTITIONS, on_waiting=tell, stop=stop)
         return not self.stopping.is_set()
 
     def _tell_waiting(self, text: str) -> None:
@@ -175,6 +173,12 @@ class PipelineRun:
                 backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
             else:
                 return True
+
+    def _totals(self, before: Mapping[str, int], after: Mapping[str, int], store: str) -> str:
+        """What this run did, in one line."""
+        made = {name: after.get(name, 0) - before.get(name, 0) for name in COUNTS}
+        rest = ", ".join(f"{made[name]:,} {name}" for name in COUNTS if name != "valid" and made[name])
+        return f"read {self.settings.topic}: {made['valid']:,} points are in {store}{rest and f'; {rest}'}"
 
     def _lost_before(self, position: LogPosition, batch_id: int) -> int:
         lost = position.lost_before(batch_id)

@@ -14,12 +14,13 @@ from typing import Any
 import orjson
 
 from millstream.pipeline.files import write_whole
+from millstream.pipeline.history import History
 from millstream.pipeline.job.ledger import Ledger
 from millstream.pipeline.moments import rfc3339
 
 _RATE_OVER_S = 10.0
 _REASON_PREFIX = "reason:"
-_COUNTS = ("valid", "bad", "sentinel", "late", "rejected", "lost")
+COUNTS = ("valid", "bad", "sentinel", "late", "rejected", "lost")
 
 
 class State(StrEnum):
@@ -46,6 +47,7 @@ class Status:
         self._handled: deque[tuple[datetime, int]] = deque([(self._started_at, _handled(ledger.totals))])
         self._last_error: dict[str, str] | None = None
         self._last_rollup_at: datetime | None = None
+        self._history = History(path.with_name("history.jsonl"), self._started_at, _handled(ledger.totals))
 
     def become(self, state: State) -> None:
         with self._lock:
@@ -76,8 +78,9 @@ class Status:
             self._last_rollup_at = datetime.now(UTC)
 
     def write(self) -> None:
-        document = self.document()
+        document, handled = self.document(), _handled(self._ledger.totals)
         with self._lock:
+            self._history.note(datetime.now(UTC), handled, document["lag"])
             write_whole(self._path, orjson.dumps(document, option=orjson.OPT_INDENT_2), durable=False)
 
     def document(self) -> dict[str, Any]:
@@ -101,7 +104,7 @@ class Status:
                 "lag_by_partition": {f"{topic}-{number}": behind for (topic, number), behind in self._lag.items()},
                 "watermark": _shown(self._ledger.watermark),
                 "newest_point": _shown(self._ledger.newest),
-                "counts": {name: totals.get(name, 0) for name in _COUNTS},
+                "counts": {name: totals.get(name, 0) for name in COUNTS},
                 "bad_by_reason": {
                     name.removeprefix(_REASON_PREFIX): count
                     for name, count in sorted(totals.items())

@@ -27,7 +27,9 @@ def timeline(acknowledged: list[tuple[float, float]], spans: list[FaultSpan], se
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise NoPictures("the timeline needs matplotlib: pip install 'millstream[pipeline]'") from error
+        raise NoPictures(
+            "the timeline needs matplotlib, which the extra millstream[pipeline] installs"
+        ) from error
     figure = Figure(figsize=(12, 6), layout="constrained")
     rate, delay, faults = figure.subplots(3, 1, sharex=True, height_ratios=(2, 2, 1))
     counts = [0] * (int(seconds) + 1)

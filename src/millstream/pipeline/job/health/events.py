@@ -1,4 +1,4 @@
-"""Which runs are events, and what is told about them. Pure: runs, thresholds and the watermark in, events out."""
+"""Which runs are events, and what is told about them. Pure: runs, thresholds and the newest time in."""
 
 import hashlib
 from collections.abc import Sequence
@@ -47,13 +47,13 @@ def joined(runs: Sequence[Run], gap: timedelta) -> list[Run]:
     return whole
 
 
-def event_of(run: Run, thresholds: Thresholds, watermark: datetime) -> Event | None:
+def event_of(run: Run, thresholds: Thresholds, newest: datetime) -> Event | None:
     """The event that a whole run is, if it is one."""
     judged = _judged(run, thresholds)
     if judged is None:
         return None
     severity, message, evidence = judged
-    may_go_on = run.end + thresholds.gap(run.sign) >= watermark
+    may_go_on = run.end + thresholds.gap(run.sign) >= newest
     return _event(
         EVENT_OF_SIGN[run.sign],
         run,
@@ -67,16 +67,16 @@ def event_of(run: Run, thresholds: Thresholds, watermark: datetime) -> Event | N
 
 
 def silence_after(
-    present: Run, following: datetime | None, thresholds: Thresholds, watermark: datetime
+    present: Run, following: datetime | None, thresholds: Thresholds, newest: datetime
 ) -> Event | None:
     """The silence between the end of a presence and the next sign of life, if it was or is too long.
 
-    While it lasts, `end` is the moment when it became an event: it does not move with the watermark.
+    While it lasts, `end` is the moment when it became an event: it does not move with the newest point.
     """
     start = present.end
     if following is not None and following - start > FORGOTTEN_AFTER:
         following = None
-    until = following if following is not None else max(watermark, start)
+    until = following if following is not None else max(newest, start)
     if until - start <= thresholds.silent_after:
         return None
     lasting = following is None
@@ -106,14 +106,14 @@ def _judged(run: Run, limits: Thresholds) -> tuple[Severity, str, dict[str, obje
             is_critical = run.peak >= limits.temperature_critical
             return (
                 Severity.CRITICAL if is_critical else Severity.WARNING,
-                f"{run.peak:g} C at its hottest, {limits.temperature_warning:g} C is the limit",
+                f"{run.peak:.0f} °C at its hottest, {limits.temperature_warning:.0f} °C is the limit",
                 {"peak_celsius": run.peak, "limit_celsius": limits.temperature_warning},
             )
         case Sign.POWER:
             is_critical = run.peak >= limits.power_critical
             return (
                 Severity.CRITICAL if is_critical else Severity.WARNING,
-                f"{run.peak:g} W at its highest, the power limit is {limits.power_limit:g} W",
+                f"{run.peak:.0f} W at its highest, the power limit is {limits.power_limit:.0f} W",
                 {"peak_watts": run.peak, "limit_watts": limits.power_limit},
             )
         case Sign.IDLE:
@@ -143,7 +143,7 @@ def _leak(run: Run, limits: Thresholds) -> tuple[Severity, str, dict[str, object
     per_hour = grown / (run.minutes + window_minutes) * 60
     return (
         Severity.CRITICAL if grown >= 4 * limits.leak_growth else Severity.WARNING,
-        f"memory grew by {grown:.0f} MiB without a pause, about {per_hour:.0f} MiB an hour",
+        f"memory grew by {grown / 1024:.1f} GiB without a pause, about {per_hour / 1024:.1f} GiB an hour",
         {"from_mib": run.before, "to_mib": run.last, "grown_mib": grown},
     )
 

@@ -20,6 +20,8 @@ _BEFORE_COLLAPSE = timedelta(minutes=10)
 _MEMORY_IN_USE_MIB = 1024
 # Of the minutes of a leak this share shows more memory than the minute before, and none much less.
 _GROWING_SHARE = 0.7
+# A minute with more than this share of the growth is a job that takes its memory, not a leak.
+_LARGEST_STEP_SHARE = 0.25
 _PRESENT_SHARE = 0.9
 
 
@@ -80,6 +82,7 @@ def _trends(minutes: DataFrame, thresholds: Thresholds) -> DataFrame:
         f.first(memory, ignorenulls=True).over(window).alias("memory_at_first"),
         f.count_if(f.col("memory_step") > 0).over(window).alias("memory_rises"),
         f.min("memory_step").over(window).alias("memory_fall"),
+        f.max("memory_step").over(window).alias("memory_jump"),
     )
 
 
@@ -91,9 +94,11 @@ def _signs(thresholds: Thresholds) -> list[Column]:
     temperature, power, xid = f.col("temperature"), f.col("power"), f.col("xid")
     utilisation, memory = f.col("utilisation"), f.col("memory")
     holds_memory = memory.isNull() | (memory >= _MEMORY_IN_USE_MIB)
+    growth = memory - f.col("memory_at_first")
     leaks = (
         (f.col("memory_minutes") >= _leak_minutes(thresholds) * _PRESENT_SHARE)
-        & (memory - f.col("memory_at_first") >= thresholds.leak_growth)
+        & (growth >= thresholds.leak_growth)
+        & (f.col("memory_jump") <= growth * _LARGEST_STEP_SHARE)
         & (f.col("memory_rises") >= f.col("memory_minutes") * _GROWING_SHARE)
         & (f.col("memory_fall") > -thresholds.leak_growth / 8)
     )

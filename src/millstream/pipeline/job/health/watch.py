@@ -2,7 +2,7 @@
 
 An event of a track depends on its runs in neighbouring hours only. So for an hour that changed it is enough to walk
 along its tracks to where their runs end, both for the runs it has and for those it had. Events that are still open,
-and the last sign of life of each GPU, are looked at again every time, because the watermark moves.
+and the last sign of life of each GPU, are looked at again every time, because newer points end them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -47,12 +47,12 @@ class HealthWatch:
         self._thresholds = thresholds
         self._open: dict[Track, set[int]] | None = None
 
-    def changes(self, runs_by_hour: Mapping[int, Iterable[Run]], watermark: datetime) -> list[Event]:
+    def changes(self, runs_by_hour: Mapping[int, Iterable[Run]], newest: datetime) -> list[Event]:
         """The events that are new, different or gone now that these hours have these runs.
 
         The book has the new runs and events when this returns; save it once the events are published, or `forget`.
         """
-        looked_at = self._still_open(watermark)
+        looked_at = self._still_open(newest)
         for hour, runs in sorted(runs_by_hour.items()):
             looked_at |= {(track, hour) for track in self._book.page(hour).runs}
             self._book.put_runs(hour, runs)
@@ -60,7 +60,7 @@ class HealthWatch:
         changed: dict[str, Event] = {}
         for track, hour in sorted(looked_at):
             settle = self._silences if track[0] is Sign.PRESENCE else self._troubles
-            for owner, event in settle(track, hour, watermark).differences():
+            for owner, event in settle(track, hour, newest).differences():
                 changed[event.event_id] = event
                 self._book.put_event(owner, event)
         return sorted(changed.values(), key=lambda event: (event.start, event.event_id))
@@ -70,10 +70,10 @@ class HealthWatch:
         self._book.discard()
         self._open = None
 
-    def _still_open(self, watermark: datetime) -> set[tuple[Track, int]]:
+    def _still_open(self, newest: datetime) -> set[tuple[Track, int]]:
         if self._open is None:
             self._open = {}
-            now = hour_of(watermark)
+            now = hour_of(newest)
             for hour in self._book.hours(now - _FORGOTTEN_HOURS, now + _FORGOTTEN_HOURS):
                 page = self._book.page(hour)
                 self._open.update({track: {hour} for track in page.runs if track[0] is Sign.PRESENCE})
@@ -82,7 +82,7 @@ class HealthWatch:
                         self._open.setdefault((_SIGN_OF_EVENT[event.kind], event.uuid), set()).add(hour)
         return {(track, hour) for track, hours in self._open.items() for hour in hours}
 
-    def _troubles(self, track: Track, hour: int, watermark: datetime) -> _Settled:
+    def _troubles(self, track: Track, hour: int, newest: datetime) -> _Settled:
         """The events that runs of this hour and of those connected with it are."""
         gap = self._thresholds.gap(track[0])
         # One hour more on both sides: runs may have been connected through this one, and be no longer.
@@ -93,7 +93,7 @@ class HealthWatch:
             last += 1
         hours = self._book.hours(first, last)
         runs = [run for each in hours for run in self._book.runs(each, track)]
-        events = [event_of(run, self._thresholds, watermark) for run in joined(runs, gap)]
+        events = [event_of(run, self._thresholds, newest) for run in joined(runs, gap)]
         present = {event.event_id: (hour_of(event.start), event) for event in events if event is not None}
         still_open = {owner for owner, event in present.values() if event.status is EventStatus.OPEN}
         assert self._open is not None
@@ -107,7 +107,7 @@ class HealthWatch:
         before, after = self._book.runs(hour, track), self._book.runs(hour + 1, track)
         return bool(before) and bool(after) and after[0].first - before[-1].end <= gap
 
-    def _silences(self, track: Track, hour: int, watermark: datetime) -> _Settled:
+    def _silences(self, track: Track, hour: int, newest: datetime) -> _Settled:
         """The silences that end or begin with the presence of this hour."""
         before = self._nearest(track, reversed(self._book.hours(hour - _FORGOTTEN_HOURS, hour - 1)))
         after = self._nearest(track, self._book.hours(hour + 1, hour + _FORGOTTEN_HOURS))
@@ -116,7 +116,7 @@ class HealthWatch:
         present: dict[str, tuple[int, Event]] = {}
         for run, following in zip(line, [*line[1:], *after[:1], None], strict=False):
             event = silence_after(
-                run, None if following is None else following.first, self._thresholds, watermark
+                run, None if following is None else following.first, self._thresholds, newest
             )
             if event is not None:
                 present[event.event_id] = (hour_of(run.final), event)

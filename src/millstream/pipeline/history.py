@@ -1,0 +1,71 @@
+"""How a run went over time: its rows a second and its lag, a line of JSON a minute in `<data>/history.jsonl`.
+
+The job appends, the query API reads. A line that a crash cut off is passed over.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from millstream.pipeline.files import write_whole
+from millstream.pipeline.moments import minute_of, minute_start, rfc3339
+
+KEPT = timedelta(days=7)
+_MOST_LINES = 2 * (KEPT // timedelta(minutes=1))
+
+
+class History:
+    def __init__(self, path: Path, now: datetime, handled: int) -> None:
+        self._path = path
+        self._since, self._handled = now, handled
+        kept = [row for row in read_rows(path) if row["time"] >= rfc3339(now - KEPT)]
+        self._lines = len(kept)
+        write_whole(path, b"".join(_line(row) for row in kept), durable=False)
+
+    def note(self, now: datetime, handled: int, lag: int) -> None:
+        """Once a minute is over: the rows of this job so far, and how far it is behind."""
+        if minute_of(now) == minute_of(self._since):
+            return
+        rate = round((handled - self._handled) / (now - self._since).total_seconds(), 1)
+        row = {"time": rfc3339(minute_start(minute_of(self._since))), "rows_per_second": rate, "lag": lag}
+        self._since, self._handled = now, handled
+        if self._lines >= _MOST_LINES:
+            kept = read_rows(self._path)[-_MOST_LINES // 2 :]
+            self._lines = len(kept)
+            write_whole(self._path, b"".join(_line(each) for each in kept), durable=False)
+        with self._path.open("ab") as file:
+            file.write(_line(row))
+        self._lines += 1
+
+
+def history_between(path: Path | None, start: datetime | None, end: datetime | None) -> list[dict[str, Any]]:
+    """The minutes that begin within [start, end]; none where no job has written any."""
+    first, last = (
+        rfc3339(start or datetime.min.replace(tzinfo=UTC)),
+        rfc3339(end or datetime.max.replace(tzinfo=UTC)),
+    )
+    return [row for row in (read_rows(path) if path is not None else []) if first <= row["time"] <= last]
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return []
+    return [row for line in lines if (row := _row(line)) is not None]
+
+
+def _line(row: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(row) + b"\n"
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = orjson.loads(line)
+    except ValueError:
+        return None
+    known = isinstance(row, dict) and isinstance(row.get("time"), str)
+    return row if known and {"rows_per_second", "lag"} <= row.keys() else None
