@@ -251,6 +251,21 @@ def test_a_body_without_ids_is_bad(gateway: httpx.Client, body: bytes) -> None:
     assert (answer.status_code, answer.text) == (400, "bad body")
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"id": "x", "delay_ms": -1}, "delay_ms is from 0"),
+        ({"id": "x", "reason": "x" * 2_000}, "a reason has at most"),
+        ({"ids": ["x"] * 1_001}, "at most 1000 ids"),
+    ],
+)
+def test_a_body_beyond_its_limits_is_told_which(
+    gateway: httpx.Client, body: dict[str, Any], said: str
+) -> None:
+    answer = gateway.post("/nack?group=g", json=body)
+    assert (answer.status_code, said in answer.text) == (400, True)
+
+
 def test_ids_that_are_nobodys_or_anothers_are_refused(gateway: httpx.Client, topic: str) -> None:
     send(gateway, topic, 2, partition=0)
     first, second = poll_for(gateway, topic, "g", 2, partition=0)

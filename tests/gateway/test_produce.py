@@ -91,6 +91,19 @@ def test_other_methods_and_bad_queries_are_refused(gateway: httpx.Client) -> Non
     assert gateway.post("/produce?" + "&".join(f"a{n}=1" for n in range(50)), content=b"x").status_code == 400
 
 
+def test_bodies_that_are_too_much_are_told_what_is_wrong(gateway: httpx.Client) -> None:
+    deep = b'{"payload": ' + b"[" * 5_000
+    for path in ("/produce?topic=telemetry", "/ack?group=g"):
+        answer = gateway.post(path, content=deep)
+        assert (answer.status_code, "nested too deeply" in answer.text) == (400, True), path
+    late = gateway.post("/produce?topic=telemetry", json={"payload": "x", "timestamp": 2**64})
+    assert (late.status_code, "$.timestamp" in late.text) == (400, True)
+    some = [{"payload": "x"}, {"payload": "y", "partition": 99}]
+    placed = gateway.post("/produce?topic=telemetry", json=some)
+    assert placed.text == "invalid partition: message 1 asks for 99"
+    assert gateway.get("/health").json()["brokers_healthy"] == 1
+
+
 def test_a_page_of_another_site_may_neither_send_nor_take(gateway: httpx.Client) -> None:
     headers = {"origin": "http://evil.example"}
     assert gateway.post("/produce?topic=telemetry", content=b"x", headers=headers).status_code == 403

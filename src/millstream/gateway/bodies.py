@@ -10,6 +10,7 @@
 import base64
 import binascii
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -38,7 +39,8 @@ class _About(msgspec.Struct, kw_only=True):
     key: str | None = None
     headers: dict[str, str] | None = None
     partition: int | None = None
-    timestamp: int = -1
+    timestamp: Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)] = -1
+    """Beyond 64 bits it would fit into no batch, and those of others would fail with it."""
     encoding: str = ""
 
 

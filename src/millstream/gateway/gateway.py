@@ -147,6 +147,8 @@ class Gateway:
                 answer = rendered(problem, request)
             except KafkaError as error:
                 answer = rendered(problem_of(error), request)
+            except RecursionError:
+                answer = rendered(Problem(400, "bad body: its JSON is nested too deeply"), request)
             requests.labels(endpoint, str(answer.status)).value += 1
             duration.observe(now() - started)
             return answer

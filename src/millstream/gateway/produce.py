@@ -117,6 +117,8 @@ class Produce:
             place, asked = rest_place, None if found.partitions is None else found.partitions[number]
             if asked is not None or key is not None or message.key is not None:
                 asked = partition if asked is None else asked
+                if asked is not None and not 0 <= asked < len(topic.partitions):
+                    raise Problem(400, f"{wrong}: message {number} asks for {asked}")
                 place, message = self._place(topic, message, asked, key, wrong)
             size = size_of(message)
             several = parts.get(place)

@@ -158,7 +158,12 @@ def _read(body: bytes) -> _Body:
         raise Problem(400, "bad body") from None
     if isinstance(found, list):
         found = _Body(ids=found)
-    is_bad = not (found.id or found.ids) or (found.id and found.ids) or len(found.ids) > _MAX_IDS
-    if is_bad or not 0 <= found.delay_ms <= _MAX_DELAY_MS or len(found.reason) > _MAX_REASON:
+    if not (found.id or found.ids) or (found.id and found.ids):
         raise Problem(400, "bad body")
+    if len(found.ids) > _MAX_IDS:
+        raise Problem(400, f"bad body: at most {_MAX_IDS} ids")
+    if not 0 <= found.delay_ms <= _MAX_DELAY_MS:
+        raise Problem(400, f"bad body: delay_ms is from 0 to {_MAX_DELAY_MS}")
+    if len(found.reason) > _MAX_REASON:
+        raise Problem(400, f"bad body: a reason has at most {_MAX_REASON} characters")
     return found

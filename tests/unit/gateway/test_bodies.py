@@ -74,6 +74,9 @@ FRAME = frame_of(Message(b"k", b"v"))
     ("body", "content_type", "said"),
     [
         (b'{"payload": "a", "headers": 5}', "application/json", "headers"),
+        (b'{"payload": "a", "timestamp": 9223372036854775808}', "application/json", "timestamp"),
+        (b'{"payload": "a", "timestamp": 99999999999999999999}', "application/json", "timestamp"),
+        (b'{"payload": "a", "timestamp": -2}', "application/json", "timestamp"),
         (b'{"payload": "?", "encoding": "base64"}', "application/json", "base64"),
         (b'{"payload": "?", "encoding": "rot13"}', "application/json", "encoding"),
         (b'[{"payload": "a"}, {"metric": 1}]', "application/json", "bad body"),
