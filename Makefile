@@ -29,8 +29,9 @@ demo: .stamps/run .stamps/console ## The telemetry pipeline end to end, with a l
 console: .stamps/console ## Build the web console into the package
 
 test: .stamps/dev .stamps/console ## Everything that proves the project: checks, and all tests
-	@# The checks beside the first tests, which wait for Spark's start more than they compute.
+	@# The checks on one core, and on the other one a look at all tests: what it compiles, no worker has to.
 	@$(MAKE) --no-print-directory check > .stamps/check.log 2>&1 & checks=$$!; \
+	$(PYTEST) --collect-only -q $(ARGS) > /dev/null 2>&1; \
 	$(PYTEST) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m "not long" $(ARGS); tested=$$?; \
 	wait $$checks; checked=$$?; cat .stamps/check.log; [ $$checked -eq 0 ] || exit $$checked; exit $$tested
 

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from support.environment import make_usual
+from support.leftovers import end_with_this_process
 from support.node import NodeProcess
 
 make_usual()
+end_with_this_process()
 
 # A shared machine is slow at times; what a test says about behaviour does not depend on that.
 settings.register_profile("fresh", deadline=None, suppress_health_check=[HealthCheck.too_slow])

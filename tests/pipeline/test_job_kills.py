@@ -18,6 +18,9 @@ from support.telemetry_load import Load
 
 pytestmark = pytest.mark.xdist_group("job")
 
+# Spark computes for a second at each, whatever there is to do.
+TRIGGER = ("--trigger", "2s")
+
 pytest.importorskip("pyspark", reason="the `spark` extra is not installed")
 
 
@@ -102,7 +105,7 @@ def test_influx_and_parquet_after_killing_driver_broker_and_database(
     broker: EmbeddedBroker, influx: InfluxProcess, tmp_path: Path
 ) -> None:
     url = f"influx:{influx.url}?db=telemetry"
-    job = PipelineProcess(tmp_path / "job", broker.bootstrap_servers, "--store", url, "--trigger", "500ms")
+    job = PipelineProcess(tmp_path / "job", broker.bootstrap_servers, "--store", url, *TRIGGER)
     load = run_through(job, broker, influx)
     for each in (url, f"parquet:{job.data}/lake"):
         with opened_store(each, job.data) as store:
@@ -114,7 +117,7 @@ def test_influx_when_the_database_is_away_for_longer_than_it_is_waited_for(
     broker: EmbeddedBroker, influx: InfluxProcess, tmp_path: Path
 ) -> None:
     url = f"influx:{influx.url}?db=telemetry"
-    job = PipelineProcess(tmp_path / "job", broker.bootstrap_servers, "--store", url, "--trigger", "500ms")
+    job = PipelineProcess(tmp_path / "job", broker.bootstrap_servers, "--store", url, *TRIGGER)
     load = run_through(job, broker, influx, until_it_is_missed=True)
     with opened_store(url, job.data) as store:
         check_exactly_once(store, load)
@@ -122,7 +125,7 @@ def test_influx_when_the_database_is_away_for_longer_than_it_is_waited_for(
 
 @pytest.mark.long
 def test_parquet_after_killing_driver_and_broker(broker: EmbeddedBroker, tmp_path: Path) -> None:
-    job = PipelineProcess(tmp_path / "job", broker.bootstrap_servers, "--trigger", "500ms")
+    job = PipelineProcess(tmp_path / "job", broker.bootstrap_servers, *TRIGGER)
     load = run_through(job, broker)
     with opened_store(f"parquet:{job.data}/store", job.data) as store:
         check_exactly_once(store, load)

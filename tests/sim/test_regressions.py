@@ -1,9 +1,14 @@
-"""Seeds that found a bug, with what it was; a change of the code may move the run away from it, but never for long."""
+"""Seeds that found a bug, with what it was; a change of the code may move the run away from it, but never for long.
+
+In `make long`: each bug has a test of its own that shows it directly, and every day's seeds are no worse at finding it.
+"""
 
 import pytest
 
 from millstream.testing.simulator.plan import Profile
 from millstream.testing.simulator.run import run_seed
+
+pytestmark = pytest.mark.long
 
 ROT = ("bit_rot", "bit_rot", "kill", "lose_power", "storm")
 FOUND: list[tuple[int, tuple[str, ...], str]] = [

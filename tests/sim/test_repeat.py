@@ -9,8 +9,13 @@ import pytest
 from millstream.testing.simulator.plan import Profile
 from millstream.testing.simulator.run import run_seed
 
-# In the second one the swarm does the work of threads in pieces, in the third one nodes come and go.
-RUNS = (1, Profile.PLAIN), (19, Profile.SWARM), (27, Profile.SWARM)
+# In the first one the swarm does the work of threads in pieces, in the second one nodes come and go. `make long` has
+# the others: what makes a run differ from itself does so in most of them.
+RUNS = [
+    (19, Profile.SWARM),
+    pytest.param(27, Profile.SWARM, marks=pytest.mark.long),
+    pytest.param(1, Profile.PLAIN, marks=pytest.mark.long),
+]
 _PROGRAM = """
 import sys
 from millstream.testing.simulator.plan import Profile

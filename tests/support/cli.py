@@ -1,11 +1,19 @@
-"""The `millstream` command as a user runs it: a process of its own each time."""
+"""The `millstream` command, in a process of its own each time."""
 
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
+
+from support.commands import Commands
+
+
+@cache
+def _commands() -> Commands:
+    return Commands()
 
 
 class Cli:
@@ -13,14 +21,7 @@ class Cli:
         self.environment = {**os.environ, "MILLSTREAM_BOOTSTRAP": bootstrap}
 
     def run(self, *arguments: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-        return subprocess.run(
-            [sys.executable, "-m", "millstream", *arguments],
-            input=stdin,
-            capture_output=True,
-            env=self.environment,
-            timeout=180,
-            check=False,
-        )
+        return _commands().run(arguments, self.environment, stdin, seconds=600)
 
     def ok(self, *arguments: str, stdin: bytes = b"") -> bytes:
         result = self.run(*arguments, stdin=stdin)

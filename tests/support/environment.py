@@ -18,6 +18,7 @@ _NO_TEST_S = re.compile(
   | PYTHON(?!PATH|HOME|USERBASE|PYCACHEPREFIX|PLATLIBDIR).*
   | COLUMNS | LINES | NO_COLOR | FORCE_COLOR | CLICOLOR.* | PY_COLORS | TTY_.* | TERM | COLORTERM | _?TYPER_.*
   | CI | GITHUB_ACTIONS                          # some libraries take them for a terminal with colours
+  | INFLUX.*                                     # settings of other databases
   | _?JAVA_(TOOL_)?OPTIONS | SPARK_.* | PYSPARK_.* | HADOOP_.*
     """,
     re.VERBOSE | re.IGNORECASE,

@@ -72,7 +72,7 @@ class InfluxProcess:
                 [program, "-config", str(self.directory / "influxdb.conf")],
                 stdout=log,
                 stderr=log,
-                env={"HOME": str(self.directory), "PATH": os.environ.get("PATH", "")},
+                env={**os.environ, "HOME": str(self.directory)},
             )
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._answers():

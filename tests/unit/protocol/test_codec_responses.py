@@ -35,7 +35,7 @@ def lowered(value: Any, target: Any) -> Any:
 
 
 @pytest.mark.parametrize("api", COLD, ids=lambda api: api.name)
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(data=st.data())
 def test_a_reply_has_the_bytes_that_kio_writes_at_every_version(api: Api, data: st.DataObject) -> None:
     response = data.draw(messages(api.name, api.max_version, "response"))

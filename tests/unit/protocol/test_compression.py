@@ -64,7 +64,7 @@ def test_every_cut_is_noticed_or_ends_at_a_block_boundary(codec: Compression) ->
 
 
 @pytest.mark.parametrize("codec", PACKING)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(at=st.integers(0, 10_000), byte=st.integers(0, 255), cut=st.integers(0, 10_000))
 def test_damage_never_raises_anything_else(codec: Compression, at: int, byte: int, cut: int) -> None:
     packed = bytearray(compress(codec, b"hello world, " * 300))
@@ -74,7 +74,7 @@ def test_damage_never_raises_anything_else(codec: Compression, at: int, byte: in
 
 
 @pytest.mark.parametrize("codec", PACKING)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.binary(max_size=200))
 def test_garbage_never_raises_anything_else(codec: Compression, data: bytes) -> None:
     with contextlib.suppress(DecompressionError):

@@ -204,7 +204,7 @@ def test_an_unknown_codec_is_refused() -> None:
         open_batch(bytes(batch), LIMIT)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(records=record_lists(), seed=st.integers(0, 2**32))
 def test_damage_in_the_records_never_raises_anything_else(records: list[Record], seed: int) -> None:
     batch = encode_batch(records, base_offset=records[0].offset)

@@ -245,7 +245,8 @@ class End(asyncio.Transport):
     # -- asyncio.Transport's small change
 
     def is_closing(self) -> bool:
-        return self._is_closing
+        # With the loop everything ends: a writer that is left over has nothing to close.
+        return self._is_closing or self._loop.is_closed()
 
     def is_reading(self) -> bool:
         return not self._is_read_paused

@@ -199,7 +199,7 @@ class Partitions(RuleBasedStateMachine):
 
 
 TestPartitions = Partitions.TestCase
-TestPartitions.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestPartitions.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 
 
 def test_unclean_elections_only_where_somebody_asks() -> None:

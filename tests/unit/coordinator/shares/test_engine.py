@@ -22,7 +22,7 @@ def take(
     return [(each.first, each.last, each.count) for each in engine.acquire(member, now_ms, batches, most)]
 
 
-def test_a_million_records_with_every_other_one_accepted_stay_few_runs() -> None:
+def test_many_records_with_every_other_one_accepted_stay_few_runs() -> None:
     engine = QueueEngine(0, QueuePolicy(max_locks=10_000))
     held: list[int] = []
     for number in range(MILLION // 100):
@@ -35,9 +35,9 @@ def test_a_million_records_with_every_other_one_accepted_stay_few_runs() -> None
         assert engine.run_count <= 10_002
         if number % 20 == 0:
             engine.take_changes()
-        if engine.locked >= 2_000:
+        if engine.locked >= 400:
             break
-    assert engine.locked >= 2_000
+    assert engine.locked >= 400
     assert engine.start == 0
     for offset in held:
         engine.settle("m", [Settlement(offset, offset, Outcome.ACCEPT)], 0)

@@ -20,7 +20,7 @@ def cut(data, places):
 
 
 @VERSIONS
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_a_clients_packets_come_back_however_the_stream_is_cut(version, data):
     sent = [data.draw(connects(version)), *data.draw(st.lists(client_packets(version), max_size=4))]
@@ -37,7 +37,7 @@ def test_a_clients_packets_come_back_however_the_stream_is_cut(version, data):
 
 
 @VERSIONS
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_a_servers_packets_come_back(version, data):
     sent = data.draw(st.lists(server_packets(version), max_size=4))
@@ -46,7 +46,7 @@ def test_a_servers_packets_come_back(version, data):
 
 
 @VERSIONS
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_byte_by_byte_is_the_same_as_at_once(version, data):
     sent = data.draw(client_packets(version))
