@@ -71,6 +71,18 @@ class MqttSettings:
     max_queue_held: int = _count(
         500, "Messages of one partition of a queue that a consumer holds before it settles some."
     )
+    delivery_batch: int = _count(
+        500,
+        "Messages of one partition that a queue's consumer or a shared subscription fetches at a time.",
+        maximum=10_000,
+    )
+    tail_messages: int = _count(
+        16_384,
+        "Messages of each partition of a queue that are kept decoded in memory for its other consumers;"
+        " 0 keeps none.",
+        minimum=0,
+        maximum=1_000_000,
+    )
     max_session_expiry: int = own_setting(
         7 * 24 * 3_600_000, "How long a session is kept without a connection, at most.",
         kind=_LONG, spelling=Spelling.DURATION, minimum=0, maximum=0xFFFF_FFFE * 1000,

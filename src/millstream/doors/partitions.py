@@ -12,7 +12,7 @@ from millstream.protocol.record_batch import BatchHeader, read_header
 from millstream.protocol.records import Record, decode_records
 
 # What one batch may unpack to.
-_UNPACKED_BYTES = 64 << 20
+UNPACKED_BYTES = 64 << 20
 
 
 class Place(msgspec.Struct, frozen=True, order=True):
@@ -92,7 +92,7 @@ class LogRead(msgspec.Struct, frozen=True):
             yield header, self.batches[at : at + header.size_bytes]
             at += header.size_bytes
 
-    def records(self, limit_bytes: int = _UNPACKED_BYTES) -> Iterator[Record]:
+    def records(self, limit_bytes: int = UNPACKED_BYTES) -> Iterator[Record]:
         """The records from `offset` on, without control records. A batch may unpack to at most `limit_bytes`."""
         for header, batch in self.headers():
             if not header.is_control:

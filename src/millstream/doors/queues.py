@@ -5,7 +5,7 @@ another connection than its delivery, as long as it names the same member.
 """
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -38,11 +38,14 @@ class Acquired(msgspec.Struct, frozen=True):
     locked_until_ms: int
     """When the messages become available to others, in milliseconds since 1970."""
 
-    def deliveries(self) -> Iterator[Delivery]:
-        """The records in the ranges. An offset in a range without a record (compacted, a marker) has none."""
+    def deliveries(self, records: Iterable[Record] | None = None) -> Iterator[Delivery]:
+        """The records in the ranges. An offset in a range without a record (compacted, a marker) has none.
+
+        `records` are those of `read`, where they were decoded before.
+        """
         ranges = iter(self.ranges)
         current = next(ranges, None)
-        for record in self.read.records():
+        for record in self.read.records() if records is None else records:
             while current is not None and current.last_offset < record.offset:
                 current = next(ranges, None)
             if current is None:

@@ -82,6 +82,8 @@ def limits_of(settings: MqttSettings) -> MqttLimits:
         max_subscriptions=settings.max_subscriptions,
         refused_filters=settings.refused_filters,
         max_queue_held=settings.max_queue_held,
+        delivery_batch=settings.delivery_batch,
+        tail_messages=settings.tail_messages,
         max_session_expiry_s=settings.max_session_expiry // 1000,
         server_keep_alive_s=settings.server_keep_alive // 1000,
         connect_timeout_s=settings.connect_timeout / 1000,

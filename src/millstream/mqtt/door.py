@@ -9,6 +9,7 @@ from millstream.doors import Doors
 from millstream.doors.caller import ANONYMOUS, Caller
 from millstream.mqtt.attending import Attending
 from millstream.mqtt.client import Client
+from millstream.mqtt.decoded_tail import DecodedTail
 from millstream.mqtt.limits import MqttLimits
 from millstream.mqtt.listeners import TcpWire, WebSocketWire
 from millstream.mqtt.places import Configs, Places, partitions_of
@@ -66,6 +67,8 @@ class MqttDoor:
                 rules,
                 lambda text: partitions_of(places, rules.topics_for(text)),
                 time.now_ms,
+                DecodedTail(limits.tail_messages),
+                limits.delivery_batch,
             ),
             authenticator or Anyone(),
             NameCache(),

@@ -33,6 +33,10 @@ class MqttLimits(msgspec.Struct, frozen=True):
     """Filters that nobody may subscribe to, as they stand."""
     max_queue_held: int = 500
     """Messages of one partition of a queue that a consumer holds unsettled."""
+    delivery_batch: int = 500
+    """Messages of one partition that a shared subscription or a queue's consumer acquires at a time."""
+    tail_messages: int = 16_384
+    """Messages of each of their partitions that are kept decoded, for the next consumers of the same batches."""
     max_session_expiry_s: int = 7 * 24 * 3600
     server_keep_alive_s: int = 0
     """0: as the client asks."""

@@ -1,5 +1,6 @@
 """Messages into the log: by the rules, and those to retain to their own topic as well."""
 
+from functools import lru_cache
 from typing import Final
 
 from millstream.coordinator.mqtt_sessions.records import KeptMessage
@@ -15,7 +16,20 @@ from millstream.protocol.key_hash import murmur2
 
 RETAINED_TOPIC: Final = "__mqtt_retained"
 SYS_PREFIX: Final = "$SYS/"
+_LONGEST_KEPT: Final = 512
 RETAINED_CONFIGS: Final = (("cleanup.policy", "compact"),)
+
+
+def _queue_route(topic: str) -> Route:
+    try:
+        queue = queue_of(topic)
+    except ValueError as error:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
+    assert queue is not None
+    return route_of(queue)
+
+
+_kept_queue_route = lru_cache(maxsize=8_192)(_queue_route)
 
 
 class Publishing:
@@ -49,12 +63,7 @@ class Publishing:
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "topics under $SYS are the server's own")
         if not topic.startswith(PREFIX):
             return self.rules.route(topic)
-        try:
-            queue = queue_of(topic)
-        except ValueError as error:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
-        assert queue is not None
-        return route_of(queue)
+        return _kept_queue_route(topic) if len(topic) <= _LONGEST_KEPT else _queue_route(topic)
 
     async def make_queue(self, topic: str) -> None:
         """The queue that the MQTT topic names is there when this returns."""

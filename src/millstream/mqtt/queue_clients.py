@@ -64,6 +64,8 @@ def _group(client: "Client", queue: QueueName, name: str, *, explicit: bool) -> 
         door.places.of(queue.name),
         lambda place, queued: message_of(queue, name, door.publishing.rules, place, queued),
         door.now_ms,
+        door.share_groups.tail,
+        door.limits.delivery_batch,
         from_start=True,
         explicit=explicit,
         max_held=door.limits.max_queue_held,

@@ -27,6 +27,7 @@ _SETTLEMENTS: Final = {
     "$nack": SettlementKind.RELEASE,
     "$reject": SettlementKind.REJECT,
 }
+_ENDINGS: Final = tuple(f"/{each}" for each in _SETTLEMENTS)
 _POSITIVE: Final = 0x7FFFFFFF
 
 
@@ -63,6 +64,8 @@ def route_of(queue: QueueName) -> Route:
 
 def settlement_of(topic: str, properties: UserProperties) -> ToSettle | None:
     """What a message to `$ack`, `$nack` or `$reject` settles; None for other topics. ValueError if it does not say."""
+    if not topic.endswith(_ENDINGS):
+        return None
     queue = queue_of(topic)
     kind = None if queue is None else _SETTLEMENTS.get(queue.rest)
     if queue is None or kind is None:

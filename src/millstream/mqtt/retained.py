@@ -70,7 +70,7 @@ class Retained:
                 return
             await asyncio.sleep(0)
 
-    def _take(self, place: Place, records: list[Record]) -> None:
+    def _take(self, place: Place, records: list[Record]) -> int:
         for record in records:
             message = from_record(record, RETAINED_TOPIC, _RULES)
             before = self._names.get(message.topic)
@@ -81,6 +81,7 @@ class Retained:
                 self.size_bytes += _size(message)
             else:
                 self._names.remove(message.topic)
+        return 0
 
 
 def _size(message: Message) -> int:

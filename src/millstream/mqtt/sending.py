@@ -39,7 +39,7 @@ class Sending:
         for want in wants:
             packet_id, message = want.packet_id, want.message
             try:
-                if message.topic.startswith(PREFIX) and self._is_for_queue(want):
+                if message.topic.startswith(PREFIX) and self._settles(want):
                     continue
                 place, record = publishing.record(message)
                 if message.retain:
@@ -48,7 +48,10 @@ class Sending:
                     self._client.spawn(self._send_retained(packet_id, (place, record), (kept_place, kept)))
                     continue
             except KafkaError as error:
-                self.refused(failure_of(error), [packet_id])
+                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and message.topic.startswith(PREFIX):
+                    self._client.spawn(send_to_new_queue(self._client, want))
+                else:
+                    self.refused(failure_of(error), [packet_id])
                 continue
             ids, records, sizes = groups.setdefault(place, ([], [], []))
             ids.append(packet_id)
@@ -58,24 +61,18 @@ class Sending:
             self.counted(len(ids), sum(sizes))
             self._client.spawn(self._send(place, ids, records, sum(sizes)))
 
-    def _is_for_queue(self, want: WantSend) -> bool:
-        """Whether it is seen to here: it settles something, or its queue is yet to be made."""
+    def _settles(self, want: WantSend) -> bool:
+        """Whether it is no message, but settles one."""
         message = want.message
         try:
             wanted = settlement_of(message.topic, message.properties.user_properties)
-            if wanted is not None:
-                self.counted(1, 0)
-                self._client.spawn(settle(self._client, want.packet_id, wanted))
-                return True
-            self._client.shared.publishing.record(message)
         except ValueError as error:
             raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
-        except KafkaError as error:
-            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
-            self._client.spawn(send_to_new_queue(self._client, want))
-            return True
-        return False
+        if wanted is None:
+            return False
+        self.counted(1, 0)
+        self._client.spawn(settle(self._client, want.packet_id, wanted))
+        return True
 
     def counted(self, count: int, size: int) -> None:
         """How much more is on its way to the log."""

@@ -15,6 +15,7 @@ from millstream.doors.caller import Caller
 from millstream.doors.commands import AlterConfigs, ConfigAlteration, ConfigChange, ConfigResource
 from millstream.doors.queues import Acquired, Settlement, SettlementKind
 from millstream.doors.queues import Delivery as QueuedRecord
+from millstream.mqtt.decoded_tail import DecodedTail
 from millstream.mqtt.messages import Message
 from millstream.mqtt.outbound import Offer
 from millstream.mqtt.outgoing import Delivery, Outgoing
@@ -28,7 +29,6 @@ from millstream.protocol.records import Record
 
 log = get_logger("millstream.mqtt")
 
-_AT_ONCE: Final = 100
 _BYTES_AT_ONCE: Final = 256 << 10
 _WAIT_SECONDS: Final = 5.0
 _PAUSE_SECONDS: Final = 0.5
@@ -36,6 +36,8 @@ _START: Final = "share.auto.offset.reset"
 
 
 class Member(Protocol):
+    def __hash__(self) -> int: ...
+
     @property
     def has_room(self) -> bool: ...
 
@@ -51,8 +53,8 @@ class ShareGroup:
     """`name` is the share group's, `member` who acquires messages for the clients that join.
 
     `message_of` makes a message of a record, or None of one that is not for the group. A new group begins at the end of
-    the log, or with `from_start` at its start. Messages are settled by the clients' acknowledgements, unless that is
-    `explicit`: then by `settle`.
+    the log, or with `from_start` at its start. At most `batch` messages are acquired at a time. They are settled by the
+    clients' acknowledgements, unless that is `explicit`: then by `settle`.
     """
 
     def __init__(
@@ -64,6 +66,8 @@ class ShareGroup:
         places: Sequence[Place],
         message_of: Callable[[Place, QueuedRecord], Message | None],
         now_ms: Callable[[], int],
+        tail: DecodedTail,
+        batch: int,
         *,
         from_start: bool = False,
         explicit: bool = False,
@@ -76,6 +80,8 @@ class ShareGroup:
         self._places = places
         self._message_of = message_of
         self._now_ms = now_ms
+        self._tail = tail
+        self._batch = batch
         self._from_start = from_start
         self._explicit = explicit
         self._max_held = max_held
@@ -137,8 +143,11 @@ class ShareGroup:
 
     def go_on(self) -> None:
         """A member may have room again."""
-        while self._waiting and self._hand_out(self._waiting[0]):
+        touched: dict[Member, None] = {}
+        while self._waiting and self._hand_out(self._waiting[0], touched):
             self._waiting.popleft()
+        for member in touched:
+            member.flush()
         if not self._waiting:
             self._room.set()
 
@@ -168,7 +177,7 @@ class ShareGroup:
             self._name,
             self._member,
             place,
-            max_messages=_AT_ONCE,
+            max_messages=self._batch,
             max_bytes=_BYTES_AT_ONCE,
             max_wait_s=wait_s,
             max_held=self._max_held,
@@ -178,16 +187,19 @@ class ShareGroup:
         """Hand out what the filter matches; the rest is not for this group, and settled at once."""
         now_ms = self._now_ms()
         wanted: set[int] = set()
-        for delivery in acquired.deliveries():
+        touched: dict[Member, None] = {}
+        for delivery in acquired.deliveries(self._tail.records(acquired.read)):
             record = delivery.record
             message = self._message_of(place, delivery)
             if message is not None and not message.is_expired(now_ms):
                 wanted.add(record.offset)
                 outgoing = Outgoing(message, place, record.offset)
                 outgoing.group = self
-                if self._waiting or not self._hand_out(outgoing):
+                if self._waiting or not self._hand_out(outgoing, touched):
                     self._waiting.append(outgoing)
                     self._room.clear()
+        for member in touched:
+            member.flush()
         for held in acquired.ranges:
             first = held.first_offset
             for offset in range(held.first_offset, held.last_offset + 2):
@@ -196,7 +208,7 @@ class ShareGroup:
                         self._settle_range(place, first, offset - 1, SettlementKind.ACCEPT)
                     first = offset + 1
 
-    def _hand_out(self, outgoing: Outgoing) -> bool:
+    def _hand_out(self, outgoing: Outgoing, touched: dict[Member, None]) -> bool:
         """In turn, to the next that takes it."""
         for _ in range(len(self._members)):
             member, subscription = self._members[0]
@@ -212,7 +224,7 @@ class ShareGroup:
             self._held[outgoing.place, outgoing.offset] = member
             if (not qos and not self._explicit) or offer is Offer.DROPPED:
                 self._settle(outgoing.place, outgoing.offset, SettlementKind.ACCEPT)
-            member.flush()
+            touched[member] = None
             return True
         return False
 
@@ -234,12 +246,25 @@ class ShareGroup:
                 settling, self._settling = self._settling, {}
                 for place, some in settling.items():
                     try:
-                        await self._doors.queues.settle(self._caller, self._name, self._member, place, some)
+                        await self._doors.queues.settle(
+                            self._caller, self._name, self._member, place, _together(some)
+                        )
                     except KafkaError as error:
                         # Its lock ends, and it is delivered again.
                         log.info("shared message not settled", place=str(place), error=error.message)
         finally:
             self._settler = None
+
+
+def _together(some: list[Settlement]) -> list[Settlement]:
+    """Neighbours that are settled alike are one range: acknowledgements mostly come in the order of the log."""
+    ranges: list[Settlement] = []
+    for each in sorted(some, key=lambda settlement: (settlement.kind, settlement.first_offset)):
+        if ranges and ranges[-1].kind is each.kind and ranges[-1].last_offset + 1 == each.first_offset:
+            ranges[-1] = Settlement(ranges[-1].first_offset, each.last_offset, each.kind)
+        else:
+            ranges.append(each)
+    return ranges
 
 
 class ShareGroups:
@@ -253,7 +278,11 @@ class ShareGroups:
         rules: Rules,
         places_for: Callable[[str], list[Place]],
         now_ms: Callable[[], int],
+        tail: DecodedTail,
+        batch: int,
     ) -> None:
+        self.tail = tail
+        self._batch = batch
         self._doors = doors
         self._caller = caller
         self._member = member
@@ -275,6 +304,8 @@ class ShareGroups:
                     self._places_for(text),
                     lambda place, queued: self._message_of(text, place, queued.record),
                     self._now_ms,
+                    self.tail,
+                    self._batch,
                 )
                 await found.open()
                 self._groups[group, text] = found

@@ -71,23 +71,25 @@ class Subscribers:
             for tail in tails.values():
                 tail.cancel()
 
-    def take(self, place: Place, records: list[Record]) -> None:
-        touched: set[Subscriber] = set()
+    def take(self, place: Place, records: list[Record]) -> int:
+        touched: dict[Subscriber, None] = {}
         now_ms = self._now_ms()
+        before = self.delivered
         for record in records:
             message = from_record(record, place.topic, self._rules)
             self._deliver(Outgoing(message, place, record.offset), now_ms, touched)
         for subscriber in touched:
             subscriber.flush()
+        return self.delivered - before
 
     def publish(self, message: Message, place: Place) -> None:
         """A message that is in no log: of `$SYS`."""
-        touched: set[Subscriber] = set()
+        touched: dict[Subscriber, None] = {}
         self._deliver(Outgoing(message, place, -1), self._now_ms(), touched)
         for subscriber in touched:
             subscriber.flush()
 
-    def _deliver(self, outgoing: Outgoing, now_ms: int, touched: set[Subscriber]) -> None:
+    def _deliver(self, outgoing: Outgoing, now_ms: int, touched: dict[Subscriber, None]) -> None:
         message = outgoing.message
         matches = self.index.find(message.topic)
         if not matches or message.is_expired(now_ms):
@@ -99,5 +101,5 @@ class Subscribers:
                     continue
                 granted = to_publisher
             subscriber.offer(outgoing, granted)
-            touched.add(subscriber)
+            touched[subscriber] = None
         self.delivered += len(matches)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from contextlib import aclosing
+from itertools import islice
 from typing import Final
 
 from millstream.doors import PartitionAccess, Place
@@ -14,13 +15,17 @@ from millstream.protocol.records import Record
 
 log = get_logger("millstream.mqtt")
 
-# So many records are handled before others have their turn of the loop.
-_RECORDS_AT_ONCE: Final = 100
+# Records and deliveries before others have their turn of the loop: some 30 ms.
+_WORK_AT_ONCE: Final = 10_000
+_FIRST_AT_ONCE: Final = 50
 _PAUSE_SECONDS: Final = 0.5
 
 
 class Tail:
-    """`take` gets records in order, some at a time; `position` is where the next ones begin."""
+    """`take` gets records in order, some at a time, and says how often it delivered them.
+
+    `position` is where the next ones begin.
+    """
 
     def __init__(
         self,
@@ -28,7 +33,7 @@ class Tail:
         caller: Caller,
         place: Place,
         offset: int,
-        take: Callable[[Place, list[Record]], None],
+        take: Callable[[Place, list[Record]], int],
     ) -> None:
         self.place = place
         self.position = offset
@@ -37,6 +42,7 @@ class Tail:
         self._take = take
         self._task: asyncio.Task[None] | None = None
         self._moved = asyncio.Event()
+        self._at_once = _FIRST_AT_ONCE
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"mqtt tail {self.place}")
@@ -74,21 +80,18 @@ class Tail:
     async def _follow(self) -> None:
         async with aclosing(self._partitions.follow(self._caller, self.place, self.position)) as reads:  # type: ignore[type-var]
             async for read in reads:
-                waiting: list[Record] = []
-                for record in read.records():
-                    waiting.append(record)
-                    if len(waiting) >= _RECORDS_AT_ONCE:
-                        self._handle(waiting)
-                        waiting = []
+                records = read.records()
+                while some := list(islice(records, self._at_once)):
+                    self._handle(some)
+                    if len(some) > 1:
                         await asyncio.sleep(0)
-                if waiting:
-                    self._handle(waiting)
                 self._move(read.next_offset)
 
     def _handle(self, records: list[Record]) -> None:
         # First: what is handled may ask how far this is.
         self.position = records[-1].offset + 1
-        self._take(self.place, records)
+        work = len(records) + self._take(self.place, records)
+        self._at_once = max(1, min(_WORK_AT_ONCE * len(records) // work, self._at_once * 2))
 
     def _move(self, offset: int) -> None:
         self.position = max(self.position, offset)

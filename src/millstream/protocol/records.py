@@ -301,10 +301,19 @@ def _read_headers(data: bytes, position: int) -> tuple[Headers, int]:
         raise InvalidRecordsError(f"a record counts {count} headers")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
-        key, position = _read_bytes(data, position)
+        # Lengths of one byte in line, as with the records themselves.
+        raw = data[position]
+        if raw < 0x80 and not raw & 1:
+            key: bytes | None = data[position + 1 : (position := position + 1 + (raw >> 1))]
+        else:
+            key, position = _read_bytes(data, position)
         if key is None:
             raise InvalidRecordsError("a record header has no key")
-        value, position = _read_bytes(data, position)
+        raw = data[position]
+        if raw < 0x80 and not raw & 1:
+            value: bytes | None = data[position + 1 : (position := position + 1 + (raw >> 1))]
+        else:
+            value, position = _read_bytes(data, position)
         # Java reads a key that is not UTF-8 with replacement characters; refusing it would lose the message.
         headers.append((key.decode("utf-8", "replace"), value))
     return tuple(headers), position

@@ -69,8 +69,11 @@ class _Reader:
 
     def find(self, offset: int) -> LogRead | None:
         """What is kept of the log from there on."""
-        for read in self._kept:
-            if read.offset <= offset < read.next_offset:
+        # From the end, where nearly all look.
+        for read in reversed(self._kept):
+            if read.next_offset <= offset:
+                return None
+            if read.offset <= offset:
                 return read if read.offset == offset else replace(read, offset=offset)
         return None
 

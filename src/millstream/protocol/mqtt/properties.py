@@ -3,12 +3,14 @@
 A packet's class of properties names what is allowed in it: a property that has no field there is refused.
 """
 
+import struct
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from millstream.protocol.mqtt.primitives import (
+    LONGEST_TEXT,
     read_binary,
     read_byte,
     read_text,
@@ -212,7 +214,14 @@ def write_properties(properties: Properties) -> bytes:
     parts = []
     for name, default in _fields(type(properties)):
         value = getattr(properties, name)
-        if value == default:
+        if value is default or value == default:
+            continue
+        if name == "user_properties":
+            for key, text in value:
+                raw_key, raw_text = key.encode(), text.encode()
+                if len(raw_key) > LONGEST_TEXT or len(raw_text) > LONGEST_TEXT:
+                    raise ValueError(f"a user property has more than {LONGEST_TEXT} bytes")
+                parts.append(_PAIR.pack(0x26, len(raw_key)) + raw_key + _SIZE.pack(len(raw_text)) + raw_text)
             continue
         row = _BY_NAME[name]
         prefix = bytes((row.identifier,))
@@ -226,6 +235,8 @@ def write_properties(properties: Properties) -> bytes:
     return write_varint(len(body)) + body
 
 
+_PAIR: Final = struct.Struct(">BH")
+_SIZE: Final = struct.Struct(">H")
 _KNOWN_FIELDS: Final[dict[type, list[tuple[str, Any]]]] = {}
 
 

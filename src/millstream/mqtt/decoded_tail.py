@@ -1,0 +1,66 @@
+"""Messages of queues, decoded once: the consumers of a queue take turns at the same few batches of its log."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Final
+
+from millstream.doors.partitions import UNPACKED_BYTES, LogRead, Place
+from millstream.protocol.records import Record, decode_records
+
+_MOST_PARTITIONS: Final = 64
+# Of one partition, as batches are stored.
+_MOST_BYTES: Final = 16 << 20
+
+_Batch = tuple[int, int]
+"""Where it begins, and its checksum: a log that was cut may have another one there."""
+
+
+class _Kept:
+    def __init__(self) -> None:
+        self.batches: OrderedDict[_Batch, tuple[list[Record], int]] = OrderedDict()
+        self.messages = 0
+        self.bytes = 0
+
+
+class DecodedTail:
+    """The last `most_messages` of each partition; with 0 nothing is kept."""
+
+    def __init__(self, most_messages: int) -> None:
+        self._most = most_messages
+        self._partitions: OrderedDict[Place, _Kept] = OrderedDict()
+
+    def records(self, read: LogRead) -> Iterator[Record]:
+        """As the read's own."""
+        if not self._most:
+            yield from read.records()
+            return
+        kept = self._of(read.place)
+        for header, batch in read.headers():
+            if header.is_control:
+                continue
+            key = (header.base_offset, header.crc)
+            found = kept.batches.get(key)
+            if found is None:
+                found = (decode_records(batch, UNPACKED_BYTES), len(batch))
+                self._keep(kept, key, found)
+            for record in found[0]:
+                if record.offset >= read.offset:
+                    yield record
+
+    def _of(self, place: Place) -> _Kept:
+        kept = self._partitions.get(place)
+        if kept is None:
+            kept = self._partitions[place] = _Kept()
+            if len(self._partitions) > _MOST_PARTITIONS:
+                self._partitions.popitem(last=False)
+        self._partitions.move_to_end(place)
+        return kept
+
+    def _keep(self, kept: _Kept, key: _Batch, batch: tuple[list[Record], int]) -> None:
+        kept.batches[key] = batch
+        kept.messages += len(batch[0])
+        kept.bytes += batch[1]
+        while kept.batches and (kept.messages > self._most or kept.bytes > _MOST_BYTES):
+            _, (records, size) = kept.batches.popitem(last=False)
+            kept.messages -= len(records)
+            kept.bytes -= size
