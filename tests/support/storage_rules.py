@@ -66,7 +66,7 @@ def compacted_to_the_same_size() -> None:
             log.roll(NOW_MS)
     flush(log)
     store.checkpoint()
-    log.update_config(TopicConfig(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0))
+    log.config = TopicConfig(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
     compact(log)
     records = read_records(log)
     store.kill()

@@ -132,11 +132,11 @@ def describe(topic: str, partition: int, log: PartitionLog) -> LogCheckpoint:
         log.epochs.entries,
         log.producers.encode() if len(log.producers) else b"",
         log.truncations,
-        log.is_doubtful,
+        log.health.is_doubtful,
         log.incarnation,
         log.rewrites,
         [(s.base_offset, s.summary.number) for s in log.segments if s.summary.number],
-        sorted(log.damaged),
+        sorted(log.segments.damaged),
     )
 
 

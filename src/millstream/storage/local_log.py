@@ -1,6 +1,6 @@
 """A log as one node keeps it: append, roll, flush, move its start. On the event loop; nothing waits for an fsync."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -27,28 +27,16 @@ from millstream.storage.layout import (
     TRUNCATION_FILE,
     encode_start_offset,
     parent_directories,
-    snapshot_path,
 )
 from millstream.storage.leader_epochs import LeaderEpochs
+from millstream.storage.log_health import LogGone, LogHealth, LogWork, NoRoom
 from millstream.storage.log_reader import LogRead, LogReader
 from millstream.storage.open_files import OpenFiles
+from millstream.storage.producer_snapshots import ProducerSnapshots
 from millstream.storage.producer_state import ProducerStates
-from millstream.storage.segment import MAX_RELATIVE_OFFSET, Segment, SegmentSummary, find_segment
+from millstream.storage.segment import Segment, SegmentSummary
+from millstream.storage.segments import Segments, new_segment
 from millstream.storage.truncation import TruncationMarker
-
-
-class NoRoom(KafkaError):
-    """The disk is full: what was to be written is not there, all else is sound, and it can be tried again."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
-
-
-class LogGone(KafkaError):
-    """The log was removed: whatever happens to its files is no fault of the disk."""
-
-    def __init__(self) -> None:
-        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition was removed from this node")
 
 
 class Appended(NamedTuple):
@@ -96,7 +84,7 @@ class LocalLog:
         self.config = config
         self.files = files
         self.disk = files.disk
-        self.segments = state.segments
+        self.segments = Segments(state.segments, state.damaged)
         self.epochs = state.epochs
         self.producers = state.producers
         self.log_start_offset = state.log_start_offset
@@ -107,36 +95,45 @@ class LocalLog:
         self.flushed_position = state.flushed_position
         self.cleaned_offset = state.cleaned_offset
         self.truncations = state.truncations
-        self.is_doubtful = state.is_doubtful
-        """Recovery cut something that may have been confirmed."""
+        self.health = LogHealth(directory, is_doubtful=state.is_doubtful)
+        self.work = LogWork.NOTHING
         self.incarnation = state.incarnation
         self.rewrites = state.rewrites
-        self.damaged = state.damaged
-        """Base offsets of segments that are known to hold damage."""
         self._rewritten = state.rewritten
-        self.offline: KafkaError | None = None
-        self.cleaning = False
-        self.swapping = False
-        self.truncating = False
-        self.record_count = sum(segment.summary.record_count for segment in self.segments)
-        self.size_bytes = sum(segment.summary.size_bytes for segment in self.segments)
         self.unflushed_messages = 0
         self.appended_bytes = 0
         self._unsynced = Unsynced()
         self._unsynced.small_files.update(state.unwritten)
         self._flushing: FlushTicket | None = None
         self._own_directory = OwnDirectory()
-        self._gone: LogGone | None = None
         self._marker = state.marker
-        self._checkpointed_base = state.checkpointed_base
-        self._snapshots = [segment.base_offset for segment in self.segments]
+        self._snapshots = ProducerSnapshots(
+            directory, (each.base_offset for each in self.segments), state.checkpointed_base
+        )
         self._reader = LogReader(self.disk, self.segments)
+
+    @property
+    def offline(self) -> KafkaError | None:
+        return self.health.offline
+
+    @property
+    def is_being_changed(self) -> bool:
+        """Somebody cleans, repairs or cuts it: no other may begin."""
+        return self.work is not LogWork.NOTHING
+
+    @property
+    def record_count(self) -> int:
+        return self.segments.record_count
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
 
     # -- writing
 
     def append(self, view: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
         """Stamp and write one validated batch of a producer."""
-        self._require_online()
+        self.health.require_online()
         if header.batch_length + PREFIX_SIZE > self.config.max_message_bytes:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
@@ -174,18 +171,22 @@ class LocalLog:
                 self.begin_epoch(leader_epoch, base_offset)
             segment.append(data, header, base_offset, max_timestamp, self.config.index_interval_bytes)
         except OSError as error:
-            failure = self.write_failed(error)
+            failure = self.health.write_failed(error)
             self.producers.refuse(header, failure)
             raise failure from error
         self._unsynced.mark(segment)
         if header.producer_id >= 0:
             self.producers.update(header, base_offset, now_ms)
         self.log_end_offset = last_offset + 1
-        self.record_count += header.record_count
-        self.unflushed_messages += header.record_count
         size = header.batch_length + PREFIX_SIZE
-        self.size_bytes += size
-        self.appended_bytes += size
+        self._count(header.record_count, size)
+
+    def _count(self, records: int, size_bytes: int) -> None:
+        segments = self.segments
+        segments.record_count += records
+        segments.size_bytes += size_bytes
+        self.unflushed_messages += records
+        self.appended_bytes += size_bytes
 
     def begin_epoch(self, leader_epoch: int, start_offset: int) -> None:
         """Note where a leader's writing begins; reaches the disk with the next flush, before any acknowledgement.
@@ -219,25 +220,6 @@ class LocalLog:
                 "message.timestamp.before.max.ms and message.timestamp.after.max.ms",
             )
 
-    def _require_online(self) -> None:
-        if self.offline is not None:
-            raise self.offline
-
-    def write_failed(self, error: OSError) -> KafkaError:
-        """A full disk refuses this write only; any other failure takes the partition offline."""
-        if self._gone is not None:
-            return self._gone
-        message = f"cannot write to {self.directory}: {error.strerror}"
-        if error.errno in NO_ROOM:
-            return NoRoom(message)
-        self.offline = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
-        return self.offline
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether it was removed: what happens to its files is no fault of the disk."""
-        return self._gone is not None
-
     def write_by_name(self, work: Callable[[], None]) -> None:
         """In a thread: change files of the directory while nothing else does; LogGone when it is not this log's now."""
         with self._own_directory as is_ours:
@@ -250,28 +232,12 @@ class LocalLog:
     def _segment_for(self, header: BatchHeader, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
         if not self.segments:
             return self.roll(now_ms)
-        active = self.segments[-1]
         size = header.batch_length + PREFIX_SIZE
-        if active.summary.size_bytes and self._is_full(active, size, last_offset, max_timestamp, now_ms):
+        if self.segments[-1].summary.size_bytes and self.segments.is_full(
+            self.config, size, last_offset, max_timestamp, now_ms
+        ):
             return self.roll(now_ms)
-        return active
-
-    def _is_full(
-        self, active: Segment, size_bytes: int, last_offset: int, max_timestamp: int, now_ms: int
-    ) -> bool:
-        """Whether so many bytes more are for a new segment."""
-        summary, config = active.summary, self.config
-        if max_timestamp >= 0 and summary.first_timestamp >= 0:
-            waited = max_timestamp - summary.first_timestamp
-        else:
-            waited = now_ms - summary.created_ms
-        return (
-            summary.size_bytes + size_bytes > config.segment_bytes
-            or waited > config.segment_ms - active.jitter_ms(config.segment_jitter_ms)
-            or last_offset - summary.base_offset > MAX_RELATIVE_OFFSET
-            or active.index.is_full(config.segment_index_bytes)
-            or active.time_index.is_full(config.segment_index_bytes)
-        )
+        return self.segments[-1]
 
     def roll(self, now_ms: int) -> Segment:
         """Seal the active segment and begin a new one at the log's end."""
@@ -287,45 +253,23 @@ class LocalLog:
             self._unsynced.sealed.append(active)
             self._unsynced.mark(active)
         if len(self.producers):
-            path = snapshot_path(self.directory, self.log_end_offset)
-            self._unsynced.small_files[path] = self.producers.encode()
-            self._snapshots.append(self.log_end_offset)
+            self._unsynced.small_files[self._snapshots.add(self.log_end_offset)] = self.producers.encode()
         self.segments.append(started)
         return started
 
     def checkpointed(self, base_offset: int) -> None:
         """A start after a crash will scan from the segment at `base_offset` on: older snapshots have served."""
-        self._checkpointed_base = base_offset
-        if self._marker is not None and not self.truncating:
+        if self._marker is not None and self.work is not LogWork.TRUNCATING:
             self._unsynced.garbage.append(f"{self.directory}/{TRUNCATION_FILE}")
             self._marker = None
-        old = [offset for offset in self._snapshots if offset < base_offset]
-        del self._snapshots[: len(old)]
-        self._unsynced.garbage += [snapshot_path(self.directory, offset) for offset in old]
+        self._unsynced.garbage += self._snapshots.checkpointed(base_offset)
 
     def _start_segment(self, now_ms: int) -> Segment:
-        self._require_kept()
+        self.health.require_kept()
         self._ensure_directory()
-        summary = SegmentSummary(self.log_end_offset, end_offset=self.log_end_offset, created_ms=now_ms)
-        segment = Segment(self.files, self.directory, summary, stored=False)
-        segment.create()
-        try:
-            segment.file.truncate(0)
-            if self.config.preallocate:
-                segment.allocate(self.config.segment_bytes)
-        except OSError:
-            # Left behind, it would look like the end of the log while the segment before it goes on growing.
-            segment.close()
-            with suppress(OSError):
-                self.disk.unlink(segment.log_path)
-            raise
+        segment = new_segment(self.files, self.directory, self.log_end_offset, self.config, now_ms)
         self._unsynced.directories.add(self.directory)
         return segment
-
-    def _require_kept(self) -> None:
-        """Another log may have the directory by now, with files of the same names."""
-        if self._gone is not None:
-            raise self._gone
 
     def _ensure_directory(self) -> None:
         if self.segments or self.disk.exists(f"{self.directory}/{IDENTITY_FILE}"):
@@ -378,7 +322,7 @@ class LocalLog:
     @property
     def settled_count(self) -> int:
         """How many segments from the first on are sealed, synced and indexed: no flush concerns them any more."""
-        return find_segment(self.segments, self.flushed_position[0] - 1) + 1
+        return self.segments.find(self.flushed_position[0] - 1) + 1
 
     @property
     def cleanable_count(self) -> int:
@@ -386,7 +330,7 @@ class LocalLog:
 
         Where it scans, recovery takes a gap between offsets for a loss.
         """
-        return find_segment(self.segments, min(self._checkpointed_base, self.flushed_position[0]) - 1) + 1
+        return self.segments.find(min(self._snapshots.checkpointed_base, self.flushed_position[0]) - 1) + 1
 
     def begin_flush(self) -> FlushTicket | None:
         """Everything not yet synced, as work for another thread; None when there is nothing."""
@@ -410,36 +354,18 @@ class LocalLog:
         self.flushed_position = max(self.flushed_position, ticket.end_position)
 
     def fail_flush(self, ticket: FlushTicket, error: OSError) -> KafkaError:
-        """After a failed fsync the kernel may have dropped the bytes: nothing above the last good flush is trusted.
-
-        When only files beside the records found no room, all is tried again with the next flush.
-        """
+        """When only files beside the records found no room, all is tried again with the next flush."""
         self._flushing = None
-        if ticket.synced and error.errno in NO_ROOM and self._gone is None:
+        if ticket.synced and error.errno in NO_ROOM and not self.health.is_gone:
             self._unsynced.put_back(ticket)
             return NoRoom(f"{self.directory} has no room for its indexes and checkpoints: {error.strerror}")
         self._release(ticket.segments)
-        if self.offline is None:
-            self.offline = KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"fsync of {self.directory} failed ({error.strerror}); the partition is offline, "
-                "restart the node when the disk is sound and it will recover from what is really stored",
-            )
-        return self.offline
-
-    def storage_failed(self, error: OSError) -> KafkaError:
-        """Take the log offline because a file cannot be used."""
-        if self._gone is not None:
-            return self._gone
-        self.offline = KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"cannot use {self.directory}: {error.strerror}"
-        )
-        return self.offline
+        return self.health.sync_failed(error)
 
     def _release(self, segments: list[Segment]) -> None:
         for segment in segments:
             segment.pins -= 1
-            if self._gone is not None and segment.pins == 0:
+            if self.health.is_gone and segment.pins == 0:
                 segment.close()
         self.files.trim()
 
@@ -450,7 +376,7 @@ class LocalLog:
 
         With `min_one` the first batch is returned even when it is larger than `max_bytes`.
         """
-        self._require_online()
+        self.health.require_online()
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -461,12 +387,7 @@ class LocalLog:
         try:
             return self._reader.read(offset, max_bytes, upper_offset, self.epochs, min_one=min_one)
         except OSError as error:
-            raise self.read_failed(error) from error
-
-    def read_failed(self, error: OSError) -> KafkaError:
-        if self._gone is not None:
-            return self._gone
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {self.directory}: {error.strerror}")
+            raise self.health.read_failed(error) from error
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         return self.epochs.end_offset(epoch, self.log_end_offset)
@@ -475,18 +396,12 @@ class LocalLog:
 
     @property
     def message_count(self) -> int:
-        """Messages that can be read: those of the segments, less what lies below the log's start."""
-        if not self.segments:
-            return 0
-        first = self.segments[0].summary
-        # Where compaction has made gaps, what lies below the start is not counted one by one.
-        is_dense = first.record_count == first.end_offset - first.base_offset
-        hidden = self.log_start_offset - first.base_offset if is_dense else 0
-        return self.record_count - min(max(hidden, 0), first.record_count)
+        """Messages that can be read."""
+        return self.segments.messages_from(self.log_start_offset)
 
     def advance_start(self, offset: int) -> None:
         """Hide everything below `offset`; written to disk by the next flush."""
-        self._require_kept()
+        self.health.require_kept()
         if offset <= self.log_start_offset:
             return
         invariant(offset <= self.log_end_offset, "the log's start stays at or before its end")
@@ -499,10 +414,8 @@ class LocalLog:
 
     def drop_segments(self, count: int) -> list[str]:
         """Take the first `count` segments out of the log; returns their paths for deletion."""
-        dropped = self.segments[:count]
         invariant(count < len(self.segments), "the active segment stays")
-        del self.segments[:count]
-        self._forget(dropped)
+        dropped = self._replace(0, count, ())
         start = self.segments[0].base_offset
         if start > self.log_start_offset:
             self.log_start_offset = start
@@ -514,34 +427,28 @@ class LocalLog:
         summary.compacted = True
         old = [segment for segment in self.segments if segment.base_offset in sources]
         first = self.segments.index(old[0])
-        self._forget(old)
-        self.segments[first : first + len(old)] = [Segment(self.files, self.directory, summary, stored=True)]
-        self.record_count += summary.record_count
-        self.size_bytes += summary.size_bytes
+        self._replace(first, first + len(old), (Segment(self.files, self.directory, summary, stored=True),))
 
-    def _forget(self, dropped: list[Segment]) -> None:
+    def _replace(self, first: int, end: int, others: Collection[Segment]) -> list[Segment]:
+        """Put other segments where those from `first` to before `end` are, which are closed and returned."""
         self._reader.forget_places()
-        for segment in dropped:
-            self.record_count -= segment.summary.record_count
-            self.size_bytes -= segment.summary.size_bytes
+        gone = self.segments.replace(first, end, others)
+        for segment in gone:
             self._unsynced.forget(segment)
-            self.damaged.discard(segment.base_offset)
             if segment.pins == 0:
                 segment.close()
+        return gone
 
     def trust(self) -> None:
         """This replica leads or has caught up with the leader: what recovery cut is there again, or nobody has it."""
-        self.is_doubtful = False
+        self.health.is_doubtful = False
         # A name that stays makes a later start ask the others in vain, and does no other harm.
         with suppress(OSError):
             self.disk.unlink(f"{self.directory}/{CUT_FILE}")
 
-    def update_config(self, config: TopicConfig) -> None:
-        self.config = config
-
     def retire(self) -> None:
         """The log is being deleted: late requests get an error, files are closed."""
-        self.offline = self._gone = LogGone()
+        self.health.removed()
         self._own_directory.give_up()
         if self._flushing is not None:
             sometimes("a log was removed while it was flushed")
@@ -553,7 +460,7 @@ class LocalLog:
 
     def close(self) -> bool:
         """Sync and write the indexes at the end of the node's life; False when the log is not sound."""
-        if self.offline is not None or self.swapping or self._flushing is not None:
+        if self.offline is not None or self.health.is_half_swapped or self._flushing is not None:
             return False
         ticket = self.begin_flush()
         try:

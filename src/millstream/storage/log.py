@@ -13,11 +13,10 @@ from millstream.storage.layout import (
     START_OFFSET_FILE,
     TRUNCATION_FILE,
     encode_start_offset,
-    snapshot_path,
 )
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.local_log import Appended, LocalLog, LogState
-from millstream.storage.segment import Segment, find_segment
+from millstream.storage.segment import Segment
 from millstream.storage.truncation import Truncation
 
 __all__ = ["Appended", "LogState", "PartitionLog"]
@@ -32,7 +31,7 @@ class PartitionLog(LocalLog):
         CorruptBatch when they do not follow what is there: offsets and epochs, which no checksum covers, only grow.
         A leader that has compacted leaves gaps between offsets.
         """
-        self._require_online()
+        self.health.require_online()
         expected, epoch = self.log_end_offset, self.epochs.latest
         at = 0
         for header in headers:
@@ -48,7 +47,7 @@ class PartitionLog(LocalLog):
         for number, header in enumerate(headers):
             size = at - start + header.size_bytes
             if number > first and (
-                self._is_full(self.segments[-1], size, header.last_offset, header.max_timestamp, now_ms)
+                self.segments.is_full(self.config, size, header.last_offset, header.max_timestamp, now_ms)
                 or header.leader_epoch > headers[number - 1].leader_epoch
             ):
                 self._write_run(data[start:at], headers[first:number], now_ms)
@@ -66,7 +65,7 @@ class PartitionLog(LocalLog):
             if header.leader_epoch > self.epochs.latest:
                 self.begin_epoch(header.leader_epoch, header.base_offset)
         except OSError as error:
-            raise self.write_failed(error) from error
+            raise self.health.write_failed(error) from error
 
     def _write_run(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> None:
         """Batches of one epoch for the last segment, in one write."""
@@ -74,7 +73,7 @@ class PartitionLog(LocalLog):
         try:
             segment.append_run(data, headers, self.config.index_interval_bytes)
         except OSError as error:
-            raise self.write_failed(error) from error
+            raise self.health.write_failed(error) from error
         self._unsynced.mark(segment)
         expected = self.log_end_offset
         for header in headers:
@@ -83,12 +82,9 @@ class PartitionLog(LocalLog):
                 self._unsynced.small_files[segment.path + GAPS_SUFFIX] = b""
             if header.producer_id >= 0 and not header.is_control:
                 self.producers.update(header, header.base_offset, now_ms)
-            self.record_count += header.record_count
-            self.unflushed_messages += header.record_count
             expected = header.last_offset + 1
         self.log_end_offset = expected
-        self.size_bytes += len(data)
-        self.appended_bytes += len(data)
+        self._count(sum(header.record_count for header in headers), len(data))
 
     # -- the end of the log
 
@@ -116,7 +112,7 @@ class PartitionLog(LocalLog):
         )
         # What a checkpoint made needless is written again now.
         self._keep(TRUNCATION_FILE)
-        at = find_segment(self.segments, offset)
+        at = self.segments.find(offset)
         if at < 0 or not self.log_start_offset <= offset <= self.log_end_offset:
             return anew
         segment = self.segments[at]
@@ -134,13 +130,10 @@ class PartitionLog(LocalLog):
         )
         planned.epochs.truncate_from_end(offset)
         self._keep(f"{segment.base_offset:020d}{SNAPSHOT_SUFFIX}")
-        usable = [each for each in self._snapshots if each <= segment.base_offset]
-        usable = [each for each in usable if self.disk.exists(snapshot_path(self.directory, each))]
-        if usable:
-            planned.snapshot = usable[-1]
-        if usable or segment.base_offset < self._checkpointed_base:
+        planned.snapshot = self._snapshots.newest(self.disk, segment.base_offset)
+        if planned.snapshot is not None or segment.base_offset < self._snapshots.checkpointed_base:
             # Older snapshots are gone once a checkpoint makes them needless: then all of the log tells the producers.
-            since = usable[-1] if usable else 0
+            since = planned.snapshot or 0
             planned.scanned = [each.summary for each in self.segments[:at] if each.base_offset >= since]
         return planned
 
@@ -165,7 +158,7 @@ class PartitionLog(LocalLog):
         """Cut the log as prepared; the next flush makes it durable."""
         invariant(self._flushing is None, "a log is not cut while it is flushed")
         invariant(truncation.number == self.truncations + 1, "one cut after the other")
-        at = 0 if truncation.cut is None else find_segment(self.segments, truncation.cut.base_offset)
+        at = 0 if truncation.cut is None else self.segments.find(truncation.cut.base_offset)
         gone = self.segments[at:]
         try:
             if truncation.cut is not None:
@@ -173,13 +166,11 @@ class PartitionLog(LocalLog):
             for segment in reversed(gone[1:] if truncation.cut is not None else gone):
                 for suffix in SEGMENT_SUFFIXES:
                     self.disk.unlink(segment.path + suffix)
-            for offset in self._snapshots:
-                if offset > truncation.end_offset or truncation.cut is None:
-                    self.disk.unlink(snapshot_path(self.directory, offset))
+            for path in self._snapshots.after(-1 if truncation.cut is None else truncation.end_offset):
+                self.disk.unlink(path)
         except OSError as error:
-            raise self.storage_failed(error) from error
-        self._forget(gone)
-        self.segments[at:] = [truncation.segment] if truncation.segment is not None else []
+            raise self.health.use_failed(error) from error
+        self._replace(at, len(self.segments), () if truncation.segment is None else (truncation.segment,))
         self._take_over(truncation)
 
     def _take_over(self, truncation: Truncation) -> None:
@@ -190,7 +181,8 @@ class PartitionLog(LocalLog):
         self.flushed_offset = min(self.flushed_offset, truncation.end_offset)
         self.flushed_position = min(self.flushed_position, truncation.end_position)
         self.cleaned_offset = min(self.cleaned_offset, truncation.end_offset)
-        self._checkpointed_base = min(self._checkpointed_base, truncation.end_position[0])
+        base_offset, _ = truncation.end_position
+        self._snapshots.cut(-1 if last is None else truncation.end_offset, base_offset, truncation.snapshot)
         self._marker = truncation.marker
         self.unflushed_messages = 0
         self._unsynced.small_files = {
@@ -200,16 +192,10 @@ class PartitionLog(LocalLog):
         }
         if last is None:
             self.flushed_offset = truncation.end_offset
-            self._snapshots.clear()
             start = f"{self.directory}/{START_OFFSET_FILE}"
             self._unsynced.small_files[start] = encode_start_offset(self.log_start_offset)
             self._ensure_directory()
         else:
-            self._snapshots = [each for each in self._snapshots if each <= truncation.end_offset]
-            if truncation.snapshot is not None and truncation.snapshot not in self._snapshots:
-                self._snapshots = sorted([*self._snapshots, truncation.snapshot])
-            self.record_count += last.summary.record_count
-            self.size_bytes += last.summary.size_bytes
             self._unsynced.mark(last)
         self._unsynced.directories.add(self.directory)
         self.note_epochs()
@@ -237,11 +223,8 @@ class PartitionLog(LocalLog):
         try:
             self.disk.rename(path, damaged.log_path)
         except OSError as error:
-            raise self.storage_failed(error) from error
-        self._forget([damaged])
-        self.segments[at] = sound
-        self.record_count += sound.summary.record_count
-        self.size_bytes += sound.summary.size_bytes
+            raise self.health.use_failed(error) from error
+        self._replace(at, at + 1, (sound,))
         self._unsynced.sealed.append(sound)
         self._unsynced.mark(sound)
         self._unsynced.directories.add(self.directory)

@@ -40,7 +40,7 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset |
             if found is not None:
                 return found
     except OSError as error:
-        raise log.read_failed(error) from error
+        raise log.health.read_failed(error) from error
     return None
 
 
@@ -49,7 +49,7 @@ def batch_for_timestamp(log: PartitionLog, timestamp: int) -> FoundBatch | None:
     try:
         return next(_batches_for_timestamp(log, timestamp), None)
     except OSError as error:
-        raise log.read_failed(error) from error
+        raise log.health.read_failed(error) from error
 
 
 def _batches_for_timestamp(log: PartitionLog, timestamp: int) -> Iterator[FoundBatch]:
@@ -68,7 +68,7 @@ def largest_timestamp(log: PartitionLog) -> int:
     try:
         return max((_largest_visible(log, segment) for segment in log.segments), default=NO_TIMESTAMP)
     except OSError as error:
-        raise log.read_failed(error) from error
+        raise log.health.read_failed(error) from error
 
 
 def _largest_visible(log: PartitionLog, segment: Segment) -> int:

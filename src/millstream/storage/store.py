@@ -156,7 +156,9 @@ class LogStore:
             )
         except (KafkaError, OSError) as error:
             log = PartitionLog(self.files, directory, spec.topic_id, spec.config)
-            log.offline = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} cannot be opened: {error}")
+            log.health.offline = KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} cannot be opened: {error}"
+            )
             if entry is not None:
                 log.incarnation = entry.incarnation
                 self._unopened[spec.topic, spec.partition] = entry
@@ -210,7 +212,7 @@ class LogStore:
             try:
                 make_durable(log)
             except OSError as error:
-                log.storage_failed(error)
+                log.health.use_failed(error)
 
     def _write_first_checkpoint(self) -> None:
         """What was just scanned need not be scanned again. A full disk is no reason not to start."""

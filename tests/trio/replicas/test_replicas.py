@@ -208,7 +208,7 @@ def test_a_segment_that_is_missing_is_fetched_again(trio: Trio) -> None:
     trio.start_again(other, stopped)
     until(lambda: trio.nodes[other].broker.metrics.repaired_segments.value == 1)
     until(lambda: read_values(partition(trio, other).log) == values)
-    assert partition(trio, other).log.damaged == set()
+    assert partition(trio, other).log.segments.damaged == set()
 
 
 def test_damage_in_what_all_others_have_deleted_is_deleted_here_too(trio: Trio) -> None:

@@ -149,7 +149,7 @@ def test_a_partition_that_cannot_be_read_is_named(bench: Workbench) -> None:
     topic = create_topic(bench.client, "t")
     write(bench, topic, b"a")
     log = bench.node.broker.partitions.find(topic, 0).log
-    log.offline = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is broken")
+    log.health.offline = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is broken")
     with pytest.raises(NotAvailableError, match="t-0"):
         bench.create()
     assert bench.manifests() == []

@@ -46,7 +46,7 @@ def marker(store: Store) -> str:
 
 def test_a_log_that_is_whole_is_not_in_doubt() -> None:
     store = written()
-    assert not store.kill().log().is_doubtful
+    assert not store.kill().log().health.is_doubtful
     assert not store.report().is_doubtful
     assert store.log().log_end_offset == 10
 
@@ -54,7 +54,7 @@ def test_a_log_that_is_whole_is_not_in_doubt() -> None:
 def test_a_log_with_a_rotten_record_is_in_doubt() -> None:
     store = written()
     rot(store, 4, 50, 3)
-    assert store.kill().log().is_doubtful
+    assert store.kill().log().health.is_doubtful
     assert store.report().has_cut_batches
     assert store.log().log_end_offset == 4
 
@@ -64,7 +64,7 @@ def test_a_torn_end_is_in_doubt_too_and_holds_no_sound_records() -> None:
     path = store.log().segments[-1].log_path
     file = store.disk.open(path)
     file.pwrite([b"torn"], file.size())
-    assert store.kill().log().is_doubtful
+    assert store.kill().log().health.is_doubtful
     assert not store.report().has_cut_batches
     assert store.log().log_end_offset == 10
 
@@ -74,7 +74,7 @@ def test_what_is_damaged_and_was_known_to_be_synced_is_cut_if_no_other_replica_n
     store.checkpoint()
     rot(store, 7, 50, 3)
     store.committed = 7
-    assert store.kill().log().is_doubtful
+    assert store.kill().log().health.is_doubtful
     assert store.log().log_end_offset == 7
 
 
@@ -83,7 +83,7 @@ def test_what_is_damaged_and_was_known_to_be_committed_is_not_cut() -> None:
     store.checkpoint()
     rot(store, 7, 50, 3)
     store.committed = 8
-    assert not store.kill().log().is_doubtful
+    assert not store.kill().log().health.is_doubtful
     assert store.log().log_end_offset == 10
 
 
@@ -110,7 +110,7 @@ def test_unsynced_records_behind_a_damaged_end_are_cut() -> None:
     for offset in (0, 1):
         rot(store, offset, 50, 3)
     store.committed = 1
-    assert store.kill().log().is_doubtful
+    assert store.kill().log().health.is_doubtful
     assert store.log().log_end_offset == 1
 
 
@@ -120,11 +120,11 @@ def test_doubt_outlives_the_node_until_the_log_is_trusted(is_clean: bool) -> Non
     rot(store, 4, 50, 3)
     store.kill()
     store = store.stop_and_start() if is_clean else store.kill()
-    assert store.log().is_doubtful
+    assert store.log().health.is_doubtful
     store.log().trust()
-    assert not store.log().is_doubtful
+    assert not store.log().health.is_doubtful
     assert not store.disk.exists(marker(store))
-    assert not store.kill().log().is_doubtful
+    assert not store.kill().log().health.is_doubtful
 
 
 @given(operations=st.integers(0, 40), power_loss=st.booleans())
@@ -138,7 +138,7 @@ def test_a_crash_in_the_middle_of_recovery_does_not_hide_the_doubt(operations: i
     except Crashed:
         store.disk.restart(power_loss=power_loss)
         store.open()
-    assert store.log().is_doubtful
+    assert store.log().health.is_doubtful
 
 
 def test_a_full_disk_leaves_the_doubt_to_the_next_flush() -> None:
@@ -147,7 +147,7 @@ def test_a_full_disk_leaves_the_doubt_to_the_next_flush() -> None:
     store.disk.restart()
     store.disk.faults.add(Fault(Operation.WRITE, errno.ENOSPC, times=50))
     store.open()
-    assert store.log().is_doubtful
+    assert store.log().health.is_doubtful
     store.disk.faults.clear()
     append_values(store.log(), b"more")
     flush(store.log())
@@ -162,7 +162,7 @@ def test_a_rotten_epoch_between_others_of_its_kind_is_set_right(offset: int, bit
     log = store.kill().log()
     assert log.epochs.entries == [(later, 0)]
     assert read_values(log) == [b"%d" % number for number in range(10)]
-    assert not log.is_doubtful
+    assert not log.health.is_doubtful
 
 
 def test_a_rotten_epoch_at_the_end_is_cut_because_nothing_tells_what_it_was() -> None:
@@ -171,7 +171,7 @@ def test_a_rotten_epoch_at_the_end_is_cut_because_nothing_tells_what_it_was() ->
     rot(store, 9, 15, 2)
     log = store.kill().log()
     assert log.epochs.entries == [(1, 0)]
-    assert (log.log_end_offset, log.is_doubtful) == (9, True)
+    assert (log.log_end_offset, log.health.is_doubtful) == (9, True)
 
 
 def test_epochs_that_rotted_in_their_file_do_not_change_the_records() -> None:
@@ -182,7 +182,7 @@ def test_epochs_that_rotted_in_their_file_do_not_change_the_records() -> None:
     rotten = LeaderEpochs([(3, 0), (4, 10)]).encode()
     store.disk.write_atomically(path, rotten)
     log = store.kill().log()
-    assert (log.log_end_offset, log.is_doubtful) == (0, True)
+    assert (log.log_end_offset, log.health.is_doubtful) == (0, True)
 
 
 def test_new_epochs_that_were_not_flushed_are_found_in_the_records() -> None:
@@ -190,7 +190,7 @@ def test_new_epochs_that_were_not_flushed_are_found_in_the_records() -> None:
     for _ in range(2):
         append(store.log(), batch_of([b"new"]), leader_epoch=4)
     log = store.kill().log()
-    assert (log.log_end_offset, log.is_doubtful) == (12, False)
+    assert (log.log_end_offset, log.health.is_doubtful) == (12, False)
     assert log.epochs.entries == [(1, 0), (4, 10)]
 
 

@@ -164,18 +164,18 @@ def test_a_missing_segment_is_told_from_what_compaction_dropped() -> None:
     remove(store, gone)
     store.kill()
     assert_refused(store.log(), gone.base_offset, gone.summary.end_offset)
-    assert store.log().damaged == {gone.base_offset}
+    assert store.log().segments.damaged == {gone.base_offset}
 
 
 def test_segments_that_compaction_merged_since_the_checkpoint_are_not_missed() -> None:
     store = filled(COMPACTED, keys=7)
-    store.log().update_config(TopicConfig(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0))
+    store.log().config = TopicConfig(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
     before = len(store.log().segments)
     compact(store.log())
     assert len(store.log().segments) < before
     records = read_records(store.log())
     store.kill()
-    assert store.log().damaged == set()
+    assert store.log().segments.damaged == set()
     assert read_records(store.log()) == records
 
 
@@ -188,7 +188,7 @@ def test_deleted_segments_are_not_missed() -> None:
         store.disk.unlink(path + ".log")
     store.committed = COUNT
     store.kill()
-    assert store.log().damaged == set()
+    assert store.log().segments.damaged == set()
     assert store.log().log_start_offset == start
 
 
@@ -211,8 +211,8 @@ def test_what_need_not_be_committed_is_cut_and_the_log_is_in_doubt() -> None:
     store.committed = gone.base_offset
     store.kill()
     assert store.log().log_end_offset == gone.base_offset
-    assert store.log().is_doubtful
-    assert store.log().damaged == set()
+    assert store.log().health.is_doubtful
+    assert store.log().segments.damaged == set()
 
 
 def test_a_hole_is_repaired_from_another_replica() -> None:
@@ -221,7 +221,7 @@ def test_a_hole_is_repaired_from_another_replica() -> None:
     remove(store, gone)
     store.kill()
     repair(store, gone.base_offset, other.log())
-    assert store.log().damaged == set()
+    assert store.log().segments.damaged == set()
     assert read_values(store.log()) == VALUES
     store.kill()
     assert store.report().damages == []
@@ -236,7 +236,7 @@ def test_damage_is_not_forgotten_by_a_clean_stop() -> None:
     remove(store, gone)
     store.kill().stop_and_start()
     assert store.store.was_clean
-    assert store.log().damaged == store.report().damaged_segments == {gone.base_offset}
+    assert store.log().segments.damaged == store.report().damaged_segments == {gone.base_offset}
 
 
 # A repair takes nothing away

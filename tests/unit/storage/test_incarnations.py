@@ -45,7 +45,7 @@ def assert_untouched(store: Store, values: list[bytes]) -> None:
     assert store.log().log_end_offset == len(values)
     assert store.report().damages == []
     assert store.report().cut_bytes == 0
-    assert not store.log().is_doubtful
+    assert not store.log().health.is_doubtful
 
 
 @pytest.mark.parametrize("power_loss", [False, True])
@@ -123,7 +123,7 @@ def compacted_to_the_same_size() -> tuple[Store, int, list[tuple[int, bytes | No
     store.checkpoint()
     size = log.segments[0].summary.size_bytes
     store.topics["t"] = TopicConfig(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
-    log.update_config(store.topics["t"])
+    log.config = store.topics["t"]
     compact(log)
     assert log.segments[0].summary.size_bytes == size
     assert log.segments[0].summary.end_offset > 3
@@ -179,7 +179,7 @@ def test_a_segment_that_was_not_rewritten_and_differs_from_the_checkpoint_is_dam
     store.disk.open(segment.log_path).truncate(segment.summary.size_bytes - 10)
     store.kill()
     assert any("were written" in damage for damage in store.report().damages)
-    assert store.log().damaged == {segment.base_offset}
+    assert store.log().segments.damaged == {segment.base_offset}
 
 
 # Data directories of earlier versions

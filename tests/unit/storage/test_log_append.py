@@ -129,7 +129,7 @@ def test_messages_below_the_start_of_the_log_are_not_counted() -> None:
 def test_an_offline_log_takes_and_gives_nothing() -> None:
     log = new_log()
     append_values(log, b"a")
-    log.offline = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is broken")
+    log.health.offline = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is broken")
     for call in (lambda: append_values(log, b"b"), lambda: read_values(log)):
         with pytest.raises(KafkaError, match="the disk is broken"):
             call()

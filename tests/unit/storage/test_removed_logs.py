@@ -9,8 +9,8 @@ from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.disk import Disk
 from millstream.storage.compaction.swap import commit_swap, finish_swap
-from millstream.storage.local_log import LogGone
 from millstream.storage.log import PartitionLog
+from millstream.storage.log_health import LogGone, LogHealth
 from millstream.testing.disk import SimulatedDisk
 from support.logs import NOW_MS, Store, append_values, flush, read_values
 
@@ -36,16 +36,14 @@ def tree(disk: SimulatedDisk, directory: str) -> dict[str, bytes]:
     return {path: disk.read(path) for path in disk.paths() if path.startswith(f"{directory}/")}
 
 
-@pytest.mark.parametrize(
-    "fail", [PartitionLog.write_failed, PartitionLog.storage_failed, PartitionLog.read_failed]
-)
+@pytest.mark.parametrize("fail", [LogHealth.write_failed, LogHealth.use_failed, LogHealth.read_failed])
 def test_a_failure_of_a_removed_log_is_no_fault_of_the_disk(
-    fail: Callable[[PartitionLog, OSError], KafkaError],
+    fail: Callable[[LogHealth, OSError], KafkaError],
 ) -> None:
     store = filled(OLD)
     log = store.log()
     store.store.remove("t", 0)
-    error = fail(log, GONE)
+    error = fail(log.health, GONE)
     assert isinstance(error, LogGone)
     assert error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert log.offline is error

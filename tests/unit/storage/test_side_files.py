@@ -193,5 +193,5 @@ def test_epochs_that_are_lost_make_a_replica_ask_the_others(harm: Harm) -> None:
     harm(store, f"{store.log().directory}/{EPOCHS_FILE}")
     store.committed = COUNT
     store.kill()
-    assert store.log().is_doubtful or harm is missing
+    assert store.log().health.is_doubtful or harm is missing
     assert read_values(store.log()) == VALUES[START:]

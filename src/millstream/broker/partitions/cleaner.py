@@ -35,6 +35,7 @@ from millstream.storage.compaction.swap import (
 )
 from millstream.storage.layout import LOG_SUFFIX, offset_in
 from millstream.storage.log import PartitionLog
+from millstream.storage.log_health import LogWork
 from millstream.storage.segment import SegmentSummary
 
 log = get_logger("millstream.cleaner")
@@ -72,7 +73,7 @@ class Cleaner:
                 try:
                     await self.clean(partition)
                 except (OSError, KafkaError) as error:
-                    if partition.log.is_gone:
+                    if partition.log.health.is_gone:
                         continue
                     log.warning(
                         "cleaning failed", topic=partition.topic, partition=partition.index, error=str(error)
@@ -93,7 +94,7 @@ class Cleaner:
             await self._process.kill()
         if self._swap_under_way is not None:
             await asyncio.gather(self._swap_under_way, return_exceptions=True)
-        if self._last_cleaned is not None and not self._last_cleaned.swapping:
+        if self._last_cleaned is not None and not self._last_cleaned.health.is_half_swapped:
             with suppress(OSError):
                 recover_swap(self._machine.disk, self._last_cleaned.directory)
 
@@ -123,7 +124,7 @@ class Cleaner:
             try:
                 target.roll(now_ms)
             except OSError as error:
-                self._faults.failed("cleaning", target.write_failed(error))
+                self._faults.failed("cleaning", target.health.write_failed(error))
                 return
             self._flusher.flush(partition)
 
@@ -145,7 +146,7 @@ class Cleaner:
         target = partition.log
         now_ms = self._machine.expiry.now_ms()
         sources = self._sources(partition, now_ms)
-        if not sources or target.cleaning or target.truncating:
+        if not sources or target.is_being_changed:
             return
         limits = self._limits
         job = job_for(
@@ -158,7 +159,7 @@ class Cleaner:
             last_batches=target.producers.last_offsets(),
             least_unpacked=(limits.unpacked_bytes, limits.records),
         )
-        target.cleaning = True
+        target.work = LogWork.CLEANING
         self._last_cleaned = target
         try:
             outcome = await self._work(encode_job(job))
@@ -184,7 +185,7 @@ class Cleaner:
                 bytes=f"{stats.bytes_read} -> {stats.bytes_kept}",
             )
         finally:
-            target.cleaning = False
+            target.work = LogWork.NOTHING
 
     def _note_failure(self, partition: Partition, failure: CleaningFailure) -> None:
         if failure.position >= 0:
@@ -214,13 +215,13 @@ class Cleaner:
         # On disk before the files are: a checkpoint from before must not stand for what is put in place now.
         number = target.begin_rewrite(group.sources)
         await self._flusher.sync(partition)
-        target.swapping = True
+        target.health.is_half_swapped = True
         try:
             await workers.run(
                 lambda: target.write_by_name(lambda: commit_swap(disk, target.directory, group.sources))
             )
         except OSError:
-            target.swapping = is_committed(disk, target.directory, group.sources)
+            target.health.is_half_swapped = is_committed(disk, target.directory, group.sources)
             raise
         if target.offline is not None:
             return
@@ -242,4 +243,4 @@ class Cleaner:
         await workers.run(
             lambda: target.write_by_name(lambda: finish_swap(disk, target.directory, group.sources))
         )
-        target.swapping = False
+        target.health.is_half_swapped = False

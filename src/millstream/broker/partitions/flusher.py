@@ -90,7 +90,7 @@ class Flusher:
             ticket = partition.log.begin_flush()
         except OSError as error:
             partition.flushing = False
-            self._fail(partition, partition.log.storage_failed(error))
+            self._fail(partition, partition.log.health.use_failed(error))
             return
         syncs = self._syncs.pop(partition, [])
         if ticket is None:

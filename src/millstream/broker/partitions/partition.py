@@ -317,7 +317,7 @@ class Partition:
 
     def update_config(self, config: TopicConfig) -> None:
         was_durable = self.log.config.durable
-        self.log.update_config(config)
+        self.log.config = config
         if was_durable and not config.durable:
             if self.replication is not None:
                 _acknowledge(self, self._local_acks, self.log.log_end_offset)

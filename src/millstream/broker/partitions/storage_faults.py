@@ -13,7 +13,7 @@ from millstream.observability.repeats import Repeats
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import CorruptBatch
 from millstream.runtime.clock import Clock
-from millstream.storage.local_log import LogGone, NoRoom
+from millstream.storage.log_health import LogGone, NoRoom
 
 log = get_logger("millstream.disk")
 

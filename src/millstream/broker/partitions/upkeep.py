@@ -139,7 +139,7 @@ class Upkeep:
     async def _retain(self, partition: Partition, now_ms: int) -> None:
         target = partition.log
         target.producers.expire(now_ms, self._producer_expiration_ms)
-        if target.cleaning or target.truncating or not (count := _count_expired(partition, now_ms)):
+        if target.is_being_changed or not (count := _count_expired(partition, now_ms)):
             return
         # Where the log begins afterwards is on disk before what is before it goes. Without room for that, segments
         # still go: they make room.
@@ -148,7 +148,7 @@ class Upkeep:
         try:
             self._drop(partition, min(_count_expired(partition, now_ms), target.settled_count))
         except OSError as error:
-            self._faults.failed("retention", target.storage_failed(error))
+            self._faults.failed("retention", target.health.use_failed(error))
         partition.start_moved()
 
     async def _move_start(self, partition: Partition, count: int, now_ms: int) -> None:
@@ -158,13 +158,13 @@ class Upkeep:
                 target.roll(now_ms)
             target.advance_start(target.segments[count].base_offset)
         except OSError as error:
-            self._faults.failed("retention", failure := target.write_failed(error))
+            self._faults.failed("retention", failure := target.health.write_failed(error))
             raise failure from error
         await self._flusher.sync(partition)
 
     def _drop(self, partition: Partition, count: int) -> None:
         target = partition.log
-        if count == 0 or target.cleaning or target.truncating or target.offline is not None:
+        if count == 0 or target.is_being_changed or target.offline is not None:
             return
         for path in target.drop_segments(count):
             for suffix in SEGMENT_SUFFIXES:

@@ -116,7 +116,7 @@ class ReplicaFetcher:
             except Superseded:
                 return
             except KafkaError as error:
-                if following.partition.log.is_gone:
+                if following.partition.log.health.is_gone:
                     return
                 if following.partition.log.offline is not None:
                     self._give_up(key, following, error)

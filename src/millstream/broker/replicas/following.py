@@ -12,6 +12,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchedPartition, FetchPartition
 from millstream.protocol.record_batch import iter_batches
 from millstream.runtime.sometimes import sometimes
+from millstream.storage.log_health import LogWork
 
 log = get_logger("millstream.replicas")
 
@@ -220,10 +221,10 @@ class Following(msgspec.Struct, eq=False):
             leader_epoch=self.leader_epoch,
             reason=reason,
         )
-        while target.cleaning or target.truncating:  # noqa: ASYNC110 - cuts are rare
+        while target.is_being_changed:  # noqa: ASYNC110 - cuts are rare
             await asyncio.sleep(_BUSY_PAUSE_SECONDS)
         self._require_current()
-        target.truncating = True
+        target.work = LogWork.TRUNCATING
         # It is never left half done: whoever ends the fetcher waits for it.
         await asyncio.shield(self.copying.begin_cut(self._cut(offset)))
 
@@ -231,7 +232,7 @@ class Following(msgspec.Struct, eq=False):
         try:
             await self._prepare_and_cut(offset)
         finally:
-            self.partition.log.truncating = False
+            self.partition.log.work = LogWork.NOTHING
 
     async def _prepare_and_cut(self, offset: int) -> None:
         partition, target, copying = self.partition, self.partition.log, self.copying
@@ -245,7 +246,7 @@ class Following(msgspec.Struct, eq=False):
         try:
             await machine.workers.run(lambda: truncation.prepare(machine.disk))
         except OSError as error:
-            raise target.write_failed(error) from error
+            raise target.health.write_failed(error) from error
         if target.is_flushing:
             await self._settle()
         if self.is_over or target.offline is not None:

@@ -17,6 +17,7 @@ from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.log import PartitionLog
+from millstream.storage.log_health import LogWork
 from millstream.storage.store import LogStore
 
 log = get_logger("millstream.replicas")
@@ -89,15 +90,19 @@ class RecoveredReplicas:
                     # What cannot be opened may hold what others lack: it is waited for.
                     continue
                 is_counted = any(each.broker_id == me and not each.is_left for each in p.last_known_elr)
-                is_whole = found.config.durable and not found.is_doubtful
+                is_whole = found.config.durable and not found.health.is_doubtful
                 if self._is_asked(p) or (is_counted and is_whole):
-                    yield None if found.truncating else _describe(topic.topic_id, p, found, is_whole)
+                    yield (
+                        None
+                        if found.work is LogWork.TRUNCATING
+                        else _describe(topic.topic_id, p, found, is_whole)
+                    )
 
 
 def _describe(topic_id: UUID, p: PartitionImage, found: PartitionLog, is_whole: bool) -> RecoveredReplica:
     end = found.flushed_offset if found.config.durable else found.log_end_offset
     last_epoch = found.epochs.epoch_of(end - 1)
-    if found.is_doubtful:
+    if found.health.is_doubtful:
         sometimes("a log was cut at recovery")
         log.warning(
             "this replica may have lost what it had confirmed; the controller is told what it has",

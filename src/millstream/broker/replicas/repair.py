@@ -25,9 +25,10 @@ from millstream.protocol.replica_fetch import VERSION, ReplicaFetchRequest, deco
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.log import PartitionLog
+from millstream.storage.log_health import LogWork
 from millstream.storage.repaired_segment import RepairedSegment, is_of_its_epoch
 from millstream.storage.scan import scan_batches
-from millstream.storage.segment import Segment, find_segment
+from millstream.storage.segment import Segment
 
 log = get_logger("millstream.replicas")
 
@@ -46,7 +47,7 @@ class _DeletedElsewhere(Exception):
 def _require_unchanged(target: PartitionLog, damaged: Segment) -> None:
     if target.offline is not None:
         raise target.offline
-    if target.cleaning or target.truncating or damaged not in target.segments:
+    if target.is_being_changed or damaged not in target.segments:
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "the segment is being changed")
 
 
@@ -99,7 +100,7 @@ class Repairs:
                 try:
                     await self._repair_segment(partition, offset)
                 except (OSError, TimeoutError, KafkaError) as error:
-                    if partition.log.is_gone:
+                    if partition.log.health.is_gone:
                         return
                     log.warning(
                         "not repaired yet",
@@ -116,20 +117,20 @@ class Repairs:
 
     async def _repair_segment(self, partition: Partition, offset: int) -> None:
         target = partition.log
-        at = find_segment(target.segments, offset)
+        at = target.segments.find(offset)
         if at < 0:
             return
         damaged = target.segments[at]
         if await self._is_sound(damaged, target):
-            target.damaged.discard(damaged.base_offset)
+            target.segments.damaged.discard(damaged.base_offset)
             return
-        target.damaged.add(damaged.base_offset)
+        target.segments.damaged.add(damaged.base_offset)
         _require_unchanged(target, damaged)
         if damaged is target.segments[-1]:
             try:
                 target.roll(self._machine.clock.now_ms())
             except OSError as error:
-                raise target.write_failed(error) from error
+                raise target.health.write_failed(error) from error
         await self._flusher.sync(partition)
         _require_unchanged(target, damaged)
         end_offset = target.segments[target.segments.index(damaged) + 1].base_offset
@@ -144,11 +145,11 @@ class Repairs:
             return
         _require_unchanged(target, damaged)
         # Nothing else changes the segments until it is done.
-        target.cleaning = True
+        target.work = LogWork.REPAIRING
         try:
             await self._put_in_place(partition, damaged, repaired)
         finally:
-            target.cleaning = False
+            target.work = LogWork.NOTHING
         self._repaired.value += 1
         sometimes("a damaged segment was repaired")
         image = self._metadata.image.partition(partition.topic, partition.index)

@@ -55,7 +55,7 @@ class Replication:
 
     def update(self, partition: Partition, image: PartitionImage) -> None:
         """Take the role that the metadata gives this node."""
-        if partition.log.is_doubtful and self._node_id in image.isr:
+        if partition.log.health.is_doubtful and self._node_id in image.isr:
             partition.log.trust()
         self.recovered.changed(image)
         if image.leader == self._node_id:

@@ -1,0 +1,47 @@
+"""Which files of a log tell its producers as of an offset, and which of them a start may still need."""
+
+from collections.abc import Iterable
+
+from millstream.runtime.disk import Disk
+from millstream.storage.layout import snapshot_path
+
+
+class ProducerSnapshots:
+    """By offset. One may be missing on disk: it is written with the next flush, if there are producers at all."""
+
+    __slots__ = ("_directory", "_offsets", "checkpointed_base")
+
+    def __init__(self, directory: str, offsets: Iterable[int], checkpointed_base: int) -> None:
+        self._directory = directory
+        self._offsets = list(offsets)
+        self.checkpointed_base = checkpointed_base
+        """A start after a crash scans from this segment on."""
+
+    def add(self, offset: int) -> str:
+        """The path of a snapshot at the log's end."""
+        self._offsets.append(offset)
+        return snapshot_path(self._directory, offset)
+
+    def checkpointed(self, base_offset: int) -> list[str]:
+        """A start will scan from that segment on: returns the paths that are no longer needed."""
+        self.checkpointed_base = base_offset
+        old = [offset for offset in self._offsets if offset < base_offset]
+        del self._offsets[: len(old)]
+        return [snapshot_path(self._directory, offset) for offset in old]
+
+    def newest(self, disk: Disk, offset: int) -> int | None:
+        """Of those that are on disk, up to `offset`."""
+        for each in reversed(self._offsets):
+            if each <= offset and disk.exists(snapshot_path(self._directory, each)):
+                return each
+        return None
+
+    def after(self, end_offset: int) -> list[str]:
+        """The paths of those that a log which ends there does not have."""
+        return [snapshot_path(self._directory, each) for each in self._offsets if each > end_offset]
+
+    def cut(self, end_offset: int, base_offset: int, written: int | None) -> None:
+        """The log ends at `end_offset` now, in the segment at `base_offset`; a cut may have written one."""
+        self.checkpointed_base = min(self.checkpointed_base, base_offset)
+        kept = {each for each in self._offsets if each <= end_offset}
+        self._offsets = sorted(kept if written is None else kept | {written})

@@ -1,0 +1,84 @@
+"""The segments of one log, the oldest first, and what they come to together."""
+
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+
+from millstream.config.topic import TopicConfig
+from millstream.storage.open_files import OpenFiles
+from millstream.storage.segment import MAX_RELATIVE_OFFSET, Segment, SegmentSummary, find_segment
+
+
+class Segments(list[Segment]):
+    """Changed in place: the log's reader has the same list."""
+
+    __slots__ = ("damaged", "record_count", "size_bytes")
+
+    def __init__(self, segments: Iterable[Segment] = (), damaged: Iterable[int] = ()) -> None:
+        super().__init__(segments)
+        self.damaged = set(damaged)
+        """Base offsets of those that are known to hold damage."""
+        self.record_count = sum(each.summary.record_count for each in self)
+        self.size_bytes = sum(each.summary.size_bytes for each in self)
+
+    def find(self, offset: int) -> int:
+        """Index of the last segment that starts at or before `offset`; -1 when all start later."""
+        return find_segment(self, offset)
+
+    def replace(self, first: int, end: int, others: Collection[Segment]) -> list[Segment]:
+        """Put others where those from `first` to before `end` are; returns what was there."""
+        gone = self[first:end]
+        self[first:end] = others
+        for each in gone:
+            self.damaged.discard(each.base_offset)
+        self.record_count += sum(each.summary.record_count for each in others)
+        self.record_count -= sum(each.summary.record_count for each in gone)
+        self.size_bytes += sum(each.summary.size_bytes for each in others)
+        self.size_bytes -= sum(each.summary.size_bytes for each in gone)
+        return gone
+
+    def messages_from(self, start_offset: int) -> int:
+        """Messages that can be read in a log that begins there."""
+        if not self:
+            return 0
+        first = self[0].summary
+        # Where compaction has made gaps, what lies below the start is not counted one by one.
+        is_dense = first.record_count == first.end_offset - first.base_offset
+        hidden = start_offset - first.base_offset if is_dense else 0
+        return self.record_count - min(max(hidden, 0), first.record_count)
+
+    def is_full(
+        self, config: TopicConfig, size_bytes: int, last_offset: int, max_timestamp: int, now_ms: int
+    ) -> bool:
+        """Whether so many bytes more are for a new segment."""
+        active = self[-1]
+        summary = active.summary
+        if max_timestamp >= 0 and summary.first_timestamp >= 0:
+            waited = max_timestamp - summary.first_timestamp
+        else:
+            waited = now_ms - summary.created_ms
+        return (
+            summary.size_bytes + size_bytes > config.segment_bytes
+            or waited > config.segment_ms - active.jitter_ms(config.segment_jitter_ms)
+            or last_offset - summary.base_offset > MAX_RELATIVE_OFFSET
+            or active.index.is_full(config.segment_index_bytes)
+            or active.time_index.is_full(config.segment_index_bytes)
+        )
+
+
+def new_segment(
+    files: OpenFiles, directory: str, base_offset: int, config: TopicConfig, now_ms: int
+) -> Segment:
+    summary = SegmentSummary(base_offset, end_offset=base_offset, created_ms=now_ms)
+    segment = Segment(files, directory, summary, stored=False)
+    segment.create()
+    try:
+        segment.file.truncate(0)
+        if config.preallocate:
+            segment.allocate(config.segment_bytes)
+    except OSError:
+        # Left behind, it would look like the end of the log while the segment before it goes on growing.
+        segment.close()
+        with suppress(OSError):
+            files.disk.unlink(segment.log_path)
+        raise
+    return segment
