@@ -41,6 +41,26 @@ _EVERYWHERE = frozenset(ListenerKind)
 _NODES = frozenset({ListenerKind.NODES})
 _BY_NAME = {api.name: api for api in (*APIS.values(), *PEER_APIS.values(), *OWN_APIS.values())}
 _PARTITIONS = ("topics", "partitions")
+# Handlers of one subject share a module.
+_SHARED = {
+    name: module
+    for module, names in {
+        "all_groups": ("delete_groups", "list_groups"),
+        "classic_groups": ("describe_groups", "heartbeat", "join_group", "leave_group", "sync_group"),
+        "group_offsets": ("offset_delete", "offset_fetch"),
+        "log_dirs": ("alter_replica_log_dirs", "describe_log_dirs"),
+        "producers": ("describe_producers", "init_producer_id"),
+        "quorum": ("add_raft_voter", "describe_quorum", "remove_raft_voter", "unregister_broker"),
+        "reassignments": ("alter_partition_reassignments", "list_partition_reassignments"),
+        "share_group_offsets": (
+            "alter_share_group_offsets",
+            "delete_share_group_offsets",
+            "describe_share_group_offsets",
+        ),
+        "topics": ("create_partitions", "create_topics", "delete_topics"),
+    }.items()
+    for name in names
+}
 
 
 def _row(
@@ -48,13 +68,17 @@ def _row(
     needs: Needs,
     *,
     quota: QuotaKind = QuotaKind.REQUEST,
-    handler: str = "handle",
-    module: str | None = None,
+    handler: str = "",
+    module: str = "",
     slices: SlicePlan | None = None,
     is_in_order: bool = True,
 ) -> ApiRow:
-    """Of an API for clients, which other nodes use too when they forward a client's requests."""
-    named = f"handlers.{module or name}:{handler}"
+    """Of an API for clients, which other nodes use too when they forward a client's requests.
+
+    Its handler is `handle` in a module named as the API, or a function named as the API in one that it shares.
+    """
+    shared = module or _SHARED.get(name, "")
+    named = f"handlers.{shared or name}:{handler or (name if shared else 'handle')}"
     return ApiRow(_BY_NAME[name], named, needs, quota, _EVERYWHERE, slices, is_in_order)
 
 
@@ -181,20 +205,18 @@ TABLE: dict[int, ApiRow] = {
         _row(
             "share_group_heartbeat",
             needs.both(_OF_MEMBERS, topics(Operation.DESCRIBE, "subscribed_topic_names")),
-            handler="heartbeat",
         ),
         _row(
             "share_group_describe",
             groups(Operation.DESCRIBE, "group_ids"),
-            handler="describe",
             slices=SlicePlan(("group_ids",), ("groups",)),
         ),
         # They are decided in their order, and share the writes that they wait for.
         _row("share_fetch", _OF_CONSUMERS, quota=QuotaKind.FETCH, handler="ShareFetch", is_in_order=False),
         _row("share_acknowledge", _OF_CONSUMERS, handler="ShareAcknowledge", is_in_order=False),
-        _row("describe_share_group_offsets", needs.share_offsets, handler="describe"),
-        _row("alter_share_group_offsets", _OF_OFFSETS, handler="alter"),
-        _row("delete_share_group_offsets", _OF_OFFSETS, handler="delete"),
+        _row("describe_share_group_offsets", needs.share_offsets),
+        _row("alter_share_group_offsets", _OF_OFFSETS),
+        _row("delete_share_group_offsets", _OF_OFFSETS),
         _share_state_row("initialize_share_group_state", "initialize"),
         _share_state_row("read_share_group_state", "read"),
         _share_state_row("write_share_group_state", "write"),

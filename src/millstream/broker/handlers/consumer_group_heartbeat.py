@@ -17,7 +17,7 @@ from kio.schema.consumer_group_heartbeat.v1.response import (
 from millstream.broker.api.call import Call
 from millstream.broker.coordinators.groups import Groups
 from millstream.broker.handlers.admin import answer
-from millstream.broker.handlers.join_group import client_host
+from millstream.broker.handlers.classic_groups import client_host
 from millstream.coordinator.groups.records import PartitionSet
 from millstream.coordinator.groups.requests import ConsumerHeartbeat
 from millstream.protocol.errors import ErrorCode, KafkaError

@@ -25,7 +25,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 _NO_GROUP = DescribedShareGroup("Dead", 0, 0, "", (), ())
 
 
-async def describe(
+async def handle(
     groups: Groups, metadata: MetadataService, request: ShareGroupDescribeRequest, _call: Call
 ) -> ShareGroupDescribeResponse:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED

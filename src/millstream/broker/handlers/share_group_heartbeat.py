@@ -12,13 +12,13 @@ from kio.schema.share_group_heartbeat.v1.response import (
 from millstream.broker.api.call import Call
 from millstream.broker.coordinators.groups import Groups
 from millstream.broker.handlers.admin import answer
-from millstream.broker.handlers.join_group import client_host
+from millstream.broker.handlers.classic_groups import client_host
 from millstream.coordinator.groups.records import PartitionSet
 from millstream.coordinator.groups.share_requests import ShareHeartbeat
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
-async def heartbeat(
+async def handle(
     groups: Groups, request: ShareGroupHeartbeatRequest, call: Call
 ) -> ShareGroupHeartbeatResponse:
     names = request.subscribed_topic_names

@@ -45,7 +45,7 @@ def test_idempotent_producers_are_described_with_their_last_batch(client: RawCli
 def test_more_producers_than_a_reply_may_hold_are_refused(
     client: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream.broker.handlers.describe_producers._MOST_PRODUCERS", 1)
+    monkeypatch.setattr("millstream.broker.handlers.producers._MOST_PRODUCERS", 1)
     topic = create_topic(client, "crowded")
     produce(client, topic, batch_of(b"a", producer_id=7, producer_epoch=0, base_sequence=0))
     wanted = [{"name": topic, "partition_indexes": [0, 0]}]

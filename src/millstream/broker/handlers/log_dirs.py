@@ -1,11 +1,14 @@
-"""DescribeLogDirs, versions 1 to 4: how many bytes each partition takes, and what is left on the disk.
-
-Not done: several directories (a node has one), and future replicas.
-"""
+"""The directories of logs, of which each node has one."""
 
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
+from kio.schema.alter_replica_log_dirs.v2.request import AlterReplicaLogDir, AlterReplicaLogDirsRequest
+from kio.schema.alter_replica_log_dirs.v2.response import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v4.response import (
     DescribeLogDirsPartition,
@@ -24,7 +27,7 @@ from millstream.protocol.errors import ErrorCode
 from millstream.runtime.disk import Disk
 
 
-async def handle(
+async def describe_log_dirs(
     metadata: MetadataService,
     partitions: Partitions,
     disk: Disk,
@@ -32,6 +35,10 @@ async def handle(
     request: DescribeLogDirsRequest,
     call: Call,
 ) -> DescribeLogDirsResponse:
+    """DescribeLogDirs, versions 1 to 4: how many bytes each partition takes, and what is left on the disk.
+
+    Not done: several directories (a node has one), and future replicas.
+    """
     wanted = chosen(metadata.image, request.topics)
     try:
         usable_bytes = disk.free_bytes(data_dir)
@@ -74,3 +81,30 @@ def _described(index: int, partition: Partition) -> DescribeLogDirsPartition:
         offset_lag=max(0, partition.high_watermark - partition.log.log_end_offset),
         is_future_key=False,
     )
+
+
+async def alter_replica_log_dirs(
+    partitions: Partitions, data_dir: str, request: AlterReplicaLogDirsRequest, _call: Call
+) -> AlterReplicaLogDirsResponse:
+    """AlterReplicaLogDirs, versions 1 to 2: a node has one directory, so that a replica can be moved to where it is and
+    nowhere else.
+    """
+    results = []
+    async for wanted in unhurried(request.dirs):
+        async for topic in unhurried(wanted.topics):
+            moved = [
+                AlterReplicaLogDirPartitionResult(
+                    partition_index=index, error_code=_code(partitions, data_dir, wanted, topic.name, index)
+                )
+                async for index in unhurried(topic.partitions)
+            ]
+            results.append(AlterReplicaLogDirTopicResult(topic_name=topic.name, partitions=tuple(moved)))
+    return answer(AlterReplicaLogDirsResponse, results=tuple(results))
+
+
+def _code(
+    partitions: Partitions, data_dir: str, wanted: AlterReplicaLogDir, topic: str, index: int
+) -> ErrorCode:
+    if wanted.path != data_dir:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    return ErrorCode.REPLICA_NOT_AVAILABLE if partitions.get(topic, index) is None else ErrorCode.NONE

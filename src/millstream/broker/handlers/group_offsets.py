@@ -1,21 +1,25 @@
-"""OffsetFetch, versions 1 to 10: of one group up to version 7, of many later; topics by id from version 10 on.
-
-Not done: offsets of open transactions: there are none, so all are stable.
-"""
+"""Committed offsets of groups are read and deleted."""
 
 from typing import Any
 from uuid import UUID
 
 import msgspec
+from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
+from kio.schema.offset_delete.v0.response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
 from kio.schema.offset_fetch.v10.request import OffsetFetchRequest
 from kio.schema.offset_fetch.v10.response import OffsetFetchResponsePartitions
 
 from millstream.broker.api.call import Call
 from millstream.broker.coordinators.groups import Groups
+from millstream.broker.handlers.admin import answer
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.service import MetadataService
 from millstream.coordinator.groups.replies import FetchedOffset
-from millstream.coordinator.groups.requests import FetchOffsets
+from millstream.coordinator.groups.requests import DeleteOffsets, FetchOffsets
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 _GROUP_ERRORS_FROM = 2
@@ -48,9 +52,13 @@ class OffsetFetchAnswer(msgspec.Struct, frozen=True):
         return self.groups[0].error_code if self.groups else ErrorCode.NONE
 
 
-async def handle(
+async def offset_fetch(
     groups: Groups, metadata: MetadataService, request: OffsetFetchRequest, call: Call
 ) -> OffsetFetchAnswer:
+    """OffsetFetch, versions 1 to 10: of one group up to version 7, of many later; topics by id from version 10 on.
+
+    Not done: offsets of open transactions: there are none, so all are stable.
+    """
     fetched = [
         await _fetch(groups, metadata, group, request.require_stable, call) for group in request.groups
     ]
@@ -110,3 +118,37 @@ def _refused(group: Any, code: ErrorCode, call: Call) -> _GroupAnswer:
 def _failed(topic: Any, code: ErrorCode) -> _TopicAnswer:
     partitions = tuple(_partition(FetchedOffset(index, None, code)) for index in topic.partition_indexes)
     return _TopicAnswer(getattr(topic, "name", ""), topic.topic_id, partitions)
+
+
+async def offset_delete(
+    groups: Groups, metadata: MetadataService, request: OffsetDeleteRequest, call: Call
+) -> OffsetDeleteResponse:
+    """OffsetDelete, version 0: a group forgets the offsets that it has committed for partitions."""
+    image = metadata.image
+    wanted = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
+    known = tuple(place for place in wanted if image.partition(*place) is not None)
+    delete = DeleteOffsets(request.group_id, known)
+    try:
+        deleted = await groups.submit(request.group_id, delete)
+    except KafkaError as error:
+        return answer(OffsetDeleteResponse, error_code=error.code, topics=())
+    outcome = dict(zip(known, deleted.errors, strict=True))
+    return answer(
+        OffsetDeleteResponse,
+        error_code=ErrorCode.NONE,
+        topics=tuple(
+            OffsetDeleteResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    OffsetDeleteResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=outcome.get(
+                            (topic.name, each.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        ),
+                    )
+                    for each in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )

@@ -1,7 +1,4 @@
-"""DescribeProducers, version 0: the idempotent producers of partitions that this node keeps, led or followed.
-
-Not done: transactions, so that no producer has one open.
-"""
+"""Ids of idempotent producers, and what a partition knows of them."""
 
 from kio.schema.describe_producers.v0.request import DescribeProducersRequest
 from kio.schema.describe_producers.v0.response import (
@@ -10,19 +7,51 @@ from kio.schema.describe_producers.v0.response import (
     ProducerState,
     TopicResponse,
 )
+from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
+from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 
 from millstream.broker.api.call import Call
-from millstream.broker.handlers.admin import answer, code_of, message_of, others_first
+from millstream.broker.handlers.admin import NoTransactions, answer, code_of, message_of, others_first
 from millstream.broker.partitions.registry import Partitions
+from millstream.cluster.metadata.service import MetadataService
 from millstream.protocol.errors import ErrorCode, KafkaError
+
+_NO_ID = -1
+
+
+async def init_producer_id(
+    metadata: MetadataService, request: InitProducerIdRequest, call: Call
+) -> InitProducerIdResponse:
+    """InitProducerId, versions 0 to 5: a fresh producer id for an idempotent producer.
+
+    Not done: transactions (a transactional id is refused).
+    """
+    if request.transactional_id is not None:
+        return _refused(NoTransactions().code if request.transactional_id else ErrorCode.INVALID_REQUEST)
+    try:
+        producer_id = await metadata.producer_ids.take()
+    except KafkaError as error:
+        return _refused(error.code)
+    return answer(
+        InitProducerIdResponse, error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0
+    )
+
+
+def _refused(code: ErrorCode) -> InitProducerIdResponse:
+    return answer(InitProducerIdResponse, error_code=code, producer_id=_NO_ID, producer_epoch=_NO_ID)
+
 
 # In one reply: more would take others' time.
 _MOST_PRODUCERS = 10_000
 
 
-async def handle(
+async def describe_producers(
     partitions: Partitions, request: DescribeProducersRequest, _call: Call
 ) -> DescribeProducersResponse:
+    """DescribeProducers, version 0: the idempotent producers of partitions that this node keeps, led or followed.
+
+    Not done: transactions, so that no producer has one open.
+    """
     topics, room = [], _MOST_PRODUCERS
     for topic in request.topics:
         found = []

@@ -1,15 +1,20 @@
-"""CreateTopics, versions 2 to 7: each topic is created or refused on its own."""
+"""Topics and partitions are created and deleted."""
 
 import asyncio
 import datetime
+import uuid
 from typing import Any
 
+from kio.schema.create_partitions.v3.request import CreatePartitionsRequest
+from kio.schema.create_partitions.v3.response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kio.schema.create_topics.v7.request import CreateTopicsRequest
 from kio.schema.create_topics.v7.response import (
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsResponse,
 )
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
+from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
 from msgspec.structs import replace
 
 from millstream.broker.api.call import Call
@@ -23,8 +28,19 @@ from millstream.broker.handlers.admin import (
     unhurried,
 )
 from millstream.cluster.metadata.defaults import Defaults
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.partitions import CreatePartitions, IncreaseOutcome, PartitionIncrease
 from millstream.cluster.metadata.service import MetadataService
-from millstream.cluster.metadata.topics import CreatedTopic, CreateTopics, NewTopic, in_slices
+from millstream.cluster.metadata.slices import slices_of
+from millstream.cluster.metadata.topics import (
+    CreatedTopic,
+    CreateTopics,
+    DeletedTopic,
+    DeleteTopics,
+    NewTopic,
+    TopicRef,
+    in_slices,
+)
 from millstream.config.describe import BrokerLayers, describe_topic
 from millstream.protocol.errors import ErrorCode, KafkaError
 
@@ -32,9 +48,10 @@ _CONFIGS_FROM_VERSION = 5
 _PARTITIONS_AT_ONCE = 250
 
 
-async def handle(
+async def create_topics(
     metadata: MetadataService, defaults: Defaults, request: CreateTopicsRequest, call: Call
 ) -> CreateTopicsResponse:
+    """CreateTopics, versions 2 to 7: each topic is created or refused on its own."""
     command = CreateTopics(
         tuple([new_topic(each) async for each in unhurried(request.topics)]),
         validate_only=request.validate_only,
@@ -50,7 +67,7 @@ async def handle(
             # Topics created together mostly have the same configs: describe each kind once.
             key = tuple(sorted(outcome.configs.items()))
             configs = described.get(key) or described.setdefault(key, _configs(outcome, layers))
-        results.append(_result(outcome, configs))
+        results.append(_created(outcome, configs))
     return answer(CreateTopicsResponse, topics=tuple(results))
 
 
@@ -87,7 +104,7 @@ def new_topic(topic: Any) -> NewTopic:
     )
 
 
-def _result(outcome: CreatedTopic, configs: tuple[CreatableTopicConfigs, ...]) -> CreatableTopicResult:
+def _created(outcome: CreatedTopic, configs: tuple[CreatableTopicConfigs, ...]) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=outcome.name,
         topic_id=outcome.topic_id,
@@ -109,4 +126,79 @@ def _configs(outcome: CreatedTopic, layers: BrokerLayers) -> tuple[CreatableTopi
             is_sensitive=config.definition.sensitive,
         )
         for config in describe_topic(outcome.configs, layers)
+    )
+
+
+# Topics that grow by one command.
+_GROWN_AT_ONCE = 100
+
+
+async def create_partitions(
+    metadata: MetadataService, defaults: Defaults, request: CreatePartitionsRequest, call: Call
+) -> CreatePartitionsResponse:
+    """CreatePartitions, versions 0 to 3: more partitions for existing topics."""
+    outcomes: list[IncreaseOutcome] = []
+    earlier = 0
+    for some in slices_of(map(_increase, request.topics), _GROWN_AT_ONCE, lambda increase: increase.topic):
+        command = CreatePartitions(some, request.validate_only, defaults, earlier)
+        before = metadata.image
+        try:
+            outcomes += await submit_within(metadata, command, request.timeout)
+            earlier += sum(_added(before, increase) for increase in some)
+        except KafkaError as error:
+            names = dict.fromkeys(increase.topic for increase in some)
+            outcomes += [IncreaseOutcome(name, error) for name in names]
+        await others_first()
+    return answer(
+        CreatePartitionsResponse, results=tuple([_grown(each) async for each in unhurried(outcomes)])
+    )
+
+
+def _added(before: MetadataImage, increase: PartitionIncrease) -> int:
+    topic = before.topic(increase.topic)
+    return 0 if topic is None else max(increase.count - len(topic.partitions), 0)
+
+
+def _increase(topic: Any) -> PartitionIncrease:
+    # Some clients write "no assignment" as an empty array instead of null.
+    assignments = tuple(tuple(each.broker_ids) for each in topic.assignments) if topic.assignments else None
+    return PartitionIncrease(topic.name, topic.count, assignments)
+
+
+def _grown(outcome: IncreaseOutcome) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(
+        name=outcome.topic, error_code=code_of(outcome.error), error_message=message_of(outcome.error)
+    )
+
+
+_DELETED_AT_ONCE = 250
+_NULL_ID = uuid.UUID(int=0)
+
+
+async def delete_topics(
+    metadata: MetadataService, request: DeleteTopicsRequest, call: Call
+) -> DeleteTopicsResponse:
+    """DeleteTopics, versions 1 to 6: topics go, by name or by id."""
+    refs = tuple(
+        TopicRef(topic.name, topic.topic_id if topic.topic_id != _NULL_ID else None)
+        for topic in request.topics
+    )
+    outcomes: list[DeletedTopic] = []
+    for some in slices_of(refs, _DELETED_AT_ONCE, lambda ref: ref):
+        try:
+            outcomes += await submit_within(metadata, DeleteTopics(some), request.timeout)
+        except KafkaError as error:
+            outcomes += [DeletedTopic(ref.name, ref.topic_id, error) for ref in dict.fromkeys(some)]
+        await others_first()
+    return answer(
+        DeleteTopicsResponse, responses=tuple([_deleted(each) async for each in unhurried(outcomes)])
+    )
+
+
+def _deleted(outcome: DeletedTopic) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=outcome.name,
+        topic_id=outcome.topic_id,
+        error_code=code_of(outcome.error),
+        error_message=message_of(outcome.error),
     )

@@ -1,12 +1,20 @@
-"""AlterPartitionReassignments, versions 0 to 1: other replicas for partitions, or the end of such a move half-way."""
+"""Moving replicas of partitions: beginning, calling off, and what is under way."""
 
+from collections.abc import Iterable, Iterator
 from itertools import groupby
+from typing import Any
 
 from kio.schema.alter_partition_reassignments.v1.request import AlterPartitionReassignmentsRequest
 from kio.schema.alter_partition_reassignments.v1.response import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
+)
+from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
+from kio.schema.list_partition_reassignments.v0.response import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 
 from millstream.broker.api.call import Call
@@ -17,6 +25,7 @@ from millstream.broker.handlers.admin import (
     others_first,
     submit_within,
 )
+from millstream.cluster.metadata.image import MetadataImage, PartitionImage
 from millstream.cluster.metadata.reassignments import (
     AlterReassignments,
     Reassignment,
@@ -30,9 +39,10 @@ from millstream.protocol.errors import ErrorCode
 _AT_ONCE = 250
 
 
-async def handle(
+async def alter_partition_reassignments(
     metadata: MetadataService, request: AlterPartitionReassignmentsRequest, call: Call
 ) -> AlterPartitionReassignmentsResponse:
+    """AlterPartitionReassignments, versions 0 to 1: other replicas for partitions, or the end of such a move."""
     wanted = (
         Reassignment(
             topic.name, each.partition_index, None if each.replicas is None else tuple(each.replicas)
@@ -63,4 +73,42 @@ def _response(outcome: ReassignmentOutcome) -> ReassignablePartitionResponse:
         partition_index=outcome.index,
         error_code=code_of(outcome.error),
         error_message=message_of(outcome.error),
+    )
+
+
+def list_partition_reassignments(
+    metadata: MetadataService, request: ListPartitionReassignmentsRequest, call: Call
+) -> ListPartitionReassignmentsResponse:
+    """ListPartitionReassignments, version 0: which partitions are on their way to other replicas."""
+    image = metadata.image
+    topics = []
+    for name, partitions in _wanted(image, request):
+        ongoing = tuple(_ongoing(each) for each in partitions if each.adding or each.removing)
+        if ongoing:
+            topics.append(OngoingTopicReassignment(name=name, partitions=ongoing))
+    return answer(
+        ListPartitionReassignmentsResponse,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        topics=tuple(topics),
+    )
+
+
+def _wanted(image: MetadataImage, request: Any) -> Iterator[tuple[str, Iterable[PartitionImage]]]:
+    """Those asked for that exist; without a list, all."""
+    if request.topics is None:
+        for name, topic in sorted(image.topics.items()):
+            yield name, topic.partitions
+        return
+    for asked in request.topics:
+        found = (image.partition(asked.name, index) for index in asked.partition_indexes)
+        yield asked.name, [each for each in found if each is not None]
+
+
+def _ongoing(p: PartitionImage) -> OngoingPartitionReassignment:
+    return OngoingPartitionReassignment(
+        partition_index=p.index,
+        replicas=p.replicas,
+        adding_replicas=p.adding,
+        removing_replicas=p.removing,
     )
