@@ -78,9 +78,9 @@ def judged(spark: "SparkSession", values: Sequence[bytes | None]) -> "tuple[Data
     from millstream.pipeline.job.text import text_fields
 
     now = LOG_TIME + timedelta(days=9)
-    rows = judge.judged(typed_fields(records_frame(spark, enumerate(values))), Limits(), now)
-    odd = text_fields(rows.filter("verdict = 'odd'"), Limits())
-    return rows, judge.examined(odd, Limits(), now)
+    rows = judge.judged(typed_fields(records_frame(spark, enumerate(values)), Limits()), Limits(), now)
+    odd = text_fields(rows.filter("verdict = 'bad'"), Limits())
+    return rows, judge.judged(odd, Limits(), now)
 
 
 @pytest.fixture(scope="module")

@@ -28,16 +28,16 @@ def rows_of(frame: "DataFrame") -> dict[int, dict[str, Any]]:
 
 
 def test_what_types_take_the_text_says_too(spark: "SparkSession") -> None:
-    from millstream.pipeline.job.judge import examined, judged
+    from millstream.pipeline.job.judge import judged
     from millstream.pipeline.job.reasons import Limits
     from millstream.pipeline.job.records import typed_fields
     from millstream.pipeline.job.text import text_fields
 
     values = corpus(seed=11, mutations=1500)
     records = records_frame(spark, enumerate(values))
-    typed = rows_of(judged(typed_fields(records), Limits(), NOW))
-    taken = {offset: row for offset, row in typed.items() if row["verdict"] != "odd"}
-    text = rows_of(examined(text_fields(records, Limits()), Limits(), NOW))
+    typed = rows_of(judged(typed_fields(records, Limits()), Limits(), NOW))
+    taken = {offset: row for offset, row in typed.items() if row["verdict"] != "bad"}
+    text = rows_of(judged(text_fields(records, Limits()), Limits(), NOW))
     different = {
         offset: (values[offset], row, text[offset])
         for offset, row in taken.items()
@@ -80,8 +80,8 @@ def test_what_streamers_send_is_typed(spark: "SparkSession") -> None:
     from millstream.pipeline.job.records import typed_fields
 
     values = plain_records()
-    found = rows_of(judged(typed_fields(records_frame(spark, enumerate(values))), Limits(), NOW))
-    odd = [values[offset] for offset, row in found.items() if row["verdict"] == "odd"]
+    found = rows_of(judged(typed_fields(records_frame(spark, enumerate(values)), Limits()), Limits(), NOW))
+    odd = [values[offset] for offset, row in found.items() if row["verdict"] == "bad"]
     # An envelope, and a number in quotes, are read from the text.
     assert all(b'"headers"' in value or re.search(rb'"value"\s*:\s*"', value) for value in odd)
     assert len(odd) < len(values) / 2

@@ -1,14 +1,15 @@
 """The whole dataflow on one page, in DataFrame operations:
 
     topic -> typed records -> judged -> points -> store -> marked windows -> rollups -> health events
-                                     -> odd text -> examined -> points and dead letters
+                                     -> bad: their text -> judged -> points and dead letters
 
 `run` gives it micro-batches, `run --once` those that are there, `backfill` a range of the log as one batch. The last
 arrows are in `recompute.py`: a batch marks the windows that its points fall into, and what is marked is computed again
 from the store.
 
-A batch is one Spark job as long as all its records are right: Spark counts what it sees while it writes. If some are
-odd, a second job looks at their text. It reads the batch again, which costs less than keeping every batch in memory.
+A batch is one Spark job as long as all its records are right: Spark counts what it sees while it writes. Otherwise an
+Arrow function reads the text of the others, which the batch is read again for: that costs less than keeping every
+batch in memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,11 +24,11 @@ from pyspark.sql import functions as f
 from millstream.config.pipeline_settings import PipelineSettings
 from millstream.pipeline.declaration import DCGM, Declaration
 from millstream.pipeline.job.dead_letters import dead_letters, rejected_letters
-from millstream.pipeline.job.judge import examined, judged
+from millstream.pipeline.job.judge import judged
 from millstream.pipeline.job.points import points_of, without_duplicates
 from millstream.pipeline.job.reasons import Limits, Verdict
 from millstream.pipeline.job.records import RECORD_COLUMNS, source_schema, typed_fields
-from millstream.pipeline.job.summary import Summary, observed, summarise, summary_of
+from millstream.pipeline.job.summary import Summary, observed, summary_of
 from millstream.pipeline.job.text import text_fields
 from millstream.pipeline.moments import micros
 from millstream.pipeline.stores.base import RejectedPoint, Store
@@ -60,16 +61,15 @@ class Dataflow:
     def process(self, records: DataFrame, version: int, watermark: datetime | None) -> Stored:
         """Store a batch of typed records. Raises StoreUnavailable."""
         now = datetime.now(UTC)
-        rows = self._wanted(judged(typed_fields(records, self.limits.declaration), self.limits, now))
+        rows = self._wanted(judged(typed_fields(records, self.limits), self.limits, now))
         seen = Observation()
-        rejected = self.store.write_points(points_of(rows.observe(seen, *observed(watermark))), version)
-        refused = rejected.points
+        refused = self.store.write_points(points_of(rows.observe(seen, *observed(watermark))), version).points
         summary = summary_of(seen.get)
-        if seen.get[str(Verdict.ODD)]:
-            odd = rows.where(f.col("verdict") == str(Verdict.ODD)).select(*RECORD_COLUMNS)
-            with _kept(self._wanted(examined(text_fields(odd, self.limits), self.limits, now))) as looked_at:
-                found, more = self._examine(looked_at, version, watermark)
-            summary, refused = summary.plus(found), refused + more
+        if summary.count(Verdict.BAD):
+            texts = text_fields(rows.where(f.col("verdict") == str(Verdict.BAD)), self.limits)
+            with _kept(self._wanted(judged(texts, self.limits, now))) as examined:
+                found, more = self._store_examined(examined, version, watermark)
+            summary, refused = summary.examined(found), refused + more
         if refused:
             self.send_letters(rejected_letters(records.select(*RECORD_COLUMNS), refused))
         return Stored(summary, len(refused))
@@ -77,17 +77,20 @@ class Dataflow:
     def _wanted(self, rows: DataFrame) -> DataFrame:
         if self.within is None:
             return rows
-        return rows.where(f.col("time").isNull() | f.col("time").between(*map(f.lit, self.within)))
+        return rows.where(
+            (f.col("verdict") != str(Verdict.VALID)) | f.col("time").between(*map(f.lit, self.within))
+        )
 
-    def _examine(
+    def _store_examined(
         self, rows: DataFrame, version: int, watermark: datetime | None
     ) -> tuple[Summary, tuple[RejectedPoint, ...]]:
-        summary = summarise(rows, watermark)
+        seen = Observation()
+        points = points_of(rows.observe(seen, *observed(watermark, reasons=True)))
+        refused = self.store.write_points(without_duplicates(points), version).points
+        summary = summary_of(seen.get)
         if summary.count(Verdict.BAD) and self.tells_bad:
             self.send_letters(dead_letters(rows))
-        if not summary.count(Verdict.VALID):
-            return summary, ()
-        return summary, self.store.write_points(without_duplicates(points_of(rows)), version).points
+        return summary, refused
 
 
 def telemetry_stream(

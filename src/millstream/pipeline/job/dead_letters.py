@@ -25,19 +25,18 @@ _REJECTED = (
 )
 
 
-def dead_letters(bad: DataFrame) -> DataFrame:
-    """`key`, `value` and `headers` of one message per bad record, from the rows that an examination found bad."""
-    rows = bad.filter(f.col("verdict") == str(Verdict.BAD))
-    first = f.min_by(
-        f.struct("reason", "field", "message", "element", "serializedValue", "key", "timestamp"), "order"
+def dead_letters(rows: DataFrame) -> DataFrame:
+    """`key`, `value` and `headers` of one message per bad record, from judged rows of text."""
+    bad, order = f.col("verdict") == str(Verdict.BAD), f.coalesce(f.col("element"), f.lit(0))
+    first = f.min_by(f.when(bad, f.struct("fault.*", "element")), f.when(bad, order))
+    # Of an array the first row alone has the bytes and the key.
+    origin = f.min_by(f.struct("key", "serializedValue", "timestamp"), order)
+    records = rows.groupBy(*_POSITION).agg(
+        first.alias("first"), origin.alias("origin"), f.count_if(bad).alias("bad_elements")
     )
-    records = (
-        rows.withColumn("order", f.coalesce(f.col("element"), f.lit(0)))
-        .groupBy(*_POSITION)
-        .agg(first.alias("first"), f.count(f.col("element")).alias("bad_elements"))
-        .select(*_POSITION, "first.*", "bad_elements")
+    return _messages(
+        records.where(f.col("bad_elements") > 0).select(*_POSITION, "first.*", "origin.*", "bad_elements")
     )
-    return _messages(records)
 
 
 def rejected_letters(records: DataFrame, rejected: Sequence[RejectedPoint]) -> DataFrame:

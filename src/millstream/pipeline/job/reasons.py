@@ -27,8 +27,6 @@ class Verdict(StrEnum):
     VALID = "valid"
     SENTINEL = "sentinel"
     BAD = "bad"
-    ODD = "odd"
-    """Not one of the others as far as types can tell; its text says which."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,9 +9,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from millstream.pipeline.declaration import DCGM, LABELS, Declaration
+from millstream.pipeline.job.reasons import Limits
 
-RECORD_COLUMNS = ("key", "serializedValue", "topic", "partition", "offset", "timestamp")
+RECORD_TYPES = (
+    "key binary, serializedValue binary, topic string, partition int, offset bigint, timestamp timestamp"
+)
 """What is kept of a record beside its fields."""
+RECORD_COLUMNS = tuple(column.split()[0] for column in RECORD_TYPES.split(", "))
+READING = "struct<reason: string, field: string, message: string>"
+"""Why the fields of a record could not be read."""
 
 
 def record_type(declared: Declaration = DCGM) -> str:
@@ -26,32 +32,31 @@ def record_type(declared: Declaration = DCGM) -> str:
 
 def source_schema(declared: Declaration = DCGM) -> str:
     """The columns of the read."""
-    return (
-        f"key binary, value {record_type(declared)}, serializedValue binary, topic string, partition int, "
-        "offset bigint, timestamp timestamp"
-    )
+    return f"value {record_type(declared)}, {RECORD_TYPES}"
 
 
-def typed_fields(records: DataFrame, declared: Declaration = DCGM) -> DataFrame:
-    """RECORD_COLUMNS and the fields, null where the typed value has none."""
+def typed_fields(records: DataFrame, limits: Limits) -> DataFrame:
+    """RECORD_COLUMNS and the fields, null where the typed value has none; `reading` tells that there is none at all."""
+    declared = limits.declaration
     fields = {name: _first(declared.fields.get(name, ()), declared) for name in ("metric", "uuid", *LABELS)}
     if declared.nested_gpu_id:
         gpu_id = f.col("value.gpu_id")
-        names_gpu = f.upper(f.substring(gpu_id, 1, 1)).between("A", "Z")
+        names_gpu = ((gpu_id >= "A") & (gpu_id < "[")) | ((gpu_id >= "a") & (gpu_id < "{"))
         fields["uuid"] = f.coalesce(f.nullif(fields["uuid"], f.lit("")), f.when(names_gpu, gpu_id))
         fields["gpu_id"] = f.when(names_gpu, f.col("value.labels")["gpu"]).otherwise(gpu_id)
+    fits = f"value IS NOT NULL AND octet_length(serializedValue) <= {limits.max_record_bytes}"
     return records.select(
         *RECORD_COLUMNS,
-        f.octet_length("serializedValue").alias("size_bytes"),
+        f.lit(None).cast("int").alias("element"),
         f.col(f"value.`{declared.fields['time'][0]}`").alias("time"),
         f.col(f"value.`{declared.fields['value'][0]}`").alias("value_number"),
         *(column.alias(name) for name, column in fields.items()),
-        f.lit(None).cast("int").alias("element"),
+        f.expr(f"IF({fits}, NULL, struct('' AS reason, '' AS field, '' AS message))").alias("reading"),
     )
 
 
 def _first(paths: Sequence[str], declared: Declaration) -> Column:
-    """The first that is there; an object that is taken as a whole is its JSON, with sorted names."""
+    """The first that is there; an object that is taken as a whole is its JSON."""
     found: list[Column] = []
     for path in paths:
         member, _, label = path.partition(".")
@@ -59,6 +64,6 @@ def _first(paths: Sequence[str], declared: Declaration) -> Column:
         if label:
             column = column[label]
         elif member in declared.maps():
-            column = f.to_json(f.map_from_entries(f.array_sort(f.map_entries(column))))
+            column = f.to_json(column)
         found.append(column)
     return f.coalesce(*found) if found else f.lit(None).cast("string")

@@ -19,6 +19,8 @@ _SETTINGS = {
     # Parsing makes methods that Java does not compile above this size; Spark then splits them.
     "spark.sql.codegen.hugeMethodLimit": "8000",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # A batch falls into few hours: a file is open for each of them, instead of sorting all rows by hour first.
+    "spark.sql.maxConcurrentOutputFileWriters": "32",
     # Tasks of a re-computation are short, so that a micro-batch gets its turn.
     "spark.sql.files.maxPartitionBytes": "32m",
     # Percentiles of a few thousand series fit into memory; Spark sorts its rows from 128 on.

@@ -1,117 +1,229 @@
-"""The fields of records that the typed source could not take, from their bytes: one row per telemetry record.
+"""Records that the typed source could not take, read from their bytes: an Arrow function for `mapInArrow`.
 
-A record holds one JSON object (flat, nested, or the nested form in an envelope) or an array of them. Nothing is
-judged here: a field that is missing or cannot be read is null, and `judge` says what that means. The column `body`
-is the object as a variant, for what judging needs to know about types.
+A record holds one JSON object (flat, nested, or the nested form in an envelope) or an array of them, and gives a row
+for each. What is wrong with the text, or with the types in it, is told in the column `reading`; what the fields are
+worth is for `judge` to say. Only the first row of a record carries its bytes and its key.
 """
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as f
+import json
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from millstream.pipeline.declaration import LABELS, Declaration
-from millstream.pipeline.job.reasons import Limits
-from millstream.pipeline.job.records import RECORD_COLUMNS
+from millstream.pipeline.job.reasons import Limits, Reason
+from millstream.pipeline.job.records import READING, RECORD_COLUMNS, RECORD_TYPES
+from millstream.pipeline.moments import micros
+from millstream.pipeline.stores.local_frames import arrow_schema
 
-_BLANKS = r"' \t\r\n'"
-_RFC_3339 = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$"
-_NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
+_RFC_3339 = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.IGNORECASE | re.ASCII
+)
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+_LONGEST_WHOLE = 300
+_ROWS_PER_BATCH = 10_000
+_FIELDS = ("time", "value_number", "metric", "uuid", *LABELS)
+_SCHEMA = (
+    f"{RECORD_TYPES}, element int, time timestamp, value_number double, "
+    f"{', '.join(f'{name} string' for name in ('metric', 'uuid', *LABELS))}, reading {READING}"
+)
+
+
+class Fault(NamedTuple):
+    reason: str
+    field: str
+    message: str
+
+
+class _Wrong(Exception):
+    def __init__(self, reason: Reason, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.fault = Fault(str(reason), field, message)
 
 
 def text_fields(records: DataFrame, limits: Limits) -> DataFrame:
-    """The columns of `typed_fields` from the bytes, and beside them `body`, and time and value as text.
-
-    `element` is the place in an array, else null.
-    """
-    return _fields(_bodies(_documents(records, limits), limits.declaration), limits.declaration)
+    """The columns of `typed_fields`; `element` is the place in an array, else null."""
+    read = _Reader(limits.declaration, limits.max_record_bytes, arrow_schema(_SCHEMA)).read
+    return records.select(*RECORD_COLUMNS).mapInArrow(read, _SCHEMA)
 
 
-def member(body: str, path: str, kind: str = "string") -> Column:
-    steps = "".join(f"['{step}']" for step in path.split("."))
-    return f.try_variant_get(f.col(body), f"${steps}", kind)
+class _Reader:
+    def __init__(self, declared: Declaration, largest: int, schema: pa.Schema) -> None:
+        self._declared = declared
+        self._largest = largest
+        self._schema = schema
+        self._paths = {
+            name: [tuple(path.split(".")) for path in paths] for name, paths in declared.fields.items()
+        }
+
+    def read(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows: list[tuple[Any, ...]] = []
+            columns = [
+                batch[name].to_pylist() for name in ("key", "serializedValue", "topic", "partition", "offset")
+            ]
+            times = batch["timestamp"].cast(pa.int64()).to_pylist()
+            for *record, time_us in zip(*columns, times, strict=True):
+                rows.extend(self._rows_of(record, time_us))
+                if len(rows) >= _ROWS_PER_BATCH:
+                    yield self._batch(rows)
+                    rows = []
+            if rows:
+                yield self._batch(rows)
+
+    def _batch(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+        columns = zip(*rows, strict=True)
+        arrays = [
+            _faults(values, field.type) if field.name == "reading" else pa.array(values, field.type)
+            for values, field in zip(columns, self._schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _rows_of(self, record: list[Any], time_us: int) -> Iterator[tuple[Any, ...]]:
+        key, data, *position = record
+        try:
+            document = self._document(data)
+        except _Wrong as wrong:
+            yield (*record, time_us, None, *_NO_FIELDS, wrong.fault)
+            return
+        if not isinstance(document, list):
+            yield (*record, time_us, None, *self._fields(document))
+            return
+        for element, body in enumerate(document):
+            origin = (None, None) if element else (key, data)
+            yield (*origin, *position, time_us, element, *self._fields(body))
+
+    def _document(self, data: bytes | None) -> Any:
+        if not data:
+            raise _Wrong(Reason.EMPTY, "the record has no value")
+        if len(data) > self._largest:
+            raise _Wrong(Reason.TOO_LARGE, f"the record has {len(data)} bytes, {self._largest} are allowed")
+        if not data.strip(b" \t\r\n"):
+            raise _Wrong(Reason.EMPTY, "the record holds only blanks")
+        try:
+            document = json.loads(data.decode(), parse_int=_whole, parse_constant=_no_constant)
+        except (ValueError, RecursionError):
+            raise _Wrong(Reason.MALFORMED_JSON, "the value is not one JSON document in UTF-8") from None
+        if document == []:
+            raise _Wrong(Reason.EMPTY, "the array holds no record")
+        return document
+
+    def _fields(self, body: Any) -> tuple[Any, ...]:
+        """Time, value, names and labels, and what is wrong with them."""
+        try:
+            found = self._read_fields(body)
+            for text in found:
+                if type(text) is str and not text.isascii():
+                    text.encode()
+        except _Wrong as wrong:
+            return (*_NO_FIELDS, wrong.fault)
+        except UnicodeEncodeError:
+            return (*_NO_FIELDS, Fault(str(Reason.MALFORMED_JSON), "", "a text holds half a surrogate pair"))
+        return (*found, None)
+
+    def _read_fields(self, body: Any) -> list[Any]:
+        names = self._declared.fields
+        envelope_key = None
+        if isinstance(body, dict) and names["metric"][0] not in body and isinstance(body.get("value"), dict):
+            # An envelope has no metric of its own, and an object where a record has its number.
+            envelope_key, body = body.get("key"), body["value"]
+        if not isinstance(body, dict):
+            raise _Wrong(Reason.NOT_AN_OBJECT, f"a JSON object was expected, not {_kind(body)}")
+        found = {name: self._first(body, name) for name in ("time", "value", "metric", "uuid", *LABELS)}
+        found["uuid"] = found["uuid"] or envelope_key
+        if self._declared.nested_gpu_id:
+            gpu_id = body.get("gpu_id")
+            if isinstance(gpu_id, str) and gpu_id[:1].isascii() and gpu_id[:1].isalpha():
+                found["uuid"] = self._first(body, "uuid") or gpu_id
+                found["gpu_id"] = _member(body, ("labels", "gpu"))
+        for name in ("time", "metric", "uuid", "value"):
+            if found[name] is None or found[name] == "":
+                raise _Wrong(Reason.MISSING_FIELD, f"missing field {names[name][0]}", names[name][0])
+        for name in ("metric", "uuid", "hostname"):
+            if found[name] is not None and not isinstance(found[name], str):
+                raise _wrong_type(names[name][0], "string", found[name])
+        for name in LABELS:
+            found[name] = _label(found[name], names, name)
+        value = _number(found["value"], names["value"][0])
+        time_us = _time_us(found["time"], names["time"][0])
+        return [time_us, value, *(found[name] for name in _FIELDS[2:])]
+
+    def _first(self, body: dict[str, Any], name: str) -> Any:
+        for path in self._paths.get(name, ()):
+            found = _member(body, path)
+            if found is not None:
+                return found
+        return None
 
 
-def type_of(body: str, path: str) -> Column:
-    """The JSON type of a member, as Spark names it: STRING, BIGINT, OBJECT<...>, VOID for null."""
-    return f.schema_of_variant(member(body, path, "variant"))
+_NO_FIELDS = (None,) * len(_FIELDS)
 
 
-def _documents(records: DataFrame, limits: Limits) -> DataFrame:
-    """`document` is the record's JSON as the first element of an array whose second is 0: the parser ignores what
-    follows a complete value, and would take `{...} rubbish` for an object otherwise."""
-    size = f.octet_length("serializedValue")
-    text = f.when(size.between(1, limits.max_record_bytes), f.col("serializedValue").cast("string"))
-    sized = records.select(
-        *RECORD_COLUMNS, f.coalesce(size, f.lit(0)).alias("size_bytes"), text.alias("text")
-    )
-    whole = f.try_parse_json(f.concat(f.lit("["), f.col("text"), f.lit(",0]")))
-    return sized.select(
-        "*",
-        f.substring(f.expr(f"trim(LEADING {_BLANKS} FROM text)"), 1, 1).alias("opener"),
-        f.when(f.is_valid_utf8("text"), whole).alias("document"),
-    )
+def _member(body: dict[str, Any], path: tuple[str, ...]) -> Any:
+    found: Any = body
+    for step in path:
+        found = found.get(step) if isinstance(found, dict) else None
+    return found
 
 
-def _bodies(documents: DataFrame, declared: Declaration) -> DataFrame:
-    """One row per object: arrays are taken apart, envelopes opened. An array that is empty gives one row."""
-    document = f.col("document")
-    is_whole = (
-        f.try_variant_get(document, "$[1]", "variant").isNotNull()
-        & f.try_variant_get(document, "$[2]", "variant").isNull()
-    )
-    is_array = f.col("opener") == "["
-    elements = f.when(is_array, f.try_variant_get(document, "$[0]", "array<variant>")).otherwise(
-        f.array(f.try_variant_get(document, "$[0]", "variant"))
-    )
-    listed = documents.select(
-        *_without(documents, "text", "document"),
-        (f.expr(f"trim(BOTH {_BLANKS} FROM text)") == "").alias("is_blank"),
-        f.when(is_whole, elements).alias("elements"),
-    )
-    single = listed.select(
-        *_without(listed, "elements"),
-        (f.size("elements") == 0).alias("is_empty_array"),
-        f.posexplode_outer("elements").alias("position", "outer_body"),
-    )
-    # An envelope has no metric of its own, and an object where a record has its number.
-    in_envelope = member("outer_body", declared.fields["metric"][0], "variant").isNull() & type_of(
-        "outer_body", "value"
-    ).startswith("OBJECT")
-    return single.select(
-        *_without(single, "position", "outer_body"),
-        f.when(f.col("opener") == "[", f.col("position")).alias("element"),
-        f.when(in_envelope, member("outer_body", "key")).alias("envelope_key"),
-        f.when(in_envelope, member("outer_body", "value", "variant"))
-        .otherwise(f.col("outer_body"))
-        .alias("body"),
-    )
+def _label(found: Any, names: dict[str, tuple[str, ...]], name: str) -> str | None:
+    if found is None or isinstance(found, str):
+        return found
+    if isinstance(found, dict | list):
+        if name != "labels_raw":
+            raise _wrong_type(names[name][0], "string", found)
+        return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(found)
 
 
-def _fields(bodies: DataFrame, declared: Declaration) -> DataFrame:
-    def known(column: str) -> Column:
-        paths = declared.fields.get(column, ())
-        return f.coalesce(*(member("body", path) for path in paths)) if paths else f.lit(None).cast("string")
-
-    fields = {name: known(name) for name in ("metric", "uuid", *LABELS)}
-    uuid = f.nullif(fields["uuid"], f.lit(""))
-    fields["uuid"] = f.coalesce(uuid, f.col("envelope_key"))
-    if declared.nested_gpu_id:
-        gpu_id = member("body", "gpu_id")
-        names_gpu = gpu_id.rlike("^[A-Za-z]")
-        fields["uuid"] = f.coalesce(uuid, f.when(names_gpu, gpu_id), f.col("envelope_key"))
-        fields["gpu_id"] = f.when(names_gpu, member("body", "labels.gpu")).otherwise(gpu_id)
-    texts = bodies.select(
-        "*",
-        known("time").alias("timestamp_text"),
-        known("value").alias("value_text"),
-        *(column.alias(name) for name, column in fields.items()),
-    )
-    time_text, value_text = f.upper("timestamp_text"), f.col("value_text")
-    return texts.select(
-        "*",
-        f.when(time_text.rlike(_RFC_3339), f.try_to_timestamp(time_text)).alias("time"),
-        f.when(value_text.rlike(_NUMBER), value_text.try_cast("double")).alias("value_number"),
-    )
+def _number(found: Any, field: str) -> float:
+    if isinstance(found, bool) or not isinstance(found, int | float | str):
+        raise _wrong_type(field, "number", found)
+    if isinstance(found, str) and _NUMBER.fullmatch(found) is None:
+        raise _wrong_type(field, "number", found)
+    return float(found)
 
 
-def _without(frame: DataFrame, *names: str) -> list[str]:
-    return [name for name in frame.columns if name not in names]
+def _time_us(found: Any, field: str) -> int:
+    text = found if isinstance(found, str) else json.dumps(found)
+    try:
+        if _RFC_3339.fullmatch(text) is None:
+            raise ValueError
+        return micros(datetime.fromisoformat(text.upper()))
+    except ValueError:
+        told = f"{field} is not RFC 3339 such as 2025-07-18T20:42:34Z: {text[:80]}"
+        raise _Wrong(Reason.BAD_TIMESTAMP, told.encode(errors="replace").decode(), field) from None
+
+
+def _wrong_type(field: str, expected: str, found: Any) -> _Wrong:
+    message = f"wrong type of {field}: a {expected} was expected, not {_kind(found)}"
+    return _Wrong(Reason.WRONG_TYPE, message, field)
+
+
+def _kind(value: Any) -> str:
+    """What JSON calls it."""
+    kinds: dict[type, str] = {
+        dict: "object",
+        list: "array",
+        str: "string",
+        bool: "boolean",
+        type(None): "null",
+    }
+    return kinds.get(type(value), "number")
+
+
+def _whole(digits: str) -> float:
+    """Python takes a while for numbers of thousands of digits; beyond doubles one is as good as another."""
+    return int(digits) if len(digits) < _LONGEST_WHOLE else float(digits)
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _faults(values: Iterable[Fault | None], kind: pa.DataType) -> pa.Array:
+    return pa.array([None if fault is None else fault._asdict() for fault in values], kind)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -17,3 +18,13 @@ def local_frame(spark: "SparkSession", ddl: str, rows: Sequence[Sequence[object]
     columns = [[row[number] for row in rows] for number in range(len(schema))]
     frame: DataFrame = spark.createDataFrame(pa.table(columns, schema.names), schema)
     return frame
+
+
+def arrow_schema(ddl: str) -> "pa.Schema":
+    """The columns as Spark wants them of an Arrow function."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    schema = StructType.fromDDL(ddl)
+    assert isinstance(schema, StructType)
+    return to_arrow_schema(schema, timezone="UTC")
