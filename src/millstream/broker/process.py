@@ -1,6 +1,7 @@
 """A process that is a node: from its start to SIGTERM, Ctrl-C, or an end that the node brings about itself."""
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 log = get_logger("millstream.node")
 
 _WARM_UP_SECONDS = 1.0
+# So many new objects are looked through at a time.
+_NEW_OBJECTS = 10_000
 # A node that is not ready by then waits for others, or has much to recover: its HTTP port says so.
 _HTTP_AFTER_SECONDS = 1.0
 
@@ -100,6 +103,9 @@ async def _run(settings: Settings, disk: Disk, clock: Clock, attach: Sequence[At
             version=__version__,
         )
         loop.call_later(_WARM_UP_SECONDS, warm_up, node.machine.workers)
+        # What is there by now stays. Looking through it for garbage would take a tenth of a busy node's time.
+        gc.freeze()
+        gc.set_threshold(_NEW_OBJECTS)
         await asyncio.wait((stopping, node.failure), return_when=asyncio.FIRST_COMPLETED)
         log.info("stopping")
     finally:

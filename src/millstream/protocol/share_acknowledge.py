@@ -13,6 +13,9 @@ RENEW_FROM = 2
 _MOST_ELEMENTS = LIMITS["share_acknowledge"].elements
 _RANGE = struct.Struct(">qq")
 _HEAD = struct.Struct(">ih")
+# Epoch and renewal; topics, the id; partitions, the index; ranges, from and to; types, one of them; four ends of tags.
+_ONE_RANGE = struct.Struct(">ibB16sBiBqqBbI")
+_ONE_OF_EACH = (2, 2, 2, 2, 0)
 # Index, error code, a null message, the leader and its epoch, and the ends of both structures.
 _DONE = struct.Struct(">ihBiiBB")
 _OUTCOME = struct.Struct(">ih")
@@ -66,6 +69,37 @@ def _uuid(data: bytes) -> UUID:
 
 
 def decode_share_acknowledge(buffer: memoryview, position: int, version: int) -> AcknowledgeRequest:
+    return _one_range(buffer, position, version) or _any(buffer, position, version)
+
+
+def _one_range(buffer: memoryview, position: int, version: int) -> AcknowledgeRequest | None:
+    """The usual request: one type for one range of one partition, and no tags. Its end has a fixed form."""
+    at = len(buffer) - _ONE_RANGE.size
+    if version < RENEW_FROM or at <= position:
+        return None
+    found = _ONE_RANGE.unpack_from(buffer, at)
+    epoch, renews, topics, topic_id, partitions, index, ranges, first, last, types, kind, tags = found
+    if (topics, partitions, ranges, types, tags) != _ONE_OF_EACH:
+        return None
+    names = _names(bytes(buffer[position:at]))
+    if names is None:
+        return None
+    partition = AckPartition(index, [AckBatch(first, last, (kind,))])
+    return AcknowledgeRequest(*names, epoch, renews != 0, [AckTopic(_uuid(topic_id), [partition])])
+
+
+@lru_cache(maxsize=4096)
+def _names(data: bytes) -> tuple[str | None, str | None] | None:
+    """Group and member, which a client says with every request; None where something else follows."""
+    reader = Reader(memoryview(data), flexible=True)
+    try:
+        names = reader.nullable_string(), reader.nullable_string()
+    except MalformedRequest:
+        return None
+    return names if reader.position == len(data) else None
+
+
+def _any(buffer: memoryview, position: int, version: int) -> AcknowledgeRequest:
     reader = Reader(buffer, position, flexible=True, elements=_MOST_ELEMENTS)
     group_id, member_id = reader.nullable_string(), reader.nullable_string()
     epoch = reader.i32()
@@ -115,6 +149,13 @@ def encode_share_acknowledge_reply(version: int, answer: AcknowledgeAnswer, thro
         parts += (nullable_string(rack, flexible=True), b"\0")
     parts.append(b"\0")
     return b"".join(parts)
+
+
+@lru_cache(maxsize=1024)
+def settled_reply(version: int, topic_id: UUID, index: int, lock_ms: int, throttle_ms: int) -> bytes:
+    """The usual reply: all that was said of one partition is done."""
+    answer = AcknowledgeAnswer(lock_ms=lock_ms, topics=((topic_id, (PartitionOutcome(index),)),))
+    return encode_share_acknowledge_reply(version, answer, throttle_ms)
 
 
 def _outcome(each: PartitionOutcome) -> bytes:

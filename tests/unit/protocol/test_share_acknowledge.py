@@ -47,7 +47,36 @@ requests = st.fixed_dictionaries(
 )
 
 
-@given(requests, st.booleans(), st.sampled_from((1, 2)))
+usual = st.fixed_dictionaries(
+    {
+        "group_id": st.text(max_size=5),
+        "member_id": st.text(max_size=200),
+        "share_session_epoch": st.integers(-1, 2**31 - 1),
+        "topics": st.builds(
+            lambda topic_id, index, first, last, kind: [
+                {
+                    "topic_id": topic_id,
+                    "partitions": [
+                        {
+                            "partition_index": index,
+                            "acknowledgement_batches": [
+                                {"first_offset": first, "last_offset": last, "acknowledge_types": [kind]}
+                            ],
+                        }
+                    ],
+                }
+            ],
+            st.uuids().filter(lambda each: each.int),
+            st.integers(0, 1000),
+            offsets,
+            offsets,
+            st.integers(-128, 127),
+        ),
+    }
+)
+
+
+@given(requests | usual, st.booleans(), st.sampled_from((1, 2)))
 def test_requests(fields: dict[str, Any], renews: bool, version: int) -> None:
     if version == 2:
         fields = {**fields, "is_renew_ack": renews}

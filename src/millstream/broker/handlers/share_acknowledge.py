@@ -1,13 +1,22 @@
 """ShareAcknowledge, versions 1 and 2: settle records of a share session; answered when it is durable."""
 
+from collections.abc import Mapping
 from typing import Any, cast
 from uuid import UUID
 
 from millstream.broker.api.call import LATER, Call
-from millstream.broker.shares.session_work import SessionWork, Work
-from millstream.broker.shares.sessions import CLOSE, OPEN, Source
+from millstream.broker.shares.acknowledgements import settlements
+from millstream.broker.shares.led_queue import LedQueue
+from millstream.broker.shares.session_work import Answered, SessionWork, Work
+from millstream.broker.shares.sessions import CLOSE, OPEN, Place, Source
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.share_acknowledge import AcknowledgeAnswer, AcknowledgeRequest, PartitionOutcome
+from millstream.protocol.share_acknowledge import (
+    AcknowledgeAnswer,
+    AcknowledgeRequest,
+    AckPartition,
+    PartitionOutcome,
+    settled_reply,
+)
 
 
 class ShareAcknowledge:
@@ -20,26 +29,47 @@ class ShareAcknowledge:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "GroupId and MemberId must not be empty")
         if epoch == OPEN:
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "a session is opened by ShareFetch")
-        source = cast(Source, call.source)
-        work = self._work.begin(request.group_id, request.member_id, epoch, source)
+        session = self._work.use(request.group_id, request.member_id, epoch, cast(Source, call.source))
         # The usual case has no task of its own: consumers that acknowledge one by one send many of these.
-        if not work.acknowledge_now(request.topics, renewing=request.is_renew_ack):
-            return self._load_and_acknowledge(request, work)
-        if epoch == CLOSE:
-            work.release()
-        slot = call.reply_later()
-        work.when_stored(lambda: slot.answer(self._answer(work)))
-        return LATER
+        if len(request.topics) == 1 and len(request.topics[0].partitions) == 1 and epoch != CLOSE:
+            topic_id, (partition,) = request.topics[0]
+            queue = self._work.shares.opened(session.group_id, topic_id, partition.partition_index)
+            if queue is not None and queue.is_ready:
+                session.add((topic_id, partition.partition_index))
+                self._settle(queue, session.member, partition, call, renewing=request.is_renew_ack)
+                return LATER
+        return self._acknowledge(request, self._work.begin(session))
 
-    async def _load_and_acknowledge(self, request: AcknowledgeRequest, work: Work) -> AcknowledgeAnswer:
+    def _settle(
+        self, queue: LedQueue, member: str, partition: AckPartition, call: Call, *, renewing: bool
+    ) -> None:
+        slot = call.reply_later()
+        place = (queue.key.topic_id, queue.key.partition)
+        lock_ms = queue.engine.policy.lock_ms
+
+        def told(error: KafkaError | None) -> None:
+            if error is None:
+                slot.answer_body([settled_reply(call.version, *place, lock_ms, call.throttle_ms)])
+            else:
+                refused = Answered(acknowledge_error=error, leader=self._work.leader(place))
+                slot.answer(self._answer({place: refused}, lock_ms))
+
+        try:
+            if partition.acknowledgement_batches:
+                queue.settle(member, settlements(partition.acknowledgement_batches, renewing=renewing))
+        except KafkaError as error:
+            told(error)
+        else:
+            queue.when_stored(told)
+
+    async def _acknowledge(self, request: AcknowledgeRequest, work: Work) -> AcknowledgeAnswer:
         await work.acknowledge(request.topics, renewing=request.is_renew_ack)
         if request.share_session_epoch == CLOSE:
             work.release()
         await work.stored()
-        return self._answer(work)
+        return self._answer(work.answered(full=False), work.lock_ms())
 
-    def _answer(self, work: Work) -> AcknowledgeAnswer:
-        answered = work.answered(full=False)
+    def _answer(self, answered: Mapping[Place, Answered], lock_ms: int) -> AcknowledgeAnswer:
         topics: dict[UUID, list[PartitionOutcome]] = {}
         for (topic_id, index), told in answered.items():
             refused = told.acknowledge_error
@@ -50,7 +80,7 @@ class ShareAcknowledge:
             )
             topics.setdefault(topic_id, []).append(outcome)
         return AcknowledgeAnswer(
-            lock_ms=work.lock_ms(),
+            lock_ms=lock_ms,
             topics=list(topics.items()),
             endpoints=list(self._work.endpoints(answered)),
         )

@@ -37,13 +37,13 @@ class ShareFetch:
     async def handle(self, request: ShareFetchRequest, call: Call) -> ShareFetchResponse:
         try:
             _check(request)
-            work = self._work.begin(
-                request.group_id, request.member_id, request.share_session_epoch, cast(Source, call.source)
-            )
+            source = cast(Source, call.source)
+            session = self._work.use(request.group_id, request.member_id, request.share_session_epoch, source)
         except KafkaError as error:
             if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
                 await self._work.pause(request.max_wait)
             return _refused(error)
+        work = self._work.begin(session)
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
                 work.session.forget((topic.topic_id, index))

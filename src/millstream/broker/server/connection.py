@@ -34,6 +34,8 @@ MAX_PENDING_REPLIES = 1000
 MAX_HELD_BYTES = 1 << 20
 # Requests of one client that come together are handled for this long, then others have a turn.
 _LONGEST_TURN_SECONDS = 0.01
+# Small replies that are ready together are one write, up to this.
+_WRITTEN_TOGETHER_BYTES = 64 << 10
 _ALL_APIS = {**APIS, **PEER_APIS, **OWN_APIS}
 # Of a connection that is not made yet.
 NOWHERE = Address()
@@ -94,6 +96,8 @@ class Connection(asyncio.BufferedProtocol):
         self._threshold = ReadThreshold(None)
         self.address = NOWHERE
         self._held_bytes = 0
+        self._sends_soon = False
+        """At the end of this turn: those ready by then leave in one write."""
         self._replies: deque[PendingReply] = deque()
         self._queued: deque[bytes] = deque()
         self._life = Life.OPEN
@@ -359,12 +363,23 @@ class Connection(asyncio.BufferedProtocol):
 
     def completed(self, reply: PendingReply) -> None:
         """Called by a reply that is ready."""
-        if self._life is _CLOSED:
+        if self._life is _CLOSED or self._sends_soon:
             return
-        if self._replies[0] is reply and _UNREAD not in self._pauses:
+        if self._replies[0] is not reply or _UNREAD in self._pauses:
+            self._hold(reply)
+        elif len(self._replies) == 1:
             self._send_ready()
         else:
-            self._hold(reply)
+            # Those behind it may have waited for the same disk.
+            self._sends_soon = True
+            self._server.loop.call_soon(self._send_all_ready)
+
+    def _send_all_ready(self) -> None:
+        self._sends_soon = False
+        self._send_ready()
+        for reply in self._replies:
+            if reply.buffers is not None and not reply.held_bytes:
+                self._hold(reply)
 
     def _hold(self, reply: PendingReply) -> None:
         """Keep a reply until those before it are written; it counts like one that the client has not read."""
@@ -390,8 +405,11 @@ class Connection(asyncio.BufferedProtocol):
         ):
             reply = replies.popleft()
             assert reply.buffers is not None
-            self._write(reply.buffers)
             released += reply.held_bytes
+            buffers = reply.buffers
+            if len(buffers) == 1 and replies and replies[0].buffers is not None:
+                released += self._take_ready(buffers)
+            self._write(buffers)
         if released:
             self._held_bytes -= released
             self._server.reply_memory.give_back(released)
@@ -408,6 +426,18 @@ class Connection(asyncio.BufferedProtocol):
             pauses.discard(Pause.HELD_REPLIES)
         # Not at once: this may be the answer to a request that is just being taken from the queue.
         self._server.loop.call_soon(self._handle_queued)
+
+    def _take_ready(self, buffers: Reply) -> int:
+        """Add further small replies to the first, as one buffer; how many of their bytes were held."""
+        replies, released = self._replies, 0
+        size = len(buffers[0])
+        while replies and (more := replies[0].buffers) is not None:
+            if len(more) != 1 or (size := size + len(more[0])) > _WRITTEN_TOGETHER_BYTES:
+                break
+            released += replies.popleft().held_bytes
+            buffers += more
+        buffers[:] = [b"".join(buffers)]
+        return released
 
     def _write(self, buffers: Reply) -> None:
         transport = self._transport

@@ -1,21 +1,33 @@
 """Kafka's acknowledgements of a partition's records as settlements."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Protocol
 
 from millstream.coordinator.shares.queue_values import Outcome, Settlement
 from millstream.protocol.errors import ErrorCode, KafkaError
 
+_ACCEPTED = (Outcome.ACCEPT.value,)
+
 
 class AcknowledgementBatch(Protocol):
-    first_offset: int
-    last_offset: int
-    acknowledge_types: tuple[int, ...]
+    @property
+    def first_offset(self) -> int: ...
+
+    @property
+    def last_offset(self) -> int: ...
+
+    @property
+    def acknowledge_types(self) -> tuple[int, ...]: ...
 
 
-def settlements(batches: Iterable[AcknowledgementBatch], *, renewing: bool) -> list[Settlement]:
+def settlements(batches: Sequence[AcknowledgementBatch], *, renewing: bool) -> Sequence[Settlement]:
     """KafkaError INVALID_REQUEST for what is no acknowledgement; `renewing` allows renewals."""
+    if len(batches) == 1:
+        (batch,) = batches
+        if batch.acknowledge_types == _ACCEPTED and 0 <= batch.first_offset <= batch.last_offset:
+            # Nearly always.
+            return (Settlement(batch.first_offset, batch.last_offset, Outcome.ACCEPT),)
     return [each for batch in batches for each in _of_batch(batch, renewing)]
 
 

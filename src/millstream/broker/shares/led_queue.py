@@ -327,13 +327,13 @@ class LedQueue:
     def _decided(self) -> None:
         if self._writer is None:
             self._writer = self._loop.create_task(self._write(), name=f"queue {self.key}")
-        self._arm()
 
     async def _write(self) -> None:
         try:
             while True:
                 self._writing, self._round = self._round, []
                 changes = self.engine.take_changes()
+                self._arm()
                 letters = self.engine.take_dead_letters()
                 if changes is not None:
                     try:

@@ -3,7 +3,6 @@
 import asyncio
 import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -44,15 +43,27 @@ class SessionWork:
     ) -> None:
         self.shares = shares
         self.sessions = sessions
-        self._image = image
+        self.image = image
         self._reply_memory = reply_memory
         self._sweeper: asyncio.TimerHandle | None = None
 
-    def begin(self, group_id: str, member: str, epoch: int, source: Source) -> "Work":
+    def use(self, group_id: str, member: str, epoch: int, source: Source) -> ShareSession:
+        """The session that a request belongs to, whose epoch is used up."""
         session = self.sessions.use(group_id, member, epoch, source)
         if epoch == OPEN and self._sweeper is None:
             self._sweep()
-        return Work(self.shares, session, self._image)
+        return session
+
+    def begin(self, session: ShareSession) -> "Work":
+        return Work(self, session)
+
+    def leader(self, place: Place) -> tuple[int, int]:
+        """Its id and epoch, for clients that ask in the wrong place."""
+        topic = self.image().topic_by_id(place[0])
+        if topic is None or not 0 <= place[1] < len(topic.partitions):
+            return NOWHERE
+        partition = topic.partitions[place[1]]
+        return partition.leader, partition.leader_epoch
 
     def most_bytes(self, wanted: int) -> int:
         """What a reply may hold: it is in memory until the client has taken it. At least one batch is always sent."""
@@ -64,7 +75,7 @@ class SessionWork:
 
     def endpoints(self, answered: Mapping[Place, Answered]) -> Iterator[tuple[int, str, int, str | None]]:
         """Of the leaders that replies name."""
-        brokers = self._image().brokers
+        brokers = self.image().brokers
         for node_id in sorted({told.leader[0] for told in answered.values() if told.leader != NOWHERE}):
             broker = brokers.get(node_id)
             if broker is not None:
@@ -85,13 +96,13 @@ class SessionWork:
 
 
 class Work:
-    def __init__(self, shares: Shares, session: ShareSession, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, all_work: SessionWork, session: ShareSession) -> None:
         self.session = session
         self.taken: dict[LedQueue, Taken] = {}
         self.errors: dict[Place, KafkaError] = {}
         self.acknowledged: dict[Place, KafkaError | None] = {}
-        self._shares = shares
-        self._image = image
+        self._all = all_work
+        self._shares = all_work.shares
         self._opened: dict[Place, LedQueue] = {}
         self._touched: dict[LedQueue, None] = {}
 
@@ -104,32 +115,9 @@ class Work:
                 if partition.acknowledgement_batches:
                     self.acknowledged[place] = await self._settle(place, partition, renewing)
 
-    def acknowledge_now(self, topics: Iterable[Any], *, renewing: bool) -> bool:
-        """As `acknowledge`, where all queues are loaded; False, and nothing is done, where one is not."""
-        asked = []
-        for topic in topics:
-            for partition in topic.partitions:
-                place = (topic.topic_id, partition.partition_index)
-                queue = self._shares.opened(self.session.group_id, *place)
-                if queue is None or not queue.is_ready:
-                    return False
-                asked.append((place, queue, partition))
-        for place, queue, partition in asked:
-            self.session.add(place)
-            self._opened[place] = queue
-            if partition.acknowledgement_batches:
-                self.acknowledged[place] = self._settle_in(queue, partition, renewing)
-        return True
-
     async def _settle(self, place: Place, partition: Any, renewing: bool) -> KafkaError | None:
         try:
             queue = await self._open(place)
-        except KafkaError as error:
-            return error
-        return self._settle_in(queue, partition, renewing)
-
-    def _settle_in(self, queue: LedQueue, partition: Any, renewing: bool) -> KafkaError | None:
-        try:
             given = settlements(partition.acknowledgement_batches, renewing=renewing)
             queue.settle(self.session.member, given)
         except KafkaError as error:
@@ -161,26 +149,6 @@ class Work:
             if queue is not None and queue in failed and self.acknowledged[place] is None:
                 self.acknowledged[place] = failed[queue]
 
-    def when_stored(self, then: Callable[[], None]) -> None:
-        """As `stored`, for who does not await."""
-        left = len(self._touched)
-        if not left:
-            then()
-            return
-
-        def told(queue: LedQueue, error: KafkaError | None) -> None:
-            nonlocal left
-            left -= 1
-            if error is not None:
-                for place in self.acknowledged:
-                    if self._opened.get(place) is queue and self.acknowledged[place] is None:
-                        self.acknowledged[place] = error
-            if not left:
-                then()
-
-        for queue in list(self._touched):
-            queue.when_stored(partial(told, queue))
-
     def answered(self, *, full: bool) -> dict[Place, Answered]:
         """What there is to tell, by partition; `full` tells of those without news too."""
         told: dict[Place, Answered] = {place: Answered() for place in self.session.places} if full else {}
@@ -193,25 +161,18 @@ class Work:
         for place, each in told.items():
             why = each.error or each.acknowledge_error
             if why is not None and why.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                each.leader = self._leader(place)
+                each.leader = self._all.leader(place)
         return told
 
     def lock_ms(self) -> int:
         queue = next(iter(self._opened.values()), None)
         return 0 if queue is None else queue.engine.policy.lock_ms
 
-    def _leader(self, place: Place) -> tuple[int, int]:
-        topic = self._image().topic_by_id(place[0])
-        if topic is None or not 0 <= place[1] < len(topic.partitions):
-            return NOWHERE
-        partition = topic.partitions[place[1]]
-        return partition.leader, partition.leader_epoch
-
     async def _open(self, place: Place) -> LedQueue:
         topic_id, index = place
         queue = self._shares.opened(self.session.group_id, topic_id, index)
         if queue is None or not queue.is_ready:
-            _check_known(self._image(), topic_id, index)
+            _check_known(self._all.image(), topic_id, index)
             queue = await self._shares.open(self.session.group_id, topic_id.bytes, index)
         self._opened[place] = queue
         return queue

@@ -53,7 +53,10 @@ class QueueEngine:
         self._most_scanned = most_scanned
         self._scanned = start
         self._log_start = 0
-        self._ledger = Ledger(start, stored, self._is_scanned)
+        # Single records that were accepted, one after the other, by the first offset of the run that they are in:
+        # from and to. They are settled together, before anything else is looked at.
+        self._accepted: dict[int, list[int]] = {}
+        self._up_to_date = Ledger(start, stored, self._is_scanned)
         self._scanned = self._ledger.start
         self._expiring: list[tuple[int, int]] = []
         self._keys = KeyOrder()
@@ -62,6 +65,15 @@ class QueueEngine:
             for run in self._ledger.runs
             if run.state is ARCHIVING
         ]
+
+    @property
+    def _ledger(self) -> Ledger:
+        if self._accepted:
+            accepted, self._accepted = self._accepted, {}
+            for first, last in accepted.values():
+                self._finish(first, last, ACKNOWLEDGED)
+            self._advance()
+        return self._up_to_date
 
     # -- what there is
 
@@ -257,6 +269,8 @@ class QueueEngine:
 
     def settle(self, member: str, settlements: Sequence[Settlement], now_ms: int) -> None:
         """All of them or, with a KafkaError, none. What lies before the start was settled long ago."""
+        if len(settlements) == 1 and self._accepts_next(member, settlements[0], now_ms):
+            return
         self.on_time(now_ms)
         self._check(member, settlements)
         for each in settlements:
@@ -264,6 +278,24 @@ class QueueEngine:
             for first, last, count in [(run.first, run.last, run.count) for run in held]:
                 self._settle_run(first, last, count, each, now_ms)
         self._advance()
+
+    def _accepts_next(self, member: str, given: Settlement, now_ms: int) -> bool:
+        """Consumers that accept one by one mostly go from offset to offset: that is kept cheap."""
+        offset = given.first
+        if offset != given.last or given.outcome is not Outcome.ACCEPT:
+            return False
+        run = self._up_to_date.runs.at(offset)
+        if run is None or run.state is not ACQUIRED or run.owner != member or run.due_ms <= now_ms:
+            return False
+        accepted = self._accepted.get(run.first)
+        if accepted is None:
+            self._accepted[run.first] = [offset, offset]
+        elif offset == accepted[1] + 1:
+            accepted[1] = offset
+        else:
+            return False
+        self.counters.accepted += 1
+        return True
 
     def _check(self, member: str, settlements: Sequence[Settlement]) -> None:
         before = -1

@@ -111,6 +111,18 @@ class QueueModel(RuleBasedStateMachine):
             elif outcome is Outcome.RELEASE:
                 self._release(row)
 
+    @rule(member=st.sampled_from(MEMBERS), most=st.integers(1, 8))
+    def accept_one_by_one(self, member: str, most: int) -> None:
+        """And the last one twice."""
+        held = [at for at, row in self.rows.items() if row.owner == member and row.due_ms > self.now_ms]
+        held = [at for at in held if self.rows[at].state is RecordState.ACQUIRED][:most]
+        for at in held:
+            self.engine.settle(member, [Settlement(at, at, Outcome.ACCEPT)], self.now_ms)
+            self.rows[at].state = RecordState.ACKNOWLEDGED
+        if held and held[-1] >= self.engine.start:
+            with pytest.raises(KafkaError):
+                self.engine.settle(member, [Settlement(held[-1], held[-1], Outcome.ACCEPT)], self.now_ms)
+
     @rule(ms=st.sampled_from((10, 150, 1_100)))
     def wait(self, ms: int) -> None:
         self.now_ms += ms
@@ -209,6 +221,10 @@ def test_a_queue_that_delivers_to_two_at_once_is_found_out(monkeypatch: pytest.M
         run_state_machine_as_test(
             QueueModel,
             settings=settings(
-                max_examples=50, stateful_step_count=20, deadline=None, database=None, phases=[Phase.generate]
+                max_examples=300,
+                stateful_step_count=20,
+                deadline=None,
+                database=None,
+                phases=[Phase.generate],
             ),
         )
