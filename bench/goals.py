@@ -87,6 +87,7 @@ def _goals() -> Iterator[_Goal]:
     commits = names.COMMITS_PER_SECOND
     yield _Goal("durable offset commits, 64 groups", 2_000, True, "/s", _figure(commits))
     yield from _gateway_goals()
+    yield from _mqtt_goals()
     yield from _cluster_goals()
     noop = spark_names.spark_name(Source.MILLSTREAM, Work.NOOP)
     yield _Goal("Spark, topic to noop, 1M records of 310 B, local[2]", 350_000, True, "rows/s", _figure(noop))
@@ -110,6 +111,29 @@ def _goals() -> Iterator[_Goal]:
     for percentile, limit in (("p50", 1.2), ("p99", 3.0)):
         name = pipeline_names.latency_name(percentile)
         yield _Goal(name, limit, False, "s", _figure(name))
+
+
+def _mqtt_goals() -> Iterator[_Goal]:
+    relaxed, durable = "in the log, flushed every second", "in the log, fsynced"
+
+    def ours(what: str, durability: str = relaxed) -> str:
+        return names.mqtt_name(what, "millstream", durability)
+
+    publish = "QoS 1, 10 publishers with 100 in flight"
+    for name, limit in (
+        (ours(publish), 60_000),
+        (ours(publish, durable), 30_000),
+        (ours("QoS 0, 1 publisher to 10 subscribers"), 200_000),
+        (ours("QoS 0, 1 publisher to 1,000 subscribers"), 200_000),
+        (names.MQTT_QUEUE_IN, 100_000),
+        (names.MQTT_QUEUE_OUT, 50_000),
+    ):
+        yield _Goal(name, limit, True, "/s", _figure(name))
+    for percentile, most_ms in (("p50", 1), ("p99", 10)):
+        name = ours(f"QoS 1 end to end at 1,000/s, {percentile}")
+        yield _Goal(name, most_ms, False, "ms", _figure(name))
+    idle = ours("memory of 10,000 idle sessions", "each with a subscription")
+    yield _Goal(idle, 400, False, "MB", _figure(idle))
 
 
 def _gateway_goals() -> Iterator[_Goal]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from bench.machine import Usage, usage
 from bench.model import Peer
@@ -91,6 +91,17 @@ class Millstream:
         config = {**_TOPIC_CONFIG, **durability.topic_config}
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
         self._ask_admin(f"creating topic {name}", self._client().create_topics([topic])[name].result)
+
+    def configure_topic(self, name: str, durability: Durability) -> None:
+        """A topic that is there already."""
+        entries = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in durability.topic_config.items()
+        ]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=entries)
+        if entries:
+            changed = self._client().incremental_alter_configs([resource])[resource]
+            self._ask_admin(f"changing topic {name}", changed.result)
 
     def delete_topic(self, name: str) -> None:
         self._ask_admin(f"deleting topic {name}", self._client().delete_topics([name])[name].result)

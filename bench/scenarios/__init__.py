@@ -13,6 +13,7 @@ from bench.scenarios import (
     latency,
     memory,
     metadata,
+    mqtt,
     produce,
     producers,
     ratio,
@@ -82,6 +83,7 @@ SCENARIOS = (
     Scenario(rebalance.NAME, "groups of 1, 10 and 100 members", rebalance.run, needs_millstream=True),
     Scenario(commits.NAME, "durable offset commits of 64 groups", commits.run, needs_millstream=True),
     Scenario(gateway.NAME, "the HTTP gateway of a node", gateway.run, needs_millstream=True),
+    Scenario(mqtt.NAME, "MQTT, beside mosquitto and RabbitMQ", mqtt.run, needs_millstream=True),
     Scenario(
         "queues", "share groups: delivered and acknowledged a second", _run_queues, needs_millstream=True
     ),

@@ -86,6 +86,14 @@ def _members(count: int) -> str:
     return "member" if count == 1 else "members"
 
 
+MQTT_QUEUE_IN = "mqtt: one queue, messages put in by 10 publishers, relaxed"
+MQTT_QUEUE_OUT = "mqtt: one queue, messages delivered to 10 consumers and acknowledged, relaxed"
+
+
+def mqtt_name(what: str, broker: str, durability: str) -> str:
+    return f"mqtt: {what}, {broker} ({durability})"
+
+
 GATEWAY_POSTS = "gateway: single-message POSTs, 64 connections, relaxed"
 GATEWAY_CPU = "gateway: CPU of a node for one of these"
 GATEWAY_BATCHED = "gateway: messages of 100 B in batches of 500, 8 connections, relaxed"

@@ -71,6 +71,13 @@ class MqttSettings:
     max_queue_held: int = _count(
         500, "Messages of one partition of a queue that a consumer holds before it settles some."
     )
+    max_retained: int = _count(
+        100_000,
+        "Retained messages of the cluster, which every node has in memory; 0x97 answers a further topic.",
+    )
+    max_retained_size: int = own_setting(
+        256 << 10, "The largest payload that is retained.", kind=_INT, spelling=Spelling.SIZE, minimum=1
+    )  # fmt: skip
     delivery_batch: int = _count(
         500,
         "Messages of one partition that a queue's consumer or a shared subscription fetches at a time.",
@@ -82,6 +89,21 @@ class MqttSettings:
         " 0 keeps none.",
         minimum=0,
         maximum=1_000_000,
+    )
+    direct_queues: tuple[str, ...] = own_setting(
+        (),
+        "Queues whose consumers (MQTT 5) are sent to the node that leads them (0x9C with a server reference); all"
+        " others are served through any node.",
+        kind=ConfigType.LIST,
+    )
+    servers: tuple[str, ...] = own_setting(
+        (),
+        "Where clients reach the MQTT listeners of other nodes, as NODE_ID=HOST:PORT; a node that is not listed has"
+        " this node's port at its own host.",
+        kind=ConfigType.LIST,
+    )
+    moved_to: str | None = own_setting(
+        None, "An address (host:port) that every client of this node is sent to instead (0x9D)."
     )
     max_session_expiry: int = own_setting(
         7 * 24 * 3_600_000, "How long a session is kept without a connection, at most.",

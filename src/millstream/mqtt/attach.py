@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from millstream.config.errors import ConfigError
 from millstream.config.mqtt_settings import MqttSettings
 from millstream.config.settings import Settings
 from millstream.doors.attached import Attach, AttachedDoor
@@ -82,12 +83,27 @@ def limits_of(settings: MqttSettings) -> MqttLimits:
         max_subscriptions=settings.max_subscriptions,
         refused_filters=settings.refused_filters,
         max_queue_held=settings.max_queue_held,
+        max_retained=settings.max_retained,
+        max_retained_bytes=settings.max_retained_size,
         delivery_batch=settings.delivery_batch,
         tail_messages=settings.tail_messages,
+        direct_queues=frozenset(settings.direct_queues),
+        servers=_servers(settings.servers),
+        moved_to=settings.moved_to,
         max_session_expiry_s=settings.max_session_expiry // 1000,
         server_keep_alive_s=settings.server_keep_alive // 1000,
         connect_timeout_s=settings.connect_timeout / 1000,
     )
+
+
+def _servers(texts: tuple[str, ...]) -> dict[int, str]:
+    servers = {}
+    for text in texts:
+        number, equals, address = text.partition("=")
+        if not equals or not number.strip().isdecimal() or not address.strip().rpartition(":")[2].isdecimal():
+            raise ConfigError("mqtt.servers", f"{text!r} is not NODE_ID=HOST:PORT")
+        servers[int(number)] = address.strip()
+    return servers
 
 
 def _address(text: str | None) -> Address | None:

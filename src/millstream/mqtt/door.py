@@ -6,14 +6,15 @@ from collections.abc import Callable
 from typing import Final
 
 from millstream.doors import Doors
-from millstream.doors.caller import ANONYMOUS, Caller
+from millstream.doors.caller import ANONYMOUS, NODE, Caller
 from millstream.mqtt.attending import Attending
 from millstream.mqtt.client import Client
 from millstream.mqtt.decoded_tail import DecodedTail
 from millstream.mqtt.limits import MqttLimits
 from millstream.mqtt.listeners import TcpWire, WebSocketWire
 from millstream.mqtt.places import Configs, Places, partitions_of
-from millstream.mqtt.publishing import RETAINED_CONFIGS, RETAINED_TOPIC, Publishing
+from millstream.mqtt.publishing import RETAINED_CONFIGS, Publishing
+from millstream.mqtt.redirect import Redirects
 from millstream.mqtt.retained import Retained
 from millstream.mqtt.rules import Rules
 from millstream.mqtt.share_groups import ShareGroups
@@ -22,6 +23,7 @@ from millstream.mqtt.statistics import Statistics, SysTopics
 from millstream.mqtt.subscribers import Subscribers
 from millstream.mqtt.wire import Wire, WireUser
 from millstream.observability.logs import get_logger
+from millstream.protocol.internal_topics import MQTT_RETAINED_TOPIC
 from millstream.protocol.mqtt.decoder import NameCache
 from millstream.protocol.mqtt.reasons import Reason
 from millstream.runtime.clock import Clock, SteadyTime
@@ -52,13 +54,14 @@ class MqttDoor:
         time = SteadyTime(clock)
         node = f"{doors.view.node_id}:{new_id()}"
         places = Places(doors.metadata, caller)
+        retained = Retained(doors.partitions, caller, limits)
         self.shared = Shared(
             doors,
             limits,
-            Publishing(rules, places),
+            Publishing(rules, places, retained.check),
             places,
             Subscribers(doors.partitions, caller, rules, time.now_ms),
-            Retained(doors.partitions, caller),
+            retained,
             Attending(doors.coordinators, caller, node),
             ShareGroups(
                 doors,
@@ -77,6 +80,7 @@ class MqttDoor:
             node,
             caller,
             Statistics(),
+            Redirects(doors.view, limits.direct_queues, limits.servers),
         )
         self._sys = SysTopics(self.shared.subscribers, self.values)
         self._max_connections = max_connections
@@ -104,15 +108,17 @@ class MqttDoor:
         """Make the topics, listen, and return the addresses listened on. OSError when one cannot be had."""
         shared = self.shared
         wanted: dict[str, Configs] = dict.fromkeys(shared.publishing.rules.topics, ())
-        wanted[RETAINED_TOPIC] = RETAINED_CONFIGS
         await shared.places.ensure_patiently(wanted)
-        shared.retained.follow(shared.places.of(RETAINED_TOPIC))
+        own = Places(shared.doors.metadata, NODE)
+        await own.ensure_patiently({MQTT_RETAINED_TOPIC: RETAINED_CONFIGS})
+        shared.retained.follow(shared.places.of(MQTT_RETAINED_TOPIC))
         self._sys.start()
         limits = shared.limits
         unsent, longest = limits.max_unsent_bytes, limits.max_packet_bytes
         bound: dict[str, Address] = {}
         if tcp is not None:
             bound["mqtt"] = await self._listen(tcp, lambda: TcpWire(self._accept, unsent))
+            shared.redirects.port = bound["mqtt"][1]
         if websocket is not None:
             bound["mqtt-ws"] = await self._listen(
                 websocket, lambda: WebSocketWire(self._accept, unsent, longest)

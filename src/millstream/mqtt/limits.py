@@ -1,6 +1,7 @@
 """Every limit of the door, in one place. What a client could multiply has one."""
 
 import enum
+from collections.abc import Mapping
 
 import msgspec
 
@@ -33,10 +34,20 @@ class MqttLimits(msgspec.Struct, frozen=True):
     """Filters that nobody may subscribe to, as they stand."""
     max_queue_held: int = 500
     """Messages of one partition of a queue that a consumer holds unsettled."""
+    max_retained: int = 100_000
+    """Messages that are retained, of all topics together: each node has them in memory."""
+    max_retained_bytes: int = 256 << 10
+    """Of one of them."""
     delivery_batch: int = 500
     """Messages of one partition that a shared subscription or a queue's consumer acquires at a time."""
     tail_messages: int = 16_384
     """Messages of each of their partitions that are kept decoded, for the next consumers of the same batches."""
+    direct_queues: frozenset[str] = frozenset()
+    """Queues whose consumers of 5.0 are sent to the leader; all others are served through any node."""
+    servers: Mapping[int, str] = {}
+    """Where nodes listen for MQTT, by their ids, where that is not this node's port at their host."""
+    moved_to: str | None = None
+    """Every client is sent there."""
     max_session_expiry_s: int = 7 * 24 * 3600
     server_keep_alive_s: int = 0
     """0: as the client asks."""

@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 
 async def open_session(client: "Client", want: WantOpen) -> None:
     machine, shared = client.machine, client.shared
+    moved_to = shared.limits.moved_to
+    if moved_to is not None:
+        machine.refuse(Reason.SERVER_MOVED, f"clients of this node are served at {moved_to}", moved_to)
+        client.flush()
+        return
     try:
         principal = await shared.authenticator.authenticate(want.connect, client.wire.host)
         client.caller = Caller(principal, want.client_id, client.wire.host, "mqtt")

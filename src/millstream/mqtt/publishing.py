@@ -1,5 +1,6 @@
 """Messages into the log: by the rules, and those to retain to their own topic as well."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -12,9 +13,9 @@ from millstream.mqtt.queue_topics import PREFIX, queue_of, route_of
 from millstream.mqtt.record_form import to_record, to_retained
 from millstream.mqtt.rules import Route, Rules
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.internal_topics import MQTT_RETAINED_TOPIC
 from millstream.protocol.key_hash import murmur2
 
-RETAINED_TOPIC: Final = "__mqtt_retained"
 SYS_PREFIX: Final = "$SYS/"
 _LONGEST_KEPT: Final = 512
 RETAINED_CONFIGS: Final = (("cleanup.policy", "compact"),)
@@ -33,9 +34,12 @@ _kept_queue_route = lru_cache(maxsize=8_192)(_queue_route)
 
 
 class Publishing:
-    def __init__(self, rules: Rules, places: Places) -> None:
+    """`check_retained` raises a KafkaError for what must not be retained."""
+
+    def __init__(self, rules: Rules, places: Places, check_retained: Callable[[Message], None]) -> None:
         self.rules = rules
         self._places = places
+        self._check_retained = check_retained
 
     def record(self, message: Message) -> tuple[Place, LogMessage]:
         """Where the message goes, and as what."""
@@ -44,9 +48,10 @@ class Publishing:
 
     def retained(self, message: Message) -> tuple[Place, LogMessage]:
         """The same for its copy that is kept for those who subscribe later."""
+        self._check_retained(message)
         route = self._route(message.topic)
         number = murmur2(message.topic.encode()) & 0x7FFFFFFF
-        return self._place(RETAINED_TOPIC, number), to_retained(message, route)
+        return self._place(MQTT_RETAINED_TOPIC, number), to_retained(message, route)
 
     def kept(self, message: Message) -> tuple[KeptMessage, ...]:
         """As a coordinator keeps it until it is appended."""

@@ -47,6 +47,10 @@ async def consume(client: "Client", subscription: Subscription, properties: User
         return Reason.QOS_NOT_SUPPORTED if client.machine.version != V3 else Reason.UNSPECIFIED_ERROR
     leave(client, subscription.filter)
     await client.shared.places.ensure({queue.name: ()})
+    server = client.shared.redirects.consumer(client.shared.places.of(queue.name))
+    if server is not None and client.machine.version != V3:
+        client.machine.close(Reason.USE_ANOTHER_SERVER, f"{queue.name} is led at {server}", server)
+        return Reason.USE_ANOTHER_SERVER
     group = _group(client, queue, group_of(queue, properties, client.client_id), explicit=explicit)
     await group.open()
     client.queues[subscription.filter] = group

@@ -13,12 +13,12 @@ from millstream.doors import PartitionAccess, Place
 from millstream.doors.caller import Caller
 from millstream.mqtt.outbound import InFlight, Stage
 from millstream.mqtt.outgoing import Delivery, Outgoing
-from millstream.mqtt.publishing import RETAINED_TOPIC
 from millstream.mqtt.record_form import from_record
 from millstream.mqtt.rules import Rules
 from millstream.mqtt.subscribers import Subscribers
 from millstream.mqtt.subscriptions import Granted, Subscription, SubscriptionIndex
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.internal_topics import MQTT_RETAINED_TOPIC
 
 _READ_BYTES: Final = 256 << 10
 _PAUSE_SECONDS: Final = 0.5
@@ -104,7 +104,7 @@ class Reading:
         for delivery in (*queued, *(each.delivery for each in in_flight if _is_undelivered(each))):
             if delivery is None or delivery.outgoing.group is not None:
                 continue
-            if delivery.outgoing.place.topic != RETAINED_TOPIC:
+            if delivery.outgoing.place.topic != MQTT_RETAINED_TOPIC:
                 place = delivery.outgoing.place
                 lowest[place] = min(lowest.get(place, delivery.outgoing.offset), delivery.outgoing.offset)
         found = []
@@ -184,7 +184,9 @@ class Reading:
                 continue
             for record in read.records():
                 if record.offset == offsets[packet_id]:
-                    rules = self._rules if place.topic != RETAINED_TOPIC else Rules((), RETAINED_TOPIC)
+                    rules = (
+                        self._rules if place.topic != MQTT_RETAINED_TOPIC else Rules((), MQTT_RETAINED_TOPIC)
+                    )
                     found[packet_id] = Outgoing(from_record(record, place.topic, rules), place, record.offset)
                 break
         return found

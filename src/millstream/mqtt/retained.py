@@ -10,12 +10,14 @@ from typing import Final
 
 from millstream.doors import PartitionAccess, Place
 from millstream.doors.caller import Caller
+from millstream.mqtt.limits import MqttLimits
 from millstream.mqtt.messages import Message
 from millstream.mqtt.outgoing import Outgoing
-from millstream.mqtt.publishing import RETAINED_TOPIC
 from millstream.mqtt.record_form import from_record
 from millstream.mqtt.rules import Rules
 from millstream.mqtt.tail import Tail
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.internal_topics import MQTT_RETAINED_TOPIC
 from millstream.protocol.mqtt.name_tree import NameTree
 from millstream.protocol.mqtt.topics import has_wildcards
 from millstream.protocol.records import Record
@@ -23,11 +25,12 @@ from millstream.protocol.records import Record
 _FOUND_AT_ONCE: Final = 200
 _VISITED_AT_ONCE: Final = 5_000
 # Topics are their keys here.
-_RULES: Final = Rules((), RETAINED_TOPIC)
+_RULES: Final = Rules((), MQTT_RETAINED_TOPIC)
 
 
 class Retained:
-    def __init__(self, partitions: PartitionAccess, caller: Caller) -> None:
+    def __init__(self, partitions: PartitionAccess, caller: Caller, limits: MqttLimits) -> None:
+        self._limits = limits
         self._partitions = partitions
         self._caller = caller
         self._tails: dict[Place, Tail] = {}
@@ -47,6 +50,19 @@ class Retained:
     async def stop(self) -> None:
         for tail in self._tails.values():
             await tail.stop()
+
+    def check(self, message: Message) -> None:
+        """KafkaError for one that is too large to be kept, or a new topic where there are enough."""
+        limits = self._limits
+        if len(message.payload) > limits.max_retained_bytes:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"{len(message.payload)} bytes are too many to be retained; {limits.max_retained_bytes} is the most",
+            )
+        if message.payload and self.count >= limits.max_retained and self._names.get(message.topic) is None:
+            raise KafkaError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{limits.max_retained} messages are retained already"
+            )
 
     async def catch_up(self) -> None:
         """Returns when all that has been acknowledged by now is here."""
@@ -72,7 +88,7 @@ class Retained:
 
     def _take(self, place: Place, records: list[Record]) -> int:
         for record in records:
-            message = from_record(record, RETAINED_TOPIC, _RULES)
+            message = from_record(record, MQTT_RETAINED_TOPIC, _RULES)
             before = self._names.get(message.topic)
             if before is not None:
                 self.size_bytes -= _size(before.message)

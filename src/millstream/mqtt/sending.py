@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from millstream.doors import Acks, Place
+from millstream.doors.caller import NODE
 from millstream.doors.messages import Message as LogMessage
 from millstream.mqtt.failures import Failure, failure_of
 from millstream.mqtt.queue_clients import send_to_new_queue, settle
@@ -97,7 +98,8 @@ class Sending:
     async def _send_retained(self, packet_id: int, *parts: tuple[Place, LogMessage]) -> None:
         send = self._client.shared.doors.messages.send
         try:
-            await asyncio.gather(*(send(self._client.caller, place, [record]) for place, record in parts))
+            (place, record), (kept_place, kept) = parts
+            await asyncio.gather(send(self._client.caller, place, [record]), send(NODE, kept_place, [kept]))
         except KafkaError as error:
             self.refused(failure_of(error), [packet_id])
         else:

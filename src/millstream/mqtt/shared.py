@@ -11,6 +11,7 @@ from millstream.mqtt.attending import Attending
 from millstream.mqtt.limits import MqttLimits
 from millstream.mqtt.places import Places
 from millstream.mqtt.publishing import Publishing
+from millstream.mqtt.redirect import Redirects
 from millstream.mqtt.retained import Retained
 from millstream.mqtt.share_groups import ShareGroups
 from millstream.mqtt.statistics import Statistics
@@ -55,3 +56,4 @@ class Shared(msgspec.Struct, frozen=True, eq=False):
     """This node and its start."""
     own_caller: Caller
     statistics: Statistics
+    redirects: Redirects

@@ -27,10 +27,10 @@ class Appends:
         self._messages = messages
         self._faults = faults
 
-    def find(self, topic: str | bytes, index: int) -> Partition:
-        """A partition that clients may write to here; KafkaError for others."""
+    def find(self, topic: str | bytes, index: int, *, by_node: bool = False) -> Partition:
+        """A partition that clients, or nodes themselves, may write to here; KafkaError for others."""
         partition = self._partitions.find(topic, index)
-        if is_internal(partition.topic):
+        if not by_node and is_internal(partition.topic):
             # What is in there is replayed into groups and the like; only they write it.
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from millstream.cluster.metadata.names import is_internal
 from millstream.config.topic import TopicConfig
 from millstream.doors.access import Authoriser, Operation, Permission, Resource
 from millstream.doors.caller import NODE, Caller
@@ -90,6 +91,11 @@ class Batcher:
         timeout_s: float = 30.0,
     ) -> Appended:
         self._authoriser.check(caller, Permission(Operation.WRITE, Resource.TOPIC, place.topic))
+        if is_internal(place.topic) and caller.principal != NODE.principal:
+            raise NotDone(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"the topic {place.topic} is internal; clients cannot write to it",
+            )
         if self._metadata.image.partition(place.topic, place.partition) is None:
             raise NotDone.of(unknown_place(place))
         if not messages:

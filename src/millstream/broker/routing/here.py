@@ -11,7 +11,7 @@ from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.partitions.storage_faults import StorageFaults
 from millstream.doors.access import Authoriser, Operation, Permission, Resource
-from millstream.doors.caller import Caller
+from millstream.doors.caller import NODE, Caller
 from millstream.doors.partitions import (
     Acks,
     Appended,
@@ -64,7 +64,9 @@ class Here:
     ) -> Appended:
         try:
             self._authoriser.check(caller, Permission(Operation.WRITE, Resource.TOPIC, place.topic))
-            partition = self._appends.find(place.topic, place.partition)
+            partition = self._appends.find(
+                place.topic, place.partition, by_node=caller.principal == NODE.principal
+            )
             # Offset and leader epoch are stamped into the batch.
             view = memoryview(bytearray(batch))
             header = check_produced(view, _PRODUCE_VERSION)

@@ -18,7 +18,7 @@ from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.topics import CreatedTopic, CreateTopics, NewTopic
 from millstream.coordinator.placement import partition_for
 from millstream.doors.access import Authoriser, Operation, Permission, Resource
-from millstream.doors.caller import Caller
+from millstream.doors.caller import NODE, Caller
 from millstream.doors.cluster import Metadata
 from millstream.doors.coordinators import CoordinatorKind
 from millstream.doors.partitions import Place
@@ -70,7 +70,9 @@ class NodeMetadata:
 
     async def create_topics(self, caller: Caller, topics: Sequence[NewTopic]) -> tuple[CreatedTopic, ...]:
         allowed = [topic for topic in topics if self._may_create(caller, topic.name)]
-        command = CreateTopics(tuple(allowed), defaults=self._defaults)
+        command = CreateTopics(
+            tuple(allowed), defaults=self._defaults, allow_internal=caller.principal == NODE.principal
+        )
         created = {each.name: each for each in await self._service.submit(command)} if allowed else {}
         refused = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not allowed to create the topic")
         return tuple(created.get(each.name) or CreatedTopic(each.name, error=refused) for each in topics)
