@@ -143,6 +143,8 @@ def _check_events(stored: tuple[object, ...]) -> None:
     }
 
 
+# Sums, percentiles and their rounding have tests without Spark; here the same numbers take the whole way.
+@pytest.mark.long
 def test_rollups_are_exact_and_follow_a_point_to_another_host(
     spark: "SparkSession", broker: NodeProcess, tmp_path: Path
 ) -> None:

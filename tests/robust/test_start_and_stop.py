@@ -70,7 +70,7 @@ def test_an_http_address_in_use_is_named_with_the_option_to_change_it(tmp_path: 
 
 @pytest.mark.parametrize("host", ["203.0.113.7", "no-such-host.invalid"])
 def test_an_address_that_is_not_ours_is_refused(tmp_path: Path, host: str) -> None:
-    assert f"cannot listen on {host}:9092" in failing_start(tmp_path / "data", "--listen", f"{host}:9092")
+    assert f"cannot listen on {host}:" in failing_start(tmp_path / "data", "--listen", f"{host}:9092")
 
 
 def test_a_data_directory_in_use_is_refused(start_node: Callable[..., NodeProcess]) -> None:

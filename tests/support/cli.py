@@ -5,15 +5,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
-from support.commands import Commands
-
-
-@cache
-def _commands() -> Commands:
-    return Commands()
+from support.commands import commands
 
 
 class Cli:
@@ -21,7 +15,7 @@ class Cli:
         self.environment = {**os.environ, "MILLSTREAM_BOOTSTRAP": bootstrap}
 
     def run(self, *arguments: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-        return _commands().run(arguments, self.environment, stdin, seconds=600)
+        return commands().run(arguments, self.environment, stdin, seconds=600)
 
     def ok(self, *arguments: str, stdin: bytes = b"") -> bytes:
         result = self.run(*arguments, stdin=stdin)

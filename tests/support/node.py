@@ -1,4 +1,4 @@
-"""A Millstream node in a process of its own, started and stopped as a user would."""
+"""A Millstream node in a process of its own, stopped as a user would."""
 
 import json
 import os
@@ -12,6 +12,7 @@ from typing import IO
 
 from millstream.cli.main import ALLOCATOR_SETTINGS
 from millstream.runtime.ports import ReservedPorts
+from support.commands import Process, commands
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 120.0
@@ -40,7 +41,7 @@ class NodeProcess:
         self.data_dir = directory / "data"
         self.log_file = directory / "node.log"
         self.prefix: list[str] = []
-        """The command that starts the command."""
+        """The command that starts the command; without one, a node is a copy of a process that has loaded it."""
         self.arguments = list(arguments)
         self.environment = dict(environment or {})
         for name, value in (settings or {}).items():
@@ -50,7 +51,7 @@ class NodeProcess:
         self.http = ANY_PORT
         """Another one at each start, unless `fixed_http`."""
         self.fixed_http = False
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | Process | None = None
         self._log_position = 0
         self._reserved: ReservedPorts | None = None
 
@@ -90,10 +91,14 @@ class NodeProcess:
             # With what it would start itself again for, which is a tenth of what a start costs.
             self.process = self._spawn(log, {**ALLOCATOR_SETTINGS, **inherited, **self.environment})
 
-    def _spawn(self, log: IO[bytes], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
-        command = [*self.prefix, sys.executable, "-m", "millstream", "serve", "--data", str(self.data_dir)]
+    def _spawn(self, log: IO[bytes], environment: dict[str, str]) -> "subprocess.Popen[bytes] | Process":
         http = self.http if self.fixed_http else ANY_PORT
-        command += ["--listen", self.listen, "--http", http, "--log-format", "json", *self.arguments]
+        command = ["serve", "--data", str(self.data_dir), "--listen", self.listen, "--http", http]
+        command += ["--log-format", "json", *self.arguments]
+        if not self.prefix:
+            with open(os.devnull) as nothing:
+                return commands().start(command, environment, nothing.fileno(), log.fileno(), log.fileno())
+        command = [*self.prefix, sys.executable, "-m", "millstream", *command]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
 
     def stop(self) -> None:
@@ -158,7 +163,7 @@ class NodeProcess:
             self.process.stdin.close()
         self.process = None
 
-    def _running(self) -> "subprocess.Popen[bytes]":
+    def _running(self) -> "subprocess.Popen[bytes] | Process":
         assert self.process is not None, "the node is not running"
         return self.process
 
