@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
 
 from millstream.broker.routing.gateway_doors import GatewayDoors
 from millstream.config.load import load_settings
-from millstream.doors.open_access import AllowAll, NoQuotas
+from millstream.doors.access import AllowAll, NoQuotas
 from millstream.gateway.gateway import attach
 from millstream.observability.metrics import Registry
 from millstream.runtime.clock import SystemClock

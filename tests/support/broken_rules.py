@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from millstream.broker.coordinators.coordinator_log import PartitionCoordinatorLog
 from millstream.broker.partitions.partition import Partition
-from millstream.broker.peers import founder, founding, hello, lease, network, promise
+from millstream.broker.peers import founder, founding, hello, lease, network
 from millstream.broker.peers.heartbeats import Heartbeats
 from millstream.broker.peers.lease import Lease
 from millstream.broker.replicas import following, serving
@@ -230,7 +230,7 @@ def majority_founds(patch: pytest.MonkeyPatch) -> None:
 def promise_is_for_everybody(patch: pytest.MonkeyPatch) -> None:
     """A seed lets one found a cluster, and then another."""
     patch.setattr(founder, "refusal_to_promise", lambda *_: None)
-    patch.setattr(promise.Promise, "keep", lambda *_: None)
+    patch.setattr(founder.Promise, "keep", lambda *_: None)
     decide = founding.next_step
     patch.setattr(founder, "next_step", lambda now: decide(replace(now, promised=None)))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from millstream.broker.health import NodeHealth
+from millstream.broker.http import NodeHealth
 from millstream.broker.partitions.registry import CutOff
 from millstream.testing.disk import Fault, Operation
 from support.trio import Trio, until

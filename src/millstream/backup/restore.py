@@ -10,15 +10,15 @@ from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 from crc32c import crc32c
+from msgspec.structs import replace
 
 from millstream.backup.errors import BackupError, Damaged, NoRoom
 from millstream.backup.folder import BackupFolder, out_of_room
-from millstream.backup.group_offsets import set_back
 from millstream.backup.log_writer import LogWriter
 from millstream.backup.manifest import SegmentCopy, file_path
 from millstream.backup.plan import Plan, PlannedPartition, PlannedTopic
 from millstream.cluster.metadata.directory import create_replica
-from millstream.cluster.metadata.ids import id_text, readable_ids
+from millstream.cluster.metadata.names import id_text, readable_ids
 from millstream.cluster.metadata.records import (
     ClusterCreated,
     ConfigChanged,
@@ -34,11 +34,15 @@ from millstream.cluster.raft.membership import Membership, ReplicaKey
 from millstream.config.definitions import resolve_topic_config
 from millstream.config.errors import ConfigError
 from millstream.config.topic import TopicConfig
+from millstream.coordinator.groups.record_codec import decode_record, encode_record
+from millstream.coordinator.groups.records import CommittedOffset, GroupRecord, OffsetKey
 from millstream.protocol.internal_topics import OFFSETS_TOPIC
-from millstream.protocol.record_batch import BatchHeader, CorruptBatch
+from millstream.protocol.record_batch import BatchHeader, CorruptBatch, iter_batches, read_header
+from millstream.protocol.records import Record, encode_batch, iter_records
 from millstream.runtime.clock import Clock
 from millstream.runtime.disk import Disk
 from millstream.storage.layout import partition_directory
+from millstream.storage.log import PartitionLog
 from millstream.storage.scan import scan_batches
 from millstream.storage.segment_recovery import RecoveryReport
 from millstream.storage.store import LOCK_FILE, DataDirectoryInUse, LogStore, PartitionSpec
@@ -270,3 +274,42 @@ def _config(topic: PlannedTopic, broker_configs: Mapping[str, str]) -> TopicConf
         raise BackupError(
             f"topic {topic.name} has a setting that this version does not take: {error}"
         ) from error
+
+
+_READ_BYTES = 1 << 20
+_OPEN_LIMIT_BYTES = 256 << 20
+
+
+def set_back(log: PartitionLog, ends: Mapping[tuple[str, int], int], leader_epoch: int, now_ms: int) -> int:
+    """Append a new commit for every position of this partition that lies too far ahead; returns their number."""
+    positions: dict[OffsetKey, CommittedOffset] = {}
+    for record in _records(log):
+        found = decode_record(record.key, record.value) if record.key is not None else None
+        if found is None or not isinstance(found.key, OffsetKey):
+            continue
+        if isinstance(found.value, CommittedOffset):
+            positions[found.key] = found.value
+        else:
+            positions.pop(found.key, None)
+    ahead = [
+        GroupRecord(key, replace(position, offset=end))
+        for key, position in positions.items()
+        if (end := ends.get((key.topic, key.partition))) is not None and position.offset > end
+    ]
+    if ahead:
+        records = [Record(number, now_ms, *encode_record(each)) for number, each in enumerate(ahead)]
+        batch = memoryview(bytearray(encode_batch(records)))
+        log.append(batch, read_header(batch), leader_epoch, now_ms)
+    return len(ahead)
+
+
+def _records(log: PartitionLog) -> Iterator[Record]:
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        read = log.read(offset, _READ_BYTES, log.log_end_offset)
+        if not read.data:
+            return
+        for at, header in iter_batches(read.data):
+            if not header.is_control:
+                yield from iter_records(read.data[at : at + header.size_bytes], _OPEN_LIMIT_BYTES)
+        offset = read.next_offset

@@ -7,8 +7,8 @@ from millstream import __version__
 from millstream.broker.routing.gateway_doors import OUTSIDE, GatewayDoors
 from millstream.config.roles import gateway_bootstrap
 from millstream.config.settings import Settings
+from millstream.doors.access import AllowAll, NoQuotas
 from millstream.doors.attached import Attach, AttachedDoor
-from millstream.doors.open_access import AllowAll, NoQuotas
 from millstream.http.connection import Limits
 from millstream.http.node_routes import Health, HealthStatus, node_routes
 from millstream.http.server import HttpServer

@@ -1,11 +1,17 @@
 """The node's HTTP port: metrics, health, and what doors add."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from millstream import __version__
+from millstream.broker.partitions.registry import Partitions
+from millstream.broker.partitions.writability import Writability
+from millstream.cluster.metadata.service import MetadataService
 from millstream.config.settings import Settings
+from millstream.doors.attached import AttachedDoor
 from millstream.http.connection import Limits
-from millstream.http.node_routes import Health, node_routes
+from millstream.http.node_routes import Health, HealthStatus, node_routes
 from millstream.http.server import HttpServer
+from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.metrics import Registry
 from millstream.runtime.clock import Clock
 
@@ -25,3 +31,65 @@ def node_http(
     )
     server.watch(registry)
     return server
+
+
+class NodeHealth:
+    def __init__(
+        self,
+        node_id: int,
+        clock: Clock,
+        metrics: BrokerMetrics,
+        partitions: Partitions,
+        writability: Writability,
+        metadata: Callable[[], MetadataService],
+        waiting_for: Callable[[], str],
+        free_bytes: Callable[[], int],
+        doors: Sequence[AttachedDoor],
+    ) -> None:
+        """`waiting_for` says why the node does not serve yet; it is empty when it does, and there are metadata then."""
+        self._node_id = node_id
+        self._clock = clock
+        self._metrics = metrics
+        self._partitions = partitions
+        self._writability = writability
+        self._metadata = metadata
+        self._waiting_for = waiting_for
+        self._free_bytes = free_bytes
+        self._doors = doors
+        self._started = clock.monotonic()
+
+    def __call__(self) -> Health:
+        offline = sum(partition.log.offline is not None for partition in self._partitions)
+        waiting_for = self._waiting_for()
+        reasons = [] if waiting_for else self.reasons_not_to_come()
+        if offline:
+            reasons.append(f"{offline} of its partitions are offline: their files cannot be written or read")
+        status = HealthStatus.DEGRADED if reasons else HealthStatus.OK
+        return Health(
+            status=HealthStatus.STARTING if waiting_for else status,
+            node_id=self._node_id,
+            version=__version__,
+            uptime_seconds=round(self._clock.monotonic() - self._started, 1),
+            partitions=len(self._partitions),
+            offline_partitions=offline,
+            reasons=reasons,
+            details={
+                "connections": int(self._metrics.connections.value),
+                "disk_free_bytes": self._free_bytes(),
+                **({"waiting_for": waiting_for} if waiting_for else {}),
+                **{name: value for door in self._doors for name, value in door.health().items()},
+            },
+        )
+
+    def reasons_not_to_come(self) -> list[str]:
+        """Why clients should go to another node; nothing where this one serves."""
+        partitions = self._partitions
+        reasons = [f"the node is cut off: {why.value}" for why in partitions.cut_off_by]
+        if not self._writability.can_write and not reasons:
+            reasons.append("the disk is full or does not answer: writes are refused")
+        me = self._metadata().image.brokers.get(self._node_id)
+        if me is None or me.is_fenced:
+            reasons.append("the controller has fenced the node: others lead what it led")
+        elif not partitions.has_lease():
+            reasons.append("no controller has answered the node lately: others may lead what it leads")
+        return reasons

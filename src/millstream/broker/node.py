@@ -13,21 +13,20 @@ from millstream.broker.cluster_view import ClusterView
 from millstream.broker.dynamic_settings import DynamicSettings
 from millstream.broker.handlers.fetch_sessions import FetchSessions
 from millstream.broker.machine import Machine
-from millstream.broker.node_end import NodeEnd
 from millstream.broker.partitions.loading import Loading
 from millstream.broker.partitions.parts import partition_parts
 from millstream.broker.partitions.samples import NodeSamples
 from millstream.broker.partitions.topic_changes import TopicChanges
-from millstream.broker.peers.isolation import Isolation
+from millstream.broker.peers.lease import Isolation
 from millstream.broker.replicas.parts import ReplicaParts, replica_parts
-from millstream.broker.server.delayed import Delayed
 from millstream.broker.server.file_limits import raise_and_share, warn_of_few_connections
 from millstream.broker.server.limit_metrics import watch_limits
 from millstream.broker.server.listening import Listening, bind_all
 from millstream.broker.server.long_work import LongWork
+from millstream.broker.server.replies import Delayed
 from millstream.broker.server.server import Server
 from millstream.broker.services import Services
-from millstream.broker.tasks import Tasks
+from millstream.broker.tasks import NodeEnd, Tasks
 from millstream.broker.wiring import HandlerParts, relays_of
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
 from millstream.cluster.metadata.defaults import Defaults

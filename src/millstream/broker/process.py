@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from millstream import __version__
 from millstream.broker.node import Node
-from millstream.broker.peers.errors import CannotJoin
+from millstream.broker.peers.founding import CannotJoin
 from millstream.broker.wiring import warm_up
 from millstream.cluster.metadata.directory import WrongDataDirectory
 from millstream.cluster.metadata.machine import UnknownRecords
@@ -134,8 +134,7 @@ class _Http:
     async def start(self) -> None:
         if self._server is not None or self._node.settings.http.port is None:
             return
-        from millstream.broker.health import NodeHealth
-        from millstream.broker.http import node_http
+        from millstream.broker.http import NodeHealth, node_http
 
         node = self._node
         disk, data_dir = node.machine.disk, node.store.data_dir

@@ -21,8 +21,8 @@ from millstream.broker.shares.local_queues import LocalQueues
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.producer_ids import ProducerIdPool
 from millstream.cluster.metadata.service import MetadataService
+from millstream.doors.access import NoQuotas
 from millstream.doors.coordinators import CoordinatorKind
-from millstream.doors.open_access import NoQuotas
 from millstream.observability.metrics import Registry
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, NoReturn
 
 from millstream.observability.logs import get_logger
 
@@ -29,3 +29,16 @@ class Tasks:
         self._running.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("task failed", task=task.get_name(), exc_info=error)
+
+
+class NodeEnd:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.failure: asyncio.Future[NoReturn] = loop.create_future()
+
+    def fail(self, reason: str) -> None:
+        """End the process: others can take over only when they know that this node is gone."""
+        if not self.failure.done():
+            log.error("the node ends", reason=reason)
+            self.failure.set_exception(RuntimeError(reason))
+            # Whoever waits for the end looks at whether there is a failure, not at what it is.
+            self.failure.exception()

@@ -59,3 +59,16 @@ class Quotas(Protocol):
     def charge(self, caller: Caller, kind: QuotaKind, amount: float, /) -> float:
         """Count bytes, seconds or changes; how many seconds the caller has to wait before it may do more."""
         ...
+
+
+class AllowAll:
+    def allows(self, _caller: Caller, _permission: Permission, /) -> bool:
+        return True
+
+    def check(self, _caller: Caller, _permission: Permission, /) -> None:
+        """Nothing is refused."""
+
+
+class NoQuotas:
+    def charge(self, _caller: Caller, _kind: QuotaKind, _amount: float, /) -> float:
+        return 0.0

@@ -8,6 +8,7 @@ believed, nor of one that an earlier version wrote, which does not say what it d
 """
 
 import struct
+from collections.abc import Mapping
 from itertools import pairwise
 
 import msgspec
@@ -220,3 +221,29 @@ def take_clean_marker(disk: Disk, data_dir: str, crc: int) -> bool:
     disk.unlink(path)
     disk.sync_dir(data_dir)
     return _decode_marker(marker)[0] == crc
+
+
+HIGH_WATERMARKS_FILE = "replication-offset-checkpoint"
+
+Key = tuple[bytes, int]
+
+
+def write_high_watermarks(disk: Disk, data_dir: str, reached: Mapping[Key, int]) -> None:
+    lines = ["1", str(len(reached))]
+    lines += [f"{topic_id.hex()} {index} {offset}" for (topic_id, index), offset in reached.items()]
+    disk.write_atomically(f"{data_dir}/{HIGH_WATERMARKS_FILE}", ("\n".join(lines) + "\n").encode())
+
+
+def read_high_watermarks(disk: Disk, data_dir: str) -> dict[Key, int]:
+    """Empty when there are none, or none that can be read."""
+    path = f"{data_dir}/{HIGH_WATERMARKS_FILE}"
+    if not disk.exists(path):
+        return {}
+    try:
+        version, count, *lines = disk.read(path).decode().split()
+        entries = [tuple(lines[at : at + 3]) for at in range(0, len(lines), 3)]
+        if version != "1" or int(count) != len(entries):
+            return {}
+        return {(bytes.fromhex(topic_id), int(index)): int(offset) for topic_id, index, offset in entries}
+    except ValueError:
+        return {}

@@ -9,7 +9,7 @@ import pytest
 from millstream.broker.routing.gateway_doors import GatewayDoors
 from millstream.coordinator.groups.requests import ListGroups
 from millstream.doors import Caller, CoordinatorKind, Durability, Message, NewTopic, Place
-from millstream.doors.open_access import AllowAll, NoQuotas
+from millstream.doors.access import AllowAll, NoQuotas
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.clock import SystemClock
 from support.trio import Trio

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import pytest
 
 from millstream.broker.partitions.registry import CutOff
-from millstream.broker.routing import held
+from millstream.broker.routing import relay
 from millstream.coordinator.placement import partition_for
 from millstream.protocol.api import PEER_CLIENT
 from millstream.protocol.errors import ErrorCode
@@ -287,7 +287,7 @@ def test_without_acknowledgement_nothing_is_answered(client: RawClient, topic: s
 def test_a_client_with_much_under_way_is_not_read_from(
     trio: Trio, client: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "MOST_HELD_BYTES", 200_000)
+    monkeypatch.setattr(relay, "MOST_HELD_BYTES", 200_000)
     memory = trio.nodes[1].broker.server.memory
     disk = HeldDisk(trio.nodes[2])
     try:

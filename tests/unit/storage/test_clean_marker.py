@@ -2,10 +2,13 @@
 
 import pytest
 
-from millstream.storage.checkpoint import CLEAN_MARKER_FILE, clean_broker_epoch, mark_clean, take_clean_marker
-from millstream.storage.high_watermarks import (
+from millstream.storage.checkpoint import (
+    CLEAN_MARKER_FILE,
     HIGH_WATERMARKS_FILE,
+    clean_broker_epoch,
+    mark_clean,
     read_high_watermarks,
+    take_clean_marker,
     write_high_watermarks,
 )
 from millstream.testing.disk import SimulatedDisk

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
-from millstream.doors import open_access
+from millstream.doors import access
 from millstream.doors.access import Operation, Permission, Resource
 
 TopicName = Callable[[UUID], str | None]
@@ -143,7 +143,7 @@ def configs(operation: Operation) -> Needs:
     return needs
 
 
-class AllowAll(open_access.AllowAll):
+class AllowAll(access.AllowAll):
     """The authoriser of a node without access rules: everybody may do everything."""
 
     def check_request(self, _caller: object, _needs: Needs, _request: Any, _name: TopicName) -> None: ...

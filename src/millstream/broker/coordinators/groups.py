@@ -4,28 +4,44 @@ Imported with the first request about groups, or when a partition of their topic
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
+from itertools import chain, islice
 from typing import TypeVar
 
 from millstream.broker.coordinators.group_bounds import GroupBounds
-from millstream.broker.coordinators.group_patterns import match_topics
-from millstream.broker.coordinators.group_samples import samples_of
-from millstream.broker.coordinators.group_topics import GroupTopics
 from millstream.broker.coordinators.host import CoordinatorHost
 from millstream.broker.coordinators.hosted import Hosted
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.server.long_work import LongWork
+from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.records import (
+    ConfigChanged,
+    ConfigResource,
+    MetadataRecord,
+    PartitionCreated,
+    TopicDeleted,
+)
 from millstream.cluster.metadata.service import MetadataService
 from millstream.coordinator.decision import Request
 from millstream.coordinator.definition import Definition, InternalTopic
+from millstream.coordinator.groups.consumer_group import ConsumerGroup
 from millstream.coordinator.groups.coordinator import GroupCoordinator
 from millstream.coordinator.groups.offset_commits import most_offsets
-from millstream.coordinator.groups.requests import RemoteGroupRequest
+from millstream.coordinator.groups.regex import find_topics, is_matched, remember
+from millstream.coordinator.groups.requests import ChangeTopics, RemoteGroupRequest
 from millstream.coordinator.groups.settings import GroupSettings
-from millstream.coordinator.groups.state import GroupState
+from millstream.coordinator.groups.state import Group, GroupState
 from millstream.doors.coordinators import CoordinatorKind
-from millstream.observability.group_metrics import GroupSamples, watch_bounds, watch_groups
+from millstream.observability.group_metrics import (
+    GroupSample,
+    GroupSamples,
+    OffsetSample,
+    watch_bounds,
+    watch_groups,
+)
+from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Registry
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.internal_topics import OFFSETS_TOPIC
@@ -105,3 +121,104 @@ class Groups:
 
     def _admit(self, machine: GroupCoordinator | None, request: Request[object]) -> None:
         self._bounds.check(None if machine is None else machine.state, request)
+
+
+# Topics that are matched on the loop; with complicated expressions each takes long.
+_MATCHED_AT_ONCE = 200
+
+
+async def match_topics(
+    state: GroupState, group_id: str, pattern: str | None, longest: int, long_work: LongWork
+) -> None:
+    """Match what is not known yet, in a thread if it is much; the decision finds what is remembered."""
+    group = state.groups.get(group_id)
+    patterns = {*(group.regexes if isinstance(group, ConsumerGroup) else ()), pattern or ""} - {""}
+    if not patterns:
+        return
+    names = state.topics.topics
+    missing = [each for each in patterns if len(each) <= longest and not is_matched(each, names)]
+    if len(names) * len(missing) > _MATCHED_AT_ONCE:
+        for each, found in (await long_work.apart(lambda: _match(missing, names))).items():
+            remember(each, names, found)
+
+
+def _match(patterns: list[str], names: Mapping[str, object]) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for pattern in patterns:
+        # One that is no expression is refused when the request is decided.
+        with suppress(KafkaError):
+            found[pattern] = find_topics(pattern, names)
+    return found
+
+
+def samples_of(
+    states: Sequence[GroupState], partitions: Partitions, max_groups: int, max_offsets: int
+) -> GroupSamples:
+    groups = chain.from_iterable(state.groups.values() for state in states)
+    shown = [_group_sample(group) for group in islice(groups, max_groups)]
+    committed = chain.from_iterable(state.offsets for state in states)
+    offsets = []
+    for group_id, topic, index, value in islice(committed, max_offsets):
+        partition = partitions.get(topic, index)
+        if partition is not None:
+            offsets.append(OffsetSample(group_id, topic, index, value.offset, partition.high_watermark))
+        elif partitions.is_elsewhere(topic, index):
+            offsets.append(OffsetSample(group_id, topic, index, value.offset, None))
+    too_many = (
+        sum(len(state.groups) for state in states) - max_groups,
+        sum(len(state.offsets) for state in states) - max_offsets,
+    )
+    return GroupSamples(shown, offsets, sum(max(0, excess) for excess in too_many))
+
+
+def _group_sample(group: Group) -> GroupSample:
+    if isinstance(group, ConsumerGroup):
+        return GroupSample(group.group_id, group.state.value, len(group.subscriptions))
+    return GroupSample(group.group_id, group.phase.value, len(group.members))
+
+
+log = get_logger("millstream.groups")
+
+# Many topics made at once reach the coordinators as one change.
+_DELAY_SECONDS = 0.02
+
+
+class GroupTopics:
+    def __init__(
+        self,
+        metadata: MetadataService,
+        loop: asyncio.AbstractEventLoop,
+        tell: Callable[[ChangeTopics], Awaitable[object]],
+    ) -> None:
+        self._metadata = metadata
+        self._tell = tell
+        self._deleted: set[str] = set()
+        self._changed = asyncio.Event()
+        self._task = loop.create_task(self._run(), name="group topics")
+        metadata.subscribe(self._metadata_changed)
+
+    def close(self) -> None:
+        self._task.cancel()
+
+    def _metadata_changed(
+        self, old: MetadataImage, _new: MetadataImage, records: tuple[MetadataRecord, ...]
+    ) -> None:
+        for record in records:
+            if isinstance(record, TopicDeleted):
+                topic = old.topic_by_id(record.topic_id)
+                if topic is not None:
+                    self._deleted.add(topic.name)
+            of_group = isinstance(record, ConfigChanged) and record.resource is ConfigResource.GROUP
+            if of_group or isinstance(record, TopicDeleted | PartitionCreated):
+                self._changed.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(_DELAY_SECONDS)
+            self._changed.clear()
+            deleted, self._deleted = frozenset(self._deleted), set()
+            try:
+                await self._tell(ChangeTopics(self._metadata.image, deleted))
+            except Exception:
+                log.error("group topics not told", exc_info=True)

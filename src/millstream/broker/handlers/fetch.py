@@ -13,9 +13,9 @@ from millstream.broker.handlers.fetch_sessions import FetchSession, FetchSession
 from millstream.broker.partitions.partition import NOBODY, Partition
 from millstream.broker.partitions.reads import Kept, Reads, kept_of
 from millstream.broker.replicas.serving import FollowerFetches
-from millstream.broker.server.delayed import Delayed
 from millstream.broker.server.long_work import SLICE_ELEMENTS, LongWork
 from millstream.broker.server.memory import MemoryBudget, MemoryWaiter
+from millstream.broker.server.replies import Delayed
 from millstream.broker.tasks import Tasks
 from millstream.observability.metrics import Counter
 from millstream.protocol.errors import ErrorCode, KafkaError

@@ -12,7 +12,7 @@ from millstream.broker.api.call import LATER, NO_REPLY, Call
 from millstream.broker.partitions.appends import Appends
 from millstream.broker.partitions.opened_batches import BatchOpener, must_open, open_and_convert
 from millstream.broker.partitions.partition import Partition
-from millstream.broker.server.delayed import Delayed
+from millstream.broker.server.replies import Delayed
 from millstream.observability.metrics import Counter
 from millstream.protocol.api import PRODUCE_SERVED_FROM
 from millstream.protocol.errors import ErrorCode, KafkaError

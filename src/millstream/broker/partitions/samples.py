@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from millstream.broker.partitions.registry import Partitions
-from millstream.broker.server.delayed import Delayed
+from millstream.broker.server.replies import Delayed
 from millstream.observability.broker_metrics import PartitionSample
 from millstream.runtime.disk import Disk
 

@@ -15,8 +15,7 @@ from millstream.config.settings import StorageSettings
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.runtime.sometimes import sometimes
-from millstream.storage.checkpoint import LogCheckpoint, write_checkpoint
-from millstream.storage.high_watermarks import write_high_watermarks
+from millstream.storage.checkpoint import LogCheckpoint, write_checkpoint, write_high_watermarks
 from millstream.storage.layout import SEGMENT_SUFFIXES
 from millstream.storage.retention import count_expired
 from millstream.storage.store import LogStore

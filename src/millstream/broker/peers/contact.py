@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from millstream.broker.partitions.registry import CutOff
+from millstream.cluster.metadata.fencing import BrokerSessions
 from millstream.cluster.metadata.service import MetadataService
-from millstream.cluster.metadata.sessions import BrokerSessions
 from millstream.cluster.raft.quorum import majority
 from millstream.cluster.raft.settings import RaftSettings
 from millstream.config.settings import ClusterSettings
@@ -19,8 +19,7 @@ from millstream.observability.logs import get_logger
 from millstream.runtime.sometimes import sometimes
 
 if TYPE_CHECKING:
-    from millstream.broker.peers.isolation import Isolation
-    from millstream.broker.peers.lease import Lease
+    from millstream.broker.peers.lease import Isolation, Lease
     from millstream.broker.peers.network import PeerNetwork
 
 log = get_logger("millstream.cluster")

@@ -6,11 +6,10 @@ Whoever founds first has the promise of all its first members, which each gives 
 share a seed, and only one of them has its promise.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
-from millstream.broker.peers.errors import CannotFound, CannotJoin
 from millstream.broker.peers.hello import Welcome
 from millstream.cluster.raft.membership import ReplicaKey
 from millstream.cluster.raft.quorum import majority
@@ -183,3 +182,19 @@ def _distinct(answers: Iterable[Welcome]) -> set[ReplicaKey]:
     if len({replica.node_id for replica in replicas}) < len(replicas):
         raise CannotJoin("two of the seeds have the same id; give every node an id of its own with --node-id")
     return replicas
+
+
+class CannotJoin(Exception):
+    """The other nodes do not take this one in, or contradict each other; the message says what to do."""
+
+
+class CannotFound(Exception):
+    """A cluster is not founded as an operator wants it; the message says why."""
+
+
+def away_of(members: Iterable[ReplicaKey], me: ReplicaKey, is_reached: Callable[[ReplicaKey], bool]) -> str:
+    """Which members of the quorum do not answer, and what to do."""
+    away = sorted(each.node_id for each in members if each != me and not is_reached(each))
+    if not away:
+        return "the nodes are connected and agree on who leads"
+    return f"of the cluster's nodes these do not answer: {', '.join(map(str, away))}; start them"

@@ -7,8 +7,7 @@ from contextlib import suppress
 from millstream.broker.machine import Machine
 from millstream.broker.partitions.registry import CutOff
 from millstream.broker.partitions.writability import Writability
-from millstream.broker.peers.isolation import Isolation
-from millstream.broker.peers.lease import Lease
+from millstream.broker.peers.lease import Isolation, Lease
 from millstream.cluster.metadata.brokers import BrokerStanding, Heartbeat
 from millstream.cluster.metadata.service import MetadataService
 from millstream.config.settings import ClusterSettings

@@ -8,20 +8,17 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from millstream.broker.machine import Machine
-from millstream.broker.node_end import NodeEnd
 from millstream.broker.partitions.writability import Writability
 from millstream.broker.peers.contact import ContactWatch
-from millstream.broker.peers.errors import CannotJoin
-from millstream.broker.peers.founder import Founder
+from millstream.broker.peers.founder import Founder, Promise
+from millstream.broker.peers.founding import CannotJoin, away_of
 from millstream.broker.peers.heartbeats import Heartbeats
-from millstream.broker.peers.isolation import Isolation
-from millstream.broker.peers.lease import Lease
+from millstream.broker.peers.lease import Isolation, Lease
 from millstream.broker.peers.link import LONGEST_PAUSE
 from millstream.broker.peers.network import PeerNetwork
-from millstream.broker.peers.promise import Promise
-from millstream.broker.peers.waiting import away_of
 from millstream.broker.replicas.recovered import RecoveredReplicas
 from millstream.broker.server.addresses import WILDCARDS
+from millstream.broker.tasks import NodeEnd
 from millstream.cluster.founding_messages import (
     AskPromise,
     FoundWith,
@@ -31,7 +28,7 @@ from millstream.cluster.founding_messages import (
 from millstream.cluster.metadata.brokers import RegisterBroker
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.directory import StoredReplica, create_replica, open_replica
-from millstream.cluster.metadata.ids import id_text, readable_ids
+from millstream.cluster.metadata.names import id_text, readable_ids
 from millstream.cluster.metadata.rebalancing import RebalanceSettings
 from millstream.cluster.metadata.records import ClusterCreated, Endpoint, encode_records
 from millstream.cluster.metadata.service import MetadataService

@@ -9,7 +9,7 @@ from millstream.broker.partitions.reads import Reads
 from millstream.broker.replicas.replication import Replication
 from millstream.broker.replicas.sessions import ReplicaSession, WantedPartition, is_urgent
 from millstream.broker.replicas.throttle import ReplicaThrottle
-from millstream.broker.server.delayed import Delayed
+from millstream.broker.server.replies import Delayed
 from millstream.cluster.metadata.service import MetadataService
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchAnswer, FetchedPartition, FetchPartition, FetchRequest

@@ -1,6 +1,7 @@
 """Replies of one connection: each has its place in the order in which they were asked for."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 Reply = list[bytes | memoryview]
@@ -54,3 +55,20 @@ class PendingReply:
         if self.buffers is None:
             self.buffers = buffers
             self._order.completed(self)
+
+
+class Delayed:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.produces = 0
+        self.fetches = 0
+
+    def later(self, seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_later(seconds, call)
+
+    def next_turn(self, call: Callable[[], None]) -> None:
+        """In a turn of its own: whoever asks is in the middle of something."""
+        self._loop.call_soon(call)
+
+    def sizes(self) -> Mapping[str, int]:
+        return {"produce": self.produces, "fetch": self.fetches}

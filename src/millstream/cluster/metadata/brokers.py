@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from millstream.cluster.metadata.controller import Decision, NewId
 from millstream.cluster.metadata.difference import partition_changed
 from millstream.cluster.metadata.election import NO_LOSSES, Losses, lowest_min_insync
-from millstream.cluster.metadata.ids import id_text
 from millstream.cluster.metadata.image import BrokerImage, MetadataImage
+from millstream.cluster.metadata.names import id_text
 from millstream.cluster.metadata.records import (
     BrokerChanged,
     BrokerRegistered,

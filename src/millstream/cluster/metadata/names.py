@@ -1,6 +1,9 @@
 """Topic names: which are allowed, which are the cluster's own, which would collide in metrics."""
 
+import base64
 import re
+from collections.abc import Callable
+from uuid import UUID
 
 from millstream.cluster.metadata.image import MetadataImage, metric_name
 from millstream.protocol.internal_topics import INTERNAL_TOPICS
@@ -39,3 +42,18 @@ def colliding_topic(image: MetadataImage, name: str) -> str | None:
     """An existing topic that differs from `name` only in '.' against '_'."""
     existing = image.names_by_metric_name.get(metric_name(name))
     return existing if existing != name else None
+
+
+def id_text(value: UUID) -> str:
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")
+
+
+def readable_ids(source: Callable[[], UUID]) -> Callable[[], UUID]:
+    """The source without ids whose text starts with a dash, which command lines take for an option."""
+
+    def draw() -> UUID:
+        while id_text(value := source()).startswith("-"):
+            pass
+        return value
+
+    return draw

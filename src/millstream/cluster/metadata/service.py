@@ -18,9 +18,9 @@ from millstream.cluster.metadata.directory import (
     open_replica,
 )
 from millstream.cluster.metadata.fencing import Fencing
-from millstream.cluster.metadata.ids import readable_ids
 from millstream.cluster.metadata.image import BrokerImage, MetadataImage
 from millstream.cluster.metadata.machine import MetadataMachine, Records, Subscriber
+from millstream.cluster.metadata.names import readable_ids
 from millstream.cluster.metadata.partitions import CreatePartitions
 from millstream.cluster.metadata.producer_ids import ProducerIdPool
 from millstream.cluster.metadata.quorum_changes import QuorumChange

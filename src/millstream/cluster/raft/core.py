@@ -5,7 +5,6 @@ from uuid import UUID
 from millstream.cluster.raft import changes, election, following, reading, replication
 from millstream.cluster.raft.entries import Entry, EntryKind, HardState, Restored, Snapshot
 from millstream.cluster.raft.errors import TooMuchUncommitted
-from millstream.cluster.raft.heartbeats import send_heartbeats
 from millstream.cluster.raft.membership import Change, ReplicaKey
 from millstream.cluster.raft.messages import (
     AppendRejected,
@@ -24,6 +23,7 @@ from millstream.cluster.raft.messages import (
     VoteRequest,
 )
 from millstream.cluster.raft.progress import Pace
+from millstream.cluster.raft.reading import send_heartbeats
 from millstream.cluster.raft.ready import Ready
 from millstream.cluster.raft.settings import RaftSettings
 from millstream.cluster.raft.state import Jitter, RaftState, Role

@@ -7,8 +7,7 @@ that come while heartbeats are under way share the next round: what was answered
 from uuid import UUID
 
 from millstream.cluster.raft.errors import NotLeader
-from millstream.cluster.raft.heartbeats import send_heartbeats
-from millstream.cluster.raft.messages import ReadReply, ReadRequest
+from millstream.cluster.raft.messages import Heartbeat, ReadReply, ReadRequest
 from millstream.cluster.raft.quorum import reached_by_majority
 from millstream.cluster.raft.ready import ReadState
 from millstream.cluster.raft.state import PendingRead, RaftState
@@ -65,3 +64,12 @@ def majority_answered(raft: RaftState) -> bool:
         for voter in raft.log.membership.voters
     ]
     return reached_by_majority(rounds) >= leading.read_round
+
+
+def send_heartbeats(raft: RaftState) -> None:
+    leading = raft.leading
+    leading.heartbeat_elapsed = 0
+    for replica, progress in leading.progress.items():
+        # A follower may hold other entries beyond the match, so it must not commit there.
+        commit = min(progress.match_index, raft.log.commit_index)
+        raft.send(Heartbeat(raft.key, replica, raft.term, commit, leading.read_round))

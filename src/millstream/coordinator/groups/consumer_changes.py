@@ -1,10 +1,20 @@
 """The steps of every change in a KIP-848 group: check topics, raise the epoch, assign, move a member."""
 
+from collections.abc import Callable
+from uuid import UUID
+
 from msgspec.structs import replace
 
 from millstream.coordinator.groups.assignors import ASSIGNORS, AssignmentInput
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
-from millstream.coordinator.groups.reconciliation import reconcile
+from millstream.coordinator.groups.partition_sets import (
+    difference,
+    disjoint,
+    from_pairs,
+    intersection,
+    pairs,
+    union,
+)
 from millstream.coordinator.groups.records import (
     ConsumerGroupEpoch,
     ConsumerGroupKey,
@@ -23,6 +33,7 @@ from millstream.coordinator.groups.records import (
 from millstream.coordinator.groups.regex import matching_topics
 from millstream.coordinator.groups.topics import metadata_hash
 from millstream.coordinator.groups.turn import Timer, TimerKind, Turn
+from millstream.protocol.errors import ErrorCode, KafkaError
 
 
 def resolve_regexes(turn: Turn, group: ConsumerGroup) -> bool:
@@ -140,3 +151,47 @@ def _time_revocation(turn: Turn, group: ConsumerGroup, member_id: str, current: 
         turn.schedule(timer, group.subscriptions[member_id].rebalance_timeout_ms)
     else:
         turn.cancel(timer)
+
+
+def reconcile(
+    current: Current,
+    target_epoch: int,
+    target: PartitionSet,
+    owned: PartitionSet | None,
+    is_free: Callable[[UUID, int], bool],
+) -> Current:
+    """The member's next state. `owned` is what it says it consumes now, None when it says nothing new."""
+    if current.state is MemberState.STABLE:
+        if current.member_epoch == target_epoch:
+            return current
+    elif current.state is MemberState.UNREVOKED_PARTITIONS:
+        if owned is None or not disjoint(current.revoking, owned):
+            return current
+    elif current.state is MemberState.UNKNOWN and (owned is None or any(owned.values())):
+        raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, "the member's state is not known; it must join anew")
+    return _next(current, target_epoch, target, owned, is_free)
+
+
+def _next(
+    current: Current,
+    target_epoch: int,
+    target: PartitionSet,
+    owned: PartitionSet | None,
+    is_free: Callable[[UUID, int], bool],
+) -> Current:
+    kept = intersection(current.assigned, target)
+    surplus = difference(current.assigned, target)
+    if surplus and (owned is None or not disjoint(surplus, owned)):
+        return replace(current, state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=surplus)
+    missing = difference(target, current.assigned)
+    free = from_pairs(place for place in pairs(missing) if is_free(*place))
+    complete = len(difference(missing, free)) == 0
+    return Current(
+        member_epoch=target_epoch,
+        previous_epoch=current.member_epoch
+        if current.member_epoch != target_epoch
+        else current.previous_epoch,
+        state=MemberState.STABLE if complete else MemberState.UNRELEASED_PARTITIONS,
+        assigned=union(kept, free),
+        revoking={},
+    )

@@ -15,8 +15,7 @@ from millstream.protocol.record_batch import CODEC_MASK, DELETE_HORIZON_BIT, Bat
 from millstream.protocol.record_spans import RecordSpan, record_spans, with_timestamp_delta
 from millstream.protocol.records import check_record_count, open_batch, seal_batch
 from millstream.storage.compaction.job import CleaningJob
-from millstream.storage.compaction.offset_map import OffsetMap
-from millstream.storage.compaction.transactions import AbortedTransactions, OpenTransactions
+from millstream.storage.compaction.offset_map import AbortedTransactions, OffsetMap, OpenTransactions
 
 Batch = bytes | memoryview
 

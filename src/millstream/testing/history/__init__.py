@@ -1,7 +1,7 @@
 """Judges what clients saw: a history of operations comes in, the anomalies in it come out.
 
-`operations` is what is recorded, `observed` the logs as all clients together saw them, `sending`, `reading` and
-`transactions` the anomalies that can be found there, `queues` those of share groups, `linearizable` the search for an
+`operations` is what is recorded, `observed` the logs as all clients together saw them, `sending` and
+`reading` the anomalies that can be found there, `queues` those of share groups, `linearizable` the search for an
 order that explains single-key operations, `judge` all of it. Pure: no clock, no cluster. The simulator and
 `millstream chaos` use the same judge.
 """

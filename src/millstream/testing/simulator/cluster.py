@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from millstream.config.cluster_timing import check_timing
+from millstream.config.checks import check_timing
 from millstream.config.settings import Settings, TopicSettings
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.machine import Machine

@@ -10,7 +10,7 @@ from typing import Any
 
 from millstream.broker.routing.gateway_doors import GatewayDoors
 from millstream.doors import Caller, Doors, Message, NewTopic, Place
-from millstream.doors.open_access import AllowAll, NoQuotas
+from millstream.doors.access import AllowAll, NoQuotas
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 from millstream.testing.history import Anomaly, History, Outcome, Send, judge
 from millstream.testing.simulator.client import SimulatedClient

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from random import Random
 
-from millstream.config.cluster_timing import LEASE_SHARE
+from millstream.config.checks import LEASE_SHARE
 from millstream.config.settings import Settings
 from millstream.testing.simulator.nemesis import ALL_KINDS
 

@@ -1,16 +1,18 @@
 """The quorum's rules, checked after every event of every replica."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.raft.entries import Entry
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.log import RaftLog
+from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.quorum import majority
 from millstream.cluster.raft.replica import Replica
+from millstream.cluster.raft.state import RaftState
 from millstream.testing.simulator.loop import SimulatedLoop
-from millstream.testing.simulator.membership_watch import MembershipWatch
-from millstream.testing.simulator.promise_watch import PromiseWatch
 
 # Many times more than there are reasons for in a run: beyond it somebody changes something to and fro.
 _MOST_ENTRIES = 1500
@@ -112,3 +114,93 @@ class QuorumWatch:
             self.image_came(before, image)
         if known is not image and known != image:
             self._violated(f"after entry {index} node {node_id} has another image than others had")
+
+
+class MembershipWatch:
+    """Voters change one at a time: an entry with a membership comes when the one before it is committed, and gives or
+    takes one vote. So majorities of before and after have a voter in common.
+    """
+
+    def __init__(self, violated: Callable[[str], None]) -> None:
+        self._violated = violated
+        self._known: dict[Hashable, Membership] = {}
+
+    def look(self, replica: Hashable, log: RaftLog, committed_index: int) -> tuple[Membership, ...]:
+        """The membership that counts for the replica by its log, and the one before it, if that changed just now.
+
+        Up to `committed_index` some replica has committed.
+        """
+        now, before = log.membership, self._known.get(replica)
+        if now is before:
+            return (now,)
+        self._known[replica] = now
+        for (index, old), (later_index, new) in pairwise(log._memberships):
+            if index > committed_index:
+                self._violated(
+                    f"entry {later_index} changes the voters, and entry {index}, which does too, is not committed"
+                )
+            if old.voters and len(set(old.voters) ^ set(new.voters)) > 1:
+                self._violated(f"entry {later_index} changes more than one vote: {old}, then {new}")
+        return (now,) if before is None else (now, before)
+
+
+class PromiseWatch:
+    """A term never goes back and has one vote of each replica, restarts or not; an entry is committed when a majority
+    has it on disk; whoever leads a term has a majority's votes and all that was committed in earlier ones. Majorities
+    are of the membership in force: the newest in the leader's log.
+    """
+
+    def __init__(self, violated: Callable[[str], None]) -> None:
+        self._violated = violated
+        self._promised: dict[ReplicaKey, tuple[int, ReplicaKey | None]] = {}
+        self._votes: dict[int, dict[ReplicaKey, ReplicaKey]] = {}
+        """By term: for whom each voted, on its disk."""
+        self._stable: dict[ReplicaKey, int] = {}
+        self._committed_in: dict[int, Entry] = {}
+        """The last entry that was committed in each term."""
+
+    def wrote(self, key: ReplicaKey, term: int, vote: ReplicaKey | None) -> None:
+        """Term and vote are on the replica's disk."""
+        known_term, known_vote = self._promised.get(key, (0, None))
+        self._promised[key] = term, vote
+        if vote is not None:
+            self._votes.setdefault(term, {})[key] = vote
+        if term < known_term:
+            self._violated(f"node {key.node_id} is in term {term} and was in term {known_term} before")
+        if term == known_term and known_vote not in (None, vote):
+            self._violated(f"node {key.node_id} votes in term {term} for {vote}, and did for {known_vote}")
+
+    def has(self, key: ReplicaKey, stable_index: int) -> None:
+        """Up to there the replica's log is on its disk."""
+        self._stable[key] = stable_index
+
+    def committed(self, state: RaftState, entry: Entry, in_force: Iterable[Membership]) -> None:
+        """Seen for the first time, at its leader. `in_force` are several when the newest came with this event."""
+        self._committed_in[state.term] = entry
+        if not any(self._is_on_majority(each.voters, entry.index) for each in in_force):
+            self._violated(
+                f"node {state.key.node_id} commits entry {entry.index}, and no majority has it on disk"
+            )
+
+    def _is_on_majority(self, voters: Iterable[ReplicaKey], index: int) -> bool:
+        having = [self._stable.get(voter, 0) >= index for voter in voters]
+        return sum(having) >= majority(len(having))
+
+    def leads(self, state: RaftState) -> None:
+        """For the first time in its term."""
+        log, votes = state.log, self._votes.get(state.term, {})
+        voters = log.membership.voters
+        given = [voter.node_id for voter in voters if votes.get(voter) == state.key]
+        if state.key not in voters or len(given) < majority(len(voters)):
+            self._violated(
+                f"node {state.key.node_id} leads the quorum in term {state.term} with the votes of {given}, where"
+                f" {[voter.node_id for voter in voters]} have one"
+            )
+        for term, entry in self._committed_in.items():
+            if term < state.term and (
+                log.last_index < entry.index or log.term_at(entry.index) not in (None, entry.term)
+            ):
+                self._violated(
+                    f"node {state.key.node_id} leads the quorum in term {state.term} without entry {entry.index},"
+                    f" which was committed in term {term}"
+                )

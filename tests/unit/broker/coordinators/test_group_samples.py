@@ -1,4 +1,4 @@
-from millstream.broker.coordinators.group_samples import samples_of
+from millstream.broker.coordinators.groups import samples_of
 from millstream.broker.partitions.registry import Partitions
 from millstream.coordinator.groups.requests import CommitOffsets, ConsumerHeartbeat, OffsetToCommit
 from scenario.harness import Harness

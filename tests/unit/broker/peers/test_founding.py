@@ -5,8 +5,9 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from millstream.broker.peers.errors import CannotFound, CannotJoin
 from millstream.broker.peers.founding import (
+    CannotFound,
+    CannotJoin,
     Join,
     KnownCluster,
     Propose,

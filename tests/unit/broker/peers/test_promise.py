@@ -4,8 +4,8 @@ from uuid import UUID
 
 import pytest
 
-from millstream.broker.peers.errors import CannotJoin
-from millstream.broker.peers.promise import FILE, Promise
+from millstream.broker.peers.founder import FILE, Promise
+from millstream.broker.peers.founding import CannotJoin
 from millstream.cluster.raft.membership import ReplicaKey
 from millstream.testing.disk import SimulatedDisk
 

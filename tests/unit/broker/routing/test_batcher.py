@@ -8,7 +8,7 @@ import pytest
 
 from millstream.broker.routing.batcher import Batcher
 from millstream.doors import Caller, Message, NewTopic, Place
-from millstream.doors.open_access import AllowAll
+from millstream.doors.access import AllowAll
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 from millstream.protocol.record_batch import iter_batches
 from millstream.testing.disk import SimulatedDisk

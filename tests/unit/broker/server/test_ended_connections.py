@@ -1,7 +1,7 @@
 import asyncio
 from typing import Any
 
-from millstream.broker.server.ended_connections import EndedConnections
+from millstream.broker.server.server import EndedConnections
 
 
 def test_what_one_client_does_again_and_again_is_counted(told: list[tuple[str, dict[str, Any]]]) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from millstream.broker.server.frame_buffers import FrameBuffers
+from millstream.broker.server.frame_memory import FrameBuffers
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from millstream.broker.server.frame_buffers import FrameBuffers
 from millstream.broker.server.frame_memory import (
     FIRST_ROOM_BYTES,
     SMALL_REQUEST_BYTES,
     Address,
+    FrameBuffers,
     FrameMemory,
     IncomingFrame,
 )

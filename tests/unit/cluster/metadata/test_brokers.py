@@ -12,9 +12,9 @@ from millstream.cluster.metadata.brokers import (
     UnregisterBroker,
 )
 from millstream.cluster.metadata.controller import Command
+from millstream.cluster.metadata.fencing import BrokerSessions
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import Endpoint
-from millstream.cluster.metadata.sessions import BrokerSessions
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 ENDPOINTS = (Endpoint("PLAINTEXT", "localhost", 9092),)

@@ -19,7 +19,7 @@ from millstream.coordinator.groups.requests import (
     ListGroups,
 )
 from millstream.coordinator.groups.settings import GroupSettings
-from millstream.coordinator.groups.share_assignor import assign_simple
+from millstream.coordinator.groups.share_heartbeat import assign_simple
 from millstream.coordinator.groups.share_requests import DescribeShareGroup, OpenQueue, ShareHeartbeat
 from millstream.protocol.errors import ErrorCode, KafkaError
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.testing.chaos import picture
+from millstream.testing.chaos import report
 from millstream.testing.chaos.nemesis import FaultSpan
 from millstream.testing.chaos.report import figures, write_report
 from millstream.testing.chaos.run import ChaosPlan, ChaosResult
@@ -45,8 +45,8 @@ def test_a_report_says_whether_the_run_passed(tmp_path: Path) -> None:
 
 def test_a_report_without_matplotlib_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
-    with pytest.raises(picture.NoPictures):
-        picture.timeline([], [], 1.0)
+    with pytest.raises(report.NoPictures):
+        report.timeline([], [], 1.0)
     missing = write_report(result(), tmp_path / "chaos.html")
     assert missing is not None
     assert "millstream[pipeline]" in missing

@@ -5,7 +5,7 @@ from uuid import UUID
 from millstream.cluster.raft.entries import Entry, EntryKind, Snapshot
 from millstream.cluster.raft.log import RaftLog
 from millstream.cluster.raft.membership import Membership, ReplicaKey, encode_membership
-from millstream.testing.simulator.membership_watch import MembershipWatch
+from millstream.testing.simulator.quorum_watch import MembershipWatch
 
 ONE, TWO, THREE, FOUR, FIVE = (ReplicaKey(number, UUID(int=number)) for number in (1, 2, 3, 4, 5))
 FIRST = Membership((ONE, TWO, THREE))

@@ -7,7 +7,7 @@ from millstream.cluster.raft.entries import Entry, EntryKind, HardState, Restore
 from millstream.cluster.raft.membership import Membership, ReplicaKey
 from millstream.cluster.raft.settings import RaftSettings
 from millstream.cluster.raft.state import RaftState
-from millstream.testing.simulator.promise_watch import PromiseWatch
+from millstream.testing.simulator.quorum_watch import PromiseWatch
 
 ONE, TWO, THREE, FOUR = (ReplicaKey(number, UUID(int=number)) for number in (1, 2, 3, 4))
 THREE_VOTERS, FOUR_VOTERS = Membership((ONE, TWO, THREE)), Membership((ONE, TWO, THREE, FOUR))
