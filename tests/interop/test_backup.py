@@ -306,6 +306,7 @@ def test_what_is_wrong_is_said(
     assert "is not empty" in restoring(data=node.data_dir)
     assert "no backup '1999'" in restoring("--backup", "1999")
     assert "is not a time" in restoring("--until", "yesterday", exit_code=2)
+    assert "no message of the backup is as old as that" in restoring("--until", "@1")
     assert "leave out --backup" in restoring("--until", "@1", "--backup", "x", exit_code=2)
     assert "cannot reach" in error(3, "create", str(folder), "--bootstrap", "127.0.0.1:1")
 

@@ -378,3 +378,9 @@ def test_pipeline_run_does_not_create_the_topic_that_it_reads(cli: Cli, topic: s
 
     assert f"there is no topic {topic}-nosuch" in said
     assert f"{topic}-nosuch" not in {row["topic"] for row in cli.json("topic", "list")}
+
+
+def test_the_first_start_on_an_empty_directory_is_no_crash(start_node: Callable[..., NodeProcess]) -> None:
+    log = start_node().log_file.read_text()
+    assert '"ready"' in log
+    assert '"clean":false' not in log.replace(" ", "")

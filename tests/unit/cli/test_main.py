@@ -39,6 +39,16 @@ def test_help_lists_every_command() -> None:
         assert command in result.stdout
 
 
+def test_a_shell_completes_commands_and_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_MILLSTREAM_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    monkeypatch.setenv("COMP_WORDS", "millstream topic ")
+    assert {"list", "create", "trim"} <= set(run().stdout.split())
+    monkeypatch.setenv("COMP_WORDS", "millstream topic list --und")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    assert run().stdout.split() == ["--under-replicated"]
+
+
 def test_help_keeps_words_in_brackets() -> None:
     assert "millstream[pipeline]" in run("chaos", "--help").stdout
     assert "TOPIC[:0,1]" in run("topic", "trim", "--help").stdout
