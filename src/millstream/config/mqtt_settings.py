@@ -33,7 +33,7 @@ class MqttSettings:
     )
     max_connections: int = _count(100_000, "MQTT connections at a time; further ones are closed at once.")
     max_packet_size: int = own_setting(
-        1 << 20, "The largest packet that a client may send.",
+        1_114_112, "The largest packet that a client may send: as `max.message.bytes`, 1 MiB with room for the rest.",
         kind=_INT, spelling=Spelling.SIZE, minimum=128, maximum=268_435_460,
     )  # fmt: skip
     receive_maximum: int = _count(

@@ -34,6 +34,8 @@ _PERMITS = 500
 _EVENTS_AT_ONCE = 50
 _MAX_POLL = 1_000
 _MAX_POLL_S = 55
+_LEAST_POLL_S = 0.5
+"""Even who does not want to wait for new messages gives the brokers time to tell of those that are there."""
 _GATHER_S = 0.002
 """Other partitions answer a moment after the first."""
 _MAX_GROUP_BYTES = 255
@@ -129,7 +131,7 @@ class Consume:
         self._join(taker, caller, group, places)
         some: list[Delivered] = []
         try:
-            async with asyncio.timeout(wait_s):
+            async with asyncio.timeout(max(wait_s, _LEAST_POLL_S)):
                 some = await taker.take(limit)
                 await asyncio.sleep(_GATHER_S)
                 some += taker.pop(limit - len(some))

@@ -185,6 +185,8 @@ class Produce:
 
     def _problem(self, error: KafkaError, place: Place) -> Problem:
         problem = problem_of(error)
+        if error.code is ErrorCode.POLICY_VIOLATION:  # queue.max.depth
+            problem = busy(f"the queue is full: {error.message}")
         if problem.status >= 500:
             _log.warning("delivery failed", place=str(place), error=error.code.name, reason=str(error))
             if error.code is ErrorCode.LEADER_NOT_AVAILABLE and self._brokers.healthy:

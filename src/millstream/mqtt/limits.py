@@ -15,7 +15,7 @@ class SlowSubscribers(enum.Enum):
 
 
 class MqttLimits(msgspec.Struct, frozen=True):
-    max_packet_bytes: int = 1 << 20
+    max_packet_bytes: int = 1_114_112
     receive_maximum: int = 1_000
     """Messages of QoS 1 and 2 that a client may send ahead of their acknowledgements."""
     max_inflight: int = 100
