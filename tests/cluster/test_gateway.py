@@ -128,6 +128,30 @@ def test_any_gateway_takes_any_request_and_a_node_is_one_too(
             assert client.get("/topics").json() == {"telemetry": [0, 1, 2]}
 
 
+@pytest.mark.long
+def test_one_gateway_over_twelve_brokers(tmp_path: Path) -> None:
+    """Each broker leads a partition, and one of them is killed."""
+    with cluster_of(tmp_path / "cluster", 12, {"cluster.session_timeout": "4s"}) as cluster:
+        cluster.start()
+        cluster.create_topic("telemetry", 12)
+        with GatewayAlone(tmp_path / "gateway", cluster.seeds, QUICK) as gateway:
+            gateway.wait_healthy(12)
+            led = gateway.client.get("/status").json()["partition_distribution"]
+            assert sorted(map(len, led.values())) == [1] * 12
+            payloads = [f"m{number}" for number in range(24)]
+            for number, payload in enumerate(payloads):
+                place = {"topic": "telemetry", "partition": number % 12}
+                answer = gateway.client.post("/produce", params=place, json={"payload": payload})
+                assert answer.json()["durability"] == "replicated and on disk", answer.text
+            cluster.nodes[7].kill()
+            gateway.wait_healthy(11)
+            more = [f"n{number}" for number in range(12)]
+            for number, payload in enumerate(more):
+                place = {"topic": "telemetry", "partition": number}
+                assert gateway.client.post("/produce", params=place, content=payload).status_code == 200
+            assert sorted(stored(gateway.client, "telemetry", 12)) == sorted(payloads + more)
+
+
 # The cases of "Troubleshooting" in docs/OPERATIONS.md, each with the line that explains it.
 
 

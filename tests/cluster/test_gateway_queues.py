@@ -1,5 +1,7 @@
 """Queues through several gateways and beside Kafka's own consumers: any gateway takes any acknowledgement."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,3 +130,84 @@ def test_http_and_kafka_consumers_share_a_group(tmp_path: Path, cluster: Cluster
             kafka.close()
             by_http.kill()
         assert sorted(by_http.acknowledged + by_kafka) == sorted(sent), "each to one of them"
+
+
+def test_an_acknowledgement_is_taken_after_the_gateway_of_its_message_was_killed(
+    tmp_path: Path, cluster: ClusterProcesses
+) -> None:
+    cluster.create_topic("orphaned", 3)
+    with (
+        GatewayAlone(tmp_path / "one", cluster.seeds, QUICK) as one,
+        GatewayAlone(tmp_path / "two", cluster.seeds, QUICK) as two,
+    ):
+        for gateway in (one, two):
+            gateway.wait_healthy(3)
+        sent = produce(two.client, "orphaned", 0, 10)
+        with Events(one.client, topic="orphaned", group="g") as events:
+            taken = [events.next() for _ in sent]
+            one.kill()
+        assert sorted(each["payload"] for each in taken) == sorted(sent)
+        ids = [each["id"] for each in taken]
+        assert two.client.post("/ack?group=g", json={"ids": ids}).text == "ok"
+        (depth,) = {row["depth"] for row in two.client.get("/admin/queues?group=g").json()["queues"]}
+        assert depth == 0, "none comes again"
+
+
+KAFKA_CONSUMER = """
+import sys, time
+from confluent_kafka import ShareConsumer
+consumer = ShareConsumer({"bootstrap.servers": sys.argv[1], "group.id": sys.argv[2],
+                          "share.acknowledgement.mode": "explicit"})
+consumer.subscribe([sys.argv[3]])
+taken = 0
+while taken < int(sys.argv[4]):
+    taken += len(consumer.poll(timeout=1))
+print("holds them", flush=True)
+time.sleep(600)
+"""
+
+
+def test_messages_of_a_killed_consumer_go_to_one_of_the_other_kind(
+    tmp_path: Path, cluster: ClusterProcesses
+) -> None:
+    """A Kafka consumer that holds messages is killed, then a stream that has them: each time the other gets all."""
+    cluster.create_topic("passed-on", 1)
+    with QueueAdmin(cluster.bootstrap) as admin:
+        admin.alter_group_configs("passing", {"share.auto.offset.reset": "earliest"})
+    with GatewayAlone(tmp_path / "gateway", cluster.seeds, QUICK) as gateway:
+        gateway.wait_healthy(3)
+        sent = sorted(produce(gateway.client, "passed-on", 0, 5))
+        command = [sys.executable, "-c", KAFKA_CONSUMER, cluster.bootstrap, "passing", "passed-on", "5"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as kafka:
+            try:
+                assert kafka.stdout is not None
+                assert kafka.stdout.readline() == b"holds them\n"
+            finally:
+                kafka.kill()
+        with (
+            httpx.Client(base_url=f"http://{gateway.address}", timeout=90) as client,
+            Events(client, topic="passed-on", group="passing") as events,
+        ):
+            taken = [events.next() for _ in sent]
+            assert sorted({each["payload"] for each in taken}) == sent
+            assert min(each["delivery_count"] for each in taken) >= 2
+            events.cut()
+        consumer = ShareConsumer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "group.id": "passing",
+                "share.acknowledgement.mode": "explicit",
+            }
+        )
+        consumer.subscribe(["passed-on"])
+        accepted: set[str] = set()
+        try:
+            while len(accepted) < len(sent):
+                for message in consumer.poll(timeout=1):
+                    assert message.error() is None
+                    accepted.add(message.value().decode())
+                    consumer.acknowledge(message, 1)
+                consumer.commit_sync(timeout=60)
+        finally:
+            consumer.close()
+        assert sorted(accepted) == sent

@@ -39,7 +39,9 @@ def send_all(node: NodeProcess, gateway: httpx.Client, mqtt: paho.Client) -> Non
     frame = frame_of(Message(b"big/f", SENT["f"].encode()))
     framed = gateway.post(f"/produce?topic={TOPIC}", content=frame, headers={"content-type": FRAMES})
     assert framed.status_code == 200, framed.text
-    mqtt.publish("big/m", SENT["m"].encode(), qos=1).wait_for_publish(90)
+    published = mqtt.publish("big/m", SENT["m"].encode(), qos=1)
+    published.wait_for_publish(90)
+    assert published.is_published()
 
 
 def by_kafka(node: NodeProcess, _gateway: httpx.Client) -> Iterator[str]:

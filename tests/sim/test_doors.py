@@ -22,6 +22,20 @@ def test_what_doors_acknowledge_is_there_once_and_in_order(seed: int, profile: P
     assert outcome.sent_by_doors
 
 
+def test_one_gateway_over_twelve_brokers() -> None:
+    outcome = run_seed(1, profile=Profile.PLAIN, faults=("kill", "isolate"), doors=True, nodes=12, seconds=30)
+    assert not outcome.problems, outcome.problems
+    assert outcome.sent_by_doors
+    assert outcome.faults
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_one_gateway_over_twelve_brokers_more_often(seed: int) -> None:
+    outcome = run_seed(seed, profile=Profile.PLAIN, doors=True, nodes=12)
+    assert not outcome.problems, outcome.problems
+
+
 @pytest.mark.long
 def test_the_same_seed_is_the_same_run() -> None:
     first, second = (run_seed(3, profile=Profile.PLAIN, doors=True) for _ in range(2))

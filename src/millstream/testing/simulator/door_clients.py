@@ -19,7 +19,6 @@ from millstream.testing.simulator.consumer import SimulatedConsumer
 from millstream.testing.simulator.machine import SimulatedClock
 
 TOPIC = "doors"
-_PARTITIONS = 3
 _SENDERS = 4
 _TIMEOUT_SECONDS = 6.0
 _PAUSE_SECONDS = 0.3
@@ -31,10 +30,12 @@ class DoorClients:
         self.history = History()
         self.acknowledged = 0
         self._cluster = cluster
+        self._partitions = len(cluster.nodes)
+        """As many as brokers, so that the gateway has to do with all of them."""
         self._random = random
         self._gateway_client = self._client("gateway")
         self._is_over = False
-        self._followed: list[list[str]] = [[] for _ in range(_PARTITIONS)]
+        self._followed: list[list[str]] = [[] for _ in range(self._partitions)]
         self._task: asyncio.Task[None] | None = None
         self._followers: list[asyncio.Task[None]] = []
 
@@ -46,7 +47,7 @@ class DoorClients:
         self._is_over = True
         assert self._task is not None
         await self._task
-        for index in range(_PARTITIONS):
+        for index in range(self._partitions):
             client = self._client(f"doors-final-{index}")
             consumer = SimulatedConsumer(client, TOPIC, index, self.history, is_final=True)
             await self._as(client, _read_to_end(consumer))
@@ -72,14 +73,14 @@ class DoorClients:
         doors = gateway.doors
         await self._create_topic(doors)
         self._followers = [
-            self._cluster.loop.create_task(self._follow(doors, index)) for index in range(_PARTITIONS)
+            self._cluster.loop.create_task(self._follow(doors, index)) for index in range(self._partitions)
         ]
         await asyncio.gather(*(self._send(doors, number) for number in range(_SENDERS)))
 
     async def _create_topic(self, doors: Doors) -> None:
         while TOPIC not in doors.metadata.image.topics:
             try:
-                await doors.metadata.create_topics(_CALLER, [NewTopic(TOPIC, _PARTITIONS, 3)])
+                await doors.metadata.create_topics(_CALLER, [NewTopic(TOPIC, self._partitions, 3)])
             except KafkaError:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
@@ -94,7 +95,7 @@ class DoorClients:
         loop = self._cluster.loop
         life = count = 0
         while not self._is_over:
-            index = random.randrange(_PARTITIONS)
+            index = random.randrange(self._partitions)
             value = f"{number}-{life}-{count}"
             count += 1
             start, offset = loop.time(), None

@@ -89,11 +89,12 @@ def run_seed(
     profile: Profile = Profile.SWARM,
     doors: bool = False,
     queues: bool = False,
+    nodes: int = 3,
 ) -> Outcome:
     """Never raises for what goes wrong in the run: that is in `problems`.
 
     `faults` are kinds; none: the seed draws. So it does with `routing`, unless the profile is plain. With `doors` there
-    are clients of a gateway beside the others, with `queues` those of a queue.
+    are clients of a gateway beside the others, with `queues` those of a queue. `nodes` is for the plain profile.
     """
     was_collecting = gc.isenabled()
     gc.disable()
@@ -113,6 +114,7 @@ def run_seed(
             remains,
             doors,
             queues,
+            nodes,
         )
     finally:
         _clear_away(remains)
@@ -139,6 +141,7 @@ def _run(
     remains: list[Any],
     doors: bool,
     queues: bool,
+    nodes: int,
 ) -> Outcome:
     outcome = Outcome(seed, plan={} if plan is None else plan.describe())
     loop = SimulatedLoop()
@@ -150,7 +153,7 @@ def _run(
         stack.enter_context(quorum.installed())
         stack.enter_context(_invariants_reported(loop))
         stack.enter_context(recorded(outcome.marks))
-        run = _Run(loop, seed, seconds, outcome, quorum, faults, plan, routing)
+        run = _Run(loop, seed, seconds, outcome, quorum, faults, plan, routing, nodes)
         if doors:
             run.add_doors()
         if queues:
@@ -183,6 +186,7 @@ class _Run:
         faults: Sequence[str],
         plan: Plan | None,
         routing: str,
+        nodes: int,
     ) -> None:
         self._loop = loop
         self._seed = seed
@@ -193,7 +197,7 @@ class _Run:
         self._nemesis: Nemesis
         if plan is None:
             random = Random(seed)
-            self._cluster = SimulatedCluster(loop, random, routing=routing)
+            self._cluster = SimulatedCluster(loop, random, nodes, routing)
             self._watch()
             self._play_plain(random, faults)
         else:
