@@ -18,11 +18,11 @@ from millstream.coordinator.groups.requests import (
     DescribeGroup,
     FetchOffsets,
     GroupRequest,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     LeavingMember,
     ListGroups,
+    MemberHeartbeat,
     OffsetToCommit,
     SyncGroup,
 )
@@ -95,9 +95,9 @@ def _sync(client: Any, words: list[str], options: Options, topics: KnownTopics) 
     )
 
 
-def _heartbeat(client: Any, words: list[str], options: Options, topics: KnownTopics) -> Heartbeat:
+def _heartbeat(client: Any, words: list[str], options: Options, topics: KnownTopics) -> MemberHeartbeat:
     generation = int(options.get("generation", client.generation))
-    return Heartbeat(words[0], _member(client, options), generation, client.instance_id)
+    return MemberHeartbeat(words[0], _member(client, options), generation, client.instance_id)
 
 
 def _leave(client: Any, words: list[str], options: Options, topics: KnownTopics) -> LeaveGroup:

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from millstream.cluster.metadata.brokers import FenceBroker, Heartbeat, RegisterBroker
+from millstream.cluster.metadata.brokers import BrokerHeartbeat, FenceBroker, RegisterBroker
 from millstream.cluster.metadata.controller import Command
 from millstream.cluster.metadata.image import MetadataImage, PartitionImage
 from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncChange, InSyncResult
@@ -72,7 +72,7 @@ class Cluster:
         self.start(broker, previous_epoch=self.image.brokers[broker].epoch)
 
     def beat(self, broker: int, *, wants_to_stop: bool = False) -> None:
-        self.do(Heartbeat(broker, self.image.brokers[broker].epoch, wants_to_stop))
+        self.do(BrokerHeartbeat(broker, self.image.brokers[broker].epoch, wants_to_stop))
 
     def fence(self, *brokers: int) -> None:
         for broker in brokers:

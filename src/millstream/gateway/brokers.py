@@ -37,7 +37,7 @@ class Brokers:
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
         self._known: dict[int, Known] = {}
-        self._bell: asyncio.Future[None] = self._loop.create_future()
+        self._next_change: asyncio.Future[None] = self._loop.create_future()
         self._ringing: asyncio.TimerHandle | None = None
         self._leaders: dict[str, int] = {}
         self._has_healthy = True
@@ -124,7 +124,7 @@ class Brokers:
     async def _next_leader(self, place: Place) -> int:
         while True:
             self._ring_later()
-            await asyncio.shield(self._bell)
+            await asyncio.shield(self._next_change)
             leader = self._doors.view.leader(place)
             if leader is not None and self._of(leader).breaker.allows(self._loop.time()):
                 return leader
@@ -224,8 +224,8 @@ class Brokers:
                     _log.info("failover", place=f"{name}-{now.index}", left=self.url(was.leader), to=to)
 
     def _ring(self) -> None:
-        bell, self._bell = self._bell, self._loop.create_future()
-        bell.set_result(None)
+        change, self._next_change = self._next_change, self._loop.create_future()
+        change.set_result(None)
 
     def _ring_later(self) -> None:
         """A leader may come without a change of the metadata, when a node is heard of again."""

@@ -20,7 +20,7 @@ class Hubs:
         self._now_ms = now_ms
         self._hubs: dict[HubKey, Hub] = {}
         self._numbers = 0
-        self._departed: dict[int, tuple[Taker, asyncio.TimerHandle]] = {}
+        self._disconnected: dict[int, tuple[Taker, asyncio.TimerHandle]] = {}
         self._releasing: set[asyncio.Task[None]] = set()
 
     def new_taker(self, room: int, window: int) -> Taker:
@@ -49,15 +49,19 @@ class Hubs:
         elif taker.sent:
             loop = asyncio.get_running_loop()
             handle = loop.call_later(self._release_delay_s, self._release, taker)
-            self._departed[taker.number] = (taker, handle)
+            self._disconnected[taker.number] = (taker, handle)
         self._forget_idle(taker.hubs)
 
     def resume(self, last: MessageId, taker: Taker) -> None:
         """The client has all of its former stream up to `last`: what came after goes to whoever is next."""
-        departed = self._departed.get(last.stream)
-        if departed is None or last.member != self._member or not departed[0].has(last.place, last.offset):
+        disconnected = self._disconnected.get(last.stream)
+        if (
+            disconnected is None
+            or last.member != self._member
+            or not disconnected[0].has(last.place, last.offset)
+        ):
             return
-        former, handle = self._departed.pop(last.stream)
+        former, handle = self._disconnected.pop(last.stream)
         handle.cancel()
         has_seen = True
         missed: dict[Hub, list[int]] = {}
@@ -77,7 +81,7 @@ class Hubs:
 
     async def stop(self) -> None:
         """Give everything back."""
-        for taker, handle in [*self._departed.values()]:
+        for taker, handle in [*self._disconnected.values()]:
             handle.cancel()
             self._release(taker)
         while self._releasing:
@@ -85,7 +89,7 @@ class Hubs:
         self._hubs.clear()
 
     def _release(self, taker: Taker) -> None:
-        self._departed.pop(taker.number, None)
+        self._disconnected.pop(taker.number, None)
         by_hub: dict[Hub, list[int]] = {}
         for _, offset, hub in taker.sent:
             by_hub.setdefault(hub, []).append(offset)

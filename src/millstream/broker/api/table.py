@@ -45,6 +45,12 @@ _PARTITIONS = ("topics", "partitions")
 _SHARED = {
     name: module
     for module, names in {
+        "assigned_groups": (
+            "consumer_group_describe",
+            "consumer_group_heartbeat",
+            "share_group_describe",
+            "share_group_heartbeat",
+        ),
         "all_groups": ("delete_groups", "list_groups"),
         "classic_groups": ("describe_groups", "heartbeat", "join_group", "leave_group", "sync_group"),
         "group_offsets": ("offset_delete", "offset_fetch"),

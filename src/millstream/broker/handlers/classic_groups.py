@@ -24,10 +24,10 @@ from millstream.broker.handlers.admin import answer
 from millstream.coordinator.groups.replies import Described, DescribedMember, Joined, Left, Synced
 from millstream.coordinator.groups.requests import (
     DescribeGroup,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     LeavingMember,
+    MemberHeartbeat,
     SyncGroup,
 )
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -109,7 +109,9 @@ async def sync_group(groups: Groups, request: SyncGroupRequest, call: Call) -> S
 
 async def heartbeat(groups: Groups, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
     """Heartbeat, versions 0 to 4: a member of a classic group is alive."""
-    beat = Heartbeat(request.group_id, request.member_id, request.generation_id, request.group_instance_id)
+    beat = MemberHeartbeat(
+        request.group_id, request.member_id, request.generation_id, request.group_instance_id
+    )
     try:
         code = (await groups.submit(request.group_id, beat)).error
     except KafkaError as error:

@@ -46,7 +46,7 @@ class Flusher:
         """Start nothing more: what is not synced by now is for the logs to sync when they are closed."""
         self._closed = True
 
-    def appended(self, partition: Partition) -> None:
+    def flush_soon(self, partition: Partition) -> None:
         if partition.flushing:
             return
         log = partition.log
@@ -120,7 +120,7 @@ class Flusher:
             if partition in self._syncs:
                 self.flush(partition)
             elif log.has_unsynced:
-                self.appended(partition)
+                self.flush_soon(partition)
         else:
             sometimes("a flush failed")
             cause = error if isinstance(error, OSError) else OSError(None, repr(error))

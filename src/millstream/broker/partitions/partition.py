@@ -26,7 +26,7 @@ class DataWaiter(Protocol):
 
 
 class FlushScheduler(Protocol):
-    def appended(self, partition: "Partition") -> None:
+    def flush_soon(self, partition: "Partition") -> None:
         """Bytes were written that are not yet on disk."""
         ...
 
@@ -34,7 +34,7 @@ class FlushScheduler(Protocol):
 class ReplicaListener(Protocol):
     """A follower's fetches from this node, which are told of what they may tell."""
 
-    def appended(self, partition: "Partition") -> None:
+    def has_more(self, partition: "Partition") -> None:
         """There is more to fetch, or the partition is no longer led here."""
         ...
 
@@ -139,14 +139,14 @@ class Partition:
             sometimes("a batch that was sent again was found in the log")
         # A duplicate may be the retry of a batch whose flush found no room.
         if not appended.duplicate or log.has_unsynced:
-            self._flushes.appended(self)
+            self._flushes.flush_soon(self)
         return appended
 
     def _appended(self) -> None:
         log = self.log
-        self._sizes.appended(log.log_end_offset, log.appended_bytes)
+        self._sizes.mark(log.log_end_offset, log.appended_bytes)
         for listener in self.listeners:
-            listener.appended(self)
+            listener.has_more(self)
         if not log.config.durable:
             self.count_replicas()
 
@@ -201,7 +201,7 @@ class Partition:
     def start_moved(self) -> None:
         """The log's start is another: followers are told now, because somebody may wait for their answer."""
         for listener in self.listeners:
-            listener.appended(self)
+            listener.has_more(self)
 
     def count_replicas(self) -> None:
         """Move the high watermark if the replicas allow it."""
@@ -245,7 +245,7 @@ class Partition:
             return
         if log.epochs.latest < leader_epoch:
             log.begin_epoch(leader_epoch, log.log_end_offset)
-        self._sizes.appended(log.log_end_offset, log.appended_bytes)
+        self._sizes.mark(log.log_end_offset, log.appended_bytes)
         self.count_replicas()
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
@@ -258,7 +258,7 @@ class Partition:
     def _leave_role(self) -> None:
         listeners, self.listeners = self.listeners, []
         for listener in listeners:
-            listener.appended(self)
+            listener.has_more(self)
 
     def in_sync_set_changed(self) -> None:
         """The controller's word on the in-sync set has come."""
@@ -325,7 +325,7 @@ class Partition:
             elif self.is_leader:
                 self._advance(self.log.log_end_offset, self.log.appended_bytes)
         elif not was_durable and config.durable:
-            self._flushes.appended(self)
+            self._flushes.flush_soon(self)
 
 
 def _acknowledge(partition: Partition, acks: deque[tuple[int, AckWaiter]], end_offset: int) -> None:

@@ -13,7 +13,7 @@ class VisibleSizes:
         self._marks: deque[tuple[int, int]] = deque()
         self._reached = 0
 
-    def appended(self, end_offset: int, appended_bytes: int) -> None:
+    def mark(self, end_offset: int, appended_bytes: int) -> None:
         if len(self._marks) >= _MOST_MARKS:
             self._marks.pop()
         self._marks.append((end_offset, appended_bytes))

@@ -8,7 +8,7 @@ from millstream.broker.machine import Machine
 from millstream.broker.partitions.registry import CutOff
 from millstream.broker.partitions.writability import Writability
 from millstream.broker.peers.lease import Isolation, Lease
-from millstream.cluster.metadata.brokers import BrokerStanding, Heartbeat
+from millstream.cluster.metadata.brokers import BrokerHeartbeat, BrokerStanding
 from millstream.cluster.metadata.service import MetadataService
 from millstream.config.settings import ClusterSettings
 from millstream.observability.logs import get_logger
@@ -74,7 +74,7 @@ class Heartbeats:
                 async with asyncio.timeout_at(began_at + self._interval_seconds):
                     await self._is_due.wait()
 
-    def last(self) -> Heartbeat:
+    def last(self) -> BrokerHeartbeat:
         """The word that this node leaves: from now on others may lead what it leads."""
         self._lease.give_up()
         return self._next(wants_to_stop=True)
@@ -96,9 +96,9 @@ class Heartbeats:
 
     def _next(
         self, *, wants_to_stop: bool = False, can_write: bool = True, is_serving: bool = False
-    ) -> Heartbeat:
+    ) -> BrokerHeartbeat:
         self._sequence += 1
-        return Heartbeat(
+        return BrokerHeartbeat(
             self._node_id,
             self._metadata.broker_epoch,
             wants_to_stop=wants_to_stop,
@@ -112,7 +112,7 @@ class Heartbeats:
         self._lease.give_up()
         self._isolation.cut_off(CutOff.DISK)
 
-    async def _taken(self, beat: Heartbeat, sent_at: float, standing: BrokerStanding) -> None:
+    async def _taken(self, beat: BrokerHeartbeat, sent_at: float, standing: BrokerStanding) -> None:
         self._is_last = not beat.can_write and not standing.is_fenced
         if not standing.is_fenced:
             self._lease.renew(sent_at, standing.index)

@@ -179,7 +179,7 @@ class Following(msgspec.Struct, eq=False):
                 batches.append(header)
         if batches:
             target.append_replicated(data[start:], batches, self.copying.machine.clock.now_ms())
-            self.copying.flusher.appended(self.partition)
+            self.copying.flusher.flush_soon(self.partition)
             self.copying.replicated_bytes.value += len(data) - start
 
     async def _handle_error(self, reply: FetchedPartition) -> None:

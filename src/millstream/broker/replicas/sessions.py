@@ -95,7 +95,7 @@ class ReplicaSession(msgspec.Struct, eq=False):
 
     # What partitions say
 
-    def appended(self, partition: Partition) -> None:
+    def has_more(self, partition: Partition) -> None:
         self.news[partition.topic_id, partition.index] = None
         if self.woken is not None:
             self.woken()

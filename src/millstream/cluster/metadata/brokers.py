@@ -89,7 +89,7 @@ class BrokerStanding(msgspec.Struct, frozen=True):
     index: int = -1
 
 
-class Heartbeat(msgspec.Struct, frozen=True):
+class BrokerHeartbeat(msgspec.Struct, frozen=True):
     """A broker's sign of life; it is let in when it wants to serve, and hands everything over when it wants to stop.
 
     Once it wants to stop there is no way back for this epoch: a sign of life that was under way changes nothing.

@@ -9,8 +9,8 @@ import msgspec
 
 from millstream.cluster.metadata.brokers import (
     AdvanceLeaderEpochs,
+    BrokerHeartbeat,
     BrokerStanding,
-    Heartbeat,
     RegisterBroker,
     UnregisterBroker,
 )
@@ -35,7 +35,7 @@ _COMMANDS: dict[int, tuple[type[Any], Any]] = {
     5: (RegisterBroker, int),
     6: (AdvanceLeaderEpochs, int),
     7: (AllocateProducerIds, range),
-    8: (Heartbeat, BrokerStanding),
+    8: (BrokerHeartbeat, BrokerStanding),
     9: (ChangeInSyncSets, tuple[InSyncResult, ...]),
     10: (UnregisterBroker, bool),
     11: (ElectLeaders, tuple[ElectionOutcome, ...]),

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
-from millstream.cluster.metadata.brokers import FenceBroker, Heartbeat
+from millstream.cluster.metadata.brokers import BrokerHeartbeat, FenceBroker
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
@@ -39,7 +39,7 @@ class Fencing:
 
     def note(self, command: object) -> None:
         """A command was taken: if it is a sign of life, it counts as one."""
-        if isinstance(command, Heartbeat):
+        if isinstance(command, BrokerHeartbeat):
             self._sessions.heard(command.broker_id, self._loop.time())
             self._gone.pop(command.broker_id, None)
 

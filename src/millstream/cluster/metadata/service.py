@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 
 from msgspec.structs import replace
 
-from millstream.cluster.metadata.brokers import BrokerStanding, Heartbeat, RegisterBroker
+from millstream.cluster.metadata.brokers import BrokerHeartbeat, BrokerStanding, RegisterBroker
 from millstream.cluster.metadata.command_codec import decode_result, encode_command
 from millstream.cluster.metadata.controller import Command, Decision
 from millstream.cluster.metadata.defaults import Defaults
@@ -54,7 +54,7 @@ _RETRY_SECONDS = 0.05
 # Who only wants to look is told what is known here when the controller does not answer.
 _VIEW_SECONDS = 2.0
 # Commands whose submitters do not look for the effect in the image.
-_NOT_LOOKED_FOR: tuple[type[object], ...] = (Heartbeat,)
+_NOT_LOOKED_FOR: tuple[type[object], ...] = (BrokerHeartbeat,)
 # Nothing was done where these are the answer, so that the next controller may be asked.
 _TRY_AGAIN = (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE)
 
@@ -239,7 +239,7 @@ class MetadataService:
             return cast("Result", view_of(self.quorum.status()))
         if isinstance(asked, QuorumChange):
             await self._change_quorum(asked)
-        if isinstance(asked, Heartbeat):
+        if isinstance(asked, BrokerHeartbeat):
             self._require_newest(asked)
         if isinstance(asked, CreateTopics | CreatePartitions) and self._defaults is not None:
             # One node's settings for all topics, whichever node was asked.
@@ -253,11 +253,11 @@ class MetadataService:
         if self._last_change is not None and not self._last_change.done():
             # Others wait for the same change, and it goes on when this caller does not.
             await asyncio.shield(self._last_change)
-        if isinstance(asked, Heartbeat) and not asked.wants_to_stop:
+        if isinstance(asked, BrokerHeartbeat) and not asked.wants_to_stop:
             return cast("Result", await self._vouched_for(cast("BrokerStanding", decision.result)))
         return decision.result
 
-    def _require_newest(self, beat: Heartbeat) -> None:
+    def _require_newest(self, beat: BrokerHeartbeat) -> None:
         epoch, sequence = self._beats.get(beat.broker_id, (-1, 0))
         if beat.epoch == epoch and beat.sequence < sequence:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a newer sign of life of this broker came before")

@@ -1,7 +1,7 @@
 """Members of the classic protocol inside a KIP-848 group.
 
 Their member epoch is their generation, the coordinator is their leader: JoinGroup is answered at once with a
-generation, SyncGroup with the assignment in the consumers' own bytes, and Heartbeat tells them when to join
+generation, SyncGroup with the assignment in the consumers' own bytes, and MemberHeartbeat tells them when to join
 again.
 """
 
@@ -27,10 +27,10 @@ from millstream.coordinator.groups.records import (
 )
 from millstream.coordinator.groups.replies import Alive, Joined, Left, MemberLeft, Synced
 from millstream.coordinator.groups.requests import (
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     LeavingMember,
+    MemberHeartbeat,
     SyncGroup,
 )
 from millstream.coordinator.groups.turn import Timer, TimerKind, Turn
@@ -86,7 +86,7 @@ def sync(turn: Turn, group: ConsumerGroup, request: SyncGroup, token: int) -> No
     turn.reply(token, Synced(PROTOCOL_TYPE, name, assignment))
 
 
-def heartbeat(turn: Turn, group: ConsumerGroup, request: Heartbeat, token: int) -> None:
+def heartbeat(turn: Turn, group: ConsumerGroup, request: MemberHeartbeat, token: int) -> None:
     current, _ = _member(group, request.member_id, request.instance_id, request.generation)
     changes.keep_session(turn, group, request.member_id)
     may_take_more = current.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(

@@ -4,7 +4,7 @@ from millstream.coordinator.groups import classic_rebalance as rebalance
 from millstream.coordinator.groups.classic_group import ClassicGroup, ClassicMember, Phase
 from millstream.coordinator.groups.identity import check_instance, classic_member
 from millstream.coordinator.groups.replies import Alive, Left, MemberLeft, Synced
-from millstream.coordinator.groups.requests import Heartbeat, LeaveGroup, LeavingMember, SyncGroup
+from millstream.coordinator.groups.requests import LeaveGroup, LeavingMember, MemberHeartbeat, SyncGroup
 from millstream.coordinator.groups.turn import Timer, TimerKind, Turn
 from millstream.protocol.errors import ErrorCode, KafkaError
 
@@ -27,7 +27,7 @@ def sync(turn: Turn, group: ClassicGroup, request: SyncGroup, token: int) -> Non
         rebalance.assign(turn, group, dict(request.assignments))
 
 
-def heartbeat(turn: Turn, group: ClassicGroup, request: Heartbeat, token: int) -> None:
+def heartbeat(turn: Turn, group: ClassicGroup, request: MemberHeartbeat, token: int) -> None:
     member = classic_member(group, request.member_id, request.instance_id, request.generation)
     rebalance.keep_session(turn, group, member)
     rejoin = group.phase is Phase.PREPARING_REBALANCE

@@ -38,10 +38,10 @@ from millstream.coordinator.groups.requests import (
     DescribeGroup,
     FetchOffsets,
     GroupRequest,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     ListGroups,
+    MemberHeartbeat,
     SyncGroup,
 )
 from millstream.coordinator.groups.settings import GroupSettings
@@ -156,7 +156,7 @@ def _sync(turn: Turn, request: SyncGroup, token: int) -> None:
         classic_membership.sync(turn, group, request, token)
 
 
-def _heartbeat(turn: Turn, request: Heartbeat, token: int) -> None:
+def _heartbeat(turn: Turn, request: MemberHeartbeat, token: int) -> None:
     group = _group_of_member(turn, request.group_id)
     if isinstance(group, ConsumerGroup):
         classic_in_consumer.heartbeat(turn, group, request, token)
@@ -246,7 +246,7 @@ def _is_too_long(text: str) -> bool:
 _HANDLERS: Final[dict[type, Callable[..., None]]] = {
     JoinGroup: _join,
     SyncGroup: _sync,
-    Heartbeat: _heartbeat,
+    MemberHeartbeat: _heartbeat,
     LeaveGroup: _leave,
     CommitOffsets: offset_commits.commit,
     FetchOffsets: offset_commits.fetch,
@@ -265,7 +265,7 @@ _HANDLERS: Final[dict[type, Callable[..., None]]] = {
 _REFUSED_BY_SHARE_GROUPS: Final[dict[type, ErrorCode]] = {
     JoinGroup: ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
     SyncGroup: ErrorCode.UNKNOWN_MEMBER_ID,
-    Heartbeat: ErrorCode.UNKNOWN_MEMBER_ID,
+    MemberHeartbeat: ErrorCode.UNKNOWN_MEMBER_ID,
     ConsumerHeartbeat: ErrorCode.GROUP_ID_NOT_FOUND,
     CommitOffsets: ErrorCode.GROUP_ID_NOT_FOUND,
     FetchOffsets: ErrorCode.GROUP_ID_NOT_FOUND,

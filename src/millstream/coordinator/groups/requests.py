@@ -49,7 +49,7 @@ class SyncGroup(Request[Synced], frozen=True):
     assignments: tuple[tuple[str, bytes], ...] = ()
 
 
-class Heartbeat(Request[Alive], frozen=True):
+class MemberHeartbeat(Request[Alive], frozen=True):
     group_id: str
     member_id: str
     generation: int
@@ -147,7 +147,7 @@ class ChangeTopics(Request[TopicsChanged], frozen=True):
 RemoteGroupRequest = (
     JoinGroup
     | SyncGroup
-    | Heartbeat
+    | MemberHeartbeat
     | LeaveGroup
     | CommitOffsets
     | FetchOffsets

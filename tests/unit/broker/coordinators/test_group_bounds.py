@@ -7,8 +7,8 @@ from millstream.coordinator.groups.classic_group import ClassicGroup, ClassicMem
 from millstream.coordinator.groups.records import CommittedOffset, GroupRecord, OffsetKey
 from millstream.coordinator.groups.requests import (
     CommitOffsets,
-    Heartbeat,
     JoinGroup,
+    MemberHeartbeat,
     OffsetToCommit,
     SyncGroup,
 )
@@ -104,4 +104,4 @@ def test_offsets_of_further_partitions_are_refused_and_known_ones_move_on() -> N
 def test_what_adds_nothing_is_never_refused() -> None:
     state = GroupState()
     bounds = bounds_of(state, group_max_count=1, group_max_bytes=1, offsets_max_count=1)
-    bounds.check(state, Heartbeat("a", "m", 1, None))
+    bounds.check(state, MemberHeartbeat("a", "m", 1, None))

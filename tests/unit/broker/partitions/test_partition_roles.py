@@ -28,7 +28,7 @@ class Waiter:
     def data_arrived(self, size_bytes: int) -> None:
         self.data.append(size_bytes)
 
-    def appended(self, _partition: Partition) -> None:
+    def has_more(self, _partition: Partition) -> None:
         self.news.append("appended")
 
     def advanced(self, _partition: Partition) -> None:
@@ -36,7 +36,7 @@ class Waiter:
 
 
 class NoFlushes:
-    def appended(self, partition: Partition) -> None: ...
+    def flush_soon(self, partition: Partition) -> None: ...
 
 
 def partition_of(replicas: int = 3, *, min_isr: int = 1, epoch: int = 4, **config: object) -> Partition:

@@ -13,7 +13,7 @@ from support.logs import NOW_MS, TOPIC_ID, batch_of, new_log
 
 
 class NoFlushes:
-    def appended(self, partition: Partition) -> None: ...
+    def flush_soon(self, partition: Partition) -> None: ...
 
 
 class Waiter:

@@ -98,7 +98,7 @@ def test_an_only_voter_needs_none(node: Node) -> None:
 
 def partitions_with(state: LeaderState | None) -> Partitions:
     class NoFlushes:
-        def appended(self, partition: Partition) -> None: ...
+        def flush_soon(self, partition: Partition) -> None: ...
 
     partition = Partition("t", 0, TOPIC_ID, new_log(), 0, NoFlushes(), is_leader=False)
     partition.lead(4, state)

@@ -5,9 +5,9 @@ import uuid
 import pytest
 
 from millstream.cluster.metadata.brokers import (
+    BrokerHeartbeat,
     BrokerStanding,
     FenceBroker,
-    Heartbeat,
     RegisterBroker,
     UnregisterBroker,
 )
@@ -37,36 +37,36 @@ def live(image: MetadataImage) -> list[int]:
 def test_a_broker_is_let_in_by_its_first_sign_of_life() -> None:
     image = registered(1, 2)
     assert live(image) == []
-    image = after(image, Heartbeat(2, image.brokers[2].epoch))
+    image = after(image, BrokerHeartbeat(2, image.brokers[2].epoch))
     assert live(image) == [2]
-    decision = Heartbeat(2, image.brokers[2].epoch).decide(image, uuid.uuid4)
+    decision = BrokerHeartbeat(2, image.brokers[2].epoch).decide(image, uuid.uuid4)
     assert (decision.records, decision.result) == ((), BrokerStanding(is_fenced=False, may_stop=False))
 
 
 def test_a_broker_that_wants_to_stop_is_fenced_first() -> None:
     image = registered(1)
-    image = after(image, Heartbeat(1, 0), Heartbeat(1, 0, wants_to_stop=True))
+    image = after(image, BrokerHeartbeat(1, 0), BrokerHeartbeat(1, 0, wants_to_stop=True))
     assert live(image) == []
 
 
 def test_a_silent_broker_is_fenced_and_comes_back() -> None:
-    image = after(registered(1), Heartbeat(1, 0), FenceBroker(1, 0))
+    image = after(registered(1), BrokerHeartbeat(1, 0), FenceBroker(1, 0))
     assert live(image) == []
-    assert live(after(image, Heartbeat(1, 0))) == [1]
+    assert live(after(image, BrokerHeartbeat(1, 0))) == [1]
 
 
 def test_an_earlier_life_neither_beats_nor_is_fenced_for_the_later_one() -> None:
     image = after(registered(1), RegisterBroker(1, ENDPOINTS))
     assert image.brokers[1].epoch == 1
     with pytest.raises(KafkaError, match="epoch is 1, not 0") as caught:
-        Heartbeat(1, 0).decide(image, uuid.uuid4)
+        BrokerHeartbeat(1, 0).decide(image, uuid.uuid4)
     assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
     assert not FenceBroker(1, 0).decide(image, uuid.uuid4).records
 
 
 def test_who_is_not_registered_is_told_so() -> None:
     with pytest.raises(KafkaError) as caught:
-        Heartbeat(7, 0).decide(registered(1), uuid.uuid4)
+        BrokerHeartbeat(7, 0).decide(registered(1), uuid.uuid4)
     assert caught.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
@@ -113,23 +113,23 @@ def test_a_pause_of_the_controllers_own_is_nobodys_silence() -> None:
 def test_a_broker_that_cannot_write_is_fenced_until_it_can() -> None:
     image = registered(1, 2)
     epochs = {number: broker.epoch for number, broker in image.brokers.items()}
-    image = after(image, Heartbeat(1, epochs[1]), Heartbeat(2, epochs[2]))
-    ill = Heartbeat(2, epochs[2], can_write=False)
+    image = after(image, BrokerHeartbeat(1, epochs[1]), BrokerHeartbeat(2, epochs[2]))
+    ill = BrokerHeartbeat(2, epochs[2], can_write=False)
     assert ill.decide(image, uuid.uuid4).result == BrokerStanding(is_fenced=True, may_stop=False)
     image = after(image, ill)
     assert live(image) == [1]
     assert after(image, ill) == image
     # With nobody else left, what is there can still be read.
-    last = Heartbeat(1, epochs[1], can_write=False).decide(image, uuid.uuid4)
+    last = BrokerHeartbeat(1, epochs[1], can_write=False).decide(image, uuid.uuid4)
     assert (last.records, last.result.is_fenced) == ((), False)
-    assert live(after(image, Heartbeat(2, epochs[2]))) == [1, 2]
+    assert live(after(image, BrokerHeartbeat(2, epochs[2]))) == [1, 2]
 
 
 def test_a_broker_that_cannot_write_is_not_fenced_while_it_serves() -> None:
     """It was the last one before; another must not lead until it knows."""
     image = registered(1, 2)
     epochs = {number: broker.epoch for number, broker in image.brokers.items()}
-    image = after(image, Heartbeat(1, epochs[1]), Heartbeat(2, epochs[2]))
-    serving = Heartbeat(2, epochs[2], can_write=False, is_serving=True).decide(image, uuid.uuid4)
+    image = after(image, BrokerHeartbeat(1, epochs[1]), BrokerHeartbeat(2, epochs[2]))
+    serving = BrokerHeartbeat(2, epochs[2], can_write=False, is_serving=True).decide(image, uuid.uuid4)
     assert (serving.records, serving.result.is_fenced) == ((), True)
-    assert live(after(image, Heartbeat(2, epochs[2], can_write=False))) == [1]
+    assert live(after(image, BrokerHeartbeat(2, epochs[2], can_write=False))) == [1]

@@ -8,8 +8,8 @@ import pytest
 from millstream.cluster.metadata import command_codec as codec
 from millstream.cluster.metadata.brokers import (
     AdvanceLeaderEpochs,
+    BrokerHeartbeat,
     BrokerStanding,
-    Heartbeat,
     RegisterBroker,
     UnregisterBroker,
 )
@@ -61,7 +61,7 @@ EXAMPLES: list[tuple[Command[Any], Any]] = [
     (RegisterBroker(1, (Endpoint("PLAINTEXT", "h", 1),), "r", is_fenced=True), 7),
     (AdvanceLeaderEpochs(1), 3),
     (AllocateProducerIds(5), range(10, 15)),
-    (Heartbeat(1, 2, wants_to_stop=True), BrokerStanding(is_fenced=True, may_stop=True)),
+    (BrokerHeartbeat(1, 2, wants_to_stop=True), BrokerStanding(is_fenced=True, may_stop=True)),
     (
         ChangeInSyncSets(1, 2, (InSyncChange(UUID(int=4), 0, 1, ((1, 2), (3, -1)), 5),)),
         (InSyncResult(0, 1, 1, (1, 3), 6), InSyncResult(74)),

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from millstream.cluster.metadata.brokers import Heartbeat, RegisterBroker
+from millstream.cluster.metadata.brokers import BrokerHeartbeat, RegisterBroker
 from millstream.cluster.metadata.command_codec import (
     decode_command,
     encode_refusal,
@@ -131,7 +131,7 @@ async def register_all(board: Board, *, with_directories: bool = False) -> None:
         directory = KEYS[number - 1].directory_id if with_directories else None
         register = RegisterBroker(number, ENDPOINTS, is_fenced=True, directory=directory)
         service.broker_epoch = await service.submit(register)
-        await service.submit(Heartbeat(number, service.broker_epoch))
+        await service.submit(BrokerHeartbeat(number, service.broker_epoch))
 
 
 def test_any_node_takes_commands_and_all_come_to_the_same_image(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_broker_whose_process_has_ended_is_not_waited_for(tmp_path: Path) -> N
             ended = others(board, old)[0]
             board.services[old].peer_gone(KEYS[ended - 1])
             await board.agree(lambda each: not each.image.is_live(ended))
-            await board.services[ended].submit(Heartbeat(ended, board.services[ended].broker_epoch))
+            await board.services[ended].submit(BrokerHeartbeat(ended, board.services[ended].broker_epoch))
             await board.agree(lambda each: each.image.is_live(ended))
             # A controller that ends is noticed by the others, one of whom leads then.
             await board.stop(old)
@@ -246,13 +246,13 @@ def test_a_silent_broker_is_fenced_and_one_that_speaks_is_not(tmp_path: Path) ->
                 while True:
                     for number in (1, 2):
                         service = board.services[number]
-                        await service.submit(Heartbeat(number, service.broker_epoch))
+                        await service.submit(BrokerHeartbeat(number, service.broker_epoch))
                     await asyncio.sleep(SHORT_SECONDS / 10)
 
             speaking = asyncio.create_task(keep_speaking())
             await board.agree(lambda each: not each.image.is_live(silent))
             assert [each.broker_id for each in board.services[1].image.live_brokers] == [1, 2]
-            await board.services[silent].submit(Heartbeat(silent, board.services[silent].broker_epoch))
+            await board.services[silent].submit(BrokerHeartbeat(silent, board.services[silent].broker_epoch))
             await board.agree(lambda each: each.image.is_live(silent))
             speaking.cancel()
 
@@ -326,7 +326,7 @@ def test_a_controller_that_was_deposed_takes_no_signs_of_life(tmp_path: Path) ->
             await register_all(board)
             epoch = board.services[old].image.brokers[old].epoch
             board.cut.add(old)
-            beat = asyncio.ensure_future(board.services[old].decide(Heartbeat(old, epoch, sequence=1)))
+            beat = asyncio.ensure_future(board.services[old].decide(BrokerHeartbeat(old, epoch, sequence=1)))
             await board.leader(old)
             assert not beat.done()
             board.cut.clear()
@@ -344,12 +344,12 @@ def test_a_sign_of_life_tells_what_must_be_known_and_an_older_one_undoes_nothing
             leader = board.services[await board.leader()]
             epochs = {number: broker.epoch for number, broker in leader.image.brokers.items()}
             for number, epoch in epochs.items():
-                standing = await leader.decide(Heartbeat(number, epoch, sequence=2))
+                standing = await leader.decide(BrokerHeartbeat(number, epoch, sequence=2))
                 assert standing.index == leader.quorum.applied_index
             with pytest.raises(KafkaError, match="newer sign of life"):
-                await leader.decide(Heartbeat(1, epochs[1], can_write=False, sequence=1))
+                await leader.decide(BrokerHeartbeat(1, epochs[1], can_write=False, sequence=1))
             assert leader.image.is_live(1)
-            await leader.decide(Heartbeat(1, epochs[1], can_write=False, sequence=3))
+            await leader.decide(BrokerHeartbeat(1, epochs[1], can_write=False, sequence=3))
             assert not leader.image.is_live(1)
 
     run(story)

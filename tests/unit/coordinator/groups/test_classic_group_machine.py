@@ -18,10 +18,10 @@ from millstream.coordinator.groups.replies import Alive, Committed, Fetched, Joi
 from millstream.coordinator.groups.requests import (
     CommitOffsets,
     FetchOffsets,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     LeavingMember,
+    MemberHeartbeat,
     OffsetToCommit,
     SyncGroup,
 )
@@ -114,7 +114,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     def heartbeat(self, client: Client) -> None:
         if client.token is None and client.generation >= 0:
             answer = self.harness.call(
-                Heartbeat(GROUP, client.member_id, client.generation, client.instance_id)
+                MemberHeartbeat(GROUP, client.member_id, client.generation, client.instance_id)
             )
             assert not isinstance(answer, Alive) or client.generation == self._group().generation
             if isinstance(answer, KafkaError):
@@ -161,7 +161,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         group = self.harness.machine.state.groups.get(GROUP)
         if not client.member_id or generation < 0 or (group and generation == self._group().generation):
             return
-        request: Heartbeat | CommitOffsets | SyncGroup = Heartbeat(
+        request: MemberHeartbeat | CommitOffsets | SyncGroup = MemberHeartbeat(
             GROUP, client.member_id, generation, client.instance_id
         )
         if kind == "commit":

@@ -20,10 +20,10 @@ from millstream.coordinator.groups.requests import (
     CommitOffsets,
     ConsumerHeartbeat,
     FetchOffsets,
-    Heartbeat,
     JoinGroup,
     LeaveGroup,
     LeavingMember,
+    MemberHeartbeat,
     OffsetToCommit,
     SyncGroup,
 )
@@ -316,7 +316,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         assert {place for member in members for place in member.owned} == wanted
 
     def _told_to_join(self, classic: ClassicConsumer) -> bool:
-        answer = self.harness.call(Heartbeat(GROUP, classic.member_id, classic.generation))
+        answer = self.harness.call(MemberHeartbeat(GROUP, classic.member_id, classic.generation))
         if isinstance(answer, KafkaError):
             classic.lose_everything()
             return True
