@@ -43,8 +43,9 @@ def test_consumer_example_reads_what_the_producer_example_sent(millstream_broker
 
 
 def test_no_example_is_forgotten() -> None:
-    # What draws a picture with Spark is run with the tests of the source, the collector with those of the gateway.
-    elsewhere = {"spark_windowed_mean.py", "http_collector.py"}
+    # What draws a picture with Spark is run with the tests of the source, the collector with those of the gateway,
+    # devices with those of MQTT.
+    elsewhere = {"spark_windowed_mean.py", "http_collector.py", "mqtt_paho.py", "mqtt_aiomqtt.py"}
     tested = {*OUTPUT, "simple_producer.py", "simple_consumer.py"} | elsewhere
 
     assert {path.name for path in EXAMPLES.glob("*.py")} - {"__init__.py"} == tested

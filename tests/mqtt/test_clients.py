@@ -93,3 +93,33 @@ def test_mosquitto_pub_and_sub(node, new_topic, version):
         ["mosquitto_sub", *place, "-q", "2", "-C", "1"], check=True, timeout=PATIENCE_S, capture_output=True
     )
     assert heard.stdout == b"kept\n"
+
+
+_MQTT_JS = """
+const client = require("mqtt").connect(process.argv[1], { protocolVersion: 5, reconnectPeriod: 0 });
+client.on("error", (error) => { throw error; });
+client.on("message", (topic, payload, packet) => {
+  console.log(`${topic} ${payload} ${packet.qos}`);
+  client.end();
+});
+client.subscribe("js/+", { qos: 2 }, (error) => {
+  if (error) throw error;
+  client.publish("js/one", "from node", { qos: 2 });
+});
+"""
+
+
+def test_mqtt_js(node):
+    if shutil.which("node") is None:
+        pytest.skip("Node.js is not installed")
+    if subprocess.run(["node", "-e", "require.resolve('mqtt')"], capture_output=True, check=False).returncode:
+        pytest.skip("MQTT.js is not installed: npm install mqtt, and NODE_PATH where that is not found")
+    host, port = mqtt_address(node)
+    done = subprocess.run(
+        ["node", "-e", _MQTT_JS, f"mqtt://{host}:{port}"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("js/one from node 2\n", "")

@@ -67,7 +67,8 @@ def stream(
             "--url",
             envvar=["MSG_QUEUE_URL", "MSG_QUEUE_ADDR"],
             metavar="URL",
-            help="Address of a gateway (http://HOST:PORT) to send through, instead of --bootstrap.",
+            help="Address of a gateway (http://HOST:PORT) or an MQTT listener (mqtt://HOST:PORT) to send"
+            " through, instead of --bootstrap.",
         ),
     ] = None,
     topic: Annotated[
@@ -190,6 +191,7 @@ def stream(
       millstream telemetry stream dcgm.csv --replay --speed 10       the file once, ten times as fast
       millstream telemetry stream --hosts 100 --instance 2/3         the second of three instances
       millstream telemetry stream --url http://localhost:8080        through a gateway, over HTTP
+      millstream telemetry stream --url mqtt://localhost:1883        over MQTT, with QoS 1
     """
     options = StreamOptions(
         csv=csv,

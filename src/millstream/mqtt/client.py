@@ -41,6 +41,8 @@ from millstream.protocol.mqtt.topics import shared
 log = get_logger("millstream.mqtt")
 
 _SAVE_SECONDS: Final = 5.0
+_END_SECONDS: Final = 30.0
+_END_PAUSE_SECONDS: Final = 0.5
 
 
 class Client:
@@ -318,17 +320,30 @@ class Client:
             if each.delivery is None or each.delivery.outgoing.group is None or each.delivery.qos == 2
         ]
 
-    async def _end(self, want: WantClose, positions: list[Any]) -> None:
-        link = self.link
-        try:
-            if link is not None:
-                await link.settled()
+    async def _tell_end(self, link: SessionLink, want: WantClose, positions: list[Any]) -> None:
+        """Again while the coordinator is away: one that does not hear of DISCONNECT would send the will."""
+        deadline = self._now() + _END_SECONDS
+        while True:
+            try:
                 await link.close(
                     send_will=want.send_will,
                     expiry_s=want.session_expiry_s,
                     positions=positions if want.session_expiry_s else (),
                     in_flight=self._own_in_flight() if want.session_expiry_s else (),
                 )
+            except KafkaError as error:
+                if failure_of(error).reason is not Reason.SERVER_BUSY or self._now() > deadline:
+                    raise
+                await asyncio.sleep(_END_PAUSE_SECONDS)
+            else:
+                return
+
+    async def _end(self, want: WantClose, positions: list[Any]) -> None:
+        link = self.link
+        try:
+            if link is not None:
+                await link.settled()
+                await self._tell_end(link, want, positions)
         except KafkaError as error:
             log.info("end of a session not told", client_id=self.client_id, error=error.message)
         finally:

@@ -150,15 +150,18 @@ class Connection:
             self._held.clear()
             return
         while self._held and not self._changing:
-            if self.state is State.OPENING and not isinstance(self._held[0], Disconnect | Violation):
+            if self._waits_for_session(self._held[0]):
                 return
             held, self._held = self._held, []
             self._handle_all(held, now_ms)
 
+    def _waits_for_session(self, packet: Packet | Violation) -> bool:
+        return self.state is State.OPENING and not isinstance(packet, Disconnect | Violation)
+
     def _handle_all(self, packets: Sequence[Packet | Violation], now_ms: int) -> None:
         try:
             for number, packet in enumerate(packets):
-                if self._changing or self.state is State.OPENING:
+                if self._changing or self._waits_for_session(packet):
                     self._held += packets[number:]
                     return
                 if type(packet) is Publish and self.state is State.CONNECTED:

@@ -117,11 +117,11 @@ class MqttDoor:
         unsent, longest = limits.max_unsent_bytes, limits.max_packet_bytes
         bound: dict[str, Address] = {}
         if tcp is not None:
-            bound["mqtt"] = await self._listen(tcp, lambda: TcpWire(self._accept, unsent))
+            bound["mqtt"] = await self._listen(tcp, lambda: TcpWire(self.accept, unsent))
             shared.redirects.port = bound["mqtt"][1]
         if websocket is not None:
             bound["mqtt-ws"] = await self._listen(
-                websocket, lambda: WebSocketWire(self._accept, unsent, longest)
+                websocket, lambda: WebSocketWire(self.accept, unsent, longest)
             )
         return bound
 
@@ -132,7 +132,7 @@ class MqttDoor:
         host, port = server.sockets[0].getsockname()[:2]
         return host, port
 
-    def _accept(self, wire: Wire) -> WireUser | None:
+    def accept(self, wire: Wire) -> WireUser | None:
         if self._is_stopping or len(self._clients) >= self._max_connections:
             return None
         client = Client(self.shared, wire)

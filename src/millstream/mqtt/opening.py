@@ -1,5 +1,6 @@
 """From CONNECT to CONNACK: who the client is, and its session."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from millstream.coordinator.mqtt_sessions.records import (
@@ -64,10 +65,11 @@ async def open_session(client: "Client", want: WantOpen) -> None:
     shared.attending.add(client, opened.shard)
     in_flight = await _in_flight(client, opened)
     if machine.state is State.CLOSED:
-        # It left while its session was opened.
-        await client.link.close(
-            send_will=False, expiry_s=machine.session_expiry_s, positions=(), in_flight=in_flight
-        )
+        # It left while its session was opened; if it has come back meanwhile, the session is that one's.
+        with suppress(KafkaError):
+            await client.link.close(
+                send_will=False, expiry_s=machine.session_expiry_s, positions=(), in_flight=in_flight
+            )
         shared.attending.remove(client, opened.shard)
         return
     machine.opened(Opened(opened.present, opened.received, in_flight), shared.now_ms())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from millstream.client import Producer, ProducerConfig
 from millstream.pipeline.gateway_producer import GatewayProducer
+from millstream.pipeline.mqtt_producer import MqttProducer
 from millstream.pipeline.sender import Sender
 from millstream.pipeline.sources import Burst
 from millstream.pipeline.streamer import Limits, Observer, Streamer, Summary
@@ -24,7 +25,7 @@ class Target:
     partitions: int = 6
     compression: str = "lz4"
     url: str | None = None
-    """Of a gateway, through which the points go instead."""
+    """Of a gateway or an MQTT listener, through which the points go instead."""
 
 
 def run_stream(
@@ -32,8 +33,9 @@ def run_stream(
 ) -> Summary:
     """Stream until the source or a limit ends it, or `stop` is set. Raises ClientError when the topic is refused."""
     if target.url is not None:
-        gateway = GatewayProducer(target.url, stop, _Waiting(observer).say)
-        return Streamer(Sender(gateway, lambda: None), observer, stop, limits).run(bursts)
+        kind = MqttProducer if target.url.startswith("mqtt://") else GatewayProducer
+        through = kind(target.url, stop, _Waiting(observer).say)
+        return Streamer(Sender(through, lambda: None), observer, stop, limits).run(bursts)
     if not _ensure(target, observer, stop):
         return Summary(0, 0, 0, 0.0)
     config = ProducerConfig(

@@ -208,3 +208,13 @@ def test_auth_without_a_method_in_connect_is_an_error():
     talk.connect()
     (said,) = talk.say(p.Auth(0x19, pr.AuthProperties(authentication_method="x")))
     assert said.reason == Reason.PROTOCOL_ERROR
+
+
+@pytest.mark.parametrize("end", [b"\xe0\x00", b"\x00\x00"], ids=["DISCONNECT", "rubbish"])
+def test_what_ends_it_right_behind_connect_does_not_wait_for_the_session(end):
+    talk = Talk()
+    talk.say(p.Connect("c1", 5))
+    talk.machine.receive(end, talk.now_ms)
+    talk.heard()
+    assert isinstance(talk.wants[-1], WantClose)
+    assert talk.machine.state is State.CLOSED

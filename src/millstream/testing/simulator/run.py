@@ -31,6 +31,7 @@ from millstream.testing.simulator.door_clients import DoorClients
 from millstream.testing.simulator.election_watch import ElectionWatch
 from millstream.testing.simulator.in_sync_watch import InSyncWatch
 from millstream.testing.simulator.loop import SimulatedLoop
+from millstream.testing.simulator.mqtt_clients import MqttClients
 from millstream.testing.simulator.nemesis import Nemesis
 from millstream.testing.simulator.node_changes import NodeChanges, changes_nodes
 from millstream.testing.simulator.partition_watch import PartitionWatch
@@ -65,6 +66,7 @@ class Outcome:
     acknowledged: int = 0
     read: int = 0
     sent_by_doors: int = 0
+    sent_over_mqtt: int = 0
     accepted: int = 0
     """Messages of a queue, where there are such clients."""
     metadata_changes: int = 0
@@ -90,11 +92,13 @@ def run_seed(
     doors: bool = False,
     queues: bool = False,
     nodes: int = 3,
+    mqtt: bool | None = None,
 ) -> Outcome:
     """Never raises for what goes wrong in the run: that is in `problems`.
 
     `faults` are kinds; none: the seed draws. So it does with `routing`, unless the profile is plain. With `doors` there
-    are clients of a gateway beside the others, with `queues` those of a queue. `nodes` is for the plain profile.
+    are clients of a gateway beside the others, with `queues` those of a queue, with `mqtt` devices: one seed in ten of
+    the swarm draws them. `nodes` is for the plain profile.
     """
     was_collecting = gc.isenabled()
     gc.disable()
@@ -115,12 +119,18 @@ def run_seed(
             doors,
             queues,
             nodes,
+            _draws_mqtt(seed) and plan is not None if mqtt is None else mqtt,
         )
     finally:
         _clear_away(remains)
         gc.unfreeze()
         if was_collecting:
             gc.enable()
+
+
+def _draws_mqtt(seed: int) -> bool:
+    # A draw of its own, so that all others are as they would be without it.
+    return Random(f"has mqtt {seed}").random() < 0.1
 
 
 def _draw(seed: int, faults: Sequence[str], routing: str | None, profile: Profile) -> Plan | None:
@@ -142,6 +152,7 @@ def _run(
     doors: bool,
     queues: bool,
     nodes: int,
+    mqtt: bool,
 ) -> Outcome:
     outcome = Outcome(seed, plan={} if plan is None else plan.describe())
     loop = SimulatedLoop()
@@ -158,6 +169,8 @@ def _run(
             run.add_doors()
         if queues:
             run.add_queues()
+        if mqtt:
+            run.add_mqtt()
         remains += (loop, run)
         stack.callback(run.end)
         stack.enter_context(taking_turns(run.cluster.jobs_of_current))
@@ -212,6 +225,7 @@ class _Run:
         self._streams: Streams | None = None
         self._doors: DoorClients | None = None
         self._queues: QueueClients | None = None
+        self._mqtt: MqttClients | None = None
         if self._cluster.routing == "proxy":
             self._streams = Streams(self._cluster, Random(f"streams of {seed}"))
 
@@ -220,6 +234,9 @@ class _Run:
 
     def add_queues(self) -> None:
         self._queues = QueueClients(self._cluster, Random(f"queues of {self._seed}"))
+
+    def add_mqtt(self) -> None:
+        self._mqtt = MqttClients(self._cluster, Random(f"mqtt of {self._seed}"))
 
     @property
     def cluster(self) -> SimulatedCluster:
@@ -269,6 +286,8 @@ class _Run:
             self._doors.start()
         if self._queues is not None:
             self._queues.start()
+        if self._mqtt is not None:
+            self._mqtt.start()
         if self._changes is not None:
             self._changes.start()
         await asyncio.sleep(max(0.0, self._seconds * _TROUBLED_SHARE - loop.time()))
@@ -296,6 +315,12 @@ class _Run:
             )
             outcome.accepted = sum(worker.accepted for worker in self._queues.workers)
             outcome.problems += map(str, self._queues.judge())
+        if self._mqtt is not None:
+            await self._within(
+                3 * _HEALING_SECONDS, self._mqtt.finish(), "the MQTT clients did not come to an end"
+            )
+            outcome.sent_over_mqtt = self._mqtt.acknowledged
+            outcome.problems += self._mqtt.judge()
         nemesis.end()
         outcome.problems += differences(self._cluster)
         outcome.problems += unexpected_ends(self._cluster, self._nemesis.kinds)
