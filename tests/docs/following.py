@@ -91,6 +91,8 @@ class Reader:
                 self._lose_node_3()
             if " serve " in line:
                 self._move_in(line)
+            if line.startswith("millstream pipeline run"):
+                self._stop("millstream pipeline run")
             if " serve " not in line:
                 self._wait_for_all(awaited)
             shows = next((words for start, words in _GOES_ON if start.search(line)), False)
@@ -134,9 +136,17 @@ class Reader:
             return self._size("telemetry") > began if shows is None else bool(shows.search(log.read_text()))
 
         wait_for(works, bool, what, 300)
-        if "pipeline run" in log.read_text() or "-> parquet" in log.read_text():
+        if "-> parquet" in log.read_text():
+            # A report needs rollups, which come some seconds after the points.
             status = self.directory / "millstream-pipeline" / "status.json"
-            wait_for(lambda: _stored(status), bool, "points in the store", 300)
+            wait_for(lambda: _minutes_done(status), bool, "rollups in the store", 300)
+
+    def _stop(self, start: str) -> None:
+        """As Ctrl-C does, before the same is run in another way."""
+        for each in [each for each in self._running if each[0].startswith(start)]:
+            self._running.remove(each)
+            each[1].send_signal(signal.SIGTERM)
+            assert each[1].wait(300) == 0, each[2].read_text()[-2000:]
 
     def _run_python(self, block: Block) -> None:
         code = PYTHON.get(block.before or "", "") + block.code
@@ -246,8 +256,10 @@ class Reader:
         return sum(ends)
 
 
-def _stored(status: Path) -> int:
+def _minutes_done(status: Path) -> bool:
     try:
-        return int(orjson.loads(status.read_bytes())["counts"]["valid"])
+        said = orjson.loads(status.read_bytes())
     except (OSError, ValueError):
-        return 0
+        return False
+    # Only the minute under way may still be marked.
+    return said["counts"]["valid"] > 0 and said["last_rollup_at"] is not None and said["dirty_minutes"] <= 1

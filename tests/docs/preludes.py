@@ -61,7 +61,10 @@ SHELL = {
         "millstream topic create orders --replication-factor 2",
         'echo \'{"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 3]}]}\' > plan.json',
     ),
-    "dead letters": ("millstream topic create jobs-dlq --config errors.deadletterqueue.group.enable=true",),
+    "dead letters": (
+        "millstream topic create jobs-dlq --config errors.deadletterqueue.group.enable=true",
+        "yes job | head -20 | millstream produce jobs",
+    ),
     "a job": ("mkdir millstream-pipeline",),
     "a topic": ("echo x | millstream produce events",),
     "groups": (
