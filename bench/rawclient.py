@@ -67,11 +67,11 @@ def call(connection: socket.socket, api_key: int, version: int, body: bytes) -> 
     """The answer after its correlation id."""
     request = struct.pack(">hhi", api_key, version, 1) + string("millstream-bench") + body
     connection.sendall(struct.pack(">i", len(request)) + request)
-    (size,) = struct.unpack(">i", _receive(connection, 4))
-    return _receive(connection, size)[4:]
+    (size,) = struct.unpack(">i", receive(connection, 4))
+    return receive(connection, size)[4:]
 
 
-def _receive(connection: socket.socket, size: int) -> bytes:
+def receive(connection: socket.socket, size: int) -> bytes:
     received = b""
     while len(received) < size:
         part = connection.recv(size - len(received))

@@ -151,7 +151,7 @@ def cluster_of(
 
 def eventually(look: Callable[[], Found], is_so: Callable[[Found], bool], what: str) -> Found:
     """What `look` gives as soon as it is so; a node that is away or changing counts as not yet."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline, pause = time.monotonic() + PATIENCE_S, 0.02
     seen: object = None
     while time.monotonic() < deadline:
         try:
@@ -163,5 +163,6 @@ def eventually(look: Callable[[], Found], is_so: Callable[[Found], bool], what: 
             if is_so(found):
                 return found
             seen = found
-        time.sleep(0.05)
+        time.sleep(pause)
+        pause = min(pause * 1.4, 0.25)
     raise AssertionError(f"{what} did not come within {PATIENCE_S} s; last seen: {seen!r}")
