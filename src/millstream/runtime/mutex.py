@@ -25,6 +25,10 @@ class Mutex:
     def release(self) -> None:
         self._lock.release()
 
+    @property
+    def is_held(self) -> bool:
+        return self._lock.locked()
+
     __enter__ = acquire
 
     def __exit__(self, *_: object) -> None:

@@ -11,7 +11,9 @@ from millstream.storage.segment import Segment
 class OwnDirectory:
     """Whether a log's directory is still its own: a log that is removed leaves its place to another of the same name.
 
-    Whoever writes there by name, in a thread, holds it meanwhile: one at a time, and none after the log has gone.
+    Whoever writes there by name, in a thread, holds it meanwhile: one at a time, and none after the log has gone. The
+    event loop does not wait for one that is at it when the log goes: the directory gets another name, and what is
+    written by the old one fails. Only a new log of the same name waits until the last one has left.
     """
 
     __slots__ = ("_is_ours", "_mutex")
@@ -25,12 +27,25 @@ class OwnDirectory:
         self._mutex.acquire()
         return self._is_ours
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
+        """What fails because the log went meanwhile has not failed: nobody wants it any more."""
         self._mutex.release()
+        return isinstance(error, OSError) and not self._is_ours
+
+    @property
+    def is_ours(self) -> bool:
+        return self._is_ours
+
+    @property
+    def is_held(self) -> bool:
+        return self._mutex.is_held
 
     def give_up(self) -> None:
+        self._is_ours = False
+
+    def wait_until_left(self) -> None:
         with self._mutex:
-            self._is_ours = False
+            pass
 
 
 class FlushTicket(msgspec.Struct):

@@ -105,7 +105,7 @@ class LocalLog:
         self._unsynced = Unsynced()
         self._unsynced.small_files.update(state.unwritten)
         self._flushing: FlushTicket | None = None
-        self._own_directory = OwnDirectory()
+        self.own_directory = OwnDirectory()
         self._marker = state.marker
         self._snapshots = ProducerSnapshots(
             directory, (each.base_offset for each in self.segments), state.checkpointed_base
@@ -222,10 +222,11 @@ class LocalLog:
 
     def write_by_name(self, work: Callable[[], None]) -> None:
         """In a thread: change files of the directory while nothing else does; LogGone when it is not this log's now."""
-        with self._own_directory as is_ours:
-            if not is_ours:
-                raise LogGone
-            work()
+        with self.own_directory as is_ours:
+            if is_ours:
+                work()
+        if not self.own_directory.is_ours:
+            raise LogGone
 
     # -- segments
 
@@ -342,7 +343,7 @@ class LocalLog:
             self.log_end_offset,
             (active.base_offset, active.size_bytes) if active else self.flushed_position,
             self.appended_bytes,
-            self._own_directory,
+            self.own_directory,
         )
         self.unflushed_messages = 0
         return self._flushing
@@ -449,7 +450,7 @@ class LocalLog:
     def retire(self) -> None:
         """The log is being deleted: late requests get an error, files are closed."""
         self.health.removed()
-        self._own_directory.give_up()
+        self.own_directory.give_up()
         if self._flushing is not None:
             sometimes("a log was removed while it was flushed")
         unsynced, self._unsynced = self._unsynced, Unsynced()

@@ -107,7 +107,7 @@ class PartitionLog(LocalLog):
             LeaderEpochs(),
             now_ms,
             self.config.index_interval_bytes,
-            self._own_directory,
+            self.own_directory,
             earlier=self._marker,
         )
         # What a checkpoint made needless is written again now.

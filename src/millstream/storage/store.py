@@ -20,6 +20,7 @@ from millstream.storage.checkpoint import (
     take_clean_marker,
     write_checkpoint,
 )
+from millstream.storage.flush import OwnDirectory
 from millstream.storage.identity import Identity, read_identity
 from millstream.storage.layout import EPOCHS_FILE, IDENTITY_FILE, TOPICS, partition_directory
 from millstream.storage.log import LogState, PartitionLog
@@ -75,6 +76,8 @@ class LogStore:
         self._entries: dict[tuple[str, int, bytes], LogCheckpoint] = {}
         self._has_checkpoint = False
         self._unopened: dict[tuple[str, int], LogCheckpoint] = {}
+        self._leaving: list[tuple[str, OwnDirectory]] = []
+        """Directories of removed logs in which a thread was writing."""
         self._unsynced: list[PartitionLog] = []
 
     def lock_or_advise(self) -> None:
@@ -247,6 +250,7 @@ class LogStore:
     def create(self, spec: PartitionSpec) -> PartitionLog:
         """A new, empty log. Nothing is written until its first append."""
         directory = partition_directory(self.data_dir, spec.topic, spec.partition)
+        self._wait_until_left(directory)
         if self.disk.exists(directory):
             self._move_away(directory, STRAY)
         # Another one than what was here before, also of the same topic: no checkpoint describes it.
@@ -262,7 +266,16 @@ class LogStore:
         if log is None:
             return None
         log.retire()
+        if log.own_directory.is_held:
+            self._leaving.append((log.directory, log.own_directory))
         return self._move_away(log.directory, room) if self.disk.exists(log.directory) else None
+
+    def _wait_until_left(self, directory: str) -> None:
+        """A thread that still writes there by name would write into the new log; it has no more than a file to go."""
+        for path, own_directory in self._leaving:
+            if path == directory:
+                own_directory.wait_until_left()
+        self._leaving = [each for each in self._leaving if each[1].is_held]
 
     def forget_topic_directory(self, topic: str) -> None:
         """Remove the directory of a topic whose partitions are gone; one that still holds something stays."""

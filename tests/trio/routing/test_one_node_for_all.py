@@ -249,11 +249,16 @@ def test_requests_behind_each_other_are_answered_in_their_order(client: RawClien
         client.receive()
 
 
+def for_nodes(trio: Trio) -> str:
+    """Where the first node listens for the others."""
+    return trio.nodes[1].broker.metadata.image.brokers[1].for_nodes.address
+
+
 def test_a_request_takes_one_hop(trio: Trio, topic: str) -> None:
     cluster_id = trio.nodes[1].broker.metadata.image.cluster_id
     head = struct.pack(">hhih", PEER_CLIENT, 0, 1, -1)
     for greeting in (Greeting(), Greeting(cluster_id, 3, "10.0.0.9:4000")):
-        with RawClient(trio.nodes[1].listen) as client:
+        with RawClient(for_nodes(trio)) as client:
             client.send_bytes(frame(head + encode_greeting(greeting)))
             assert client.receive_frame() == struct.pack(">i", 1)
             assert produce(client, topic, batch_of(b"x"), partition=0).error_code == 0
@@ -262,7 +267,7 @@ def test_a_request_takes_one_hop(trio: Trio, topic: str) -> None:
 
 
 def test_a_node_of_another_cluster_does_not_forward_here(trio: Trio) -> None:
-    with RawClient(trio.nodes[1].listen) as client:
+    with RawClient(for_nodes(trio)) as client:
         greeting = encode_greeting(Greeting("x" * 22, 3, "10.0.0.9:4000"))
         client.send_bytes(frame(struct.pack(">hhih", PEER_CLIENT, 0, 1, -1) + greeting))
         assert client.is_closed_by_broker()

@@ -1,6 +1,7 @@
 """A log that was removed: nothing of it touches the files of the log that has its name now, and no disk is blamed."""
 
 import errno
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -90,6 +91,43 @@ def test_late_work_of_a_removed_log_leaves_the_new_one_alone(
         work(old, store.disk)
     assert tree(store.disk, old.directory) == before
     store.kill()
+    assert read_values(store.log()) == NEW
+
+
+def test_a_log_is_removed_at_once_though_a_thread_writes_in_its_directory() -> None:
+    store = filled(OLD)
+    old = store.log()
+    (spec,) = store.specs()
+    began, goes_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        began.set()
+        goes_on.wait(90)
+        store.disk.write_atomically(f"{old.directory}/late", b"of the old log")
+
+    def write_late() -> None:
+        with pytest.raises(LogGone):
+            old.write_by_name(work)
+        ended.set()
+
+    writer, maker = (
+        threading.Thread(target=write_late),
+        threading.Thread(target=store.store.create, args=[spec]),
+    )
+    writer.start()
+    assert began.wait(90)
+    moved = store.store.remove("t", 0)
+    assert moved is not None
+    assert not store.disk.exists(old.directory)
+    maker.start()
+    maker.join(0.1)
+    assert maker.is_alive(), "a new one of the same name waits until the thread has left"
+    goes_on.set()
+    for thread in (writer, maker):
+        thread.join(90)
+    assert ended.is_set()
+    write(store, NEW)
+    assert "late" not in str(tree(store.disk, old.directory).keys())
     assert read_values(store.log()) == NEW
 
 

@@ -241,6 +241,7 @@ class Connection(asyncio.BufferedProtocol):
             self._frame_granted,
             self._frame_stalled,
             is_proven=self._has_sent_whole,
+            is_of_node=self.listener.trusts_nodes,
         )
         if server.frames.begin(frame):
             self._frame = frame

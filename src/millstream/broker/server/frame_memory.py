@@ -6,6 +6,10 @@ megabyte, then twice as much each time. A client that has sent a whole one befor
 Large requests leave a quarter of the memory to small ones, and those of one address leave some to others. Who finds no
 room is not read until there is some.
 
+What another node sends waits for none of these: much of what clients have sent is held until a node has answered, and
+two nodes would wait for each other. It has a quarter of the memory for itself, beyond the rest; its sender has bounded
+it.
+
 Requests that are read in parts could all wait for each other. So when nothing moves, one of them may go on beyond the
 limit, by one request at most; and who holds memory that others wait for, and sends nearly nothing, is closed.
 """
@@ -82,6 +86,7 @@ class IncomingFrame:
         "granted",
         "head",
         "idle_checks",
+        "is_of_node",
         "is_privileged",
         "is_proven",
         "marked",
@@ -99,6 +104,7 @@ class IncomingFrame:
         stalled: Callable[[], None],
         *,
         is_proven: bool = False,
+        is_of_node: bool = False,
     ) -> None:
         """`granted` is called when there is room after some waiting, `stalled` when the request must be given up."""
         self.size = size
@@ -108,6 +114,7 @@ class IncomingFrame:
         self.stalled = stalled
         self.is_proven = is_proven
         """Its client has sent a whole request of this kind before."""
+        self.is_of_node = is_of_node
         self.buffer = bytearray()
         self.filled = 0
         self.wanted_bytes = 0
@@ -139,6 +146,8 @@ class FrameMemory:
         self._budget = budget
         self._buffers = buffers
         self._frames: dict[IncomingFrame, None] = {}
+        self._of_nodes: deque[IncomingFrame] = deque()
+        self._of_nodes_bytes = 0
         self._small: deque[IncomingFrame] = deque()
         self._large: deque[IncomingFrame] = deque()
         self._privileged: IncomingFrame | None = None
@@ -148,7 +157,17 @@ class FrameMemory:
 
     @property
     def waiting(self) -> int:
-        return len(self._small) + len(self._large)
+        return sum(map(len, self._lines))
+
+    @property
+    def _lines(self) -> tuple[deque[IncomingFrame], ...]:
+        """In the order in which they are served."""
+        return self._of_nodes, self._small, self._large
+
+    def _line_of(self, frame: IncomingFrame) -> deque[IncomingFrame]:
+        if frame.is_of_node:
+            return self._of_nodes
+        return self._small if frame.is_small else self._large
 
     def begin(self, frame: IncomingFrame) -> bool:
         """Whether it can be read now; else it is told when."""
@@ -158,7 +177,7 @@ class FrameMemory:
     def grow(self, frame: IncomingFrame) -> bool:
         """More room for a frame whose buffer is full. False: it waits, and is told when there is some."""
         room = self._buffers.room_for(frame.next_room())
-        line = self._small if frame.is_small else self._large
+        line = self._line_of(frame)
         # What it has now is given back as soon as it is copied; both are there for that moment only.
         wanted = room - len(frame.buffer)
         if frame.is_privileged or (not line and self._fits(frame, wanted)):
@@ -176,13 +195,13 @@ class FrameMemory:
         self._frames.pop(frame, None)
         if frame.wanted_bytes:
             frame.wanted_bytes = 0
-            (self._small if frame.is_small else self._large).remove(frame)
+            self._line_of(frame).remove(frame)
         if frame is self._privileged:
             self._privileged = None
         size, buffer = len(frame.buffer), frame.buffer
         if size:
             frame.buffer = bytearray()
-            frame.address.used_bytes -= size
+            self._count(frame, -size)
             self._buffers.give_back(buffer)
             self._budget.give_back(size)
 
@@ -193,8 +212,16 @@ class FrameMemory:
 
     # -- who may have how much
 
+    def _count(self, frame: IncomingFrame, size: int) -> None:
+        frame.address.used_bytes += size
+        if frame.is_of_node:
+            self._of_nodes_bytes += size
+
     def _fits(self, frame: IncomingFrame, size: int) -> bool:
         limit, used = self._budget.limit_bytes, self._budget.used_bytes
+        if frame.is_of_node:
+            used = self._of_nodes_bytes
+            return used == len(frame.buffer) or used + size <= limit // 4
         if used == len(frame.buffer):
             # Nothing else is under way: a request larger than everything is read alone.
             return True
@@ -203,12 +230,14 @@ class FrameMemory:
         )
 
     def _fits_address(self, frame: IncomingFrame, size: int) -> bool:
+        if frame.is_of_node:
+            return True
         limit, used = self._budget.limit_bytes, frame.address.used_bytes
         return used == len(frame.buffer) or used + size <= (limit // 4 * 3 if frame.is_small else limit // 2)
 
     def _give(self, frame: IncomingFrame, size: int) -> None:
         self._budget.take(size)
-        frame.address.used_bytes += size
+        self._count(frame, size)
         frame.wanted_bytes = 0
         self._has_moved = True
         old, head = frame.buffer, frame.head
@@ -222,8 +251,8 @@ class FrameMemory:
             frame.head = memoryview(b"")
 
     def _serve(self) -> None:
-        """Give what has become free to those who wait, the small ones first."""
-        for line in (self._small, self._large):
+        """Give what has become free to those who wait, nodes and small ones first."""
+        for line in self._lines:
             if line:
                 self._serve_line(line)
 
@@ -252,7 +281,7 @@ class FrameMemory:
             return
         self._end_stalled()
         if not self._has_moved and self._privileged is None and self.waiting:
-            line = self._small or self._large
+            line = next(line for line in self._lines if line)
             self._privileged = first = line[0]
             first.is_privileged = True
             self._let_go_on(first, line)

@@ -47,13 +47,16 @@ class Node:
         self.granted: list[IncomingFrame] = []
         self.stalled: list[IncomingFrame] = []
 
-    def frame(self, size: int, address: Address, head: bytes = b"head") -> IncomingFrame:
+    def frame(
+        self, size: int, address: Address, head: bytes = b"head", *, is_of_node: bool = False
+    ) -> IncomingFrame:
         frame = IncomingFrame(
             size,
             memoryview(head),
             address,
             lambda: self.granted.append(frame),
             lambda: self.stalled.append(frame),
+            is_of_node=is_of_node,
         )
         return frame
 
@@ -143,6 +146,28 @@ def test_who_waits_goes_on_when_memory_is_given_back(node: Node) -> None:
     node.budget.give_back(10 * MB)
     assert node.granted == [frame]
     assert not frame.wanted_bytes
+
+
+def test_what_a_node_forwards_does_not_wait_for_what_waits_for_nodes(node: Node) -> None:
+    """Both nodes of a pair may be full of requests that the other one has to answer."""
+    held, here = 64 * MB, Address()
+    node.budget.take(held)
+    waiting = [node.begin(MB, here) for _ in range(100)]
+    assert all(frame.wanted_bytes for frame in waiting)
+    forwarded = [node.frame(MB, here, is_of_node=True) for _ in range(20)]
+    for frame in forwarded:
+        node.memory.begin(frame)
+    node.fill_in_turn(forwarded)
+    read = [frame for frame in forwarded if frame.filled == frame.size]
+    assert 10 < len(read) < 16, "nodes have a quarter for themselves, and not more"
+    for frame in read:
+        node.memory.end(frame)
+    rest = [frame for frame in forwarded if frame not in read]
+    node.fill_in_turn(rest)
+    assert all(frame.filled == frame.size for frame in rest)
+    for frame in rest:
+        node.memory.end(frame)
+    assert node.budget.used_bytes == held, "what came from clients still waits"
 
 
 def test_when_nothing_moves_one_goes_on_beyond_the_limit_and_the_others_after_it(node: Node) -> None:
