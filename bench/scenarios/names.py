@@ -108,5 +108,16 @@ def gateway_streams(count: int) -> str:
 
 COMMITS_PER_SECOND = "commits: durable, 64 groups, one under way each"
 COMMITS_WITH_8_UNDER_WAY = "commits: durable, 64 groups, eight under way each"
-QUEUE_IN_BATCHES = "queue: deliver and acknowledge in batches, 8 consumers, durable"
-QUEUE_ONE_BY_ONE = "queue: deliver and acknowledge one by one, 8 consumers, durable"
+
+
+def queue_enqueued(peer: str) -> str:
+    return f"queue: enqueue, {peer}"
+
+
+def queue_delivered(peer: str, consumers: int, *, one_by_one: bool) -> str:
+    how = "one by one" if one_by_one else "in batches"
+    return f"queue: deliver and acknowledge {how}, {consumers} consumers, {peer}"
+
+
+QUEUE_IN_BATCHES = f"{queue_delivered('Millstream', 8, one_by_one=False)}, deep"
+QUEUE_ONE_BY_ONE = f"{queue_delivered('Millstream', 8, one_by_one=True)}, deep"

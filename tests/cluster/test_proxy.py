@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 
+from millstream.client import QueueAdmin
 from millstream.runtime.ports import ReservedPorts
 from support.cluster import ClusterProcesses, cluster_of, eventually
 from support.metrics import metric
@@ -256,3 +257,39 @@ async def _in_group_with_aiokafka(bootstrap: str) -> set[int]:
     await consumer.commit()
     await consumer.stop()
     return seen
+
+
+def test_a_share_consumer_gets_the_messages_of_all_partitions(cluster: ClusterProcesses) -> None:
+    """And what it leaves behind goes to others, through a node that knows who leads what."""
+    bootstrap = cluster.nodes[1].bootstrap
+    create(bootstrap, "shared")
+    with QueueAdmin(bootstrap) as admin:
+        admin.alter_group_configs("workers", {"share.auto.offset.reset": "earliest"})
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(10 * PARTITIONS):
+        producer.produce("shared", str(number), partition=number % PARTITIONS)
+    assert producer.flush(60) == 0
+    accepted: set[int] = set()
+    left: set[int] = set()
+
+    def consume(at: str, enough: Callable[[], bool], taken: set[int], *, accepts: bool) -> None:
+        consumer = ShareConsumer(
+            {"bootstrap.servers": at, "group.id": "workers", "share.acknowledgement.mode": "explicit"}
+        )
+        consumer.subscribe(["shared"])
+        deadline = time.monotonic() + 90
+        while not enough():
+            assert time.monotonic() < deadline, f"{len(taken)} messages were delivered"
+            for message in consumer.poll(1.0):
+                assert message.error() is None
+                assert int(message.value()) not in accepted
+                taken.add(int(message.value()))
+                if accepts:
+                    consumer.acknowledge(message, 1)
+            if accepts:
+                assert all(error is None for error in consumer.commit_sync(timeout=60).values())
+        consumer.close()
+
+    consume(bootstrap, lambda: bool(left), left, accepts=False)
+    consume(bootstrap, lambda: len(accepted) >= 9 * PARTITIONS, accepted, accepts=True)
+    consume(cluster.nodes[2].bootstrap, lambda: len(accepted) == 10 * PARTITIONS, accepted, accepts=True)

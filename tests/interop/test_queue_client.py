@@ -183,6 +183,21 @@ def test_a_full_queue_refuses_or_drops_the_oldest(node: NodeProcess, queue_topic
         assert values(receive(queue, 2)) == [b"b", b"c"]
 
 
+def test_a_queue_without_a_group_is_full_when_its_log_is(
+    node: NodeProcess, queue_topic: Callable[..., str]
+) -> None:
+    refusing = queue_topic(queue_max_depth="2")
+    dropping = queue_topic(queue_max_depth="2", queue_overflow="drop-oldest")
+    for topic in (refusing, dropping):
+        for value in (b"a", b"b"):
+            send(node, topic, *plain(value))
+    with pytest.raises(KafkaException, match="POLICY_VIOLATION"):
+        send(node, refusing, *plain(b"c"))
+    send(node, dropping, *plain(b"c"))
+    admin = admin_for(node.bootstrap)
+    wait_for(lambda: _log_start(admin, dropping), lambda start: start == 1, "the oldest to be dropped")
+
+
 def test_messages_that_all_groups_have_settled_are_deleted(
     node: NodeProcess, queue_topic: Callable[..., str]
 ) -> None:

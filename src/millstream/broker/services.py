@@ -12,6 +12,7 @@ from millstream.broker.cluster_view import ClusterView
 from millstream.broker.coordinators.coordinator_log import CoordinatorLogs
 from millstream.broker.coordinators.host import CoordinatorHost
 from millstream.broker.machine import Machine
+from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.parts import PartitionParts
 from millstream.broker.routing.here import Here
 from millstream.broker.routing.node_doors import NodeDoors
@@ -60,6 +61,7 @@ class Services:
         self._registry = registry
         self._reply_memory = reply_memory
         self._closing: list[Callable[[], None]] = []
+        logs.appends.admit_to_queues = self._admit_to_queues
         self.coordinators = self._make_coordinators()
         authoriser = AllowAll()
         self.node_doors = NodeDoors(
@@ -124,6 +126,10 @@ class Services:
         self._closing.append(groups.close)
         return groups
 
+    def _admit_to_queues(self, partition: Partition, count: int) -> None:
+        """The queues are made when the first record comes to a topic that limits them: most nodes have none."""
+        self.shares.admit(partition, count)
+
     @cached_property
     def shares(self) -> "Shares":
         """The queues that are led here."""
@@ -156,7 +162,14 @@ class Services:
         from millstream.broker.shares.sessions import ShareSessions
 
         most = int(self._configs.get("group.share.max.share.sessions", "2000"))
-        work = SessionWork(self.shares, ShareSessions(most), lambda: self._metadata.image, self._reply_memory)
+        work = SessionWork(
+            self.shares,
+            ShareSessions(most),
+            lambda: self._metadata.image,
+            self._reply_memory,
+            lambda: self.node_doors.doors.queues,
+            self._machine.tasks.spawn,
+        )
         self._closing.append(work.close)
         return work
 

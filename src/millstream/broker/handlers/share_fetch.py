@@ -20,7 +20,6 @@ from kio.schema.share_fetch.v2.response import (
 
 from millstream.broker.api.call import Call
 from millstream.broker.handlers.admin import answer
-from millstream.broker.shares.consumers import await_and_acquire
 from millstream.broker.shares.led_queue import Taken, Wanted
 from millstream.broker.shares.session_work import Answered, SessionWork, Work
 from millstream.broker.shares.sessions import CLOSE, OPEN, Source
@@ -43,20 +42,19 @@ class ShareFetch:
             if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
                 await self._work.pause(request.max_wait)
             return _refused(error)
-        work = self._work.begin(session)
+        work = self._work.begin(session, call)
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
                 work.session.forget((topic.topic_id, index))
         await work.acknowledge(request.topics, renewing=request.is_renew_ack)
         if request.share_session_epoch == CLOSE:
-            work.release()
+            await work.release()
         elif request.max_records > 0 and request.max_bytes > 0 and not request.is_renew_ack:
             await self._fetch(request, work)
         await work.stored()
         return self._answer(request, work)
 
     async def _fetch(self, request: ShareFetchRequest, work: Work) -> None:
-        queues = await work.queues()
         wanted = Wanted(
             request.max_records,
             self._work.most_bytes(request.max_bytes),
@@ -64,11 +62,7 @@ class ShareFetch:
         )
         waits = not work.acknowledged and not work.errors
         max_wait_s = request.max_wait.total_seconds() if waits else 0.0
-        for each in await await_and_acquire(queues, request.member_id, wanted, max_wait_s):
-            work.taken[each.queue] = each.taken
-        if not work.taken and waits:
-            # One that has moved away while this waited is told of.
-            await work.queues()
+        await work.fetch(wanted, max_wait_s)
 
     def _answer(self, request: ShareFetchRequest, work: Work) -> ShareFetchResponse:
         topics: dict[UUID, list[PartitionData]] = {}

@@ -1,5 +1,7 @@
 """Appending a client's batch to a partition that this node leads: who may, and what is counted."""
 
+from collections.abc import Callable
+
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.producer_bounds import ProducerBounds
 from millstream.broker.partitions.registry import Partitions
@@ -26,6 +28,8 @@ class Appends:
         self._clock = clock
         self._messages = messages
         self._faults = faults
+        self.admit_to_queues: Callable[[Partition, int], None] = lambda _partition, _count: None
+        """Asked before so many records are appended to a topic with queue.max.depth: KafkaError refuses them."""
 
     def find(self, topic: str | bytes, index: int, *, by_node: bool = False) -> Partition:
         """A partition that clients, or nodes themselves, may write to here; KafkaError for others."""
@@ -49,6 +53,8 @@ class Appends:
         now_ms = self._clock.now_ms()
         if header.producer_id >= 0:
             self._admit(partition, header, now_ms)
+        if partition.log.config.queue_max_depth >= 0:
+            self.admit_to_queues(partition, header.record_count)
         appended = partition.append(records, header, now_ms)
         if not appended.duplicate:
             self._messages.count(partition.topic, header.record_count)

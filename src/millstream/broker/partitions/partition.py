@@ -1,7 +1,6 @@
 """A partition that this node keeps: a log, its role, its high watermark, and who waits for it."""
 
 from collections import deque
-from collections.abc import Callable
 from typing import NoReturn, Protocol
 
 from millstream.broker.partitions.visible_sizes import VisibleSizes
@@ -57,7 +56,6 @@ class Partition:
         "_readers",
         "_sizes",
         "_visible_size",
-        "admit",
         "flushing",
         "high_watermark",
         "index",
@@ -95,8 +93,6 @@ class Partition:
         self.high_watermark = log.log_end_offset
         if high_watermark is not None:
             self.high_watermark = max(min(high_watermark, log.log_end_offset), log.log_start_offset)
-        self.admit: Callable[[int], None] | None = None
-        """Asked before so many records are appended, where the partition's queues have a limit: KafkaError refuses."""
         self.flushing = False
         self._flushes = flushes
         self._acks: deque[tuple[int, AckWaiter]] = deque()
@@ -126,8 +122,6 @@ class Partition:
     def append(self, view: memoryview, header: BatchHeader, now_ms: int) -> Appended:
         if not self.is_leader:
             raise self.not_leader()
-        if self.admit is not None:
-            self.admit(header.record_count)
         log = self.log
         appended = log.append(view, header, self.leader_epoch, now_ms)
         if not appended.duplicate:

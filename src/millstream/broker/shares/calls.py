@@ -1,11 +1,11 @@
 """Our own requests about queues: for `millstream queue` and the Python client."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
 
+from millstream.broker.shares.anywhere import take_anywhere
 from millstream.broker.shares.overview import look, peek, purge
 from millstream.broker.shares.shares import Shares
 from millstream.cluster.metadata.service import MetadataService
@@ -81,32 +81,12 @@ class QueueCalls:
         self._turn += 1
         first = self._turn % len(places)
         places = places[first:] + places[:first]
-        for place in places:
-            found = await self._acquire(caller, request, place, 0.0)
-            if found.ranges:
-                return _taken([found])
-        if request.max_wait_ms <= 0:
-            return Taken(())
-        return await self._await_any(caller, request, places)
-
-    async def _await_any(self, caller: Caller, request: TakeMessages, places: list[Place]) -> Taken:
-        """From whichever has something first; the others stop waiting, and what they got meanwhile goes along."""
         wait_s = min(request.max_wait_ms, _LONGEST_WAIT_MS) / 1000
-        tasks = [asyncio.ensure_future(self._acquire(caller, request, place, wait_s)) for place in places]
-        try:
-            pending = set(tasks)
-            while pending:
-                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-                found = [task.result() for task in done if task.exception() is None]
-                if any(each.ranges for each in found):
-                    return _taken(found)
-            for task in tasks:
-                # Nothing anywhere: why, where it was not for the time.
-                task.result()
-            return Taken(())
-        finally:
-            for task in tasks:
-                task.cancel()
+        return _taken(
+            await take_anywhere(
+                lambda place, seconds: self._acquire(caller, request, place, seconds), places, wait_s
+            )
+        )
 
     async def _acquire(self, caller: Caller, request: TakeMessages, place: Place, wait_s: float) -> Acquired:
         return await self._queues.acquire(
@@ -169,6 +149,5 @@ def _taken(found: list[Acquired]) -> Taken:
                 each.locked_until_ms,
             )
             for each in found
-            if each.ranges
         )
     )

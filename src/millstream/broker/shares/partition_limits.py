@@ -19,18 +19,16 @@ class PartitionLimits:
         self._delete_before = delete_before
         self._queues: dict[Partition, dict[str, LedQueue]] = {}
         self._deleting: set[Partition] = set()
+        # Where the queue is full and no group uses it: the records before this offset go.
+        self._dropped: dict[Partition, int] = {}
 
     def watch(self, queue: LedQueue, topic: TopicConfig) -> None:
         """The queue is loaded, or the topic's settings are others."""
         partition = queue.partition
         if topic.queue_max_depth < 0 and not topic.queue_delete_settled:
-            if self._queues.pop(partition, None) is not None:
-                partition.admit = None
+            self._queues.pop(partition, None)
             return
-        queues = self._queues.setdefault(partition, {})
-        queues[queue.key.group_id] = queue
-        has_limit = topic.queue_max_depth >= 0
-        partition.admit = (lambda count: self._admit(partition, count)) if has_limit else None
+        self._queues.setdefault(partition, {})[queue.key.group_id] = queue
         self.settled(queue)
 
     def watches(self, queue: LedQueue) -> bool:
@@ -38,19 +36,21 @@ class PartitionLimits:
 
     def settled(self, queue: LedQueue) -> None:
         """The start of a queue may have moved, durably."""
-        partition = queue.partition
-        if partition not in self._queues or not partition.log.config.queue_delete_settled:
-            return
+        if queue.partition in self._queues:
+            self._begin_deleting(queue.partition)
+
+    def _begin_deleting(self, partition: Partition) -> None:
         if partition not in self._deleting and self._floor(partition) > partition.log.log_start_offset:
             self._deleting.add(partition)
             self._spawn(self._delete(partition), "deleting what is settled")
 
     def _floor(self, partition: Partition) -> int:
-        """Before which offset every group that counts has settled everything; 0 while one is not known."""
-        queues = self._current(partition)
-        if partition.log.config.queue_groups - queues.keys() or not queues:
-            return 0
-        return min(partition.high_watermark, *(queue.engine.start for queue in queues.values()))
+        """Before which offset nothing is needed: dropped, or settled by every group that counts."""
+        config, queues = partition.log.config, self._current(partition)
+        floor = self._dropped.get(partition, 0)
+        if config.queue_delete_settled and queues and not config.queue_groups - queues.keys():
+            floor = max(floor, min(queue.engine.start for queue in queues.values()))
+        return min(partition.high_watermark, floor)
 
     async def _delete(self, partition: Partition) -> None:
         try:
@@ -58,25 +58,41 @@ class PartitionLimits:
                 await self._delete_before(partition, floor)
         finally:
             self._deleting.discard(partition)
+            if self._dropped.get(partition, 0) <= partition.log.log_start_offset:
+                self._dropped.pop(partition, None)
 
-    def _admit(self, partition: Partition, count: int) -> None:
-        """Constant time: each queue knows how much it has left."""
+    def admit(self, partition: Partition, count: int) -> None:
+        """Constant time: each queue knows how much it has left. Without a group, that is all of the log."""
         config = partition.log.config
         queues = self._current(partition)
+        if not queues and not config.queue_groups:
+            self._admit_without_groups(partition, count)
         for queue in queues.values():
             excess = queue.engine.depth(partition.log.log_end_offset) + count - config.queue_max_depth
-            if excess <= 0:
-                continue
-            if config.queue_overflow == "refuse":
-                raise KafkaError(
-                    ErrorCode.POLICY_VIOLATION,
-                    f"group {queue.key.group_id} has {config.queue_max_depth} records of"
-                    f" {partition.topic}-{partition.index} left to settle (queue.max.depth)",
-                )
-            queue.drop_oldest(excess)
+            if excess > 0 and config.queue_overflow == "refuse":
+                raise _full(f"group {queue.key.group_id} has", partition)
+            if excess > 0:
+                queue.drop_oldest(excess)
+
+    def _admit_without_groups(self, partition: Partition, count: int) -> None:
+        log = partition.log
+        excess = log.log_end_offset - log.log_start_offset + count - log.config.queue_max_depth
+        if excess > 0 and log.config.queue_overflow == "refuse":
+            raise _full("no group uses it yet, and there are", partition)
+        if excess > 0:
+            self._dropped[partition] = min(log.log_start_offset + excess, log.log_end_offset)
+            self._begin_deleting(partition)
 
     def _current(self, partition: Partition) -> dict[str, LedQueue]:
         queues = self._queues.get(partition, {})
         for group_id in [name for name, queue in queues.items() if not queue.is_current]:
             del queues[group_id]
         return {name: queue for name, queue in queues.items() if queue.state is QueueState.ACTIVE}
+
+
+def _full(who: str, partition: Partition) -> KafkaError:
+    most = partition.log.config.queue_max_depth
+    return KafkaError(
+        ErrorCode.POLICY_VIOLATION,
+        f"queue.max.depth of {partition.topic}-{partition.index} is {most}: {who} as many records left to settle",
+    )

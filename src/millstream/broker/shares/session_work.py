@@ -2,19 +2,21 @@
 
 import asyncio
 import datetime
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
+from millstream.broker.api.call import Call
 from millstream.broker.server.memory import MemoryBudget
-from millstream.broker.shares.acknowledgements import settlements
-from millstream.broker.shares.consumers import all_stored
-from millstream.broker.shares.led_queue import NOTHING, LedQueue, Taken
+from millstream.broker.shares.acknowledgements import AcknowledgementBatch, settlements
+from millstream.broker.shares.consumers import all_stored, await_and_acquire
+from millstream.broker.shares.led_queue import NOTHING, LedQueue, Taken, Wanted
 from millstream.broker.shares.sessions import OPEN, Place, ShareSession, ShareSessions, Source
 from millstream.broker.shares.shares import Shares
 from millstream.cluster.metadata.image import MetadataImage
+from millstream.doors.queues import Queues
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 NOWHERE = (-1, -1)
@@ -40,11 +42,16 @@ class SessionWork:
         sessions: ShareSessions,
         image: Callable[[], MetadataImage],
         reply_memory: MemoryBudget,
+        queues: Callable[[], Queues],
+        spawn: Callable[[Coroutine[Any, Any, None], str], None],
     ) -> None:
+        """`shares` are the queues that are led here, `queues` those of all nodes."""
         self.shares = shares
         self.sessions = sessions
         self.image = image
         self._reply_memory = reply_memory
+        self._queues = queues
+        self._spawn = spawn
         self._sweeper: asyncio.TimerHandle | None = None
 
     def use(self, group_id: str, member: str, epoch: int, source: Source) -> ShareSession:
@@ -54,8 +61,13 @@ class SessionWork:
             self._sweep()
         return session
 
-    def begin(self, session: ShareSession) -> "Work":
-        return Work(self, session)
+    def begin(self, session: ShareSession, call: Call) -> "Work":
+        if call.only_node is None:
+            return Work(self, session)
+        from millstream.broker.shares.proxied_work import ProxiedWork
+
+        session.proxied_for = call.caller
+        return ProxiedWork(self, session, self._queues(), call.caller)
 
     def leader(self, place: Place) -> tuple[int, int]:
         """Its id and epoch, for clients that ask in the wrong place."""
@@ -85,7 +97,11 @@ class SessionWork:
     def _sweep(self) -> None:
         """Sessions end with their connections, and what they hold goes to others."""
         for session in self.sessions.ended():
-            self.shares.release_member(session.group_id, session.member)
+            if session.proxied_for is None:
+                self.shares.release_member(session.group_id, session.member)
+            else:
+                everywhere = self._queues().release_all(session.proxied_for, session.group_id, session.member)
+                self._spawn(everywhere, "releasing locks")
         self._sweeper = None
         if len(self.sessions):
             self._sweeper = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
@@ -98,7 +114,7 @@ class SessionWork:
 class Work:
     def __init__(self, all_work: SessionWork, session: ShareSession) -> None:
         self.session = session
-        self.taken: dict[LedQueue, Taken] = {}
+        self.taken: dict[Place, Taken] = {}
         self.errors: dict[Place, KafkaError] = {}
         self.acknowledged: dict[Place, KafkaError | None] = {}
         self._all = all_work
@@ -113,24 +129,37 @@ class Work:
                 place = (topic.topic_id, partition.partition_index)
                 self.session.add(place)
                 if partition.acknowledgement_batches:
-                    self.acknowledged[place] = await self._settle(place, partition, renewing)
+                    self.acknowledged[place] = await self._settle(
+                        place, partition.acknowledgement_batches, renewing
+                    )
 
-    async def _settle(self, place: Place, partition: Any, renewing: bool) -> KafkaError | None:
+    async def _settle(
+        self, place: Place, batches: tuple[AcknowledgementBatch, ...], renewing: bool
+    ) -> KafkaError | None:
         try:
             queue = await self._open(place)
-            given = settlements(partition.acknowledgement_batches, renewing=renewing)
+            given = settlements(batches, renewing=renewing)
             queue.settle(self.session.member, given)
         except KafkaError as error:
             return error
         self._touched[queue] = None
         return None
 
-    def release(self) -> None:
+    async def fetch(self, wanted: Wanted, max_wait_s: float) -> None:
+        """Lock what there is, or what comes in this time."""
+        queues = await self._led()
+        for each in await await_and_acquire(queues, self.session.member, wanted, max_wait_s):
+            self.taken[each.queue.key.topic_id, each.queue.key.partition] = each.taken
+        if not self.taken and max_wait_s > 0:
+            # One that has moved away while this waited is told of.
+            await self._led()
+
+    async def release(self) -> None:
         """The session is closed: what its member holds goes to others."""
         for queue in self._shares.release_member(self.session.group_id, self.session.member):
             self._touched[queue] = None
 
-    async def queues(self) -> list[LedQueue]:
+    async def _led(self) -> list[LedQueue]:
         """Of all partitions of the session that are led here; of the others, the error is noted."""
         self.errors.clear()
         found = []
@@ -156,31 +185,36 @@ class Work:
             told.setdefault(place, Answered()).error = error
         for place, refused in self.acknowledged.items():
             told.setdefault(place, Answered()).acknowledge_error = refused
-        for queue, taken in self.taken.items():
-            told.setdefault((queue.key.topic_id, queue.key.partition), Answered()).taken = taken
+        for place, taken in self.taken.items():
+            told.setdefault(place, Answered()).taken = taken
         for place, each in told.items():
             why = each.error or each.acknowledge_error
             if why is not None and why.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                each.leader = self._all.leader(place)
+                each.leader = self._leader(place)
         return told
 
     def lock_ms(self) -> int:
         queue = next(iter(self._opened.values()), None)
         return 0 if queue is None else queue.engine.policy.lock_ms
 
+    def _leader(self, place: Place) -> tuple[int, int]:
+        return self._all.leader(place)
+
     async def _open(self, place: Place) -> LedQueue:
         topic_id, index = place
         queue = self._shares.opened(self.session.group_id, topic_id, index)
         if queue is None or not queue.is_ready:
-            _check_known(self._all.image(), topic_id, index)
+            check_known(self._all.image(), topic_id, index)
             queue = await self._shares.open(self.session.group_id, topic_id.bytes, index)
         self._opened[place] = queue
         return queue
 
 
-def _check_known(image: MetadataImage, topic_id: UUID | None, index: int) -> None:
+def check_known(image: MetadataImage, topic_id: UUID | None, index: int) -> str:
+    """The topic's name; KafkaError where there is no such partition."""
     topic = None if topic_id is None else image.topic_by_id(topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic_id}")
     if not 0 <= index < len(topic.partitions):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} has no partition {index}")
+    return topic.name

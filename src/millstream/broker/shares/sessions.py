@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from millstream.doors.caller import Caller
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 OPEN, CLOSE = 0, -1
@@ -29,6 +30,8 @@ class ShareSession(msgspec.Struct):
     member: str
     source: Source
     epoch: int = 1
+    proxied_for: Caller | None = None
+    """Whose requests this node answers for all others."""
     places: dict[Place, None] = msgspec.field(default_factory=dict)
 
     def add(self, place: Place) -> None:

@@ -17,7 +17,7 @@ from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import ConfigResource, MetadataRecord
 from millstream.cluster.metadata.service import MetadataService
-from millstream.config.share_table import reset_duration_ms
+from millstream.config.share_table import reset_duration_ms, resolve_group_config
 from millstream.coordinator.shares.engine import QueueEngine
 from millstream.coordinator.shares.queue_values import DeadLetter
 from millstream.coordinator.shares.records import ShareKey
@@ -30,6 +30,7 @@ from millstream.storage.lookup import offset_for_timestamp
 MOST_QUEUES = 20_000
 _SWEEP_SECONDS = 60.0
 _IDLE_MS = 600_000
+_OPEN_AGAIN_SECONDS = 1.0
 
 
 class Shares:
@@ -55,6 +56,7 @@ class Shares:
         self._time = SteadyTime(clock)
         self._queues: dict[ShareKey, LedQueue] = {}
         self._loading: dict[ShareKey, asyncio.Task[None]] = {}
+        self._opening: set[ShareKey] = set()
         self._letters = DeadLetterWriter(messages, self._dead_letter_partitions, self.rules)
         self._limits = PartitionLimits(self._spawn, delete_before)
         self._sweeper: asyncio.TimerHandle | None = None
@@ -145,7 +147,7 @@ class Shares:
         )
         if rules.keeps_count:
             self._limits.watch(queue, rules.topic)
-            await self._open_others(queue, rules)
+            self._open_others(queue.partition)
 
     async def _name_group(self, queue: LedQueue, rules: Rules) -> None:
         """Whose queues count is in the topic's settings, so that a new leader knows."""
@@ -158,19 +160,27 @@ class Shares:
             if outcome.error is not None:
                 raise outcome.error
 
-    async def _open_others(self, queue: LedQueue, rules: Rules) -> None:
-        """Nothing is deleted or refused before it is known how far all groups are."""
-        for group_id in rules.topic.queue_groups - {queue.key.group_id}:
-            key = ShareKey(group_id, queue.key.topic_id, queue.key.partition)
-            if key not in self._queues:
-                self._spawn(self._open_quietly(group_id, queue.partition), "opening a queue")
+    def admit(self, partition: Partition, count: int) -> None:
+        """Whether so many more records may be appended; KafkaError where they may not."""
+        self._open_others(partition)
+        self._limits.admit(partition, count)
 
-    async def _open_quietly(self, group_id: str, partition: Partition) -> None:
+    def _open_others(self, partition: Partition) -> None:
+        """Nothing is deleted or refused before it is known how far all groups are."""
+        for group_id in partition.log.config.queue_groups:
+            key = ShareKey(group_id, UUID(bytes=bytes(partition.topic_id)), partition.index)
+            if key not in self._queues and key not in self._opening:
+                self._opening.add(key)
+                self._spawn(self._open_quietly(key, partition), "opening a queue")
+
+    async def _open_quietly(self, key: ShareKey, partition: Partition) -> None:
         try:
-            await self.open(group_id, partition.topic, partition.index)
+            await self.open(key.group_id, partition.topic, partition.index)
         except KafkaError:
-            # It is opened with its first use, or with the next of another group.
-            return
+            # Not again at once: there may be a reason that lasts.
+            await asyncio.sleep(_OPEN_AGAIN_SECONDS)
+        finally:
+            self._opening.discard(key)
 
     def _drop(self, queue: LedQueue, error: KafkaError) -> None:
         queue.close(error)
@@ -190,6 +200,14 @@ class Shares:
         self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep) if self._queues else None
 
     # -- what is set
+
+    def lock_ms(self, group_id: str) -> int:
+        """How long a group's locks last, by its settings."""
+        image = self._metadata.image
+        broker: Mapping[str, str] = self._defaults.broker_configs(image)
+        return resolve_group_config(
+            image.group_configs.get(group_id, {}), broker
+        ).share_record_lock_duration_ms
 
     def rules(self, queue: LedQueue) -> Rules:
         image = self._metadata.image

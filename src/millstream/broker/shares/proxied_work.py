@@ -1,0 +1,84 @@
+"""A request of a share session where the client knows this node alone: whoever leads a partition is asked for it."""
+
+from millstream.broker.shares.acknowledgements import AcknowledgementBatch, settlements
+from millstream.broker.shares.anywhere import take_anywhere
+from millstream.broker.shares.led_queue import Taken, Wanted
+from millstream.broker.shares.session_work import NOWHERE, SessionWork, Work, check_known
+from millstream.broker.shares.sessions import Place, ShareSession
+from millstream.coordinator.shares import queue_values
+from millstream.doors import partitions
+from millstream.doors.caller import Caller
+from millstream.doors.queues import Acquired, Queues, Settlement, SettlementKind
+from millstream.protocol.errors import ErrorCode, KafkaError
+
+
+class ProxiedWork(Work):
+    def __init__(self, all_work: SessionWork, session: ShareSession, queues: Queues, caller: Caller) -> None:
+        super().__init__(all_work, session)
+        self._queues = queues
+        self._caller = caller
+
+    async def fetch(self, wanted: Wanted, max_wait_s: float) -> None:
+        self.errors.clear()
+        places: dict[partitions.Place, Place] = {}
+        for place in self.session.in_turn():
+            try:
+                places[self._named(place)] = place
+            except KafkaError as error:
+                self.errors[place] = error
+
+        async def acquire(place: partitions.Place, wait_s: float) -> Acquired:
+            return await self._queues.acquire(
+                self._caller,
+                self.session.group_id,
+                self.session.member,
+                place,
+                max_messages=wanted.max_records,
+                max_bytes=wanted.max_bytes,
+                max_wait_s=wait_s,
+            )
+
+        try:
+            found = await take_anywhere(acquire, list(places), max_wait_s)
+        except KafkaError:
+            # A leader is away: the client asks again.
+            return
+        for each in found:
+            ranges = tuple(
+                queue_values.Acquired(one.first_offset, one.last_offset, one.delivery_count)
+                for one in each.ranges
+            )
+            self.taken[places[each.read.place]] = Taken(ranges, (each.read.batches,), each.locked_until_ms)
+
+    async def release(self) -> None:
+        await self._queues.release_all(self._caller, self.session.group_id, self.session.member)
+
+    async def stored(self) -> None:
+        """Each node has answered when it was."""
+
+    def lock_ms(self) -> int:
+        return self._shares.lock_ms(self.session.group_id)
+
+    async def _settle(
+        self, place: Place, batches: tuple[AcknowledgementBatch, ...], renewing: bool
+    ) -> KafkaError | None:
+        try:
+            given = [
+                Settlement(each.first, each.last, SettlementKind(each.outcome))
+                for each in settlements(batches, renewing=renewing)
+            ]
+            named = self._named(place)
+            outcomes = await self._queues.settle(
+                self._caller, self.session.group_id, self.session.member, named, given
+            )
+        except KafkaError as error:
+            return error
+        refused = next((each for each in outcomes if each.error != ErrorCode.NONE), None)
+        return None if refused is None else KafkaError(ErrorCode(refused.error), refused.message)
+
+    def _leader(self, _place: Place) -> tuple[int, int]:
+        """The client knows no other node."""
+        return NOWHERE
+
+    def _named(self, place: Place) -> partitions.Place:
+        return partitions.Place(check_known(self._all.image(), *place), place[1])
