@@ -137,7 +137,7 @@ class _Bench:
 
     def _rate_to_parquet(self, records: "DataFrame") -> float:
         from bench.scenarios import pipeline_data
-        from millstream.pipeline.job.rollups import POINT_COLUMNS, rollups_of
+        from millstream.pipeline.job.rollups import rollups_of
         from millstream.pipeline.moments import micros
         from millstream.pipeline.stores.rows import Resolution
 
@@ -148,7 +148,7 @@ class _Bench:
             store = _open(f"parquet:{directory / 'store'}", directory)
             began = time.perf_counter()
             _process(records, store)
-            points = store.points_frame(self._spark, start, end, POINT_COLUMNS)
+            points = store.points_frame(self._spark, start, end, copies=True)
             store.write_rollups(rollups_of(points, Resolution.MINUTE, minutes), 1)
             seconds = time.perf_counter() - began
             self._check(store)

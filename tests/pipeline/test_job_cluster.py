@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import confluent_kafka
+import duckdb
 import pytest
 
 from millstream.pipeline.stores.query import GpuQuery, RollupQuery
@@ -48,7 +49,8 @@ def test_a_dcgm_export_and_bad_records_on_two_workers(tmp_path: Path) -> None:
         StandaloneCluster(tmp_path / "cluster") as cluster,
     ):
         servers = broker.bootstrap_servers
-        stream(dcgm_csv(tmp_path), servers)
+        csv = dcgm_csv(tmp_path)
+        stream(csv, servers)
         producer = confluent_kafka.Producer({"bootstrap.servers": servers})
         for record in BAD_RECORDS:
             producer.produce("telemetry", record.data, b"bad")
@@ -96,3 +98,8 @@ def test_a_dcgm_export_and_bad_records_on_two_workers(tmp_path: Path) -> None:
         for resolution in Resolution:
             fleet = store.rollups(RollupQuery(resolution, level=Level.FLEET, limit=10_000)).rows
             assert sum(row.count for row in fleet) == GPUS * METRICS
+        file = f"read_csv('{csv}', all_varchar = true)"
+        by_metric = duckdb.sql(f"SELECT metric_name, count(*) FROM {file} GROUP BY ALL").fetchall()
+        assert {each.metric: each.points for each in store.metrics()} == dict(by_metric)
+        by_host = duckdb.sql(f"SELECT Hostname, count(DISTINCT uuid) FROM {file} GROUP BY ALL").fetchall()
+        assert {host.hostname: host.gpus for host in store.hosts()} == dict(by_host)

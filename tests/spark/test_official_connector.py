@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from support.node import NodeProcess
 from support.spark import CONNECTOR_JARS
 from support.topics import create_topic
+from support.waiting import wait_for
 
 pytestmark = [
     pytest.mark.skipif(
@@ -176,3 +177,28 @@ def test_either_goes_on_with_the_others_checkpoint(
         )
         assert query.start().awaitTermination(90)
     assert sorted(seen) == list(range(30))
+
+
+def test_real_time_mode_is_for_sparks_connector(
+    spark: SparkSession, broker: NodeProcess, admin, new_topic, fill, tmp_path: Path
+) -> None:
+    """The connector writes what it reads without waiting for the end of a batch; Spark refuses Python sources."""
+    source, sink = create_topic(admin, new_topic(), 1), create_topic(admin, new_topic(), 1)
+
+    def start(kind: str) -> Any:
+        reader = spark.readStream.format(kind).option("kafka.bootstrap.servers", broker.bootstrap)
+        frame = reader.options(subscribe=source, startingOffsets="earliest").load().select("key", "value")
+        writer = frame.writeStream.format("kafka").option("kafka.bootstrap.servers", broker.bootstrap)
+        writer = writer.option("topic", sink).option("checkpointLocation", str(tmp_path / kind))
+        return writer.outputMode("update").trigger(realTime="5 minutes").start()
+
+    with pytest.raises(StreamingQueryException, match="INPUT_STREAM_NOT_SUPPORTED"):
+        start("millstream").awaitTermination(90)
+    query = start("kafka")
+    try:
+        fill(source, range(10))
+        # A batch lasts for five minutes, so these came while it was under way.
+        wait_for(lambda: _end(broker, sink, 0), lambda end: end == 10, "the records", 180)
+        assert query.lastProgress is None
+    finally:
+        query.stop()

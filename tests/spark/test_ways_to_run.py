@@ -1,9 +1,10 @@
-"""The ways to run Spark that docs/SPARK.md names: spark-submit, local clusters, standalone clusters, and a killed
-executor."""
+"""The ways to run Spark that docs/SPARK.md names: spark-submit, Spark Connect, local clusters, standalone clusters, and
+a killed executor."""
 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ pytest.importorskip("pyspark", reason="the `spark` extra is not installed")
 import pyspark
 from confluent_kafka import Producer
 
+from millstream.runtime.ports import ReservedPorts
 from millstream.spark.java import java_home
 from millstream.testing import EmbeddedBroker
 from support.telemetry import right_record
@@ -36,6 +38,19 @@ frame = spark.read.format("millstream").option("kafka.bootstrap.servers", server
     .option("subscribe", "telemetry").option("value.format", "json") \\
     .schema("value struct<value: double>").load()
 print("rows", frame.where("value.value = 42").count(), flush=True)
+"""
+
+
+CONNECT_CLIENT = """
+import sys
+from pyspark.sql import SparkSession
+remote, servers = sys.argv[1:]
+spark = SparkSession.builder.remote(remote).getOrCreate()
+frame = spark.read.format("millstream").option("kafka.bootstrap.servers", servers) \\
+    .option("subscribe", "telemetry").option("value.format", "json") \\
+    .schema("value struct<value: double>").load()
+print("rows", frame.where("value.value = 42").count(), flush=True)
+spark.stop()
 """
 
 
@@ -75,6 +90,42 @@ def test_spark_submit_runs_the_notebooks_example(tmp_path: Path) -> None:
         )
     assert "10 minutes of 1 metrics" in said
     assert picture.stat().st_size > 1000
+
+
+def test_spark_connect_reads_by_its_server(tmp_path: Path) -> None:
+    """The client is a process of its own, which knows nothing of Millstream."""
+    pytest.importorskip("grpc", reason="the packages of pyspark[connect] are not installed")
+    client = tmp_path / "client.py"
+    client.write_text(CONNECT_CLIENT)
+    reserved = ReservedPorts(1)
+    [port] = reserved.ports
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    server_class = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    conf = (
+        f"spark.connect.grpc.binding.port={port}",
+        "spark.connect.grpc.binding.address=127.0.0.1",
+        "spark.ui.enabled=false",
+    )
+    with EmbeddedBroker(topics={"telemetry": 2}) as broker, (tmp_path / "server.log").open("wb") as log:
+        fill(broker.bootstrap_servers)
+        server = subprocess.Popen(
+            [submit, "--master", "local[2]", "--class", server_class,
+             *(word for each in conf for word in ("--conf", each)), "spark-internal"],
+            env=environment(), cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        )  # fmt: skip
+        try:
+            wait_for(lambda: answers(port), bool, "the server of Spark Connect", 180)
+            said = run(sys.executable, str(client), f"sc://127.0.0.1:{port}", broker.bootstrap_servers)
+        finally:
+            server.terminate()
+            server.wait(60)
+            reserved.close()
+    assert f"rows {RECORDS}" in said
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_executors_of_a_local_and_of_a_standalone_cluster_read(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def backfill(
             on_progress("reading the log", 0, 1)
             stored = _read_log(spark, settings, parts, start, end, on_progress)
             on_progress("reading the log", 1, 1)
-        points = parts.store.points_frame(spark, start, end + _TICK)
+        points = parts.store.points_frame(spark, start, end + _TICK, copies=True)
         minute = f.floor(f.unix_micros("time") / f.lit(MINUTE_US)).alias("minute")
         minutes = [row.minute for row in points.select(minute).distinct().collect()]
         if stored is not None and stored.summary.newest is not None:

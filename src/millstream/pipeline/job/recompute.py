@@ -17,7 +17,7 @@ from millstream.pipeline.job.health.signs import context, runs_of
 from millstream.pipeline.job.health.watch import HealthWatch
 from millstream.pipeline.job.ledger import Ledger, Marks
 from millstream.pipeline.job.moved_hosts import retire_hosts
-from millstream.pipeline.job.rollups import POINT_COLUMNS, rollups_of
+from millstream.pipeline.job.rollups import rollups_of
 from millstream.pipeline.moments import (
     HOUR,
     MINUTE,
@@ -74,7 +74,7 @@ class Recomputation:
         for chunk in _chunks(marked, MINUTES_PER_HOUR):
             first, last = min(chunk), max(chunk)
             points = self._store.points_frame(
-                self._spark, minute_start(first), minute_start(last) + MINUTE, POINT_COLUMNS
+                self._spark, minute_start(first), minute_start(last) + MINUTE, copies=True
             )
             version = self._version()
             self._store.write_rollups(rollups_of(points, Resolution.MINUTE, sorted(chunk)), version)
@@ -96,7 +96,7 @@ class Recomputation:
         done = 0
         for chunk in _chunks(due, 1):
             points = self._store.points_frame(
-                self._spark, hour_start(min(chunk)), hour_start(max(chunk) + 1), POINT_COLUMNS
+                self._spark, hour_start(min(chunk)), hour_start(max(chunk) + 1), copies=True
             )
             version = self._version()
             self._store.write_rollups(rollups_of(points, Resolution.HOUR, sorted(chunk)), version)

@@ -8,7 +8,6 @@ Writing is idempotent: a row is known by its table's identity, so a batch that i
 changes nothing. A write returns when the rows are durable and readers see them.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
@@ -91,9 +90,9 @@ class StoreWriter(Protocol):
     def write_events(self, frame: "DataFrame", version: int) -> None: ...
 
     def points_frame(
-        self, spark: "SparkSession", start: datetime, end: datetime, columns: Sequence[str] | None = None
+        self, spark: "SparkSession", start: datetime, end: datetime, *, copies: bool = False
     ) -> "DataFrame":
-        """Points with start <= time < end, each identity once; all their columns, or those that are named."""
+        """Points with start <= time < end, each identity once; with `copies` also those that no longer count."""
         ...
 
     def rollups_frame(

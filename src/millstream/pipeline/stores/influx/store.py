@@ -1,6 +1,5 @@
 """The InfluxDB store: points, rollups and events on the server, and a lake of Parquet files to re-compute from."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -58,14 +57,15 @@ class InfluxStore(InfluxQueries):
         self._lake.write_events(frame, version)
 
     def points_frame(
-        self, spark: "SparkSession", start: datetime, end: datetime, columns: Sequence[str] | None = None
+        self, spark: "SparkSession", start: datetime, end: datetime, *, copies: bool = False
     ) -> "DataFrame":
         border = self._lake.complete_from
         if start >= border:
-            return self._lake.points_frame(spark, start, end, columns)
+            return self._lake.points_frame(spark, start, end, copies=copies)
         old = server_points(spark, self.target, self._measurements(), start, min(border, end))
-        old = old if columns is None else old.select(*columns)
-        return old if end <= border else old.unionByName(self._lake.points_frame(spark, border, end, columns))
+        if end <= border:
+            return old
+        return old.unionByName(self._lake.points_frame(spark, border, end, copies=copies))
 
     def rollups_frame(
         self, spark: "SparkSession", resolution: Resolution, start: datetime, end: datetime

@@ -1,6 +1,5 @@
 """Reading the store back into Spark, to re-compute from it."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -24,9 +23,10 @@ def read_frame(
     room: Room,
     start: datetime,
     end: datetime,
-    columns: Sequence[str] | None = None,
+    *,
+    copies: bool = False,
 ) -> "DataFrame":
-    """Rows of `room` with start <= time < end, each identity once, with all columns or those that are named.
+    """Rows of `room` with start <= time < end, each identity once unless `copies` will do.
 
     The files are chosen here, on the driver; they stay for the grace time, which is how long the frame may be used.
     """
@@ -43,29 +43,23 @@ def read_frame(
         if _overlaps(path, room.table.time, *limits)
     ]
     if not paths:
-        nothing = local_frame(spark, schema, [])
-        return nothing if columns is None else nothing.select(*columns)
+        return local_frame(spark, schema, [])
     # With more paths than this Spark starts a job to look at each of them; the driver has just done so.
     spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "100000")
     time = f.col(room.table.time)
     time_us = f.unix_micros(time)
     first, behind = (constant(micros(each), time) for each in (start, end))
-    wanted = [name for name in schema_names(schema) if columns is None or name in columns]
     rows = spark.read.schema(schema).parquet(*paths).where((time_us >= first) & (time_us < behind))
-    if all(each.is_merged for each in live):
-        return rows.select(*(f.col(f"`{name}`") for name in wanted))
+    if copies or all(each.is_merged for each in live):
+        return rows
     # By the leading columns of the identity alone, so that an aggregation over them needs no second shuffle.
     identity = room.table.identity
     lead = [f.col(name) for name in identity if name != room.table.time]
-    others = [name for name in wanted if name not in identity]
+    others = [name for name in rows.columns if name not in identity]
     newest = f.max_by(f.struct(*(f.col(f"`{name}`") for name in others)), f.struct(*room.table.precedence))
     counted = rows.repartition(*lead).groupBy(*identity).agg(newest.alias("row"))
     chosen = {name: f.col(f"row.`{name}`") for name in others}
-    return counted.select(*(chosen.get(name, f.col(f"`{name}`")).alias(name) for name in wanted))
-
-
-def schema_names(ddl: str) -> list[str]:
-    return [part.split()[0].strip("`") for part in ddl.split(", ")]
+    return counted.select(*(chosen.get(name, f.col(f"`{name}`")).alias(name) for name in rows.columns))
 
 
 def _overlaps(path: str, time: str, start_us: int, end_us: int) -> bool:

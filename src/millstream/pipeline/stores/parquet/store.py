@@ -1,6 +1,5 @@
 """The store of Parquet files: everything put together."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,9 +49,9 @@ class ParquetStore(ParquetQueries):
         self._writer.write(frame, [Target(EVENTS_ROOM)], version)
 
     def points_frame(
-        self, spark: "SparkSession", start: datetime, end: datetime, columns: Sequence[str] | None = None
+        self, spark: "SparkSession", start: datetime, end: datetime, *, copies: bool = False
     ) -> "DataFrame":
-        return read_frame(spark, self.root, POINTS_ROOM, start, end, columns)
+        return read_frame(spark, self.root, POINTS_ROOM, start, end, copies=copies)
 
     def rollups_frame(
         self, spark: "SparkSession", resolution: Resolution, start: datetime, end: datetime
