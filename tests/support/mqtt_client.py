@@ -31,9 +31,9 @@ def mqtt_address(node: NodeProcess, listener: str = "mqtt") -> tuple[str, int]:
 class RawMqtt:
     """Closed without DISCONNECT at the end of a `with`, as a client that is killed is."""
 
-    def __init__(self, node: NodeProcess, version: int = 5) -> None:
+    def __init__(self, node: NodeProcess, version: int = 5, patience_s: float = _PATIENCE_S) -> None:
         self.version = version
-        self._socket = socket.create_connection(mqtt_address(node), timeout=_PATIENCE_S)
+        self._socket = socket.create_connection(mqtt_address(node), timeout=patience_s)
         self._decoder = Decoder(side=Side.CLIENT, version=version)
         self._heard = []
 
