@@ -20,6 +20,8 @@ ERRORS_FROM = 7
 _LIMITS = struct.Struct(">iiib")
 _SESSION = struct.Struct(">ii")
 _PARTITION = struct.Struct(">iiqiqi")
+# Our own tag of a follower's partition: far from those that Kafka counts up from zero.
+DAMAGED_TAG = 10_000
 # Of a reply.
 _PARTITION_HEAD = struct.Struct(">ihqqq")
 
@@ -31,6 +33,8 @@ class FetchPartition(NamedTuple):
     last_fetched_epoch: int
     log_start_offset: int
     max_bytes: int
+    is_damaged: bool = False
+    """Between nodes: the follower waits for records of its log that are damaged."""
 
 
 class FetchTopic(NamedTuple):
@@ -111,10 +115,12 @@ def _decode_topic(reader: Reader, version: int) -> FetchTopic:
     topic = reader.uuid() if version >= TOPIC_ID_FROM else reader.string()
     partitions = []
     for _ in range(reader.array_length()):
-        partitions.append(
-            FetchPartition(*reader.unpack(_PARTITION)) if version >= 12 else _old_partition(reader, version)
-        )
-        reader.skip_tags()
+        if version < 12:
+            partitions.append(_old_partition(reader, version))
+            continue
+        fields = reader.unpack(_PARTITION)
+        is_damaged = not reader.has_no_tags() and DAMAGED_TAG in reader.tags()
+        partitions.append(FetchPartition._make((*fields, is_damaged)))
     reader.skip_tags()
     return FetchTopic(topic, partitions)
 

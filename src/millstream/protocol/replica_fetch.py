@@ -6,12 +6,14 @@ from collections.abc import Iterable
 import msgspec
 
 from millstream.protocol.errors import ErrorCode
-from millstream.protocol.fetch import FetchedPartition, FetchPartition
+from millstream.protocol.fetch import DAMAGED_TAG, FetchedPartition, FetchPartition
 from millstream.protocol.wire import I32, Reader, string, uvarint
 
 VERSION = 17
 _LIMITS = struct.Struct(">iiibii")
-_PARTITION = struct.Struct(">iiqiqix")
+_PARTITION = struct.Struct(">iiqiqi")
+_NO_TAGS = b"\0"
+_DAMAGED = b"\x01" + uvarint(DAMAGED_TAG) + b"\0"
 _REPLICA = struct.Struct(">iqx")
 _REPLY_HEAD = struct.Struct(">xihi")
 _REPLY_PARTITION = struct.Struct(">ihqqq")
@@ -56,7 +58,8 @@ def encode_body(request: ReplicaFetchRequest) -> bytes:
     for topic_id, indexes in topics.items():
         out += topic_id + uvarint(len(indexes) + 1)
         for index in indexes:
-            out += _PARTITION.pack(*request.partitions[topic_id, index])
+            *fields, is_damaged = request.partitions[topic_id, index]
+            out += _PARTITION.pack(*fields) + (_DAMAGED if is_damaged else _NO_TAGS)
         out += b"\0"
     forgotten = _by_topic(request.forgotten)
     out += uvarint(len(forgotten) + 1)

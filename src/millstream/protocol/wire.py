@@ -164,13 +164,18 @@ class Reader:
 
     def skip_tags(self) -> None:
         if self.flexible:
-            if self.position < self._end and self.buffer[self.position] == 0:
-                # Nearly always: there are none.
-                self.position += 1
+            if self.has_no_tags():
                 return
             for _ in range(self._tag_count()):
                 self.uvarint()
                 self._take(self.uvarint())
+
+    def has_no_tags(self) -> bool:
+        """Nearly always; then they are behind us."""
+        if self.position < self._end and self.buffer[self.position] == 0:
+            self.position += 1
+            return True
+        return False
 
     @property
     def elements_left(self) -> int:

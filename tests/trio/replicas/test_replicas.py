@@ -4,11 +4,13 @@ import asyncio
 import errno
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from millstream.broker.partitions.partition import Partition
+from millstream.broker.replicas.repair import Repairs
 from millstream.cluster.metadata.difference import partition_changed
 from millstream.cluster.metadata.image import PartitionImage
 from millstream.cluster.metadata.in_sync_sets import InSyncResult
@@ -209,6 +211,59 @@ def test_a_segment_that_is_missing_is_fetched_again(trio: Trio) -> None:
     until(lambda: trio.nodes[other].broker.metrics.repaired_segments.value == 1)
     until(lambda: read_values(partition(trio, other).log) == values)
     assert partition(trio, other).log.segments.damaged == set()
+
+
+def test_a_replica_with_a_hole_is_let_in_when_it_is_whole(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In sync before, it could be the only one left of those that were counted on."""
+    leader = create(trio, segment_bytes="400")
+    values = [b"%d" % number * 40 for number in range(12)]
+    assert set(write(trio, leader, *values)) == {0}
+    other = followers(trio, leader)[0]
+    until(lambda: partition(trio, other).high_watermark == len(values))
+    stopped = trio.stop(other)
+    until(lambda: other not in image(trio, leader).isr)
+    trio.disks[other].unlink(
+        f"/data/topics/t/partition-0/{partition(trio, leader).log.segments[1].base_offset:020d}.log"
+    )
+    fetch_from = Repairs._fetch_from
+    may_repair = threading.Event()
+
+    async def held(self: Repairs, *arguments: Any) -> None:
+        if not may_repair.is_set():
+            raise OSError("no answer")
+        await fetch_from(self, *arguments)
+
+    monkeypatch.setattr(Repairs, "_fetch_from", held)
+    trio.start_again(other, stopped)
+    state = partition(trio, leader).replication
+    assert state is not None
+    until(lambda: (known := state.follower(other)) is not None and known.is_damaged)
+    more = [b"more"] * 3
+    assert set(write(trio, leader, *more)) == {0}
+    until(lambda: state.follower(other).end_offset == len(values + more))  # type: ignore[union-attr]
+    assert other not in image(trio, leader).isr
+    may_repair.set()
+    until(lambda: other in image(trio, leader).isr)
+    assert read_values(partition(trio, other).log) == values + more
+
+
+def test_a_replica_is_let_in_that_lacks_what_its_leader_lacks_too(trio: Trio) -> None:
+    """Nobody could mend it, and too few might be in sync for ever."""
+    leader = create(trio, segment_bytes="400", min_insync_replicas="3")
+    assert set(write(trio, leader, *(b"%d" % number * 40 for number in range(12)))) == {0}
+    other = followers(trio, leader)[0]
+    until(lambda: partition(trio, other).high_watermark == 12)
+    damaged = partition(trio, other).log.segments[1].log_path
+    stopped = trio.stop(other)
+    until(lambda: other not in image(trio, leader).isr)
+    trio.disks[other].unlink(damaged)
+    for number in trio.nodes:
+        trio.disks[number].flip_bit(damaged, 90)
+    trio.start_again(other, stopped)
+    until(lambda: other in image(trio, leader).isr)
+    assert write(trio, leader, b"more") == [0]
 
 
 def test_damage_in_what_all_others_have_deleted_is_deleted_here_too(trio: Trio) -> None:

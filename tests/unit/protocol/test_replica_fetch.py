@@ -14,13 +14,17 @@ _HEADER_BYTES = 11
 
 
 @given(
-    st.dictionaries(st.tuples(IDS, st.integers(0, 5)), st.tuples(INTS, LONGS, INTS, LONGS, INTS), max_size=5),
+    st.dictionaries(
+        st.tuples(IDS, st.integers(0, 5)),
+        st.tuples(INTS, LONGS, INTS, LONGS, INTS, st.booleans()),
+        max_size=5,
+    ),
     st.lists(st.tuples(IDS, INTS), max_size=3, unique=True),
     INTS,
     LONGS,
 )
 def test_requests(
-    wanted: dict[tuple[bytes, int], tuple[int, int, int, int, int]],
+    wanted: dict[tuple[bytes, int], tuple[int, int, int, int, int, bool]],
     forgotten: list[tuple[bytes, int]],
     replica: int,
     epoch: int,

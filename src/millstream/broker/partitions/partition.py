@@ -56,6 +56,7 @@ class Partition:
         "_readers",
         "_sizes",
         "_visible_size",
+        "awaits_repair",
         "flushing",
         "high_watermark",
         "index",
@@ -93,6 +94,8 @@ class Partition:
         self.high_watermark = log.log_end_offset
         if high_watermark is not None:
             self.high_watermark = max(min(high_watermark, log.log_end_offset), log.log_start_offset)
+        self.awaits_repair: set[int] = set()
+        """Where there is damage that others may mend. Until then a leader does not count on this replica."""
         self.flushing = False
         self._flushes = flushes
         self._acks: deque[tuple[int, AckWaiter]] = deque()

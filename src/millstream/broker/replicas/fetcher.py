@@ -88,6 +88,13 @@ class ReplicaFetcher:
             self._forgotten[key] = None
             self._wake()
 
+    def say(self, partition: Partition) -> None:
+        """What the leader is told of this partition is another."""
+        key = partition.topic_id, partition.index
+        following = self._followed.get(key)
+        if following is not None and following.asked_from >= 0:
+            self._say(key)
+
     def stop(self) -> list["asyncio.Task[None]"]:
         """Tasks that are ending."""
         for following in self._followed.values():

@@ -77,6 +77,7 @@ class Following(msgspec.Struct, eq=False):
             target.epochs.epoch_of(offset - 1) if offset > target.log_start_offset else -1,
             target.log_start_offset,
             PARTITION_BYTES,
+            bool(self.partition.awaits_repair),
         )
 
     @property

@@ -48,16 +48,26 @@ def replica_parts(
     )
     in_sync = InSyncSets(node_id, machine, metadata, partitions, replication.replica_lag_time_max / 1000)
     recovered = RecoveredReplicas(node_id, machine.tasks, metadata, logs.store, end_node)
+    replicated = Replication(
+        copying,
+        partitions,
+        in_sync,
+        recovered,
+        settings.broker.rack,
+        reads_by_rack=replication.replica_selector == "rack",
+    )
     return ReplicaParts(
-        Replication(
-            copying,
+        replicated,
+        Repairs(
+            node_id,
+            machine,
+            metadata,
             partitions,
-            in_sync,
-            recovered,
-            settings.broker.rack,
-            reads_by_rack=replication.replica_selector == "rack",
+            flusher,
+            logs.upkeep,
+            metrics.repaired_segments,
+            replicated.damage_changed,
         ),
-        Repairs(node_id, machine, metadata, partitions, flusher, logs.upkeep, metrics.repaired_segments),
         recovered,
         ReplicaThrottle(node_id, metadata, machine.clock, Side.LEADER),
     )

@@ -5,7 +5,7 @@ fetched, so the segment that is written to is sealed first and repaired when the
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from millstream.broker.machine import Machine
 from millstream.broker.partitions.flusher import Flusher
@@ -44,6 +44,17 @@ class _DeletedElsewhere(Exception):
     """The other replica's log begins behind the damage: it was sound there until its time was over."""
 
 
+class _NotToBeHad(KafkaError):
+    """The leader cannot give it, now or ever: this replica is no worse than the leader."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.OFFSET_NOT_AVAILABLE, message)
+
+
+# As the leader answers when its own copy is damaged, or is another, or when it has not committed so far.
+_REFUSALS = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.OFFSET_NOT_AVAILABLE})
+
+
 def _require_unchanged(target: PartitionLog, damaged: Segment) -> None:
     if target.offline is not None:
         raise target.offline
@@ -63,8 +74,9 @@ class Repairs:
         flusher: Flusher,
         upkeep: Upkeep,
         repaired: Counter,
+        changed: Callable[[Partition], None],
     ) -> None:
-        """`repaired` counts the segments that were."""
+        """`repaired` counts the segments that were; `changed` is told when a partition awaits a repair, or no more."""
         self._node_id = node_id
         self._machine = machine
         self._metadata = metadata
@@ -72,6 +84,7 @@ class Repairs:
         self._flusher = flusher
         self._upkeep = upkeep
         self._repaired = repaired
+        self._changed = changed
         self._wanted: dict[Partition, dict[int, None]] = {}
         """Offsets in damaged segments."""
 
@@ -82,8 +95,19 @@ class Repairs:
             return
         is_busy = partition in self._wanted
         self._wanted.setdefault(partition, {})[offset] = None
+        self._await(partition, offset)
         if not is_busy:
             self._machine.tasks.spawn(self._repair(partition), "repair")
+
+    def _await(self, partition: Partition, offset: int) -> None:
+        if offset not in partition.awaits_repair:
+            partition.awaits_repair.add(offset)
+            self._changed(partition)
+
+    def _await_no_more(self, partition: Partition, offset: int) -> None:
+        if offset in partition.awaits_repair:
+            partition.awaits_repair.discard(offset)
+            self._changed(partition)
 
     def found_at_start(self, damaged: Mapping[str, list[int]]) -> None:
         """Recovery found damage in these segments, by directory."""
@@ -102,6 +126,9 @@ class Repairs:
                 except (OSError, TimeoutError, KafkaError) as error:
                     if partition.log.health.is_gone:
                         return
+                    if isinstance(error, _NotToBeHad):
+                        # It is asked for on and on, but not waited for: too few might be in sync until then.
+                        self._await_no_more(partition, offset)
                     log.warning(
                         "not repaired yet",
                         topic=partition.topic,
@@ -112,8 +139,10 @@ class Repairs:
                     await asyncio.sleep(_RETRY_SECONDS)
                 else:
                     del wanted[offset]
+                    self._await_no_more(partition, offset)
         finally:
             del self._wanted[partition]
+            partition.awaits_repair.clear()
 
     async def _repair_segment(self, partition: Partition, offset: int) -> None:
         target = partition.log
@@ -135,7 +164,7 @@ class Repairs:
         _require_unchanged(target, damaged)
         end_offset = target.segments[target.segments.index(damaged) + 1].base_offset
         if partition.high_watermark < end_offset:
-            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "the damaged segment is not committed yet")
+            raise _NotToBeHad("the damaged segment is not committed yet")
         repaired = RepairedSegment(target, damaged.summary, end_offset)
         try:
             await self._fetch(partition, repaired, end_offset)
@@ -200,7 +229,7 @@ class Repairs:
 
     async def _fetch(self, partition: Partition, repaired: RepairedSegment, end_offset: int) -> None:
         failure: Exception = KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "no other replica is in sync")
-        has_deleted = []
+        has_deleted, is_refused = [], False
         for broker_id in self._healthy(partition):
             repaired.clear()
             try:
@@ -209,12 +238,14 @@ class Repairs:
                 has_deleted.append(broker_id)
             except (OSError, TimeoutError, KafkaError) as error:
                 failure = error
+                if broker_id == partition.leader_id and isinstance(error, KafkaError):
+                    is_refused |= error.code in _REFUSALS
             else:
                 return
         known = self._metadata.image.partition(partition.topic, partition.index)
         if known is not None and {*has_deleted, self._node_id} >= set(known.replicas):
             raise _DeletedElsewhere
-        raise failure
+        raise _NotToBeHad(str(failure)) if is_refused else failure
 
     def _healthy(self, partition: Partition) -> list[int]:
         image = self._metadata.image

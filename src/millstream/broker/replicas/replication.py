@@ -69,10 +69,19 @@ class Replication:
         self._stop_fetching(partition)
         partition.follow(image.leader, image.leader_epoch)
         if image.leader != NOBODY and partition.log.offline is None:
+            for base in partition.log.segments.damaged:
+                # Of the new leader it can be had, or it is known that it cannot, before this replica is counted on.
+                self.copying.faults.on_damage(partition, base)
             self._fetcher(image.leader).follow(partition, image.leader_epoch)
 
     def remove(self, partition: Partition) -> None:
         self._stop_fetching(partition)
+
+    def damage_changed(self, partition: Partition) -> None:
+        """Damage was found, or repaired: the leader counts on this replica or does not."""
+        fetcher = self._fetchers.get(partition.leader_id)
+        if fetcher is not None:
+            fetcher.say(partition)
 
     def _lead(self, partition: Partition, image: PartitionImage) -> None:
         state = partition.replication
@@ -153,6 +162,7 @@ class Replication:
             self._clock.monotonic(),
             log_start_offset=request.log_start_offset,
             broker_epoch=broker_epoch,
+            is_damaged=request.is_damaged,
         )
         if state is None or not is_follower:
             raise KafkaError(

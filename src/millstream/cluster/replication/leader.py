@@ -19,6 +19,8 @@ class FollowerProgress(msgspec.Struct):
     end_offset: int = UNKNOWN
     """What the follower has, on disk where the topic is durable: the offset of its last fetch."""
     log_start_offset: int = UNKNOWN
+    is_damaged: bool = False
+    """Some of what it has cannot be read, and can be had from others."""
     broker_epoch: int = UNKNOWN
     caught_up_at: float = float("-inf")
     """The last moment at which it had everything that the leader had."""
@@ -133,6 +135,7 @@ class LeaderState:
         *,
         log_start_offset: int = UNKNOWN,
         broker_epoch: int = UNKNOWN,
+        is_damaged: bool = False,
     ) -> bool:
         """False when that broker keeps no replica of this partition, or not any more."""
         follower = self._followers.get(broker_id)
@@ -141,6 +144,7 @@ class LeaderState:
         follower.fetched(offset, leader_end_offset, now)
         follower.log_start_offset = log_start_offset
         follower.broker_epoch = broker_epoch
+        follower.is_damaged = is_damaged
         return True
 
     def advance(self, own_end_offset: int) -> bool:
@@ -198,6 +202,7 @@ class LeaderState:
         return (
             follower is not None
             and broker_id not in self.isr
+            and not follower.is_damaged
             and follower.end_offset >= max(self.high_watermark, self.epoch_start_offset)
             and follower.log_start_offset >= log_start_offset
         )

@@ -107,6 +107,14 @@ def test_an_old_word_of_the_controller_is_not_heard() -> None:
     assert state.isr == (1, 2, 3)
 
 
+def test_a_replica_that_waits_for_a_repair_does_not_join() -> None:
+    state = leader(isr=(1, 2))
+    state.follower_fetched(3, 10, 10, 1.0, is_damaged=True)
+    assert not state.may_join(3)
+    state.follower_fetched(3, 10, 10, 2.0)
+    assert state.may_join(3)
+
+
 def test_a_change_stays_pending_until_the_metadata_moves_on() -> None:
     state = leader(isr=(1, 2))
     change = state.propose(leaving=[2])
