@@ -133,7 +133,8 @@ class LocalLog:
 
     def append(self, view: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
         """Stamp and write one validated batch of a producer."""
-        self.health.require_online()
+        if self.health.offline is not None:
+            raise self.health.offline
         if header.batch_length + PREFIX_SIZE > self.config.max_message_bytes:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
@@ -178,13 +179,11 @@ class LocalLog:
         if header.producer_id >= 0:
             self.producers.update(header, base_offset, now_ms)
         self.log_end_offset = last_offset + 1
-        size = header.batch_length + PREFIX_SIZE
-        self._count(header.record_count, size)
+        self._count(header.record_count, header.batch_length + PREFIX_SIZE)
 
     def _count(self, records: int, size_bytes: int) -> None:
-        segments = self.segments
-        segments.record_count += records
-        segments.size_bytes += size_bytes
+        self.segments.record_count += records
+        self.segments.size_bytes += size_bytes
         self.unflushed_messages += records
         self.appended_bytes += size_bytes
 
