@@ -18,7 +18,7 @@ from kio.schema.describe_share_group_offsets.v1.response import (
     DescribeShareGroupOffsetsResponseTopic,
 )
 
-from millstream.broker.handlers.admin import answer, code_of, message_of
+from millstream.broker.handlers.admin import answer, code_of, message_of, unhurried
 from millstream.broker.shares.offsets import ShareOffsets, TopicOffsets
 from millstream.cluster.metadata.service import MetadataService
 from millstream.doors.partitions import Place
@@ -29,7 +29,7 @@ async def describe_share_group_offsets(
     offsets: ShareOffsets, metadata: MetadataService, request: Any, call: Any
 ) -> DescribeShareGroupOffsetsResponse:
     """DescribeShareGroupOffsets, versions 0 and 1: where groups stand in partitions, and how many records are left."""
-    groups = [await _of_group(offsets, metadata, each, call) for each in request.groups]
+    groups = [await _of_group(offsets, metadata, each, call) async for each in unhurried(request.groups)]
     return answer(DescribeShareGroupOffsetsResponse, groups=tuple(groups))
 
 

@@ -13,7 +13,7 @@ from kio.schema.read_share_group_state_summary.v1 import response as summarized
 from kio.schema.write_share_group_state.v1 import response as written
 
 from millstream.broker.api.call import Call
-from millstream.broker.handlers.admin import code_of, message_of
+from millstream.broker.handlers.admin import code_of, message_of, unhurried
 from millstream.coordinator.decision import Request
 from millstream.coordinator.shares.records import ShareKey
 from millstream.coordinator.shares.requests import (
@@ -135,9 +135,9 @@ async def _each(
 ) -> tuple[Any, ...]:
     """One question and one result for each partition of the request."""
     topics = []
-    for topic in request.topics:
+    async for topic in unhurried(request.topics):
         results = []
-        for each in topic.partitions:
+        async for each in unhurried(topic.partitions):
             answer, refused = None, None
             try:
                 if topic.topic_id is None or not request.group_id:
