@@ -1,6 +1,5 @@
 """The metrics of a GPU that the pipeline knows: dcgm-exporter's default counters."""
 
-import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -19,14 +18,6 @@ class Metric:
     kind: MetricKind
     minimum: float
     maximum: float
-
-
-class ValueVerdict(StrEnum):
-    """What a value is worth: a measurement, DCGM's way to say "no value", or a mistake."""
-
-    PLAUSIBLE = "plausible"
-    SENTINEL = "sentinel"
-    OUT_OF_RANGE = "out_of_range"
 
 
 SENTINEL_RANGES = (
@@ -84,12 +75,3 @@ PCIE_REPLAY_COUNTER = _counter("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "replays", 1e9
 NVLINK_BANDWIDTH_TOTAL = _counter("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "MB")
 UNCORRECTABLE_REMAPPED_ROWS = _counter("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "rows", 1e9)
 CORRECTABLE_REMAPPED_ROWS = _counter("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "rows", 1e9)
-
-
-def judge(metric: Metric, value: float) -> ValueVerdict:
-    """What a value of this metric is worth; the Spark job says the same in SQL."""
-    if metric.minimum <= value <= metric.maximum:
-        return ValueVerdict.PLAUSIBLE
-    if math.isfinite(value) and any(low <= value <= high for low, high in SENTINEL_RANGES):
-        return ValueVerdict.SENTINEL
-    return ValueVerdict.OUT_OF_RANGE

@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from millstream.pipeline.declaration import Declaration
 from millstream.pipeline.job.reasons import Limits, Reason, Verdict
 from millstream.pipeline.moments import micros
-from millstream.pipeline.stores.constants import constant
+from millstream.pipeline.stores.local_frames import constant
 
 _TIME = "date_format(time, \"yyyy-MM-dd'T'HH:mm:ssXXX\")"
 

@@ -4,8 +4,8 @@ Nothing is added to an old result. A window that was marked is read from the sto
 repeated ones and restarts end in the same rows.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import timedelta
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
 from itertools import groupby
 
 from pyspark.sql import SparkSession
@@ -16,7 +16,6 @@ from millstream.pipeline.job.health.publish import EventPublisher
 from millstream.pipeline.job.health.signs import context, runs_of
 from millstream.pipeline.job.health.watch import HealthWatch
 from millstream.pipeline.job.ledger import Ledger, Marks
-from millstream.pipeline.job.moved_hosts import retire_hosts
 from millstream.pipeline.job.rollups import rollups_of
 from millstream.pipeline.moments import (
     HOUR,
@@ -27,7 +26,9 @@ from millstream.pipeline.moments import (
     minute_start,
 )
 from millstream.pipeline.stores.base import Store
-from millstream.pipeline.stores.rows import Resolution
+from millstream.pipeline.stores.local_frames import local_frame
+from millstream.pipeline.stores.rows import Resolution, Rollup
+from millstream.pipeline.stores.tables import ROLLUPS
 
 _HOURS_AT_ONCE = 24
 
@@ -79,7 +80,7 @@ class Recomputation:
             version = self._version()
             self._store.write_rollups(rollups_of(points, Resolution.MINUTE, sorted(chunk)), version)
             starts = {minute_start(minute) for minute in chunk}
-            retire_hosts(self._spark, self._store, Resolution.MINUTE, starts, version)
+            _retire_hosts(self._spark, self._store, Resolution.MINUTE, starts, version)
             self._ledger.clear(Marks({minute: marked[minute] for minute in chunk}, {}))
             done += len(chunk)
             self._on_progress("minutes", done, len(marked))
@@ -101,7 +102,7 @@ class Recomputation:
             version = self._version()
             self._store.write_rollups(rollups_of(points, Resolution.HOUR, sorted(chunk)), version)
             starts = {hour_start(hour) for hour in chunk}
-            retire_hosts(self._spark, self._store, Resolution.HOUR, starts, version)
+            _retire_hosts(self._spark, self._store, Resolution.HOUR, starts, version)
             self._ledger.clear(Marks({}, {hour: due[hour] for hour in chunk}))
             done += len(chunk)
             self._on_progress("hours", done, len(due))
@@ -146,6 +147,24 @@ class Recomputation:
         if self._above_store is None:
             self._above_store = self._store.last_version() + 1
         return self._ledger.next_version(self._above_store)
+
+
+def _retire_hosts(
+    spark: SparkSession, store: Store, resolution: Resolution, starts: Collection[datetime], version: int
+) -> None:
+    """Empty the rollups of hosts that have lost their points: a point sent again may name another host than before.
+
+    Whatever else is in a window when it is computed again was in it before. After the rollups of the windows that begin
+    at `starts` were written with `version`; readers do not see empty ones.
+    """
+    older = store.host_rollups_before(version, resolution, min(starts), max(starts))
+    gone = [_emptied(row) for row in older if row.window_start in starts]
+    if gone:
+        store.write_rollups(local_frame(spark, ROLLUPS.ddl, gone), version)
+
+
+def _emptied(row: Rollup) -> tuple[object, ...]:
+    return tuple(0 if name == "count" else getattr(row, name) for name in ROLLUPS.names)
 
 
 def _chunks(windows: Iterable[int], per_hour: int) -> Iterator[list[int]]:

@@ -17,8 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from millstream.pipeline.moments import MINUTE_US, MINUTES_PER_HOUR
-from millstream.pipeline.stores.constants import one_of
-from millstream.pipeline.stores.local_frames import arrow_schema
+from millstream.pipeline.stores.local_frames import arrow_schema, one_of
 from millstream.pipeline.stores.rows import Level, Resolution
 from millstream.pipeline.stores.tables import ROLLUPS
 

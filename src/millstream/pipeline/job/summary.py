@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 
 from millstream.pipeline.job.reasons import Reason, Verdict
 from millstream.pipeline.moments import MINUTE_US, minute_of, moment
-from millstream.pipeline.stores.constants import constant
+from millstream.pipeline.stores.local_frames import constant
 
 
 @dataclass(frozen=True, slots=True)

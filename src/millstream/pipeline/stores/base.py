@@ -101,10 +101,6 @@ class StoreWriter(Protocol):
         """Rollups with start <= window_start < end, each identity once, with their `version`."""
         ...
 
-    def events_frame(self, spark: "SparkSession", start: datetime, end: datetime) -> "DataFrame":
-        """Events with start <= event start < end, the retracted ones too, each once, with their `version`."""
-        ...
-
     def host_rollups_before(
         self, version: int, resolution: Resolution, first: datetime, last: datetime
     ) -> list[Rollup]:

@@ -1,11 +1,16 @@
-"""Frames of rows that the driver has, by way of Arrow: Spark would send a list through Python workers and back."""
+"""Frames of rows that the driver has, their schemas, and numbers that differ from query to query.
 
-from collections.abc import Sequence
+Rows of the driver go by way of Arrow: Spark would send a list through Python workers and back. A literal number becomes
+part of the code of a query, and the same query with another number is compiled again and runs cold. An array is handed
+to the code from outside; so such a number travels in one, and is taken out for each row.
+"""
+
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 
 def local_frame(spark: "SparkSession", ddl: str, rows: Sequence[Sequence[object]]) -> "DataFrame":
@@ -28,3 +33,16 @@ def arrow_schema(ddl: str) -> "pa.Schema":
     schema = StructType.fromDDL(ddl)
     assert isinstance(schema, StructType)
     return to_arrow_schema(schema, timezone="UTC")
+
+
+def constant(value: int, beside: "Column") -> "Column":
+    """The number in every row. `beside` is any column of the rows: without one Spark would see through it."""
+    from pyspark.sql import functions as f
+
+    return f.get(f.array(f.lit(value).cast("bigint")), f.pmod(f.hash(beside), f.lit(1)))
+
+
+def one_of(column: "Column", values: Iterable[int]) -> "Column":
+    from pyspark.sql import functions as f
+
+    return f.array_contains(f.array(*(f.lit(value).cast("bigint") for value in values)), column)

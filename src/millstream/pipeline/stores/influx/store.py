@@ -72,9 +72,6 @@ class InfluxStore(InfluxQueries):
     ) -> "DataFrame":
         return self._lake.rollups_frame(spark, resolution, start, end)
 
-    def events_frame(self, spark: "SparkSession", start: datetime, end: datetime) -> "DataFrame":
-        return self._lake.events_frame(spark, start, end)
-
     def host_rollups_before(
         self, version: int, resolution: Resolution, first: datetime, last: datetime
     ) -> list[Rollup]:

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millstream.pipeline.moments import micros
-from millstream.pipeline.stores.constants import constant
-from millstream.pipeline.stores.local_frames import local_frame
+from millstream.pipeline.stores.local_frames import constant, local_frame
 from millstream.pipeline.stores.parquet.layout import Room
 from millstream.pipeline.stores.parquet.live import live_files
 

@@ -58,9 +58,6 @@ class ParquetStore(ParquetQueries):
     ) -> "DataFrame":
         return read_frame(spark, self.root, ROLLUP_ROOMS[Resolution(resolution)], start, end)
 
-    def events_frame(self, spark: "SparkSession", start: datetime, end: datetime) -> "DataFrame":
-        return read_frame(spark, self.root, EVENTS_ROOM, start, end)
-
     def last_version(self) -> int:
         versions = [
             with_fresh_files(self.root, lambda: self._last_version(room, bucket))  # noqa: B023

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millstream.pipeline.files import make_directories, move_into_place
-from millstream.pipeline.stores.constants import constant
 from millstream.pipeline.stores.errors import StoreUnavailable
+from millstream.pipeline.stores.local_frames import constant
 from millstream.pipeline.stores.parquet.layout import Room, batch_name
 
 if TYPE_CHECKING:
