@@ -294,7 +294,7 @@ def read_auth(data: bytes, at: int, end: int, version: int) -> Auth:
 def _packet_id(data: bytes, at: int, end: int) -> tuple[int, int]:
     packet_id, at = read_u16(data, at, end)
     if not packet_id:
-        raise malformed("packet identifier 0 is not allowed")
+        raise protocol_error("packet identifier 0 is not allowed")
     return packet_id, at
 
 

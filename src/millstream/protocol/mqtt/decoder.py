@@ -237,5 +237,5 @@ def _broken_publish(head: int, packet_id: int, short: bool) -> Violation:
     if head & 0x06 == 0x06:
         return malformed("a PUBLISH has QoS 3")
     if not packet_id and head & 0x06:
-        return malformed("packet identifier 0 is not allowed")
+        return protocol_error("packet identifier 0 is not allowed")
     return malformed("a PUBLISH of QoS 0 has the flag DUP")

@@ -1,12 +1,14 @@
 """MQTT's data types. A reader gets the data, a position and the end of what it may read; it gives the value and the
 position behind it. What does not fit, or is not well formed, is a Violation."""
 
+import re
 from typing import Final
 
 from millstream.protocol.mqtt.reasons import malformed
 
 MOST_VARINT: Final = 268_435_455
 LONGEST_TEXT: Final = 65_535
+_CONTROL: Final = re.compile("[\x01-\x1f\x7f-\x9f]")
 
 
 def read_byte(data: bytes, at: int, end: int) -> tuple[int, int]:
@@ -57,7 +59,15 @@ def read_text(data: bytes, at: int, end: int) -> tuple[str, int]:
 
 
 def checked_text(raw: bytes) -> str:
-    """Well-formed UTF-8 without U+0000; a byte order mark is a character like any other."""
+    """Well-formed UTF-8 without control characters; a byte order mark is a character like any other."""
+    text = _decoded(raw)
+    # They are of no use in names, and harm in logs and terminals; the standard leaves it to the server.
+    if _CONTROL.search(text) is not None:
+        raise malformed("a text has a control character")
+    return text
+
+
+def _decoded(raw: bytes) -> str:
     try:
         text = raw.decode()
     except UnicodeDecodeError:
@@ -68,9 +78,10 @@ def checked_text(raw: bytes) -> str:
 
 
 def read_text_pair(data: bytes, at: int, end: int) -> tuple[tuple[str, str], int]:
-    name, at = read_text(data, at, end)
-    value, at = read_text(data, at, end)
-    return (name, value), at
+    """Those of users, who may well have several lines in them."""
+    name, at = read_binary(data, at, end)
+    value, at = read_binary(data, at, end)
+    return (_decoded(name), _decoded(value)), at
 
 
 def write_byte(value: int) -> bytes:
