@@ -141,8 +141,9 @@ def _gateway_goals() -> Iterator[_Goal]:
         "gateway: single-message POSTs, 64 connections", 6_000, True, "/s", _figure(names.GATEWAY_POSTS)
     )
     yield _Goal("gateway: messages in batches", 150_000, True, "msg/s", _figure(names.GATEWAY_BATCHED))
-    yield _Goal("gateway: latency of a POST at 500/s, p50", 1, False, "ms", _figure(names.GATEWAY_P50))
-    yield _Goal("gateway: latency of a POST at 500/s, p99", 5, False, "ms", _figure(names.GATEWAY_P99))
+    for percentile, limit in (("p50", 1), ("p99", 5)):
+        name = names.gateway_added("a node's gateway", percentile)
+        yield _Goal(name, limit, False, "ms", _figure(name))
     streams = names.gateway_streams(10_000)
     yield _Goal("gateway: memory of 10,000 idle streams", 500, False, "MB", _figure(streams))
 

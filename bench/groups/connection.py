@@ -3,6 +3,7 @@
 import asyncio
 import struct
 from collections import deque
+from typing import cast
 
 from bench.peers import PeerError
 
@@ -27,8 +28,7 @@ class Connection(asyncio.Protocol):
         return connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its type
 
     def send(
         self, api_key: int, version: int, body: bytes, *, flexible: bool = False

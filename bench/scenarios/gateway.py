@@ -1,15 +1,31 @@
-"""The HTTP gateway of a node: single messages, batches, latency, delivery with acknowledgements, idle streams.
+"""The HTTP gateway, of a node and alone: single messages, batches, latency, delivery, acknowledgements, idle streams.
 
-Peers that people would put there (Karapace, Strimzi's bridge) need Apache Kafka beside them and are not measured.
+Karapace and Strimzi's bridge, which people would put there, can be had from neither PyPI nor Maven's registry.
 """
 
-import http.client
+import contextlib
 import json
 import socket
+import subprocess
+import sys
 import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-from bench.httpload import latencies_ms, request, requests_per_second
+import msgspec
+
+from bench.httpload import (
+    acknowledged_per_second,
+    fan_out_per_second,
+    http_asks,
+    kafka_asks,
+    latencies_ms,
+    request,
+    requests_per_second,
+)
+from bench.machine import usage
 from bench.peers import Durability
 from bench.peers.millstream import Millstream
 from bench.scenarios import names
@@ -25,7 +41,7 @@ def run(session: Session) -> None:
     seconds = 2.0 if session.plan.quick else 8.0
     rounds = session.plan.rounds_of(full=3, quick=1)
     with session.millstream(settings={"http.max_connections": "12000"}) as broker:
-        for topic in ("singles", "batches", "latency", "queue"):
+        for topic in ("singles", "batches", "latency", "queue", "fan-out"):
             broker.create_topic(topic, _PARTITIONS, Durability.RELAXED)
         url = broker.http_url
         single = request("/produce?topic=singles", _ONE)
@@ -40,37 +56,84 @@ def run(session: Session) -> None:
         batched = [requests_per_second(url, lines, 8, seconds) * _PER_BATCH for _ in range(rounds)]
         session.record_figure(NAME, names.GATEWAY_BATCHED, "msg/s", batched)
         session.display.step("latency at 500 requests a second")
-        found = latencies_ms(url, request("/produce?topic=latency", _ONE), 500, seconds * 2)
-        session.record_figure(NAME, names.GATEWAY_P50, "ms", [found[len(found) // 2]])
-        session.record_figure(NAME, names.GATEWAY_P99, "ms", [found[len(found) * 99 // 100]])
+        with _gateway_alone(broker.bootstrap) as alone:
+            _latencies(session, broker, alone, seconds)
         session.display.step("delivery and acknowledgement")
-        session.record_figure(NAME, names.GATEWAY_DELIVERED, "msg/s", [_deliver(url, session.plan.quick)])
+        _delivery(session, url)
         session.display.step("idle streams")
         _idle_streams(session, broker, 1_000 if session.plan.quick else 10_000)
 
 
-def _deliver(url: str, quick: bool) -> float:
-    """One consumer that polls for up to 500 messages and acknowledges them together."""
-    count = 2_000 if quick else 20_000
-    address = urlsplit(url)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=120)
-    batch = b"\n".join([_ONE] * _PER_BATCH)
-    for _ in range(count // _PER_BATCH):
-        connection.request("POST", "/produce?topic=queue", batch, {"content-type": "application/x-ndjson"})
-        connection.getresponse().read()
-    began, done = time.perf_counter(), 0
-    while done < count:
-        connection.request(
-            "GET", "/consume?topic=queue&group=g&limit=500", headers={"accept": "application/json"}
-        )
-        ids = [each["id"] for each in json.loads(connection.getresponse().read())["messages"]]
-        if ids:
-            connection.request("POST", "/ack?group=g", json.dumps({"ids": ids}))
-            answer = connection.getresponse()
-            if answer.read() != b"ok":
-                raise RuntimeError("an acknowledgement was refused")
-        done += len(ids)
-    return count / (time.perf_counter() - began)
+def _latencies(session: Session, broker: Millstream, alone: "_Alone", seconds: float) -> None:
+    """In turns, so that other work on the machine meets all of them."""
+    post = request("/produce?topic=latency", _ONE)
+    ways = {
+        "direct client": lambda count: kafka_asks(broker.bootstrap, "latency", count),
+        "a node's gateway": lambda count: http_asks(broker.http_url, post, count),
+        "a gateway alone": lambda count: http_asks(alone.url, post, count),
+    }
+    found: dict[str, list[float]] = {way: [] for way in ways}
+    shares = []
+    for _ in range(2 if session.plan.quick else 6):
+        for way, connect in ways.items():
+            before, began = usage(alone.process.pid).cpu_seconds, time.perf_counter()
+            found[way] += latencies_ms(connect, 500, seconds / 2)
+            if way == "a gateway alone":
+                used = usage(alone.process.pid).cpu_seconds - before
+                shares.append(used / (time.perf_counter() - began))
+    session.record_figure(NAME, names.GATEWAY_ALONE_CPU, "", shares)
+    session.record_figure(NAME, names.GATEWAY_ALONE_MEMORY, "MB", [usage(alone.process.pid).rss_bytes / 1e6])
+    for percentile, part in (("p50", 0.5), ("p99", 0.99)):
+        at = {way: sorted(some)[int(len(some) * part)] for way, some in found.items()}
+        for way, value in at.items():
+            session.record_figure(NAME, names.gateway_latency(way, percentile), "ms", [value])
+            if way != "direct client":
+                added = value - at["direct client"]
+                session.record_figure(NAME, names.gateway_added(way, percentile), "ms", [added])
+
+
+class _Alone(msgspec.Struct):
+    process: "subprocess.Popen[bytes]"
+    url: str
+
+
+@contextmanager
+def _gateway_alone(bootstrap: str) -> Iterator[_Alone]:
+    command = [sys.executable, "-m", "millstream", "serve", "--roles", "gateway", "--seeds", bootstrap]
+    options = ["--http", "127.0.0.1:0", "--log-format", "json"]
+    process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said = json.loads(line)
+            if said["event"] == "ready":
+                url = f"http://{said['http']}"
+                break
+        else:
+            raise RuntimeError("the gateway ended before it was ready")
+        for _ in range(600):
+            with contextlib.suppress(OSError):
+                if urllib.request.urlopen(f"{url}/health", timeout=60).status == 200:
+                    break
+            time.sleep(0.1)
+        yield _Alone(process, url)
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def _delivery(session: Session, url: str) -> None:
+    batches = 4 if session.plan.quick else 12
+    lines = b"\n".join([_ONE] * _PER_BATCH)
+    fan = request("/produce?topic=fan-out", lines, "application/x-ndjson")
+    rate = fan_out_per_second(url, "fan-out", 20, batches, fan, _PER_BATCH)
+    session.record_figure(NAME, names.GATEWAY_FAN_OUT, "/s", [rate])
+    for _ in range(batches * 4):
+        headers = {"content-type": "application/x-ndjson"}
+        wanted = urllib.request.Request(f"{url}/produce?topic=queue", lines, headers)
+        urllib.request.urlopen(wanted, timeout=60).read()
+    acked = acknowledged_per_second(url, "queue", 8, batches * 4 * _PER_BATCH)
+    session.record_figure(NAME, names.GATEWAY_ACKED, "/s", [acked])
 
 
 def _idle_streams(session: Session, broker: Millstream, count: int) -> None:

@@ -97,9 +97,18 @@ def mqtt_name(what: str, broker: str, durability: str) -> str:
 GATEWAY_POSTS = "gateway: single-message POSTs, 64 connections, relaxed"
 GATEWAY_CPU = "gateway: CPU of a node for one of these"
 GATEWAY_BATCHED = "gateway: messages of 100 B in batches of 500, 8 connections, relaxed"
-GATEWAY_P50 = "gateway: latency of a POST at 500/s, p50"
-GATEWAY_P99 = "gateway: latency of a POST at 500/s, p99"
-GATEWAY_DELIVERED = "gateway: delivered and acknowledged by one consumer that polls"
+GATEWAY_ACKED = "gateway: delivered to 8 streams of a group and acknowledged by lists of ids, relaxed"
+GATEWAY_FAN_OUT = "gateway: events to 20 streams, each of its own group, relaxed"
+GATEWAY_ALONE_CPU = "gateway alone: CPU at 500 POSTs/s, share of a core"
+GATEWAY_ALONE_MEMORY = "gateway alone: memory at 500 POSTs/s"
+
+
+def gateway_latency(where: str, percentile: str) -> str:
+    return f"gateway: latency at 500/s, {where}, {percentile}"
+
+
+def gateway_added(where: str, percentile: str) -> str:
+    return f"gateway: latency added at 500/s by {where} over a direct client, {percentile}"
 
 
 def gateway_streams(count: int) -> str:
