@@ -21,7 +21,7 @@ _PAUSE_S = 1.0
 
 
 def connect(url: str, timeout_s: float) -> http.client.HTTPConnection:
-    parts = urlsplit(url)
+    parts = urlsplit(url if "//" in url else f"//{url}")
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     return kind(parts.hostname or "localhost", parts.port, timeout=timeout_s)
 
@@ -103,7 +103,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--url", default=os.environ.get("MSG_QUEUE_URL", "http://localhost:8080"))
+    given = os.environ.get("MSG_QUEUE_URL") or os.environ.get("MSG_QUEUE_ADDR")
+    parser.add_argument("--url", default=given or "http://localhost:8080")
     parser.add_argument("--topic", default="telemetry")
     parser.add_argument("--group", default="collectors")
     parser.add_argument("--influx", default="http://localhost:8086?org=millstream&bucket=telemetry")

@@ -10,6 +10,7 @@ import pytest
 
 from support.cluster import ClusterProcesses, cluster_of
 from support.gateway import GatewayAlone
+from support.sse import Events
 from support.waiting import wait_for
 
 QUICK = {"HEALTH_INTERVAL_SECONDS": "1"}
@@ -188,3 +189,96 @@ def test_uneven_distribution_and_delivery_failures(tmp_path: Path, cluster: Clus
         assert answer.status_code in {502, 503}
         explained = gateway.events("no broker to send to") + gateway.events("delivery failed")
         assert {event["place"] for event in explained} == {"one-sided-0"}
+
+
+def test_what_waits_for_a_leader_is_bounded_and_a_broker_that_fails_is_left_alone(
+    tmp_path: Path, cluster: ClusterProcesses
+) -> None:
+    assignments = [{"partition_index": 0, "broker_ids": [1]}]
+    wanted = {"name": "alone", "num_partitions": -1, "replication_factor": -1, "assignments": assignments}
+    (created,) = cluster.ask(1, "create_topics", 7, topics=[wanted]).topics
+    assert created.error_code == 0
+    limits = {
+        "MILLSTREAM_PROXY_FAILOVER_WAIT": "3s",
+        "MILLSTREAM_PROXY_FAILOVER_BUFFER": "2KB",
+        "MILLSTREAM_PROXY_BREAKER_FAILURES": "1",
+        "MILLSTREAM_PROXY_BREAKER_PAUSE": "1s",
+        "REQUEST_TIMEOUT_SECONDS": "5",
+    }
+    with GatewayAlone(tmp_path / "gateway", cluster.nodes[2].listen, {**QUICK, **limits}) as gateway:
+        gateway.wait_healthy(3)
+        broker = f"tcp://{cluster.nodes[1].listen}"
+        senders = Senders(f"http://{gateway.address}", "alone", 2)
+        senders.wait_for_more(20)
+        cluster.nodes[1].kill()
+
+        def states() -> list[str]:
+            return [event["now"] for event in gateway.events("circuit breaker changed")]
+
+        wait_for(states, lambda seen: "open" in seen, "the breaker opens")
+        metrics = gateway.client.get("/metrics").text
+        assert f'proxy_broker_requests_total{{broker="{broker}",status="error"}}' in metrics
+        assert f'proxy_broker_requests_total{{broker="{broker}",status="ok"}}' in metrics
+        assert f'proxy_breaker_open{{broker="{broker}"}}' in metrics
+        too_much = gateway.client.post("/produce?topic=alone", content=b"x" * 3_000)
+        assert (too_much.status_code, too_much.text) == (503, "too many messages wait for a leader")
+        assert too_much.headers["retry-after"] == "1"
+        too_long = gateway.client.post("/produce?topic=alone", content=b"x")
+        assert too_long.status_code in {502, 503}, too_long.text
+        shed = gateway.client.get("/metrics").text
+        for reason in ("failover buffer", "no leader"):
+            assert f'proxy_shed_total{{reason="{reason}"}}' in shed
+        cluster.nodes[1].start()
+        senders.wait_for_more(20)
+        senders.stop()
+        assert states()[-1] == "closed"
+        for code, text, retry_after in senders.refused:
+            assert (code, bool(retry_after)) in {(502, False), (503, True)}, text
+        assert {*senders.acknowledged} <= {*stored(gateway.client, "alone", 1)}
+        assert "proxy_buffered_bytes 0.0" in gateway.client.get("/metrics").text
+
+
+def test_an_answer_says_what_a_message_has_reached(cluster: ClusterProcesses) -> None:
+    relaxed = [{"name": "flush.messages", "value": "10000"}]
+    with httpx.Client(base_url=f"http://{cluster.nodes[3].http}", timeout=90) as client:
+        for name, replicas, configs, durability in (
+            ("one-relaxed", [1], relaxed, "memory"),
+            ("one", [1], [], "disk"),
+            ("two-relaxed", [1, 2], relaxed, "replicated"),
+            ("two", [1, 2], [], "replicated and on disk"),
+        ):
+            assignments = [{"partition_index": 0, "broker_ids": replicas}]
+            wanted = {
+                "name": name, "num_partitions": -1, "replication_factor": -1, "assignments": assignments,
+                "configs": configs,
+            }  # fmt: skip
+            (created,) = cluster.ask(1, "create_topics", 7, topics=[wanted]).topics
+            assert created.error_code == 0, created.error_message
+            wait_for(
+                lambda name=name: (
+                    client.post(f"/produce?topic={name}", content=b"x").json().get("durability")
+                ),
+                lambda told, durability=durability: told == durability,
+                f"{name}: {durability}",
+            )
+
+
+def test_a_gateway_that_is_told_to_stop_ends_its_streams_and_gives_messages_back(
+    tmp_path: Path, cluster: ClusterProcesses
+) -> None:
+    cluster.create_topic("drained", 1)
+    with (
+        GatewayAlone(tmp_path / "one", cluster.seeds, QUICK) as one,
+        GatewayAlone(tmp_path / "two", cluster.seeds, QUICK) as two,
+    ):
+        for gateway in (one, two):
+            gateway.wait_healthy(3)
+        assert one.client.post("/produce?topic=drained", content=b"x").status_code == 200
+        with Events(one.client, topic="drained", group="g") as events:
+            first = events.next()
+            assert one.stop() == 0
+            # To a whole end: a stream that was cut raises.
+            assert not [line for line in events.lines if line.startswith("data:")]
+        with Events(two.client, topic="drained", group="g") as events:
+            again = events.next()
+        assert (again["offset"], again["delivery_count"]) == (first["offset"], 2)
