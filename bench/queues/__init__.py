@@ -64,10 +64,11 @@ class Drain:
             self._selector.register(consumer.socket, selectors.EVENT_READ, consumer)
             consumer.begin()
 
-    def until(self, count: int) -> None:
-        """So many messages in all are acknowledged."""
-        done, last = self._done(), time.perf_counter()
-        while done < count:
+    def until(self, count: int, most_seconds: float = 1e9) -> int:
+        """So many messages in all are acknowledged, or as many as come in this time."""
+        done = self._done()
+        began = last = time.perf_counter()
+        while done < count and last - began < most_seconds:
             for key, _ in self._selector.select(1.0):
                 key.data.readable()
             before, done = done, self._done()
@@ -78,6 +79,7 @@ class Drain:
 
         for consumer in self._consumers:
             consumer.settle()
+        return done
 
     def _done(self) -> int:
         return sum(consumer.acknowledged for consumer in self._consumers)

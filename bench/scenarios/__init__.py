@@ -53,6 +53,12 @@ def _run_queues(session: Session) -> None:
     queues.run(session)
 
 
+def _run_queue_failover(session: Session) -> None:
+    from bench.scenarios import queue_failover
+
+    queue_failover.run(session)
+
+
 def _run_spark(session: Session) -> None:
     from bench.scenarios import spark
 
@@ -85,7 +91,17 @@ SCENARIOS = (
     Scenario(gateway.NAME, "the HTTP gateway of a node", gateway.run, needs_millstream=True),
     Scenario(mqtt.NAME, "MQTT, beside mosquitto and RabbitMQ", mqtt.run, needs_millstream=True),
     Scenario(
-        "queues", "share groups: delivered and acknowledged a second", _run_queues, needs_millstream=True
+        "queues",
+        "queues beside Apache Kafka, RabbitMQ and NATS: enqueue, deliver and acknowledge",
+        _run_queues,
+        needs_millstream=True,
+    ),
+    Scenario(
+        "queue-failover",
+        "three nodes: how long deliveries pause when a queue's leader is killed",
+        _run_queue_failover,
+        needs_millstream=True,
+        needs_memory=True,
     ),
     Scenario("client", "millstream.client against raw confluent-kafka", _run_client, needs_millstream=True),
     Scenario("fixture", "EmbeddedBroker: start to the first message", _run_fixture, needs_millstream=True),

@@ -52,3 +52,9 @@ def controller_name(what: str, partitions: int) -> str:
 A_NEW_ONE_ANSWERS = "a change by the new one"
 ALL_LED = "a leader for every partition"
 BACK_IN_SYNC = "all in sync after its restart"
+
+QUEUE_FAILOVER_ANOMALIES = "queue: messages lost or delivered after they were settled, leaders killed"
+
+
+def queue_failover_name(percentile: str) -> str:
+    return f"queue: leader killed to the next settled message of its partition, {percentile}"

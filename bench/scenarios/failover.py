@@ -44,7 +44,7 @@ def run(session: Session) -> None:
                 session.display.step(f"kill {number + 1} of {kills}")
                 was_controller, gap = _kill(cluster, writer, victim)
                 gaps[was_controller].append(gap)
-                back.append(_bring_back(cluster, writer, victim))
+                back.append(bring_back(cluster, writer, victim, _TOPIC))
         session.display.step("reading everything back")
         lost, twice = lost_and_twice(writer.acknowledged, writer.stored())
     if writer.errors:
@@ -62,12 +62,12 @@ def _kill(cluster: Cluster, writer: AckedWriter, victim: int) -> tuple[bool, flo
     return was_controller, writer.gap(victim - 1, at)
 
 
-def _bring_back(cluster: Cluster, writer: AckedWriter, victim: int) -> float:
+def bring_back(cluster: Cluster, writer: AckedWriter, victim: int, topic: str) -> float:
     """Seconds from the start of the node to all replicas in sync; returns when it leads its partition again."""
     node = cluster.launch(victim)
     node.wait_ready()
-    in_sync = cluster.wait_in_sync(_TOPIC)
-    wanted = [TopicPartition(_TOPIC, index) for index in range(len(_NODES))]
+    in_sync = cluster.wait_in_sync(topic)
+    wanted = [TopicPartition(topic, index) for index in range(len(_NODES))]
     admin = cluster.admin()
     admin.elect_leaders(ElectionType.PREFERRED, wanted).result(_ELECTION_SECONDS)
     for number in _NODES:
@@ -75,7 +75,7 @@ def _bring_back(cluster: Cluster, writer: AckedWriter, victim: int) -> float:
             number,
             lambda state: all(each.leader == each.replicas[0] for each in state.partitions()),
             "every partition led by its first replica",
-            [_TOPIC],
+            [topic],
         )
     time.sleep(_SETTLED_SECONDS)
     for partition in range(len(_NODES)):

@@ -20,6 +20,8 @@ from bench.session import Session
 
 NAME = "queues"
 _WAVE = 2_000
+# Of one figure, where a peer is slow.
+_MOST_SECONDS = 8.0
 _CONSUMERS = (1, 8, 64)
 _PEERS: dict[str, Callable[[Path], QueuePeer]] = {
     "Apache Kafka": lambda directory: KafkaQueues(directory, synced=True),
@@ -54,7 +56,7 @@ def _running(session: Session, start: Callable[[Path], QueuePeer]) -> Iterator[Q
 def _measure(session: Session, peer: QueuePeer) -> None:
     depth = 400_000 if session.plan.quick else 1_000_000
     session.display.step(f"{peer.name}: enqueue")
-    _drain(peer, session.unique("warm"), 2_000, 8, one_by_one=True)
+    _drain(peer, session.unique("warm"), 4_000, 8, one_by_one=True)
     queue = session.unique("deep")
     peer.create(queue)
     session.record_figure(NAME, queue_enqueued(peer.name), "/s", [depth / peer.enqueue(queue, depth)])
@@ -75,11 +77,11 @@ def _measure_consumers(
     what = queue_delivered(peer.name, consumers, one_by_one=one_by_one)
     drain = Drain(peer.consumers(deep, consumers, one_by_one=one_by_one))
     began, before = time.perf_counter(), peer.usage().cpu_seconds
-    drain.until(count)
+    done = drain.until(count, _MOST_SECONDS)
     took, cpu = time.perf_counter() - began, peer.usage().cpu_seconds - before
     drain.close()
-    session.record_figure(NAME, f"{what}, deep", "/s", [count / took])
-    session.record_figure(NAME, f"{what}, deep: CPU", "us", [cpu / count * 1e6])
+    session.record_figure(NAME, f"{what}, deep", "/s", [done / took])
+    session.record_figure(NAME, f"{what}, deep: CPU", "us", [cpu / done * 1e6])
     rate = _drain(peer, session.unique("flat"), count // 2, consumers, one_by_one=one_by_one)
     session.record_figure(NAME, f"{what}, depth 0", "/s", [rate])
 
@@ -92,9 +94,10 @@ def _drain(peer: QueuePeer, queue: str, count: int, consumers: int, *, one_by_on
     drain = Drain(peer.consumers(queue, consumers, one_by_one=one_by_one))
     drain.until(_WAVE)
     began = time.perf_counter()
-    for done in range(2 * _WAVE, count + 2 * _WAVE, _WAVE):
+    done, took = 0, 0.0
+    while done < count and took < _MOST_SECONDS:
         peer.enqueue(queue, _WAVE)
-        drain.until(done)
-    took = time.perf_counter() - began
+        drain.until(done + 2 * _WAVE)
+        done, took = done + _WAVE, time.perf_counter() - began
     drain.close()
-    return count / took
+    return done / took

@@ -90,15 +90,15 @@ def run_seed(
     routing: str | None = None,
     profile: Profile = Profile.SWARM,
     doors: bool = False,
-    queues: bool = False,
+    queues: bool | None = None,
     nodes: int = 3,
     mqtt: bool | None = None,
 ) -> Outcome:
     """Never raises for what goes wrong in the run: that is in `problems`.
 
     `faults` are kinds; none: the seed draws. So it does with `routing`, unless the profile is plain. With `doors` there
-    are clients of a gateway beside the others, with `queues` those of a queue, with `mqtt` devices: one seed in ten of
-    the swarm draws them. `nodes` is for the plain profile.
+    are clients of a gateway beside the others, with `queues` those of a queue, with `mqtt` devices: of the swarm one
+    seed in five draws queues, one in ten devices. `nodes` is for the plain profile.
     """
     was_collecting = gc.isenabled()
     gc.disable()
@@ -117,7 +117,7 @@ def run_seed(
             level,
             remains,
             doors,
-            queues,
+            _draws_queues(seed) and plan is not None if queues is None else queues,
             nodes,
             _draws_mqtt(seed) and plan is not None if mqtt is None else mqtt,
         )
@@ -126,6 +126,10 @@ def run_seed(
         gc.unfreeze()
         if was_collecting:
             gc.enable()
+
+
+def _draws_queues(seed: int) -> bool:
+    return Random(f"has queues {seed}").random() < 0.2
 
 
 def _draws_mqtt(seed: int) -> bool:
