@@ -32,6 +32,8 @@ _GOES_ON = (
     (re.compile(r"^curl -N"), re.compile("data:")),
 )
 _ENDLESS = re.compile(r"for message in (consumer|queue):|awaitTermination")
+# Spark takes minutes to start, and to stop, where others compute.
+_PATIENCE_S = 600
 _HOSTS = ("n1", "n2", "n3", "n4")
 
 
@@ -76,7 +78,7 @@ class Reader:
         try:
             for command, process, log in reversed(self._running):
                 process.send_signal(signal.SIGTERM)
-                ended.append((command, process.wait(90), log.read_text()[-2000:]))
+                ended.append((command, process.wait(_PATIENCE_S), log.read_text()[-2000:]))
         finally:
             for _, process, _ in self._running:
                 with suppress(ProcessLookupError):
@@ -101,7 +103,7 @@ class Reader:
                 line += f" --listen {self.kafka}"
             if shows is False:
                 done = self._start(line)
-                assert done.wait(300) == 0, f"{block.place}: {command}\n{self._said()}"
+                assert done.wait(_PATIENCE_S) == 0, f"{block.place}: {command}\n{self._said()}"
                 continue
             began = self._size("telemetry") if shows is None else 0
             process, log = self._start(f"exec {line}"), self._log
@@ -135,18 +137,18 @@ class Reader:
             assert process.poll() is None, f"{what} ended\n{log.read_text()[-3000:]}"
             return self._size("telemetry") > began if shows is None else bool(shows.search(log.read_text()))
 
-        wait_for(works, bool, what, 300)
+        wait_for(works, bool, what, _PATIENCE_S)
         if "-> parquet" in log.read_text():
             # A report needs rollups, which come some seconds after the points.
             status = self.directory / "millstream-pipeline" / "status.json"
-            wait_for(lambda: _minutes_done(status), bool, "rollups in the store", 300)
+            wait_for(lambda: _minutes_done(status), bool, "rollups in the store", _PATIENCE_S)
 
     def _stop(self, start: str) -> None:
         """As Ctrl-C does, before the same is run in another way."""
         for each in [each for each in self._running if each[0].startswith(start)]:
             self._running.remove(each)
             each[1].send_signal(signal.SIGTERM)
-            assert each[1].wait(300) == 0, each[2].read_text()[-2000:]
+            assert each[1].wait(_PATIENCE_S) == 0, each[2].read_text()[-2000:]
 
     def _run_python(self, block: Block) -> None:
         code = PYTHON.get(block.before or "", "") + block.code
@@ -159,7 +161,7 @@ class Reader:
             file.write_text(self._elsewhere(code))
             process = self._start(f"exec {sys.executable} {file}")
         if not _ENDLESS.search(block.code):
-            assert process.wait(300) == 0, f"{block.place}\n{self._said()}"
+            assert process.wait(_PATIENCE_S) == 0, f"{block.place}\n{self._said()}"
             return
         log = self._log
         grows = "shouted" in block.code
@@ -169,7 +171,7 @@ class Reader:
             return self._size("shouted") > 0 if grows else "\n" in log.read_text().replace("WARN", "")
 
         try:
-            wait_for(works, bool, block.place, 300)
+            wait_for(works, bool, block.place, _PATIENCE_S)
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -62,6 +62,7 @@ def test_a_document_works_as_printed(reader: Reader, document: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("document", documents(long=True), ids=lambda path: str(path.relative_to(ROOT)))
 def test_what_a_document_says_of_spark_and_clusters_works_as_printed(reader: Reader, document: Path) -> None:
     for block in BLOCKS[document]:
