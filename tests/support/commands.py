@@ -170,7 +170,8 @@ def _run(arguments: list[str], environment: dict[str, str], directory: str, stre
         os.dup2(stream, number)
     os.closerange(3, _MOST_FILES)
     os.environ.clear()
-    os.environ.update(environment)
+    # A node without these would start itself again, which a copy cannot.
+    os.environ.update({**ALLOCATOR_SETTINGS, **environment})
     os.chdir(directory)
     sys.argv = ["millstream", *arguments]
     code = 1

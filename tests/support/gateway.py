@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -12,6 +10,7 @@ from typing import Any, Self
 import httpx
 
 from millstream.runtime.ports import ReservedPorts
+from support.commands import Process, commands
 from support.waiting import wait_for
 
 
@@ -25,7 +24,7 @@ class GatewayAlone:
         (self.address,) = self._reserved.addresses
         port = self.address.rpartition(":")[2]
         self._environment = {**os.environ, "PORT": port, "BROKER_SERVICE": brokers, **(variables or {})}
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Process | None = None
         self.client = httpx.Client(base_url=f"http://{self.address}", timeout=90)
 
     def __enter__(self) -> Self:
@@ -38,9 +37,11 @@ class GatewayAlone:
 
     def start(self) -> Self:
         before = len(self.events("ready"))
-        command = [sys.executable, "-m", "millstream", "serve", "--roles", "gateway", "--log-format", "json"]
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)
+        command = ["serve", "--roles", "gateway", "--log-format", "json"]
+        with self._log.open("ab") as log, open(os.devnull) as nothing:
+            self.process = commands().start(
+                command, self._environment, nothing.fileno(), log.fileno(), log.fileno()
+            )
         wait_for(lambda: len(self.events("ready")), lambda seen: seen > before, "the gateway listens")
         return self
 
@@ -59,8 +60,10 @@ class GatewayAlone:
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """Lines of its log with this event."""
-        lines = self._log.read_text().splitlines() if self._log.exists() else []
-        return [line for line in map(json.loads, lines) if line["event"] == name]
+        lines = self._log.read_text().splitlines(keepends=True) if self._log.exists() else []
+        # The last one may be half written.
+        entries = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [entry for entry in entries if entry["event"] == name]
 
     def wait_healthy(self, brokers: int) -> None:
         wait_for(
