@@ -1,5 +1,6 @@
 """A gateway in front of three brokers: what it does while they come and go, and the log lines that explain it."""
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from support.sse import Events
 from support.waiting import wait_for
 
 QUICK = {"HEALTH_INTERVAL_SECONDS": "1"}
+TALKATIVE = {"MILLSTREAM_LOG_LEVEL": "debug", "VIRTUAL_NODES": "10"}
+OPERATIONS = Path(__file__).parents[2] / "docs" / "OPERATIONS.md"
 
 
 @pytest.fixture
@@ -114,7 +117,7 @@ def test_any_gateway_takes_any_request_and_a_node_is_one_too(
 ) -> None:
     cluster.create_topic("telemetry", 3)
     with (
-        GatewayAlone(tmp_path / "one", cluster.seeds) as one,
+        GatewayAlone(tmp_path / "one", cluster.seeds, TALKATIVE) as one,
         GatewayAlone(tmp_path / "two", cluster.nodes[3].listen) as two,
         httpx.Client(base_url=f"http://{cluster.nodes[1].http}", timeout=90) as node,
     ):
@@ -127,6 +130,17 @@ def test_any_gateway_takes_any_request_and_a_node_is_one_too(
         for client in (one.client, two.client, node):
             assert len(stored(client, "telemetry", 3)) == 9
             assert client.get("/topics").json() == {"telemetry": [0, 1, 2]}
+        routed = one.events("routed")
+        assert {event["place"] for event in routed} == {f"telemetry-{index}" for index in range(3)}
+        assert {event["broker"] for event in routed} <= {
+            f"tcp://{node.listen}" for node in cluster.nodes.values()
+        }
+        (differs,) = one.events("ring preview differs from the cluster")
+        assert (differs["proxy_virtual_nodes"], differs["replication_virtual_nodes"]) == (10, 150)
+        assert not two.events("ring preview differs from the cluster")
+        # The commands that docs/OPERATIONS.md has for these cases.
+        commands = re.findall(r"wget -qO- http://[^/]+:8080(/\S+)", OPERATIONS.read_text())
+        assert [one.client.get(path).status_code for path in commands] == [200] * 2
 
 
 @pytest.mark.long
