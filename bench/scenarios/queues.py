@@ -54,14 +54,14 @@ def _running(session: Session, start: Callable[[Path], QueuePeer]) -> Iterator[Q
 
 
 def _measure(session: Session, peer: QueuePeer) -> None:
-    depth = 400_000 if session.plan.quick else 1_000_000
+    depth = 200_000 if session.plan.quick else 1_000_000
     session.display.step(f"{peer.name}: enqueue")
     _drain(peer, session.unique("warm"), 4_000, 8, one_by_one=True)
     queue = session.unique("deep")
     peer.create(queue)
     session.record_figure(NAME, queue_enqueued(peer.name), "/s", [depth / peer.enqueue(queue, depth)])
     for one_by_one in (True, False):
-        for consumers in _CONSUMERS:
+        for consumers in (8,) if session.plan.quick else _CONSUMERS:
             try:
                 session.display.step(f"{peer.name}: {consumers} consumers")
                 _measure_consumers(session, peer, queue, consumers, one_by_one=one_by_one)

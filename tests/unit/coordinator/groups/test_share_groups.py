@@ -200,3 +200,16 @@ def test_everybody_has_something_and_everything_has_somebody(partitions: int, si
         readers = [sum(partition in each for each in held) for partition in range(partitions)]
         assert max(readers) <= -(-size // partitions)
         assert max(map(len, held)) <= -(-partitions // size)
+
+
+def test_a_group_without_members_for_a_week_is_still_there_and_its_queues_go_on() -> None:
+    coordinator = Coordinator()
+    coordinator.ask(beat("a", 0, "t"))
+    began = coordinator.ask(OpenQueue("g", "t", 0))
+    coordinator.ask(beat("a", -1))
+    coordinator.wait(7 * 24 * 3_600_000)
+    coordinator.restart()
+    coordinator.wait(1_000)
+    assert coordinator.ask(DescribeShareGroup("g")).state == "Empty"
+    assert coordinator.ask(OpenQueue("g", "t", 0)) == began
+    assert coordinator.ask(beat("b", 0, "t")).assigned == {UUID(int=1): frozenset(range(4))}

@@ -141,3 +141,15 @@ def test_renewing_can_be_forbidden() -> None:
     take(engine, "m", 1, 100)
     with pytest.raises(KafkaError, match="renew"):
         engine.settle("m", [Settlement(0, 0, Outcome.RENEW)], 0)
+
+
+def test_a_million_records_that_nobody_settles_are_few_runs_and_are_handed_out_in_the_end() -> None:
+    engine = QueueEngine(0, QueuePolicy(max_locks=2_000, lock_ms=1_000))
+    for round_ms in range(0, 3_000, 1_001):
+        while taken := take(engine, f"m{round_ms}", 500, MILLION, round_ms):
+            assert sum(last - first + 1 for first, last, _ in taken) <= 500
+        assert engine.locked == 2_000
+        assert engine.run_count < 50
+        engine.take_changes()
+    assert engine.depth(MILLION) == MILLION
+    assert engine.held("m0") == 0
