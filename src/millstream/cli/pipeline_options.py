@@ -130,7 +130,7 @@ def check_places(settings: PipelineSettings) -> None:
     """An API over a directory that nobody writes would show an empty fleet for ever."""
     kind, _, rest = settings.store_url.partition(":")
     store, data = Path(rest.partition("?")[0]), Path(settings.data)
-    if kind == "parquet" and not store.is_dir() and not (store.parent == data and data.is_dir()):
+    if kind == "parquet" and not store.is_dir() and not (store == data / "store" and data.is_dir()):
         raise CommandError(
             f"there is no store at {store}; name the directory that `millstream pipeline run` was given,"
             " with --data or --store, or start that first"
