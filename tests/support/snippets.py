@@ -38,7 +38,8 @@ class Block:
     @property
     def commands(self) -> list[str]:
         """Without their prompts and comments; other lines are what they print."""
-        return [_without_comment(line[2:]) for line in self.code.splitlines() if line.startswith("$ ")]
+        lines = re.sub(r"\\\n\s*", "", self.code).splitlines()
+        return [_without_comment(line[2:]) for line in lines if line.startswith("$ ")]
 
     def is_run(self, command: str = "") -> bool:
         return not any(not start or (command and command.startswith(start)) for start, _ in self.not_run)
