@@ -20,7 +20,7 @@ def cluster(tmp_path: Path) -> Iterator[ChaosCluster]:
 
 def leader_in_sync(admin: AdminClient) -> int:
     """Who leads the topic's partition, with all replicas in sync; -1 otherwise."""
-    partition = admin.list_topics("t", timeout=10).topics["t"].partitions[0]
+    partition = admin.list_topics("t", timeout=90).topics["t"].partitions[0]
     return partition.leader if len(partition.isrs) == len(NODES) else -1
 
 

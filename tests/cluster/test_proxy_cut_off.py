@@ -19,7 +19,7 @@ def cluster(tmp_path: Path) -> Iterator[ChaosCluster]:
 
 
 def in_sync(admin: AdminClient) -> int:
-    return len(admin.list_topics("t", timeout=10).topics["t"].partitions[0].isrs)
+    return len(admin.list_topics("t", timeout=90).topics["t"].partitions[0].isrs)
 
 
 def test_clients_go_on_whichever_node_is_cut_off(cluster: ChaosCluster) -> None:

@@ -247,9 +247,9 @@ class Reader:
         """How many messages a topic has; 0 where it is not there."""
         reader = Consumer({"bootstrap.servers": self.kafka, "group.id": "docs", "log_level": 0})
         try:
-            found = reader.list_topics(topic, timeout=10).topics[topic].partitions
+            found = reader.list_topics(topic, timeout=90).topics[topic].partitions
             ends = [
-                reader.get_watermark_offsets(TopicPartition(topic, each), timeout=10)[1] for each in found
+                reader.get_watermark_offsets(TopicPartition(topic, each), timeout=90)[1] for each in found
             ]
         except KafkaException:
             ends = []

@@ -126,7 +126,7 @@ def test_deleted_records_fail_a_query_or_are_passed_over(
     assert producer.flush(30) == 0
     ends = {n: _end(broker, topic, n) for n in range(3)}
     for future in admin.delete_records([Place(topic, n, ends[n] - 5) for n in range(3)]).values():
-        future.result(30)
+        future.result(120)
     failed = {kind: run(kind)[1] for kind in FORMATS}
     assert all("failOnDataLoss" in told for told in failed.values()), failed
     assert {run(kind, failOnDataLoss="false")[0] for kind in FORMATS} == {15}

@@ -277,7 +277,7 @@ def test_damage_in_what_all_others_have_deleted_is_deleted_here_too(trio: Trio) 
         until(lambda n=number: partition(trio, n).high_watermark == len(values))
         broker = trio.nodes[number].broker
         work = broker.upkeep.delete_records_before(partition(trio, number), end)
-        asyncio.run_coroutine_threadsafe(work, broker.loop).result(30)
+        asyncio.run_coroutine_threadsafe(work, broker.loop).result(120)
     trio.disks[leader].flip_bit(segment.log_path, 90)
     with RawClient(trio.nodes[leader].listen) as client:
         (found,) = fetched_partitions(client.call("fetch", 11, **fetch_fields("t", 0)))
@@ -313,7 +313,7 @@ def test_a_flush_of_a_partition_that_is_gone_is_no_fault_of_the_disk(trio: Trio)
     try:
         assert write(trio, leader, b"b", acks=1) == [0]
         until(lambda: log.is_flushing)
-        asyncio.run_coroutine_threadsafe(remove_topic(trio, other), broker.loop).result(30)
+        asyncio.run_coroutine_threadsafe(remove_topic(trio, other), broker.loop).result(120)
         trio.disks[other].faults.add(
             Fault(Operation.SYNC, code=errno.ENOENT, path="*partition-0*", times=None)
         )

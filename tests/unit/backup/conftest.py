@@ -32,8 +32,12 @@ class Workbench:
     disk: SimulatedDisk
     """Of the backups and of what is restored from them; the node has another one."""
 
-    def create(self, *, segment_bytes: int = 1 << 20, notes: list[str] | None = None) -> Manifest:
-        settings = ClusterSettings(addresses(self.node.listen), asks_node_itself=True, api_timeout_s=2)
+    def create(
+        self, *, segment_bytes: int = 1 << 20, notes: list[str] | None = None, patience_s: float = 60.0
+    ) -> Manifest:
+        settings = ClusterSettings(
+            addresses(self.node.listen), asks_node_itself=True, api_timeout_s=patience_s
+        )
         with Cluster(settings) as cluster:
             maker = BackupMaker(
                 cluster,

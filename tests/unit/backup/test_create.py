@@ -151,7 +151,7 @@ def test_a_partition_that_cannot_be_read_is_named(bench: Workbench) -> None:
     log = bench.node.broker.partitions.find(topic, 0).log
     log.health.offline = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is broken")
     with pytest.raises(NotAvailableError, match="t-0"):
-        bench.create()
+        bench.create(patience_s=2)
     assert bench.manifests() == []
 
 

@@ -27,7 +27,7 @@ COUNT = 40
 
 
 def seen_from(address: tuple[str, int]) -> ClusterSettings:
-    return ClusterSettings((address,), asks_node_itself=True, api_timeout_s=1)
+    return ClusterSettings((address,), asks_node_itself=True)
 
 
 @dataclass

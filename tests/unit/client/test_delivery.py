@@ -103,7 +103,7 @@ def test_a_failure_that_a_waiting_caller_was_told_is_not_told_again() -> None:
     timer.start()
 
     with pytest.raises(MessageTooLargeError):
-        handle.result(10)
+        handle.result(90)
 
     timer.join()
     assert not deliveries.unseen

@@ -67,7 +67,7 @@ def _in_loop(node: InProcessNode, work: Callable[[], Any]) -> Any:
     async def call() -> Any:
         return work()
 
-    return asyncio.run_coroutine_threadsafe(call(), node.loop).result(30)
+    return asyncio.run_coroutine_threadsafe(call(), node.loop).result(120)
 
 
 @pytest.mark.parametrize("row", TABLE.values(), ids=lambda row: row.api.name)

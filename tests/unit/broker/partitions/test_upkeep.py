@@ -76,7 +76,7 @@ def test_a_removed_log_does_not_stay_in_the_checkpoint(
         assert produce(client, create_topic(client, topic), batch_of(b"a")).error_code == 0
     on_loop(node, node.broker.upkeep.checkpoint())
     assert entries_on(disk) == ["kept", "gone"]
-    client.call("delete_topics", 5, topic_names=["gone"], timeout=timedelta(seconds=5))
+    client.call("delete_topics", 5, topic_names=["gone"], timeout=timedelta(seconds=60))
     until(lambda: entries_on(disk) == ["kept"])
 
 
@@ -90,7 +90,7 @@ def test_a_log_that_goes_while_the_checkpoint_is_written_does_not_stay_in_it(
     until(node.broker.upkeep._checkpointing.locked)
     on_loop(node, remove_log(node, "gone"))
     held.let_go()
-    written.result(30)
+    written.result(120)
     assert entries_on(disk) == ["kept"]
 
 
