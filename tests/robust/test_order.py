@@ -4,7 +4,7 @@ import resource
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from millstream.broker.server.file_limits import share
+from millstream.broker.server.limit_metrics import share
 from millstream.config.settings import PerformanceSettings
 from support.node import NodeProcess
 from support.raw_client import (

@@ -15,7 +15,7 @@ from millstream.broker.replicas import following, serving
 from millstream.broker.routing import produce
 from millstream.cluster.metadata import election
 from millstream.cluster.metadata.image import NO_LEADER
-from millstream.cluster.raft import changes, quorum
+from millstream.cluster.raft import changes, membership
 from millstream.cluster.raft.entries import Entry, HardState
 from millstream.cluster.raft.wal import Wal
 from millstream.cluster.replication.leader import LeaderState
@@ -146,7 +146,7 @@ def changes_of_voters_overlap(patch: pytest.MonkeyPatch) -> None:
 
 def half_is_a_majority(patch: pytest.MonkeyPatch) -> None:
     """Of three voters two decide, as they should; of four two do as well."""
-    patch.setattr(quorum, "majority", lambda count: (count + 1) // 2)
+    patch.setattr(membership, "majority", lambda count: (count + 1) // 2)
 
 
 def removed_node_is_greeted(patch: pytest.MonkeyPatch) -> None:

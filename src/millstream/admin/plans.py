@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from millstream.admin.cluster_view import ClusterView, PartitionView
+from millstream.client.admin.face import Admin
 from millstream.client.errors import ClientError, ConfigurationError
+from millstream.client.positions import TopicPartition
 from millstream.cluster.placement import VIRTUAL_NODES, Candidate, Placed, placement_named, with_load
 
 
@@ -153,3 +156,51 @@ def _substitute(
     return best, [
         replace(other, replicas=other.replicas + 1) if other.broker_id == best else other for other in load
     ]
+
+
+def brokers_document(admin: Admin) -> dict[str, Any]:
+    found = admin.metadata()
+    return {
+        "cluster_id": found.cluster_id,
+        "controller": found.controller,
+        "brokers": [
+            {"id": each.id, "host": each.host, "port": each.port, "rack": each.rack} for each in found.brokers
+        ],
+    }
+
+
+def topics_document(admin: Admin) -> dict[str, Any]:
+    """All topics but internal ones; of settings those that were set for the topic. A partition whose leader does not
+    answer has no offsets."""
+    topics = admin.list_topics()
+    places = [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]
+    starts, ends = admin.known_offsets(places, "earliest"), admin.known_offsets(places, "latest")
+    documents = []
+    for topic in topics:
+        configs = {
+            name: each.value
+            for name, each in admin.topic_configs(topic.name).items()
+            if each.source == "topic"
+        }
+        partitions = [
+            {
+                "id": each.partition,
+                "leader": each.leader,
+                "replicas": each.replicas,
+                "isr": each.in_sync_replicas,
+                "first_offset": starts.get(TopicPartition(topic.name, each.partition)),
+                "high_watermark": ends.get(TopicPartition(topic.name, each.partition)),
+            }
+            for each in topic.partitions
+        ]
+        documents.append(
+            {
+                "name": topic.name,
+                "id": topic.topic_id,
+                "partition_count": len(topic.partitions),
+                "replication_factor": topic.replication_factor,
+                "configs": configs,
+                "partitions": partitions,
+            }
+        )
+    return {"topics": documents}

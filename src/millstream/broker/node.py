@@ -19,8 +19,7 @@ from millstream.broker.partitions.samples import NodeSamples
 from millstream.broker.partitions.topic_changes import TopicChanges
 from millstream.broker.peers.lease import Isolation
 from millstream.broker.replicas.parts import ReplicaParts, replica_parts
-from millstream.broker.server.file_limits import raise_and_share, warn_of_few_connections
-from millstream.broker.server.limit_metrics import watch_limits
+from millstream.broker.server.limit_metrics import raise_and_share, warn_of_few_connections, watch_limits
 from millstream.broker.server.listening import Listening, bind_all
 from millstream.broker.server.long_work import LongWork
 from millstream.broker.server.replies import Delayed

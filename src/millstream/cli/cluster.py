@@ -297,7 +297,7 @@ def export(
     """
     import orjson
 
-    from millstream.admin.export import brokers_document, topics_document
+    from millstream.admin.plans import brokers_document, topics_document
 
     with target.admin() as admin:
         documents = {"brokers.json": brokers_document(admin), "topics.json": topics_document(admin)}

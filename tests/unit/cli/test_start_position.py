@@ -1,7 +1,7 @@
 import pytest
 
+from millstream.cli.consume import StartKind, StartPosition, parse_start
 from millstream.cli.errors import UsageError
-from millstream.cli.start_position import StartKind, StartPosition, parse_start
 
 
 @pytest.mark.parametrize(

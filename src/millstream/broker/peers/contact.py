@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from millstream.broker.partitions.registry import CutOff
 from millstream.cluster.metadata.fencing import BrokerSessions
 from millstream.cluster.metadata.service import MetadataService
-from millstream.cluster.raft.quorum import majority
+from millstream.cluster.raft.membership import majority
 from millstream.cluster.raft.settings import RaftSettings
 from millstream.config.settings import ClusterSettings
 from millstream.observability.logs import get_logger

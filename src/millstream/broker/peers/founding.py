@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 import msgspec
 
 from millstream.broker.peers.hello import Welcome
-from millstream.cluster.raft.membership import ReplicaKey
-from millstream.cluster.raft.quorum import majority
+from millstream.cluster.raft.membership import ReplicaKey, majority
 
 
 class KnownCluster(msgspec.Struct, frozen=True):

@@ -28,8 +28,8 @@ from millstream.cluster.founding_messages import (
 from millstream.cluster.metadata.brokers import RegisterBroker
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.directory import StoredReplica, create_replica, open_replica
+from millstream.cluster.metadata.fencing import RebalanceSettings
 from millstream.cluster.metadata.names import id_text, readable_ids
-from millstream.cluster.metadata.rebalancing import RebalanceSettings
 from millstream.cluster.metadata.records import ClusterCreated, Endpoint, encode_records
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.raft.entries import HardState, Restored, Snapshot, first_snapshot

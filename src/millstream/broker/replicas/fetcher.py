@@ -9,9 +9,8 @@ from millstream.broker.partitions.partition import Partition
 from millstream.broker.replicas.conversation import Conversation
 from millstream.broker.replicas.copying import Copying
 from millstream.broker.replicas.following import Following, Superseded
-from millstream.broker.replicas.link import ReplicaLink
+from millstream.broker.replicas.link import ReplicaLink, WakeUp
 from millstream.broker.replicas.sessions import is_urgent
-from millstream.broker.replicas.wake_up import WakeUp
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchedPartition

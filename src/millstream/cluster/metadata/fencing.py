@@ -4,8 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
+import msgspec
+
 from millstream.cluster.metadata.brokers import BrokerHeartbeat, FenceBroker
 from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.leader_elections import RestorePreferredLeaders
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.runtime.sometimes import sometimes
@@ -103,3 +106,41 @@ class BrokerSessions:
         if pause > self._timeout / 2:
             self._heard_at = {broker: at + pause for broker, at in self._heard_at.items()}
         return [broker for broker in brokers if now - self._heard_at.setdefault(broker, now) > self._timeout]
+
+
+# Between two rounds, so that clients that follow the leaders do not all come at once.
+_PAUSE_SECONDS = 0.2
+
+
+class RebalanceSettings(msgspec.Struct, frozen=True):
+    interval_seconds: float = 300.0
+    allowed_percent: int = 10
+    """Of the partitions that a broker should lead, this many in a hundred may be led by others."""
+
+
+class Rebalancing:
+    """Made anew for each time that this node leads; the first look is after a whole interval."""
+
+    def __init__(
+        self, settings: RebalanceSettings, restore: Callable[[RestorePreferredLeaders], Awaitable[int]]
+    ) -> None:
+        self._settings = settings
+        self._restore = restore
+        self._task = asyncio.create_task(self._watch(), name="rebalancing")
+
+    def stop(self) -> None:
+        self._task.cancel()
+
+    async def _watch(self) -> None:
+        command = RestorePreferredLeaders(self._settings.allowed_percent)
+        while True:
+            await asyncio.sleep(self._settings.interval_seconds)
+            moved = 0
+            try:
+                while count := await self._restore(command):
+                    moved += count
+                    await asyncio.sleep(_PAUSE_SECONDS)
+            except KafkaError as error:
+                _log.warning("leaders not moved", error=error.message)
+            if moved:
+                _log.info("leadership given back to preferred leaders", partitions=moved)

@@ -17,7 +17,7 @@ from millstream.cluster.metadata.directory import (
     create_replica,
     open_replica,
 )
-from millstream.cluster.metadata.fencing import Fencing
+from millstream.cluster.metadata.fencing import Fencing, RebalanceSettings, Rebalancing
 from millstream.cluster.metadata.image import BrokerImage, MetadataImage
 from millstream.cluster.metadata.machine import MetadataMachine, Records, Subscriber
 from millstream.cluster.metadata.names import readable_ids
@@ -25,17 +25,15 @@ from millstream.cluster.metadata.partitions import CreatePartitions
 from millstream.cluster.metadata.producer_ids import ProducerIdPool
 from millstream.cluster.metadata.quorum_changes import QuorumChange
 from millstream.cluster.metadata.quorum_view import QuorumView, ViewQuorum, view_of
-from millstream.cluster.metadata.rebalancing import RebalanceSettings, Rebalancing
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.refusals import as_kafka_error
 from millstream.cluster.metadata.topics import CreateTopics
 from millstream.cluster.raft.driver import Driver
 from millstream.cluster.raft.entries import first_snapshot
 from millstream.cluster.raft.errors import RaftError
-from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.membership import Membership, ReplicaKey, majority
 from millstream.cluster.raft.messages import Message
 from millstream.cluster.raft.ports import Transport
-from millstream.cluster.raft.quorum import majority
 from millstream.cluster.raft.replica import SNAPSHOT_AFTER_BYTES
 from millstream.cluster.raft.settings import TICK_MS, RaftSettings
 from millstream.protocol.errors import ErrorCode, KafkaError

@@ -5,7 +5,7 @@ asks whether it would win (pre-vote); a voter that hears a live leader refuses e
 for the election. A replica's own vote counts once it is on its disk.
 """
 
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import ReplicaKey, Tally, majority, tally
 from millstream.cluster.raft.messages import (
     PreVoteReply,
     PreVoteRequest,
@@ -13,7 +13,6 @@ from millstream.cluster.raft.messages import (
     VoteReply,
     VoteRequest,
 )
-from millstream.cluster.raft.quorum import Tally, majority, tally
 from millstream.cluster.raft.replication import begin_term
 from millstream.cluster.raft.state import RaftState, Role
 

@@ -5,7 +5,7 @@ by counting only entries of its own term; what came before is committed with the
 """
 
 from millstream.cluster.raft.entries import Entry, EntryKind
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import ReplicaKey, reached_by_majority
 from millstream.cluster.raft.messages import (
     AppendRejected,
     AppendReply,
@@ -15,7 +15,6 @@ from millstream.cluster.raft.messages import (
     TimeoutNow,
 )
 from millstream.cluster.raft.progress import Pace, Progress
-from millstream.cluster.raft.quorum import reached_by_majority
 from millstream.cluster.raft.reading import finish_round, start_round
 from millstream.cluster.raft.state import Leadership, RaftState
 from millstream.runtime.sometimes import sometimes

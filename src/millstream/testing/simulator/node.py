@@ -4,12 +4,19 @@ import asyncio
 from dataclasses import replace
 
 from millstream.broker.node import Node
+from millstream.cluster.raft.settings import RaftSettings
 from millstream.config.settings import Settings
 from millstream.observability.logs import get_logger
 from millstream.runtime.invariant import InvariantViolation
 from millstream.testing.simulator.machine import Machine
-from millstream.testing.simulator.pace import RAFT
 from millstream.testing.simulator.process import Process
+
+TICK_MS = 300
+"""A tick wakes a node up and mostly finds nothing to do."""
+
+RAFT = RaftSettings(heartbeat_ticks=2, election_ticks=4, snapshot_retry_ticks=30, write_retry_ticks=5)
+"""An election after 1.2 to 2.4 seconds of silence."""
+
 
 log = get_logger("millstream.simulator")
 

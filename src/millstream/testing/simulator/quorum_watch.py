@@ -8,8 +8,7 @@ from typing import Any
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.raft.entries import Entry
 from millstream.cluster.raft.log import RaftLog
-from millstream.cluster.raft.membership import Membership, ReplicaKey
-from millstream.cluster.raft.quorum import majority
+from millstream.cluster.raft.membership import Membership, ReplicaKey, majority
 from millstream.cluster.raft.replica import Replica
 from millstream.cluster.raft.state import RaftState
 from millstream.testing.simulator.loop import SimulatedLoop

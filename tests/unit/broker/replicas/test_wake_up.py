@@ -2,7 +2,7 @@
 
 import asyncio
 
-from millstream.broker.replicas.wake_up import WakeUp
+from millstream.broker.replicas.link import WakeUp
 from millstream.testing.simulator.loop import SimulatedLoop
 
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from millstream.broker.server.file_limits import share
+from millstream.broker.server.limit_metrics import share
 from millstream.config.settings import PerformanceSettings
 
 DEFAULT = PerformanceSettings()

@@ -13,8 +13,8 @@ from millstream.cluster.raft.membership import (
     changed,
     decode_membership,
     encode_membership,
+    majority,
 )
-from millstream.cluster.raft.quorum import majority
 
 KEYS = [ReplicaKey(number, UUID(int=number)) for number in range(1, 7)]
 changes = st.builds(Change, st.sampled_from(ChangeKind), st.sampled_from(KEYS))

@@ -3,8 +3,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.cluster.raft.membership import ReplicaKey
-from millstream.cluster.raft.quorum import Tally, majority, reached_by_majority, tally
+from millstream.cluster.raft.membership import ReplicaKey, Tally, majority, reached_by_majority, tally
 
 VOTERS = [ReplicaKey(number, UUID(int=number)) for number in range(1, 6)]
 
