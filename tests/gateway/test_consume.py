@@ -238,6 +238,16 @@ def test_a_stream_resumes_behind_the_last_event_that_its_client_saw(
             assert settle(other, "ack", "g", id=each["id"]).text == "ok", "its client has these"
 
 
+def test_of_a_list_only_what_is_not_the_consumers_is_refused(gateway: httpx.Client, topic: str) -> None:
+    send(gateway, topic, 5, partition=0)
+    ids = [each["id"] for each in poll_for(gateway, topic, "g", 5, partition=0)]
+    assert settle(gateway, "nack", "g", id=ids[3], delay_ms=60_000).text == "ok"
+    refused = settle(gateway, "ack", "g", ids=[*reversed(ids)])
+    assert (refused.status_code, refused.json()["failed"]) == (400, [ids[3]])
+    (row,) = gateway.get(f"/admin/queues?group=g&topic={topic}").json()["queues"]
+    assert (row["accepted"], row["in_flight"], row["depth"]) == (4, 0, 1)
+
+
 def test_acknowledgements_at_once_are_all_answered(gateway: httpx.Client, topic: str) -> None:
     send(gateway, topic, 40)
     found = poll_for(gateway, topic, "g", 40)

@@ -65,10 +65,12 @@ class Settling:
         partition = partition_in(query, "bad partition" if self._is_legacy else "invalid partition")
         body = _read(request.body)
         ids = body.ids or [body.id]
-        settlement = Settlement(0, 0, kind, delay_ms=body.delay_ms, reason=body.reason)
-        outcomes = await asyncio.gather(
-            *(self._settle(caller, group, each, settlement, query.get("topic"), partition) for each in ids)
-        )
+        template = Settlement(0, 0, kind, delay_ms=body.delay_ms, reason=body.reason)
+        found = [_parsed(each, query.get("topic"), partition) for each in ids]
+        runs = _runs(found)
+        settled = await asyncio.gather(*(self._settle(caller, group, run, template) for run in runs))
+        done = {each for some in settled for each in some}
+        outcomes = [each in done for each in found]
         status = "ok" if all(outcomes) else "refused"
         self._metrics.settled.labels(kind.name.lower(), status).value += len(ids)
         if status == "ok":
@@ -77,38 +79,24 @@ class Settling:
         return rendered(Problem(400, ACK_FAILED), request, {"failed": failed} if body.ids else None)
 
     async def _settle(
-        self,
-        caller: Caller,
-        group: str,
-        text: str,
-        template: Settlement,
-        topic: str | None,
-        partition: int | None,
-    ) -> bool:
+        self, caller: Caller, group: str, run: Sequence[MessageId], template: Settlement
+    ) -> Sequence[MessageId]:
+        """Those of the run that are done. It is settled as one or not at all, so then each by itself."""
+        settlement = msgspec.structs.replace(template, first_offset=run[0].offset, last_offset=run[-1].offset)
         try:
-            message_id = parse_id(text)
-        except BadId:
-            return False
-        place = message_id.place
-        if (
-            not message_id.member
-            or (topic and topic != place.topic)
-            or partition not in {None, place.partition}
-        ):
-            return False
-        settlement = msgspec.structs.replace(
-            template, first_offset=message_id.offset, last_offset=message_id.offset
-        )
-        try:
-            settled = await self._join(caller, group, message_id, settlement)
+            settled = await self._join(caller, group, run[0], settlement)
         except KafkaError as error:
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                return False
+                return ()
             raise problem_of(error) from error
-        if settled.error is not ErrorCode.NONE:
-            return False
-        self._hubs.settled(caller, group, message_id)
-        return True
+        if settled.error is ErrorCode.NONE:
+            for each in run:
+                self._hubs.settled(caller, group, each)
+            return run
+        if len(run) == 1:
+            return ()
+        alone = await asyncio.gather(*(self._settle(caller, group, [each], template) for each in run))
+        return [each for some in alone for each in some]
 
     def _join(
         self, caller: Caller, group: str, message_id: MessageId, settlement: Settlement
@@ -167,3 +155,31 @@ def _read(body: bytes) -> _Body:
     if len(found.reason) > _MAX_REASON:
         raise Problem(400, f"bad body: a reason has at most {_MAX_REASON} characters")
     return found
+
+
+def _parsed(text: str, topic: str | None, partition: int | None) -> MessageId | None:
+    """None for what is no delivery, or not of the topic and partition that were named with it."""
+    try:
+        found = parse_id(text)
+    except BadId:
+        return None
+    place = found.place
+    if not found.member or (topic and topic != place.topic) or partition not in {None, place.partition}:
+        return None
+    return found
+
+
+def _runs(ids: Sequence[MessageId | None]) -> list[list[MessageId]]:
+    """Neighbours in a partition together, each once: an acknowledgement of many then costs little more than one."""
+    runs: list[list[MessageId]] = []
+    wanted = {each for each in ids if each is not None}
+    for each in sorted(wanted, key=lambda found: (found.member, found.place, found.offset)):
+        last = runs[-1][-1] if runs else None
+        follows = last is not None and (last.member, last.place, last.offset + 1) == (
+            each.member, each.place, each.offset,
+        )  # fmt: skip
+        if follows:
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    return runs
