@@ -61,4 +61,4 @@ def test_a_seed_that_found_a_bug_where_any_node_forwards(seed: int) -> None:
     ],
 )
 def test_a_seed_of_the_swarm_that_found_a_bug(seed: int, routing: str | None, what: str) -> None:
-    assert not run_seed(seed, routing=routing, mqtt=False, queues=False).problems, what
+    assert not run_seed(seed, routing=routing, doors=False, queues=False, mqtt=False).problems, what

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -83,10 +84,16 @@ class Shares:
             loading = self._loading.get(key)
             if loading is None:
                 loading = self._loading[key] = self._loop.create_task(self._load(queue, from_earliest))
-                loading.add_done_callback(lambda _: self._loading.pop(key, None))
+                loading.add_done_callback(partial(self._loaded, key))
             await asyncio.shield(loading)
         self._partitions.require_newest(partition)
         return queue
+
+    def _loaded(self, key: ShareKey, loading: "asyncio.Task[None]") -> None:
+        self._loading.pop(key, None)
+        # Whoever asked may have gone: then nobody need hear of an error.
+        if not loading.cancelled():
+            loading.exception()
 
     def opened(self, group_id: str, topic_id: UUID, index: int) -> LedQueue | None:
         """As far as it is loaded; for those who come back to it."""

@@ -51,6 +51,8 @@ _CALM_SECONDS = 2.0
 _FORMING_SECONDS = 30.0
 _HEALING_SECONDS = 60.0
 _LINES_KEPT = 2000
+# Clients that a few seeds have beside the others.
+_CLIENTS = {"mqtt": 0.1, "queues": 0.2, "doors": 0.1}
 
 
 @dataclass(slots=True)
@@ -89,7 +91,7 @@ def run_seed(
     level: str = "warning",
     routing: str | None = None,
     profile: Profile = Profile.SWARM,
-    doors: bool = False,
+    doors: bool | None = None,
     queues: bool | None = None,
     nodes: int = 3,
     mqtt: bool | None = None,
@@ -97,8 +99,8 @@ def run_seed(
     """Never raises for what goes wrong in the run: that is in `problems`.
 
     `faults` are kinds; none: the seed draws. So it does with `routing`, unless the profile is plain. With `doors` there
-    are clients of a gateway beside the others, with `queues` those of a queue, with `mqtt` devices: of the swarm one
-    seed in five draws queues, one in ten devices. `nodes` is for the plain profile.
+    are clients of a gateway beside the others, with `queues` those of a queue, with `mqtt` devices: a third of
+    the swarm draws one of the three. `nodes` is for the plain profile.
     """
     was_collecting = gc.isenabled()
     gc.disable()
@@ -116,10 +118,10 @@ def run_seed(
             deque(maxlen=keep_lines),
             level,
             remains,
-            doors,
-            _draws_queues(seed) and plan is not None if queues is None else queues,
+            _has("doors", doors, plan),
+            _has("queues", queues, plan),
             nodes,
-            _draws_mqtt(seed) and plan is not None if mqtt is None else mqtt,
+            _has("mqtt", mqtt, plan),
         )
     finally:
         _clear_away(remains)
@@ -128,13 +130,13 @@ def run_seed(
             gc.enable()
 
 
-def _draws_queues(seed: int) -> bool:
-    return Random(f"has queues {seed}").random() < 0.2
-
-
-def _draws_mqtt(seed: int) -> bool:
-    # A draw of its own, so that all others are as they would be without it.
-    return Random(f"has mqtt {seed}").random() < 0.1
+def _has(clients: str, wanted: bool | None, plan: Plan | None) -> bool:
+    """Whether there are such clients: where nobody says, the swarm draws."""
+    if wanted is not None or plan is None:
+        return bool(wanted)
+    # Draws of their own, so that all others are as they would be without them; one kind at most, for a run's cost.
+    drawn = (kind for kind, share in _CLIENTS.items() if Random(f"has {kind} {plan.seed}").random() < share)
+    return next(drawn, None) == clients
 
 
 def _draw(seed: int, faults: Sequence[str], routing: str | None, profile: Profile) -> Plan | None:
