@@ -38,7 +38,8 @@ class _Process:
                 stderr=subprocess.STDOUT,
                 cwd=data,
                 env={**os.environ, **env},
-                start_new_session=True,
+                # Not a session: Linux would give it a share of the processors of its own.
+                process_group=0,
             )
         try:
             self._wait_ready()
