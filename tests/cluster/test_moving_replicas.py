@@ -11,6 +11,9 @@ from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka.admin import KafkaAdminClient
 
+from millstream.cli import cluster_nodes
+from millstream.cli.cluster_replicas import move_replicas
+from millstream.cli.main import main
 from support.acked_writes import AckedWriter, judge, read_numbers
 from support.cli import Cli
 from support.cluster import ClusterProcesses, cluster_of, eventually
@@ -165,6 +168,33 @@ def test_a_node_comes_takes_its_share_and_another_leaves_with_nothing_lost(
         eventually(process.poll, lambda code: code is not None, "the end of the removed node")
     finally:
         fourth.close()
+
+
+def test_a_topic_that_comes_to_a_node_while_it_is_removed_is_not_lost(
+    cluster: ClusterProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(cluster, "t", (3,))
+    everywhere(cluster, "t", [[3]])
+    refused = Cli(cluster.seeds).fails("cluster", "remove", "3", "--force", "--yes", "--timeout", "1")
+    assert "broker 3 is alive, and it alone has everything of t-0" in refused
+
+    late = iter(["late"])
+
+    def move_and_create(*arguments: Any) -> bool:
+        done = move_replicas(*arguments)
+        for name in late:
+            create(cluster, name, (3,))
+        return done
+
+    monkeypatch.setattr(cluster_nodes, "move_replicas", move_and_create)
+    rest = f"{cluster.nodes[1].listen},{cluster.nodes[2].listen}"
+    assert main(["cluster", "remove", "3", "--yes", "--bootstrap", rest]) == 0
+    for topic in ("t", "late"):
+        eventually(
+            lambda name=topic: [(each.leader_id, *each.isr_nodes) for each in partitions(cluster, name)],
+            lambda seen: seen in ([(1, 1)], [(2, 2)]),
+            f"another node that leads {topic}",
+        )
 
 
 def test_a_node_that_was_away_when_it_was_removed_ends_when_it_is_back(cluster: ClusterProcesses) -> None:

@@ -49,6 +49,11 @@ def test_a_seed_that_found_a_bug_where_any_node_forwards(seed: int) -> None:
     assert not run_seed(seed, routing="proxy", profile=Profile.PLAIN).problems, what
 
 
+def test_a_seed_with_clients_of_a_queue_that_found_a_bug() -> None:
+    what = "a topic was created on a node after all had moved away from it, and was lost when it was removed"
+    assert not run_seed(10159268, queues=True).problems, what
+
+
 @pytest.mark.parametrize(
     ("seed", "routing", "what"),
     [

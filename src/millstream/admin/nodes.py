@@ -1,6 +1,7 @@
 """Nodes come into a running cluster, and go out of it."""
 
 import time
+from collections.abc import Collection
 from dataclasses import replace
 
 from millstream.admin.cluster_view import BrokerView, ClusterView, view_cluster
@@ -40,8 +41,13 @@ def check_removable(view: ClusterView, node: int) -> None:
         raise ClientError(f"node {node} is the only one; stop it instead")
 
 
-def remove_node(cluster: Cluster, view: ClusterView, node: int, timeout_s: float) -> None:
-    """Take away its registration and its vote; what it keeps is lost with it. The node ends on the way."""
+def remove_node(
+    cluster: Cluster, view: ClusterView, node: int, timeout_s: float, *, is_lost: bool = False
+) -> None:
+    """Take away its registration and its vote; what it keeps is lost with it. The node ends on the way.
+
+    Refused while it is alive and alone has everything of a partition; one that `is_lost` is soon known not to be.
+    """
     found = view.broker(node)
     others = [each.address for each in view.live_brokers() if each.broker_id != node]
     if not others:
@@ -52,18 +58,22 @@ def remove_node(cluster: Cluster, view: ClusterView, node: int, timeout_s: float
     # Not through the node itself. Its registration goes first: it is not let in again then.
     with Cluster(replace(cluster.settings, bootstrap=addresses(",".join(others)))) as rest:
         if found is not None:
-            _take_out(rest, until, f"cannot unregister broker {node}", "unregister_broker", broker_id=node)
+            unsure = (*_UNSURE, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE) if is_lost else _UNSURE
+            action = f"cannot unregister broker {node}"
+            _take_out(rest, until, unsure, action, "unregister_broker", broker_id=node)
         if node in view.voters_away or (found is not None and found.quorum):
             action = f"cannot take node {node} out of the quorum"
-            _take_out(rest, until, action, "remove_raft_voter", voter_id=node)
+            _take_out(rest, until, _UNSURE, action, "remove_raft_voter", voter_id=node)
 
 
-def _take_out(cluster: Cluster, until: float, action: str, name: str, **fields: int) -> None:
-    """Asked again while the cluster has no controller: the node that goes may have been it, and ends on the way.
+def _take_out(
+    cluster: Cluster, until: float, unsure: Collection[int], action: str, name: str, **fields: int
+) -> None:
+    """Asked again after answers that are `unsure`: the node that goes may be the controller, and ends on the way.
 
     What is not there any more has been taken out, by a request whose answer was lost or by somebody else.
     """
     while (reply := cluster.call(name, **fields)).error_code not in _DONE:
-        if reply.error_code not in _UNSURE or time.monotonic() > until:
+        if reply.error_code not in unsure or time.monotonic() > until:
             raise from_code(action, reply.error_code, reply.error_message)
         time.sleep(_LOOK_SECONDS)

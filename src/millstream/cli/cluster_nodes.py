@@ -1,6 +1,7 @@
 """`millstream cluster add`, `remove`, `drain` and `found`: nodes come into a cluster, go out of it, and make one."""
 
 import sys
+import time
 from typing import Annotated
 
 import typer
@@ -25,6 +26,8 @@ from millstream.cluster.placement import VIRTUAL_NODES
 NodeId = Annotated[int, typer.Argument(metavar="NODE", min=0, help="The node's id.", show_default=False)]
 
 _PATIENCE_SECONDS = 60.0
+# A partition has come to the node that the view did not show.
+_HAS_MORE = "ELIGIBLE_LEADERS_NOT_AVAILABLE"
 
 
 @on_cluster
@@ -84,6 +87,7 @@ def remove(
     from millstream.admin.moves import placement_of
     from millstream.admin.nodes import check_removable, remove_node
     from millstream.admin.plans import evacuated
+    from millstream.client.errors import ClientError
 
     check_placement(placement)
     rate = parse_rate(throttle)
@@ -92,16 +96,26 @@ def remove(
         check_removable(view, node)
         if not yes and sys.stdin.isatty():
             typer.confirm(f"Take node {node} out of the cluster at {target.bootstrap}?", abort=True, err=True)
-        moves = []
-        if not force and view.broker(node) is not None:
-            chosen = placement or placement_of(cluster, view.controller)
-            moves = evacuated(view, node, chosen, virtual_nodes)
-        move_replicas(cluster, moves, rate, timeout)
-        remove_node(cluster, view, node, min(timeout, _PATIENCE_SECONDS))
+        moved, until = 0, time.monotonic() + timeout
+        is_emptied = not force and view.broker(node) is not None
+        chosen = placement or placement_of(cluster, view.controller) if is_emptied else ""
+        while True:
+            # Again after each time: partitions may have been created there meanwhile.
+            while is_emptied and (moves := evacuated(view, node, chosen, virtual_nodes)):
+                move_replicas(cluster, moves, rate, timeout)
+                moved += len(moves)
+                view = view_cluster(cluster)
+            try:
+                remove_node(cluster, view, node, min(timeout, _PATIENCE_SECONDS), is_lost=force)
+                break
+            except ClientError as error:
+                if not is_emptied or error.code != _HAS_MORE or time.monotonic() > until:
+                    raise
+                view = view_cluster(cluster)
     if as_json:
-        output.json_document({"node": node, "moved": len(moves)})
+        output.json_document({"node": node, "moved": moved})
     else:
-        output.line(f"removed node {node}, after {len(moves)} replicas moved to others")
+        output.line(f"removed node {node}, after {moved} replicas moved to others")
 
 
 @on_cluster

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from millstream.cluster.metadata.controller import Decision, NewId
 from millstream.cluster.metadata.difference import partition_changed
-from millstream.cluster.metadata.election import NO_LOSSES, Losses, lowest_min_insync
+from millstream.cluster.metadata.election import NO_LOSSES, Losses, is_usable, lowest_min_insync
 from millstream.cluster.metadata.image import BrokerImage, MetadataImage
 from millstream.cluster.metadata.names import id_text
 from millstream.cluster.metadata.records import (
@@ -144,7 +144,11 @@ class FenceBroker(msgspec.Struct, frozen=True):
 
 
 class UnregisterBroker(msgspec.Struct, frozen=True):
-    """For a broker that will not come back. One that still runs ends when it hears of it."""
+    """For a broker that will not come back. One that still runs ends when it hears of it.
+
+    It is refused while it is alive and alone has everything of a partition: that may have been created after
+    whoever removes it looked.
+    """
 
     broker_id: int
 
@@ -152,9 +156,21 @@ class UnregisterBroker(msgspec.Struct, frozen=True):
         broker = image.brokers.get(self.broker_id)
         if broker is None:
             raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {self.broker_id} is not registered")
+        if is_usable(image.brokers, self.broker_id):
+            self._check_others_have_all(image)
         gone = BrokerUnregistered(self.broker_id, broker.epoch)
         never = Losses((self.broker_id,), (self.broker_id,))
         return Decision((gone, *after_loss_of(self.broker_id, image.apply((gone,)), never)), True)
+
+    def _check_others_have_all(self, image: MetadataImage) -> None:
+        for topic in image.topics.values():
+            for p in topic.partitions:
+                if p.isr == (self.broker_id,) and not p.elr:
+                    raise KafkaError(
+                        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+                        f"broker {self.broker_id} is alive, and it alone has everything of {topic.name}-{p.index};"
+                        " move that to others, or stop the broker first if it is to be lost",
+                    )
 
 
 def _with_losses(image: MetadataImage, change: BrokerChanged) -> tuple[MetadataRecord, ...]:

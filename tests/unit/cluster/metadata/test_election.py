@@ -2,11 +2,14 @@
 
 import uuid
 
+import pytest
+
 from millstream.cluster.metadata.brokers import UnregisterBroker
 from millstream.cluster.metadata.configs import AlterConfigs, ConfigAlteration, ConfigChange
 from millstream.cluster.metadata.election import min_insync
 from millstream.cluster.metadata.image import NO_LEADER
 from millstream.cluster.metadata.records import ConfigResource
+from millstream.protocol.errors import ErrorCode, KafkaError
 from support.replicated import Cluster
 
 
@@ -189,8 +192,35 @@ def test_an_unregistered_broker_never_leads() -> None:
     epoch = cluster.image.brokers[2].epoch
     cluster.do(UnregisterBroker(2))
     assert cluster.led() == (1, (1,), ())
+    cluster.fence(1)
     cluster.do(UnregisterBroker(1))
     assert cluster.led() == (NO_LEADER, (), ())
     cluster.start(2)
     assert cluster.led() == (NO_LEADER, (), ())
     assert cluster.image.brokers[2].epoch > epoch
+
+
+@pytest.mark.parametrize("replicas", [(1,), (1, 2)])
+def test_a_live_broker_that_alone_has_everything_cannot_be_unregistered(replicas: tuple[int, ...]) -> None:
+    """A topic that was created behind the back of whoever moved all replicas away would be lost."""
+    cluster = Cluster(1, 2, 3)
+    cluster.create(*replicas, min_insync_replicas=1)
+    cluster.set_isr((1,))
+    cluster.do(UnregisterBroker(3))
+    with pytest.raises(KafkaError, match="it alone has everything of t-0") as caught:
+        cluster.do(UnregisterBroker(1))
+    assert caught.value.code is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    assert cluster.led() == (1, (1,), ())
+    cluster.fence(1)
+    cluster.do(UnregisterBroker(1))
+    assert 1 not in cluster.image.brokers, "one that is lost can be given up"
+
+
+def test_a_live_broker_goes_where_another_has_everything_too() -> None:
+    cluster = Cluster(1, 2)
+    cluster.create(1, 2, min_insync_replicas=2)
+    cluster.fence(2)
+    assert cluster.led() == (1, (1,), (2,))
+    cluster.do(UnregisterBroker(1))
+    cluster.start_cleanly(2)
+    assert cluster.led() == (2, (2,), ())

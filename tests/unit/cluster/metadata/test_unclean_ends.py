@@ -233,6 +233,7 @@ def given_up(*replicas: int) -> Cluster:
     """Broker 1 alone has all, and is given up with its disk."""
     cluster = killed(*replicas, min_insync_replicas=1)
     cluster.set_isr((1,))
+    cluster.fence(1)
     cluster.do(UnregisterBroker(1))
     return cluster
 
@@ -254,6 +255,7 @@ def test_what_is_left_is_not_taken_for_one_that_has_all_when_another_leads() -> 
     cluster.set_isr((1,))
     raised = ConfigAlteration(2, "t", (ConfigChange("min.insync.replicas", "2"),))
     assert cluster.do(AlterConfigs((raised,)))[0].error is None
+    cluster.fence(1)
     cluster.do(UnregisterBroker(1))
     for broker, end in ((2, 5), (3, 9)):
         cluster.tell(broker, 0, end, is_whole=True)
