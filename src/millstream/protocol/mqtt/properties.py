@@ -172,7 +172,10 @@ MOST_USER_PROPERTIES: Final = 1_000
 
 
 def read_properties(made: type[P], data: bytes, at: int, end: int) -> tuple[P, int]:
-    """The properties that begin with their length at `at`, and the position behind them."""
+    """The properties that begin with their length at `at`, and the position behind them.
+
+    What cannot be read is malformed, whatever else is wrong: all are read before one that must not be there is refused.
+    """
     size, at = read_varint(data, at, end)
     stop = at + size
     if stop > end:
@@ -181,32 +184,38 @@ def read_properties(made: type[P], data: bytes, at: int, end: int) -> tuple[P, i
         return made(), stop
     allowed = made.__struct_fields__
     found: dict[str, Any] = {}
-    while at < stop:
+    wrong: Violation | None = None
+    read_on = MOST_USER_PROPERTIES
+    while at < stop and read_on:
         identifier = data[at]
         row = _BY_IDENTIFIER.get(identifier)
         if row is None:
             raise malformed(f"there is no property 0x{identifier:02x}")
         value, at = row.read(data, at + 1, stop)
-        if row.name not in allowed:
-            raise protocol_error(f"property 0x{identifier:02x} is not allowed in this packet")
-        if row.check is not None and (wrong := row.check(value)) is not None:
-            raise wrong
-        _keep(found, row.name, value)
+        if wrong is not None:
+            read_on -= 1
+        elif row.name not in allowed:
+            wrong = protocol_error(f"property 0x{identifier:02x} is not allowed in this packet")
+        elif row.check is None or (wrong := row.check(value)) is None:
+            wrong = _keep(found, row.name, value)
+    if wrong is not None:
+        raise wrong
     for name in _REPEATABLE & found.keys():
         found[name] = tuple(found[name])
     return made(**found), stop
 
 
-def _keep(found: dict[str, Any], name: str, value: Any) -> None:
+def _keep(found: dict[str, Any], name: str, value: Any) -> Violation | None:
     if name in _REPEATABLE:
         values = found.setdefault(name, [])
         if len(values) >= MOST_USER_PROPERTIES:
-            raise Violation(Reason.QUOTA_EXCEEDED, f"more than {MOST_USER_PROPERTIES} {name} in one packet")
+            return Violation(Reason.QUOTA_EXCEEDED, f"more than {MOST_USER_PROPERTIES} {name} in one packet")
         values.append(value)
     elif name in found:
-        raise protocol_error(f"the property {name} is there twice")
+        return protocol_error(f"the property {name} is there twice")
     else:
         found[name] = value
+    return None
 
 
 def write_properties(properties: Properties) -> bytes:

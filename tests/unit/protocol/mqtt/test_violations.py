@@ -120,6 +120,56 @@ def check_refused(decoder, data, reason):
     assert decoder.feed(encode(Pingreq(), 4)) == []
 
 
+# Of each packet with properties, what stands before and behind them; who reads it.
+WITH_PROPERTIES = {
+    "CONNECT": (0x10, CONNECT_5 + "02 0000", "0001 61", Side.SERVER),
+    "a will": (0x10, CONNECT_5 + "06 0000 00 0001 61", "0001 74 0000", Side.SERVER),
+    "CONNACK": (0x20, "0000", "", Side.CLIENT),
+    "PUBLISH": (0x32, "0001 61 0001", "78", Side.SERVER),
+    "PUBACK": (0x40, "0001 00", "", Side.SERVER),
+    "PUBREC": (0x50, "0001 00", "", Side.SERVER),
+    "PUBREL": (0x62, "0001 00", "", Side.SERVER),
+    "PUBCOMP": (0x70, "0001 00", "", Side.SERVER),
+    "SUBSCRIBE": (0x82, "0001", "0001 61 00", Side.SERVER),
+    "SUBACK": (0x90, "0001", "00", Side.CLIENT),
+    "UNSUBSCRIBE": (0xA2, "0001", "0001 61", Side.SERVER),
+    "UNSUBACK": (0xB0, "0001", "00", Side.CLIENT),
+    "DISCONNECT": (0xE0, "00", "", Side.SERVER),
+    "AUTH": (0xF0, "18", "", Side.SERVER),
+}
+NO_VALUE, NO_KEY, KEY_CUT, VALUE_CUT = "26 0001 70", "26", "26 0009 70", "26 0001 70 0009 71"
+# No packet may have all of them.
+NOT_ALLOWED = "13 0001 1a 0000 0b 01 24 01"
+
+
+@pytest.mark.parametrize("name", WITH_PROPERTIES)
+def test_a_cut_user_property_is_malformed_in_every_packet(name):
+    head, before, behind, side = WITH_PROPERTIES[name]
+
+    def read(properties):
+        size = f"{len(bytes.fromhex(properties)):02x}"
+        version = 0 if head == 0x10 else 5
+        return Decoder(side=side, version=version).feed(packet(head, before + size + properties + behind))
+
+    (whole,) = read("26 0001 70 0001 71")
+    assert not isinstance(whole, Violation)
+    for cut in (NO_VALUE, NO_KEY, KEY_CUT, VALUE_CUT):
+        (refused,) = read(cut)
+        assert refused.reason is MALFORMED
+    (refused,) = read(NOT_ALLOWED)
+    assert refused.reason is PROTOCOL
+    for unreadable in (NO_VALUE, "70"):
+        (refused,) = read(NOT_ALLOWED + unreadable)
+        assert refused.reason is MALFORMED
+
+
+def test_not_all_of_a_large_packet_is_read_once_it_is_wrong():
+    topic_aliases = bytes.fromhex("230001") * 2_000
+    body = bytes.fromhex("0001 00 f12e") + topic_aliases + b"\x70"
+    (refused,) = Decoder(version=5).feed(bytes.fromhex("40f62e") + body)
+    assert refused.reason is PROTOCOL
+
+
 def test_what_came_before_the_violation_is_read():
     good = encode(Publish("a", b""), 4)
     first, last = Decoder(version=4).feed(good + packet(0x00, ""))
