@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
+from millstream.coordinator.mqtt_sessions.records import Position
 from millstream.doors.caller import Caller
 from millstream.doors.queues import SettlementKind
 from millstream.mqtt.connection import Connection, State
@@ -41,8 +42,8 @@ from millstream.protocol.mqtt.topics import shared
 log = get_logger("millstream.mqtt")
 
 _SAVE_SECONDS: Final = 5.0
-_END_SECONDS: Final = 30.0
 _END_PAUSE_SECONDS: Final = 0.5
+_LONGEST_END_PAUSE_SECONDS: Final = 5.0
 
 
 class Client:
@@ -72,6 +73,8 @@ class Client:
         self._is_paused = False
         self._work: asyncio.Task[None] | None = None
         self._waiting_work: list[WantSubscribe | WantUnsubscribe] = []
+        self._opening: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         loop = asyncio.get_running_loop()
         self._now = loop.time
@@ -146,7 +149,7 @@ class Client:
                         self._work = self.spawn(self._do_work())
                 case WantOpen():
                     self.client_id = want.client_id
-                    self.spawn(open_session(self, want))
+                    self._opening = self.spawn(open_session(self, want))
                 case WantAuthentication():
                     self.machine.refuse(Reason.BAD_AUTHENTICATION_METHOD, "nothing is exchanged by AUTH here")
                 case WantClose():
@@ -310,7 +313,14 @@ class Client:
             if (share := shared(text)) is not None:
                 self.shared.share_groups.leave(share.group, share.filter, self, kept)
         self.wire.close()
-        asyncio.get_running_loop().create_task(self._end(want, positions))
+        self._ending = self.spawn(self._end(want, positions))
+
+    def cut_off(self) -> None:
+        """The door closes: what could not be told of this client is not told."""
+        self.wire.abort()
+        for task in (self._opening, self._ending):
+            if task is not None:
+                task.cancel()
 
     def _own_in_flight(self) -> list[InFlight]:
         """Without what another member of a group may have instead."""
@@ -320,34 +330,53 @@ class Client:
             if each.delivery is None or each.delivery.outgoing.group is None or each.delivery.qos == 2
         ]
 
-    async def _tell_end(self, link: SessionLink, want: WantClose, positions: list[Any]) -> None:
-        """Again while the coordinator is away: one that does not hear of DISCONNECT would send the will."""
-        deadline = self._now() + _END_SECONDS
-        while True:
-            try:
-                await link.close(
+    async def tell_end(
+        self,
+        link: SessionLink,
+        *,
+        send_will: bool,
+        expiry_s: int,
+        positions: Sequence[Position],
+        in_flight: Sequence[InFlight],
+    ) -> None:
+        """Again for as long as the coordinator is away: one that never hears of DISCONNECT sends the will.
+
+        Meanwhile this node gives signs of life for the session, so its time does not run out, and the client counts as
+        one of the door's: that bounds how many wait here.
+        """
+        pause = _END_PAUSE_SECONDS
+        try:
+            while True:
+                try:
+                    await link.close(
+                        send_will=send_will, expiry_s=expiry_s, positions=positions, in_flight=in_flight
+                    )
+                except KafkaError as error:
+                    if failure_of(error).reason is not Reason.SERVER_BUSY:
+                        log.info("end of a session not told", client_id=self.client_id, error=error.message)
+                        return
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_END_PAUSE_SECONDS)
+                else:
+                    return
+        finally:
+            self.shared.attending.remove(self, link.shard)
+
+    async def _end(self, want: WantClose, positions: Sequence[Position]) -> None:
+        try:
+            if self._opening is not None:
+                # One that left before CONNACK tells by itself what it had.
+                await asyncio.wait({self._opening})
+            if self.link is not None:
+                await self.link.settled()
+                is_kept = want.session_expiry_s > 0
+                await self.tell_end(
+                    self.link,
                     send_will=want.send_will,
                     expiry_s=want.session_expiry_s,
-                    positions=positions if want.session_expiry_s else (),
-                    in_flight=self._own_in_flight() if want.session_expiry_s else (),
+                    positions=positions if is_kept else (),
+                    in_flight=self._own_in_flight() if is_kept else (),
                 )
-            except KafkaError as error:
-                if failure_of(error).reason is not Reason.SERVER_BUSY or self._now() > deadline:
-                    raise
-                await asyncio.sleep(_END_PAUSE_SECONDS)
-            else:
-                return
-
-    async def _end(self, want: WantClose, positions: list[Any]) -> None:
-        link = self.link
-        try:
-            if link is not None:
-                await link.settled()
-                await self._tell_end(link, want, positions)
-        except KafkaError as error:
-            log.info("end of a session not told", client_id=self.client_id, error=error.message)
         finally:
-            if link is not None:
-                self.shared.attending.remove(self, link.shard)
             if not self.ended.done():
                 self.ended.set_result(None)

@@ -153,7 +153,7 @@ class MqttDoor:
             async with asyncio.timeout(_CLOSING_SECONDS):
                 await asyncio.gather(*(client.ended for client in clients), return_exceptions=True)
         for client in clients:
-            client.wire.abort()
+            client.cut_off()
         self._sys.stop()
         self.shared.attending.stop()
         self.shared.share_groups.stop()

@@ -1,7 +1,7 @@
 """From CONNECT to CONNACK: who the client is, and its session."""
 
-from contextlib import suppress
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Final
 
 from millstream.coordinator.mqtt_sessions.records import (
     FlightStage,
@@ -21,7 +21,7 @@ from millstream.mqtt.session_link import SessionLink
 from millstream.mqtt.stored_form import subscription_of
 from millstream.mqtt.subscribing import join_group
 from millstream.mqtt.wants import WantOpen
-from millstream.protocol.errors import KafkaError
+from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.mqtt.packets import Connect
 from millstream.protocol.mqtt.properties import PublishProperties
 from millstream.protocol.mqtt.reasons import Reason, Violation
@@ -29,6 +29,9 @@ from millstream.protocol.mqtt.topics import shared as is_shared
 
 if TYPE_CHECKING:
     from millstream.mqtt.client import Client
+
+# Less than a client may take to connect, so that it is answered.
+_EARLIER_SECONDS: Final = 5.0
 
 
 async def open_session(client: "Client", want: WantOpen) -> None:
@@ -53,7 +56,7 @@ async def open_session(client: "Client", want: WantOpen) -> None:
         client.flush()
         return
     client.epoch = opened.epoch
-    client.link = SessionLink(
+    link = SessionLink(
         shared.doors.coordinators,
         shared.publishing,
         client.caller,
@@ -66,12 +69,11 @@ async def open_session(client: "Client", want: WantOpen) -> None:
     in_flight = await _in_flight(client, opened)
     if machine.state is State.CLOSED:
         # It left while its session was opened; if it has come back meanwhile, the session is that one's.
-        with suppress(KafkaError):
-            await client.link.close(
-                send_will=False, expiry_s=machine.session_expiry_s, positions=(), in_flight=in_flight
-            )
-        shared.attending.remove(client, opened.shard)
+        await client.tell_end(
+            link, send_will=False, expiry_s=machine.session_expiry_s, positions=(), in_flight=in_flight
+        )
         return
+    client.link = link
     machine.opened(Opened(opened.present, opened.received, in_flight), shared.now_ms())
     _subscribe_again(client, opened)
     client.opened()
@@ -80,11 +82,15 @@ async def open_session(client: "Client", want: WantOpen) -> None:
 
 
 async def _end_earlier(client: "Client") -> None:
-    """One of the same id that is connected here: what it has read is told before the session is opened again."""
+    """One of the same id that is connected here: how it ended is told before the session is opened again."""
     earlier = client.shared.attending.clients.get(client.client_id)
     if earlier is not None and earlier is not client:
         earlier.taken_over()
-        await earlier.ended
+        await asyncio.wait({earlier.ended}, timeout=_EARLIER_SECONDS)
+        if not earlier.ended.done():
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, "the end of the last connection is not told yet"
+            )
 
 
 async def _ask(client: "Client", want: WantOpen) -> SessionOpened:

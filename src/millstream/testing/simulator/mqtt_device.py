@@ -103,7 +103,7 @@ class Device:
         loop: SimulatedLoop,
         random: Random,
         *,
-        expiry_s: int = 3600,
+        expiry_s: int,
     ) -> None:
         self.name = name
         self.random = random
@@ -113,7 +113,10 @@ class Device:
         """Connections that a newer one took the session from, while they were open."""
         self.heard: Callable[[Packet], None] = lambda _: None
         self.sessions_lost = 0
+        self.stays_at_its_door = False
+        """Whether it connects where it was last; else at any door."""
         self._doors = doors
+        self._door: SimulatedDoor | None = None
         self._expiry_s = expiry_s
         self._has_session = False
         self._answer: asyncio.Future[Connack] | None = None
@@ -123,7 +126,7 @@ class Device:
         return self.wire is not None and self.wire.is_open
 
     async def connect(self, will: Will | None = None) -> bool:
-        """At some door. Whether it was let in: the session is then the one from before."""
+        """Whether it was let in: the session is then the one from before."""
         if self.wire is not None and self.wire.is_open:
             self.left.append(self.wire)
         properties = ConnectProperties(session_expiry_s=self._expiry_s, receive_maximum=50)
@@ -135,7 +138,9 @@ class Device:
             if wire is self.wire:
                 self._arrived(packet)
 
-        wire = self.wire = DeviceWire(self.loop, self.random.choice(self._doors), arrived)
+        if self._door is None or not self.stays_at_its_door:
+            self._door = self.random.choice(self._doors)
+        wire = self.wire = DeviceWire(self.loop, self._door, arrived)
         wire.send(packet)
         with suppress(TimeoutError):
             connack = await asyncio.wait_for(self._answer, _ANSWER_SECONDS)
