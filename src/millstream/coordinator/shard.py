@@ -36,6 +36,8 @@ class ShardLimits(msgspec.Struct, frozen=True):
     pending_bytes: int = 64 * 1024 * 1024
     reload_pause_ms: int = 1_000
     """After a load that failed; doubled each time, up to half a minute."""
+    rebuild_pause_ms: int = 250
+    """Before the state is built from the log once more, when nothing was written since the last time."""
     trimmed_records: int = 10_000
     """The log is trimmed when at least so many records are not needed any more."""
 
@@ -75,6 +77,7 @@ class Shard(Generic[M]):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._reload_pause_ms = limits.reload_pause_ms
+        self._has_written = True
         self.state = ShardState.LOADING
 
     def load(self) -> asyncio.Task[None]:
@@ -144,6 +147,7 @@ class Shard(Generic[M]):
                 if rounds is not self._rounds:
                     return
                 rounds.finish()
+                self._has_written = True
                 for offset, entry in enumerate(current.records, last_offset - len(records) + 1):
                     self.machine.stored(entry.record, offset)
                 self._release(current.replies, current.effects)
@@ -198,7 +202,14 @@ class Shard(Generic[M]):
         trace = {} if expected else {"exc_info": error}
         tell("coordinator rebuilt", partition=self._name, reason=reason, error=str(error), **trace)
         self._drop_all(told)
-        self.load()
+        if self._has_written:
+            self._has_written = False
+            self.load()
+            return
+        # What is due is written as soon as a machine is loaded: without a pause the node would do nothing else.
+        self.state = ShardState.LOADING
+        pause_seconds = self._limits.rebuild_pause_ms / 1000
+        self._timer = asyncio.get_running_loop().call_later(pause_seconds, self._load_again)
 
     def _drop_all(self, error: KafkaError) -> None:
         if self._timer is not None:

@@ -5,13 +5,16 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from millstream.coordinator.decision import Decision
 from millstream.coordinator.runtime import CoordinatorRuntime
 from millstream.coordinator.shard import ShardLimits
 from millstream.protocol.compression import Compression
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.records import Record, encode_batch
 from millstream.runtime.clock import SystemClock
-from unit.coordinator.counting_machine import Add, Break, Cheer, CountingMachine, Fill, Get, Wait
+from millstream.testing.simulator.loop import SimulatedLoop
+from millstream.testing.simulator.machine import SimulatedClock
+from unit.coordinator.counting_machine import Add, Added, Break, Cheer, CountingMachine, Fill, Get, Wait
 from unit.coordinator.memory_log import MemoryLog
 
 Runtime = CoordinatorRuntime[CountingMachine]
@@ -131,6 +134,35 @@ def test_a_failed_append_is_told_to_all_who_wait_and_undone(failure: BaseExcepti
         assert await runtime.submit(0, Add("a", 1)) == 2
 
     run(story)
+
+
+def test_a_log_that_takes_nothing_is_not_read_again_at_once() -> None:
+    """What is due when a machine is loaded fails at once, and again after the next load."""
+    loads: list[float] = []
+
+    class Owing(CountingMachine):
+        def loaded(self, now_ms: int, /) -> Decision[Added, int, Cheer]:
+            loads.append(loop.time())
+            self.replay(Added("owed", 1))
+            return Decision((Added("owed", 1),))
+
+    loop = SimulatedLoop()
+
+    async def main() -> None:
+        log = MemoryLog()
+        log.failures = [KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)] * 100
+        runtime: Runtime = CoordinatorRuntime(
+            "__t", lambda _: Owing(), lambda _: log, SimulatedClock(loop), lambda *_: None, ShardLimits()
+        )
+        runtime.elect(0)
+        await asyncio.sleep(60)
+        assert log.failures == []
+        assert await runtime.submit(0, Get("owed")) == 1
+        runtime.close()
+
+    loop.run(main())
+    assert len(loads) == 101
+    assert len(set(loads)) >= 100
 
 
 def test_a_bug_in_the_machine_costs_its_request_and_nothing_else() -> None:
