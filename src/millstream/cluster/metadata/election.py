@@ -133,17 +133,18 @@ def next_state(
             sometimes("a leader was elected from the eligible set")
         elif leader == best:
             sometimes("logs in doubt were compared and the best one leads")
-        in_sync = (leader,)
+        # One that was to be added may lead now, and nobody else would tell that the move is done.
+        replicas, in_sync, is_done = _finish_reassignment(p, (leader,))
         if leader not in eligible and leader != best:
             # After an unclean election the others may have what the leader lost, and nobody is sure of anything more.
             eligible, known = (), ()
-        eligible = tuple(b for b in eligible if b != leader)
+        eligible = tuple(b for b in eligible if b != leader and b in replicas)
     if leader != NO_LEADER:
         # What they have changes with what they fetch: when nobody leads any more they tell it again.
         known = tuple(
             LastKnownReplica(each.broker_id)
             for each in known
-            if each.broker_id != leader and not each.is_left
+            if each.broker_id != leader and each.broker_id in replicas and not each.is_left
         )
     if leader == NO_LEADER and p.leader != NO_LEADER:
         sometimes("a partition lost its last leader")

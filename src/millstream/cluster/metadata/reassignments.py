@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from millstream.cluster.metadata.assignment import check_replicas
 from millstream.cluster.metadata.controller import Decision, NewId
 from millstream.cluster.metadata.difference import partition_changed
-from millstream.cluster.metadata.election import next_state, rules_of
+from millstream.cluster.metadata.election import Losses, next_state, rules_of
 from millstream.cluster.metadata.image import MetadataImage, PartitionImage, TopicImage
 from millstream.cluster.metadata.records import MetadataRecord
 from millstream.cluster.placement import Replicas
@@ -106,7 +106,11 @@ def _start(
             f"Of the replicas {list(draft.replicas)} none could lead; wait until one can.",
         )
     gone = frozenset(p.replicas) - frozenset(draft.replicas)
-    after = next_state(draft, image.brokers, rules_of(image, topic), isr=isr)
+    # A partition's only replica is waited for even when its broker was removed; with others there they begin again.
+    given_up = p.counted_on - image.brokers.keys()
+    after = next_state(
+        draft, image.brokers, rules_of(image, topic), isr=isr, losses=Losses(given_up, given_up)
+    )
     if replace(after, partition_epoch=p.partition_epoch) == p:
         return []
     bump = bool(gone) and after.leader_epoch == p.leader_epoch

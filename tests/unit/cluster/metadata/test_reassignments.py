@@ -2,6 +2,7 @@
 
 import uuid
 
+from millstream.cluster.metadata.brokers import UnregisterBroker
 from millstream.cluster.metadata.command_codec import (
     decode_command,
     decode_result,
@@ -148,3 +149,40 @@ def test_it_is_sent_to_the_controller_and_back() -> None:
     decoded = decode_result(command, encode_result(result))
     assert [each.index for each in decoded] == [0, 1]
     assert decoded[1].error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def lost_broker(cluster: Cluster, broker: int) -> None:
+    cluster.fence(broker)
+    cluster.do(UnregisterBroker(broker))
+
+
+def test_a_partition_whose_only_replica_was_given_up_begins_again_where_it_is_moved_to() -> None:
+    """Nobody would lead for ever otherwise: a data directory that was given up cannot come back."""
+    cluster = Cluster(1, 4)
+    cluster.create(1)
+    lost_broker(cluster, 1)
+    assert cluster.led() == (NO_LEADER, (), (1,)), "a new broker of that id may begin with nothing"
+    assert reassign(cluster, 4) is ErrorCode.NONE
+    cluster.tell(4, -1, 0, is_whole=True)
+    p = cluster.partition()
+    assert (p.leader, p.replicas, p.isr, p.adding, p.removing) == (4, (4,), (4,), (), ())
+
+
+def test_a_partition_that_is_away_and_not_given_up_is_waited_for_when_it_is_moved() -> None:
+    cluster = Cluster(1, 4)
+    cluster.create(1)
+    cluster.fence(1)
+    assert reassign(cluster, 4) is ErrorCode.NONE
+    cluster.tell(4, -1, 0, is_whole=True)
+    assert cluster.led() == (NO_LEADER, (), (1,))
+
+
+def test_a_move_ends_when_the_old_replica_is_given_up_and_the_new_one_leads() -> None:
+    """Its leader has no change of the in-sync set to tell, so nothing else would end it."""
+    cluster = Cluster(1, 4)
+    cluster.create(1)
+    assert reassign(cluster, 4) is ErrorCode.NONE
+    lost_broker(cluster, 1)
+    cluster.tell(4, -1, 0, is_whole=True)
+    p = cluster.partition()
+    assert (p.leader, p.replicas, p.isr, p.adding, p.removing) == (4, (4,), (4,), (), ())
