@@ -95,10 +95,6 @@ def test_rollups_and_events(store: ParquetStore, spark: "SparkSession") -> None:
     store.write_events(events_frame(spark, [event(0, "a"), event(86_400, "b")]), 3)
     store.write_events(events_frame(spark, [event(0, "a", status="retracted")]), 4)
     assert [e.event_id for e in store.events(EventQuery()).rows] == ["b"]
-    stored = store.events_frame(spark, at(0), at(1e6)).collect()
-    assert sorted((row["event_id"], row["status"], row["version"]) for row in stored) == [
-        ("a", "retracted", 4), ("b", "open", 3),
-    ]  # fmt: skip
     assert store.last_version() == 4
 
 
