@@ -49,9 +49,15 @@ def test_a_seed_that_found_a_bug_where_any_node_forwards(seed: int) -> None:
     assert not run_seed(seed, routing="proxy", profile=Profile.PLAIN).problems, what
 
 
-def test_a_seed_with_clients_of_a_queue_that_found_a_bug() -> None:
-    what = "a topic was created on a node after all had moved away from it, and was lost when it was removed"
-    assert not run_seed(10159268, queues=True).problems, what
+@pytest.mark.parametrize(
+    ("seed", "what"),
+    [
+        (10159268, "a topic was created on a node after all had moved away from it, and was removed with it"),
+        (102551705, "deleted records came back with a leader that was away when they were deleted"),
+    ],
+)
+def test_a_seed_with_clients_of_a_queue_that_found_a_bug(seed: int, what: str) -> None:
+    assert not run_seed(seed, queues=True).problems, what
 
 
 @pytest.mark.parametrize(

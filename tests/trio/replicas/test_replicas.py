@@ -179,6 +179,24 @@ def test_too_few_in_sync_refuse_all_and_take_one(trio: Trio) -> None:
     assert partition(trio, leader).high_watermark == 1
 
 
+@pytest.mark.parametrize(("min_insync", "error"), [("3", ErrorCode.REQUEST_TIMED_OUT), ("2", ErrorCode.NONE)])
+def test_deletions_wait_for_one_that_is_away_and_may_lead_next(
+    trio: Trio, min_insync: str, error: ErrorCode
+) -> None:
+    """It has all that was acknowledged, and would bring back what it has not deleted."""
+    leader = create(trio, min_insync_replicas=min_insync)
+    assert write(trio, leader, b"a", b"b") == [0, 0]
+    away = followers(trio, leader)[0]
+    trio.stop(away)
+    until(lambda: len(image(trio, leader).isr) == 2)
+    assert (away in image(trio, leader).elr) is (error is not ErrorCode.NONE)
+    patience = SOON if error is ErrorCode.NONE else milliseconds(300)
+    wanted = [{"name": "t", "partitions": [{"partition_index": 0, "offset": 1}]}]
+    with RawClient(trio.nodes[leader].listen) as client:
+        (deleted,) = client.call("delete_records", 2, topics=wanted, timeout=patience).topics[0].partitions
+    assert deleted.error_code == error
+
+
 def test_damage_that_recovery_finds_is_repaired(trio: Trio) -> None:
     leader = create(trio, segment_bytes="400")
     values = [b"%d" % number * 40 for number in range(12)]

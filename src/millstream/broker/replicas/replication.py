@@ -174,7 +174,7 @@ class Replication:
             self.in_sync.consider(partition)
 
     async def low_watermark(self, partition: Partition, wanted: int, timeout_s: float) -> int:
-        """The lowest log start of the live replicas, when it has come to `wanted` or the time is over."""
+        """The lowest log start of those that live or may lead, when it has come to `wanted` or the time is over."""
         deadline = self._clock.monotonic() + timeout_s
         while True:
             state, image = partition.replication, self._metadata.image
@@ -186,8 +186,12 @@ class Replication:
                 raise partition.not_leader()
             if state is None:
                 return own
-            live = {broker.broker_id for broker in image.live_brokers}
-            lowest = state.lowest_log_start(own, live)
+            awaited = {broker.broker_id for broker in image.live_brokers}
+            known = image.partition(partition.topic, partition.index)
+            if known is not None:
+                # One that is away may lead next, and would bring back what it has not deleted.
+                awaited |= known.counted_on
+            lowest = state.lowest_log_start(own, awaited)
             if lowest >= wanted or self._clock.monotonic() >= deadline:
                 return lowest
             await asyncio.sleep(_LOW_WATERMARK_SECONDS)

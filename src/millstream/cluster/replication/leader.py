@@ -210,9 +210,9 @@ class LeaderState:
     def follower(self, broker_id: int) -> FollowerProgress | None:
         return self._followers.get(broker_id)
 
-    def lowest_log_start(self, own_start: int, live: Container[int]) -> int:
-        """The low watermark: below it no live replica holds anything any more."""
-        starts = [each.log_start_offset for broker, each in self._followers.items() if broker in live]
+    def lowest_log_start(self, own_start: int, brokers: Container[int]) -> int:
+        """The low watermark: below it none of these holds anything any more."""
+        starts = [each.log_start_offset for broker, each in self._followers.items() if broker in brokers]
         return min([own_start, *starts])
 
     def propose(self, *, joining: Iterable[int] = (), leaving: Iterable[int] = ()) -> PendingChange:
