@@ -2,6 +2,7 @@
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -20,6 +21,7 @@ from bench.peers.millstream import is_available
 from bench.rawclient import FirstAckError
 from bench.scenarios import SCENARIOS, Scenario
 from bench.session import Plan, Session
+from millstream.testing.leftovers import end_with_this_process
 
 _HERE = Path(__file__).resolve().parent
 _PIPED_WIDTH = 200
@@ -80,6 +82,9 @@ def _render(options: argparse.Namespace, console: Console) -> int:
 
 
 def _run(options: argparse.Namespace, console: Console) -> int:
+    # Brokers and data are cleared away when the run is told to end; what is killed outright leaves the data only.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    end_with_this_process()
     peers = _peers(options.peer)
     chosen = [
         scenario

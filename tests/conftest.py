@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from millstream.testing.leftovers import end_with_this_process
 from support.environment import make_usual
-from support.leftovers import end_with_this_process
 from support.node import NodeProcess
 
 make_usual()

@@ -11,7 +11,7 @@ from support.waiting import wait_for
 TESTS = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import subprocess, time
-from support.leftovers import end_with_this_process
+from millstream.testing.leftovers import end_with_this_process
 end_with_this_process()
 child = subprocess.Popen(["sh", "-c", "sleep 1000 & echo $!; wait"], start_new_session=True)
 print(child.pid, flush=True)

@@ -1,4 +1,4 @@
-"""What the tests start ends with the process that runs them, however that ends: also by SIGKILL, in a test's midst.
+"""What tests and benchmarks start ends with the process that runs them, however that ends: also by SIGKILL, midway.
 
 A process on its own waits for the end of this one, and then kills all that carries this one's mark in its environment:
 who was started by whom, by which means and with how many others in between does not matter.
