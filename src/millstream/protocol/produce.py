@@ -10,13 +10,18 @@ import msgspec
 
 from millstream.protocol.errors import ErrorCode, RecordError
 from millstream.protocol.limits import LIMITS
-from millstream.protocol.wire import I16, I32, I64, Reader, array_length, nullable_string, string
+from millstream.protocol.wire import I32, I64, Reader, array_length, nullable_string, string
 
 _MOST_ELEMENTS = LIMITS["produce"].elements
 FLEXIBLE_FROM = 9
 TOPIC_ID_FROM = 13
 
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
+# Index, error code and base offset; from version 5 on with the append time and the log's start.
+_OUTCOME = struct.Struct(">ihqqq")
+_OLD_OUTCOME = struct.Struct(">ihq")
+# No record errors and no message: an empty array and a null string.
+_NOTHING_WRONG, _NOTHING_WRONG_FLEXIBLE = b"\0\0\0\0\xff\xff", b"\1\0"
 
 
 class PartitionRecords(NamedTuple):
@@ -72,7 +77,7 @@ def decode_produce(buffer: memoryview, position: int, version: int) -> ProduceRe
 def encode_produce_reply(version: int, outcomes: list[PartitionOutcome], throttle_ms: int = 0) -> bytes:
     """Body of the reply. Outcomes of one topic stand next to each other, as they came."""
     flexible = version >= FLEXIBLE_FROM
-    groups = _by_topic(outcomes)
+    groups = _by_topic(outcomes) if len(outcomes) != 1 else [(outcomes[0].topic, outcomes)]
     out = bytearray(array_length(len(groups), flexible=flexible))
     for topic, partitions in groups:
         out += topic if isinstance(topic, bytes) else string(topic, flexible=flexible)
@@ -89,15 +94,17 @@ def encode_produce_reply(version: int, outcomes: list[PartitionOutcome], throttl
 
 
 def _encode_partition(out: bytearray, outcome: PartitionOutcome, version: int, flexible: bool) -> None:
-    tags = b"\0" if flexible else b""
-    out += I32.pack(outcome.index)
-    out += I16.pack(outcome.error)
-    out += I64.pack(outcome.base_offset)
-    if version >= 2:
-        out += I64.pack(outcome.log_append_time_ms)
+    appended_ms, start = outcome.log_append_time_ms, outcome.log_start_offset
     if version >= 5:
-        out += I64.pack(outcome.log_start_offset)
-    if version >= 8:
+        out += _OUTCOME.pack(outcome.index, outcome.error, outcome.base_offset, appended_ms, start)
+    else:
+        out += _OLD_OUTCOME.pack(outcome.index, outcome.error, outcome.base_offset)
+        if version >= 2:
+            out += I64.pack(appended_ms)
+    if outcome.error == ErrorCode.NONE and version >= 8:
+        out += _NOTHING_WRONG_FLEXIBLE if flexible else _NOTHING_WRONG
+    elif version >= 8:
+        tags = b"\0" if flexible else b""
         out += array_length(len(outcome.record_errors), flexible=flexible)
         for index, message in outcome.record_errors:
             out += I32.pack(index) + nullable_string(message, flexible=flexible) + tags

@@ -2,7 +2,7 @@
 
 import struct
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -12,6 +12,11 @@ I8 = struct.Struct(">b")
 I16 = struct.Struct(">h")
 I32 = struct.Struct(">i")
 I64 = struct.Struct(">q")
+_IntegerAt = Callable[[memoryview, int], tuple[int]]
+_i8_at: _IntegerAt = I8.unpack_from
+_i16_at: _IntegerAt = I16.unpack_from
+_i32_at: _IntegerAt = I32.unpack_from
+_i64_at: _IntegerAt = I64.unpack_from
 
 NULL_UUID = b"\0" * 16
 
@@ -60,38 +65,43 @@ class Reader:
 
     def i8(self) -> int:
         at = self.position
-        self.position = end = at + 1
-        if end > self._end:
-            raise self._too_short(1, at)
-        value: int = I8.unpack_from(self.buffer, at)[0]
-        return value
+        self.position = at + 1
+        try:
+            return _i8_at(self.buffer, at)[0]
+        except struct.error:
+            raise self._too_short(1, at) from None
 
     def i16(self) -> int:
         at = self.position
-        self.position = end = at + 2
-        if end > self._end:
-            raise self._too_short(2, at)
-        value: int = I16.unpack_from(self.buffer, at)[0]
-        return value
+        self.position = at + 2
+        try:
+            return _i16_at(self.buffer, at)[0]
+        except struct.error:
+            raise self._too_short(2, at) from None
 
     def i32(self) -> int:
         at = self.position
-        self.position = end = at + 4
-        if end > self._end:
-            raise self._too_short(4, at)
-        value: int = I32.unpack_from(self.buffer, at)[0]
-        return value
+        self.position = at + 4
+        try:
+            return _i32_at(self.buffer, at)[0]
+        except struct.error:
+            raise self._too_short(4, at) from None
 
     def i64(self) -> int:
         at = self.position
-        self.position = end = at + 8
-        if end > self._end:
-            raise self._too_short(8, at)
-        value: int = I64.unpack_from(self.buffer, at)[0]
-        return value
+        self.position = at + 8
+        try:
+            return _i64_at(self.buffer, at)[0]
+        except struct.error:
+            raise self._too_short(8, at) from None
 
     def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
-        return layout.unpack_from(self.buffer, self._take(layout.size))
+        at = self.position
+        self.position = at + layout.size
+        try:
+            return layout.unpack_from(self.buffer, at)
+        except struct.error:
+            raise self._too_short(layout.size, at) from None
 
     def uvarint(self) -> int:
         at = self.position
@@ -109,8 +119,12 @@ class Reader:
                 raise MalformedRequest("a variable-length number is too long")
 
     def raw(self, size: int) -> memoryview:
-        at = self._take(size)
-        return self.buffer[at : at + size]
+        at = self.position
+        end = at + size
+        if size < 0 or end > self._end:
+            raise self._too_short(size, at)
+        self.position = end
+        return self.buffer[at:end]
 
     def uuid(self) -> bytes:
         return bytes(self.raw(16))
@@ -140,13 +154,13 @@ class Reader:
         if count < -1 or count > self._end - self.position:
             raise MalformedRequest(f"an array claims {count} elements")
         if count > 0:
-            self._spend(count)
+            self._elements_left -= count
+            if self._elements_left < 0:
+                raise self._too_many()
         return count
 
-    def _spend(self, count: int) -> None:
-        self._elements_left -= count
-        if self._elements_left < 0:
-            raise TooManyElements(f"more than the {self._elements} elements that one request may have")
+    def _too_many(self) -> TooManyElements:
+        return TooManyElements(f"more than the {self._elements} elements that one request may have")
 
     def check_array(self, name: str, count: int) -> None:
         """For an array that has a name, after its length was read."""
@@ -159,12 +173,17 @@ class Reader:
         if count:
             if count > MAX_TAGS:
                 raise TooManyElements(f"{count} tagged fields in one place; at most {MAX_TAGS} are taken")
-            self._spend(count)
+            self._elements_left -= count
+            if self._elements_left < 0:
+                raise self._too_many()
         return count
 
     def skip_tags(self) -> None:
         if self.flexible:
-            if self.has_no_tags():
+            at = self.position
+            if at < self._end and self.buffer[at] == 0:
+                # Nearly always: there are none.
+                self.position = at + 1
                 return
             for _ in range(self._tag_count()):
                 self.uvarint()

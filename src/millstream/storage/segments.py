@@ -56,9 +56,12 @@ class Segments(list[Segment]):
             waited = max_timestamp - summary.first_timestamp
         else:
             waited = now_ms - summary.created_ms
+        longest = config.segment_ms
+        if config.segment_jitter_ms:
+            longest -= active.jitter_ms(config.segment_jitter_ms)
         return (
             summary.size_bytes + size_bytes > config.segment_bytes
-            or waited > config.segment_ms - active.jitter_ms(config.segment_jitter_ms)
+            or waited > longest
             or last_offset - summary.base_offset > MAX_RELATIVE_OFFSET
             or active.index.is_full(config.segment_index_bytes)
             or active.time_index.is_full(config.segment_index_bytes)

@@ -2,6 +2,7 @@
 
 import enum
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -12,11 +13,13 @@ from millstream.broker.server.replies import PendingReply, Reply, ReplyOrder
 from millstream.doors.caller import Caller
 from millstream.protocol.api import Api
 from millstream.protocol.errors import ErrorCode
-from millstream.protocol.wire import I32, MalformedRequest
+from millstream.protocol.wire import MalformedRequest
 
 if TYPE_CHECKING:
     from millstream.broker.api.served import Served
 
+# The size of what follows, and the correlation id.
+_HEAD = Struct(">ii")
 # Replies smaller than this are one buffer.
 _SMALL_REPLY_BYTES = 4096
 
@@ -166,7 +169,9 @@ class Call(msgspec.Struct):
         served.duration.observe(served.clock() - self.started)
         flexible = self.version >= served.flexible_from
         size = 4 + flexible + sum(map(len, body))
-        head = I32.pack(size) + I32.pack(self.correlation_id) + (b"\0" if flexible else b"")
+        head = _HEAD.pack(size, self.correlation_id)
+        if flexible:
+            head += b"\0"
         if size < _SMALL_REPLY_BYTES:
             return [b"".join((head, *body))]
         return [head, *body]

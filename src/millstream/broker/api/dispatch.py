@@ -22,7 +22,7 @@ from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.logs import get_logger
 from millstream.protocol.api import API_VERSIONS, FIND_COORDINATOR, METADATA, NODE_CALL, PEER_APIS
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.limits import LIMITS, TooManyElements, explain_size
+from millstream.protocol.limits import TooManyElements, explain_size
 from millstream.protocol.wire import MalformedRequest, Reader
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ log = get_logger("millstream.broker")
 
 # API key, version, correlation id, and the length of the client id, which follows.
 _HEADER = Struct(">hhih")
+_HEADER_BYTES = _HEADER.size
 # Memory of a large request while it is dealt with, for each byte of it on the wire.
 _READ_OVER_SENT = 8
 _WHO_LEADS = (METADATA, FIND_COORDINATOR)
@@ -108,12 +109,12 @@ class Dispatcher:
             return
         served = self._served.get(key) or self.served(key)
         api = served.api
-        if len(request) > LIMITS[api.name].size_bytes:
+        if len(request) > served.largest_bytes:
             raise MalformedRequest(explain_size(api.name, len(request)))
-        position = _HEADER.size + (max(0, id_size))
+        position = _HEADER_BYTES + id_size if id_size > 0 else _HEADER_BYTES
         if position > len(request) or id_size < -1:
             raise MalformedRequest(f"{id_size} bytes expected for the client id")
-        caller = connection.caller(request[_HEADER.size : position])
+        caller = connection.caller(request[_HEADER_BYTES:position])
         call = Call(caller, version, correlation_id, served, connection, self.clock())
         served.count.value += 1
         if not api.min_version <= version <= api.max_version:

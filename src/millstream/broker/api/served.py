@@ -11,6 +11,7 @@ from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.metrics import Counter, Histogram
 from millstream.protocol.api import API_VERSIONS, NEVER_FLEXIBLE
 from millstream.protocol.errors import ErrorCode
+from millstream.protocol.limits import LIMITS
 
 Collaborators = Callable[[str], tuple[object, ...]]
 """What the handler of that name takes before its request and its call."""
@@ -31,6 +32,7 @@ class Served:
         "is_cold",
         "is_large",
         "large_bytes",
+        "largest_bytes",
         "needs",
         "row",
         "slices",
@@ -57,6 +59,7 @@ class Served:
         self.failure = codec.failure
         self.is_large = codec.is_large
         self.large_bytes = codec.large_bytes
+        self.largest_bytes = LIMITS[row.api.name].size_bytes
         self.handle = load_handler(row, collaborators)
         self.count: Counter = metrics.requests.labels(row.api.name)
         self.duration: Histogram = metrics.request_duration.labels(row.api.name)
