@@ -51,9 +51,6 @@ def committed(node: NodeProcess, group: str) -> dict[int, int]:
     return {place.partition: place.offset for place in found}
 
 
-# In make long until it is known why, once in four whole runs, a cooperative member that joined as the node was
-# killed was given nothing within two minutes.
-@pytest.mark.long
 @pytest.mark.timeout(900 + 60 * ROUNDS)
 def test_groups_survive_a_node_that_is_killed_during_commits_and_rebalances(
     teams: tuple[NodeProcess, list[Team]],

@@ -141,9 +141,15 @@ class Target:
         from confluent_kafka import Consumer, KafkaException
 
         # librdkafka wants a group name even from a reader that joins no group.
-        group = {"group.id": _CLIENT_ID, "enable.auto.commit": False, "allow.auto.create.topics": False}
+        defaults: dict[str, Any] = {
+            "group.id": _CLIENT_ID,
+            "enable.auto.commit": False,
+            "allow.auto.create.topics": False,
+            # A member whose first question for its topics is lost joins with the next refresh of librdkafka's metadata.
+            "topic.metadata.refresh.interval.ms": 5_000,
+        }
         try:
-            return Consumer({**group, **self._librdkafka(), **settings})
+            return Consumer({**defaults, **self._librdkafka(), **settings})
         except KafkaException as error:
             raise UsageError(f"-X: {error.args[0].str()}") from error
 

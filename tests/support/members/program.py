@@ -44,6 +44,8 @@ def confluent_config(options: argparse.Namespace) -> dict[str, Any]:
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "log_level": 0,
+        # A member whose node ends as it asks for its topics waits for the next refresh (test_lost_metadata.py).
+        "topic.metadata.refresh.interval.ms": 5_000,
     }
     if options.kind == "KIP-848":
         config["group.protocol"] = "consumer"

@@ -226,6 +226,7 @@ class GroupConsumer:
                 "auto.offset.reset": "earliest",
                 "auto.commit.interval.ms": 500,
                 "session.timeout.ms": 6000,
+                "topic.metadata.refresh.interval.ms": 5000,
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 0,
             }
