@@ -192,8 +192,10 @@ def fan_out_per_second(url: str, topic: str, groups: int, batches: int, batch: b
     return uvloop.run(main())
 
 
-def acknowledged_per_second(url: str, topic: str, streams: int, count: int) -> float:
-    """Messages that wait already, to the streams of one group, each of which acknowledges what it has, by many ids."""
+def acknowledged_per_second(
+    url: str, topic: str, group: str, streams: int, count: int, *, at_once: int = 500
+) -> float:
+    """Messages that wait already, to the streams of one group; each acknowledges what it has, so many at once."""
 
     async def main() -> float:
         left = count
@@ -209,15 +211,15 @@ def acknowledged_per_second(url: str, topic: str, streams: int, count: int) -> f
                 news.set()
 
             (acks,) = await _connect(url, 1)
-            await _open_stream(url, f"/consume?topic={topic}&group=ack&permits=2000", on_ids)
+            await _open_stream(url, f"/consume?topic={topic}&group={group}&permits=2000", on_ids)
             while True:
                 await news.wait()
-                some = pending[:500]
-                del pending[:500]
+                some = pending[:at_once]
+                del pending[:at_once]
                 if not pending:
                     news.clear()
                 ids = b'","'.join(some)
-                await acks.ask(request("/ack?group=ack", b'{"ids":["%b"]}' % ids))
+                await acks.ask(request(f"/ack?group={group}", b'{"ids":["%b"]}' % ids))
                 left -= len(some)
                 if left <= 0 and not done.done():
                     done.set_result(None)

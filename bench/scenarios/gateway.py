@@ -132,8 +132,10 @@ def _delivery(session: Session, url: str) -> None:
         headers = {"content-type": "application/x-ndjson"}
         wanted = urllib.request.Request(f"{url}/produce?topic=queue", lines, headers)
         urllib.request.urlopen(wanted, timeout=60).read()
-    acked = acknowledged_per_second(url, "queue", 8, batches * 4 * _PER_BATCH)
+    acked = acknowledged_per_second(url, "queue", "lists", 8, batches * 4 * _PER_BATCH)
     session.record_figure(NAME, names.GATEWAY_ACKED, "/s", [acked])
+    singly = acknowledged_per_second(url, "queue", "singly", 64, batches * 2 * _PER_BATCH, at_once=1)
+    session.record_figure(NAME, names.GATEWAY_ACKED_SINGLY, "/s", [singly])
 
 
 def _idle_streams(session: Session, broker: Millstream, count: int) -> None:

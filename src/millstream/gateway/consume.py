@@ -27,7 +27,7 @@ from millstream.protocol.key_hash import partition_of
 
 _log = get_logger("millstream.gateway")
 
-_ROOM = 100
+_ROOM = 500
 """Messages that wait inside the gateway for one stream."""
 _PERMITS = 500
 """Messages that a stream may have and not settle: what it loses when it ends comes again, and counts."""

@@ -2,6 +2,7 @@
 
 import base64
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -64,6 +65,7 @@ def _lenient(value: bytes | None) -> str | None:
     return None if value is None else value.decode("utf-8", "replace")
 
 
+@lru_cache(1_024)
 def _rfc3339(timestamp_ms: int) -> str:
     try:
         moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from millstream.doors import Acquired, Caller, Delivery, Place, Queues, Settled, Settlement, SettlementKind
+from millstream.doors.decoded_tail import DecodedTail
 from millstream.gateway.ids import MessageId
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -20,6 +21,7 @@ _log = get_logger("millstream.gateway")
 
 MAX_MESSAGES = 500
 MAX_BYTES = 1 << 20
+_WAITING_BYTES = 1 << 20
 _WAIT_S = 30.0
 _RETRY_S = (0.05, 2.0)
 _LOOK_S = (0.05, 2.0)
@@ -46,19 +48,27 @@ class Delivered(msgspec.Struct, frozen=True, eq=False):
     id: MessageId
     delivery: Delivery
 
+    @property
+    def size_bytes(self) -> int:
+        return len(self.delivery.record.value or b"")
+
 
 class Taker:
     """Who takes messages from hubs: a stream, or a request that waits for some.
 
-    `room` is how many may wait here for it; `window` how many it may have, with those it took and has not settled.
+    `room` is how many may wait here for it, and none more once they have `_WAITING_BYTES`; `window` how many it may
+    have, with those it took and has not settled.
     """
 
     def __init__(self, number: int, room: int, window: int) -> None:
         self.number = number
         self.hubs: list[Hub] = []
+        self.busy_hubs = 0
+        """Those whose partitions have messages now: they share its room."""
         self._most_waiting = room
         self._window = window
         self._waiting: deque[Delivered] = deque()
+        self._waiting_bytes = 0
         self._news: asyncio.Future[None] | None = None
         self._error: KafkaError | None = None
         self._sent: dict[tuple[Place, int], Hub] = {}
@@ -66,6 +76,8 @@ class Taker:
 
     @property
     def room(self) -> int:
+        if self._waiting_bytes >= _WAITING_BYTES:
+            return 0
         waiting = len(self._waiting)
         return min(self._most_waiting - waiting, self._window - waiting - len(self._sent))
 
@@ -100,12 +112,14 @@ class Taker:
         taken = [self._waiting.popleft() for _ in range(min(limit, len(self._waiting)))]
         for each in taken:
             self.own(each.hub, each.id.offset)
+            self._waiting_bytes -= each.size_bytes
         if was_full:
             self._wake_hubs()
         return taken
 
     def give(self, some: Sequence[Delivered]) -> None:
         self._waiting.extend(some)
+        self._waiting_bytes += sum(each.size_bytes for each in some)
         self._tell()
 
     def fail(self, error: KafkaError) -> None:
@@ -116,6 +130,7 @@ class Taker:
         """What was never taken."""
         dropped = [*self._waiting]
         self._waiting.clear()
+        self._waiting_bytes = 0
         return dropped
 
     def _tell(self) -> None:
@@ -129,10 +144,13 @@ class Taker:
 
 
 class Hub:
-    def __init__(self, queues: Queues, caller: Caller, key: HubKey, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, queues: Queues, tail: DecodedTail, caller: Caller, key: HubKey, now_ms: Callable[[], int]
+    ) -> None:
         self.key = key
         self.group, self.member, self.place = key.group, key.member, key.place
         self._queues = queues
+        self._tail = tail
         self._caller = caller
         self._now_ms = now_ms
         self._takers: dict[Taker, None] = {}
@@ -140,6 +158,7 @@ class Hub:
         """By offset: who has it, and until when its lock lasts; in the order of locking."""
         self._task: asyncio.Task[None] | None = None
         self._has_room = asyncio.Event()
+        self._is_busy = False
 
     @property
     def is_idle(self) -> bool:
@@ -149,6 +168,7 @@ class Hub:
     def join(self, taker: Taker) -> None:
         self._takers[taker] = None
         taker.hubs.append(self)
+        taker.busy_hubs += self._is_busy
         self.wake()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(
@@ -160,6 +180,7 @@ class Hub:
         if not self._takers and self._task is not None:
             self._task.cancel()
             self._task = None
+            self._is_busy = False
 
     def wake(self) -> None:
         self._has_room.set()
@@ -185,7 +206,7 @@ class Hub:
         owned = [offset for offset in offsets if (owner := self._owners.get(offset)) and owner[0] is taker]
         for offset in owned:
             self.settled(offset)
-        await self._settle(owned, kind)
+        await self._settle_all(owned, kind)
 
     async def _serve(self) -> None:
         try:
@@ -201,7 +222,7 @@ class Hub:
     async def _run(self) -> None:
         pause_s, look_s = _RETRY_S[0], _LOOK_S[0]
         while True:
-            room = sum(taker.room for taker in self._takers if taker.room > 0)
+            room = self._room()
             if not room:
                 look_s = await self._wait_for_room(look_s)
                 continue
@@ -209,7 +230,8 @@ class Hub:
             try:
                 acquired = await self._queues.acquire(
                     self._caller, self.group, self.member, self.place,
-                    max_messages=min(room, MAX_MESSAGES), max_bytes=MAX_BYTES, max_wait_s=_WAIT_S,
+                    max_messages=min(room, MAX_MESSAGES), max_bytes=MAX_BYTES,
+                    max_wait_s=0 if self._is_busy else _WAIT_S,
                 )  # fmt: skip
                 pause_s = _RETRY_S[0]
             except KafkaError as error:
@@ -221,7 +243,24 @@ class Hub:
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, _RETRY_S[1])
                 continue
+            self._note_busy(is_busy=bool(acquired.ranges))
             await self._distribute(acquired)
+
+    def _room(self) -> int:
+        """How many to ask for: what its takers have room for, in equal parts with other partitions that have messages.
+
+        Messages for which there is no room would be locked and given back, and both are durable.
+        """
+        mine = not self._is_busy
+        return sum(
+            -(-taker.room // max(taker.busy_hubs + mine, 1)) for taker in self._takers if taker.room > 0
+        )
+
+    def _note_busy(self, *, is_busy: bool) -> None:
+        if is_busy is not self._is_busy:
+            self._is_busy = is_busy
+            for taker in self._takers:
+                taker.busy_hubs += 1 if is_busy else -1
 
     async def _wait_for_room(self, look_s: float) -> float:
         """Until a taker takes or settles; meanwhile look whether messages were settled through another gateway."""
@@ -232,7 +271,7 @@ class Hub:
         except TimeoutError:
             self._forget_expired()
             asked = [offset for offset, (taker, _) in self._owners.items() if taker.room <= 0][:MAX_MESSAGES]
-            outcomes = await self._settle(asked, SettlementKind.ASK)
+            outcomes = await self._settle([(each, each) for each in asked], SettlementKind.ASK)
             for offset, outcome in zip(asked, outcomes, strict=False):
                 if outcome.error is not ErrorCode.NONE:
                     self.settled(offset)
@@ -240,7 +279,7 @@ class Hub:
 
     async def _distribute(self, acquired: Acquired) -> None:
         self._forget_expired()
-        deliveries = [*acquired.deliveries()]
+        deliveries = [*acquired.deliveries(self._tail.records(acquired.read))]
         locked = sum(each.last_offset - each.first_offset + 1 for each in acquired.ranges)
         at = 0
         # The emptiest first; each gets a run of messages, so that one consumer sees neighbours in order.
@@ -253,11 +292,11 @@ class Hub:
         if locked != len(deliveries):
             there = {each.record.offset for each in deliveries}
             ranges = (range(each.first_offset, each.last_offset + 1) for each in acquired.ranges)
-            await self._settle(
-                [each for some in ranges for each in some if each not in there], SettlementKind.GAP
-            )
+            missing = [each for some in ranges for each in some if each not in there]
+            await self._settle_all(missing, SettlementKind.GAP)
         if at < len(deliveries):
-            await self._settle([each.record.offset for each in deliveries[at:]], SettlementKind.UNDELIVERED)
+            surplus = [each.record.offset for each in deliveries[at:]]
+            await self._settle_all(surplus, SettlementKind.UNDELIVERED)
 
     def _give(self, taker: Taker, some: Sequence[Delivery], locked_until_ms: int) -> None:
         for each in some:
@@ -274,13 +313,32 @@ class Hub:
                 return
             self.settled(offset)
 
-    async def _settle(self, offsets: Sequence[int], kind: SettlementKind) -> Sequence[Settled]:
-        if not offsets:
+    async def _settle_all(self, offsets: Sequence[int], kind: SettlementKind) -> None:
+        """Neighbours as one; where one of them is not this member's any more, each by itself."""
+        runs = _runs(offsets)
+        outcomes = await self._settle(runs, kind)
+        refused = [run for run, outcome in zip(runs, outcomes, strict=False) if outcome.error]
+        alone = [(each, each) for first, last in refused if first < last for each in range(first, last + 1)]
+        await self._settle(alone, kind)
+
+    async def _settle(self, runs: Sequence[tuple[int, int]], kind: SettlementKind) -> Sequence[Settled]:
+        if not runs:
             return ()
-        settlements = [Settlement(offset, offset, kind) for offset in offsets]
+        settlements = [Settlement(first, last, kind) for first, last in runs]
         try:
             return await self._queues.settle(self._caller, self.group, self.member, self.place, settlements)
         except KafkaError as error:
             # Their locks end by themselves.
             _log.info("messages not settled", place=str(self.place), group=self.group, error=error.code.name)
             return ()
+
+
+def _runs(offsets: Sequence[int]) -> list[tuple[int, int]]:
+    """First and last of those that follow each other."""
+    runs: list[tuple[int, int]] = []
+    for offset in sorted(offsets):
+        if runs and runs[-1][1] == offset - 1:
+            runs[-1] = (runs[-1][0], offset)
+        else:
+            runs.append((offset, offset))
+    return runs

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from millstream.doors import Caller, Place, Queues, SettlementKind
+from millstream.doors.decoded_tail import DecodedTail
 from millstream.gateway.hub import Hub, HubKey, Taker
 from millstream.gateway.ids import MessageId
 
@@ -15,6 +16,8 @@ class Hubs:
         self, queues: Queues, member: str, release_delay_s: float, now_ms: Callable[[], int]
     ) -> None:
         self._queues = queues
+        # Consumers of a partition take a part of a batch at a time, and every group takes all of it.
+        self._tail = DecodedTail(4_000, most_bytes=1 << 20, most_partitions=32)
         self._member = member
         self._release_delay_s = release_delay_s
         self._now_ms = now_ms
@@ -32,7 +35,7 @@ class Hubs:
             key = HubKey(str(caller.principal), group, self._member, place)
             hub = self._hubs.get(key)
             if hub is None:
-                hub = self._hubs[key] = Hub(self._queues, caller, key, self._now_ms)
+                hub = self._hubs[key] = Hub(self._queues, self._tail, caller, key, self._now_ms)
             hub.join(taker)
 
     def leave(self, taker: Taker, *, releases: bool) -> None:

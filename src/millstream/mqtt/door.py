@@ -7,9 +7,9 @@ from typing import Final
 
 from millstream.doors import Doors
 from millstream.doors.caller import ANONYMOUS, NODE, Caller
+from millstream.doors.decoded_tail import DecodedTail
 from millstream.mqtt.attending import Attending
 from millstream.mqtt.client import Client
-from millstream.mqtt.decoded_tail import DecodedTail
 from millstream.mqtt.limits import MqttLimits
 from millstream.mqtt.listeners import TcpWire, WebSocketWire
 from millstream.mqtt.places import Configs, Places, partitions_of

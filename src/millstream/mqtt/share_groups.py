@@ -13,9 +13,9 @@ from typing import Final, Protocol
 from millstream.doors import Doors, Place
 from millstream.doors.caller import Caller
 from millstream.doors.commands import AlterConfigs, ConfigAlteration, ConfigChange, ConfigResource
+from millstream.doors.decoded_tail import DecodedTail
 from millstream.doors.queues import Acquired, Settlement, SettlementKind
 from millstream.doors.queues import Delivery as QueuedRecord
-from millstream.mqtt.decoded_tail import DecodedTail
 from millstream.mqtt.messages import Message
 from millstream.mqtt.outbound import Offer
 from millstream.mqtt.outgoing import Delivery, Outgoing

@@ -2,14 +2,9 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Final
 
 from millstream.doors.partitions import UNPACKED_BYTES, LogRead, Place
 from millstream.protocol.records import Record, decode_records
-
-_MOST_PARTITIONS: Final = 64
-# Of one partition, as batches are stored.
-_MOST_BYTES: Final = 16 << 20
 
 _Batch = tuple[int, int]
 """Where it begins, and its checksum: a log that was cut may have another one there."""
@@ -23,10 +18,12 @@ class _Kept:
 
 
 class DecodedTail:
-    """The last `most_messages` of each partition; with 0 nothing is kept."""
+    """The last `most_messages` and `most_bytes` of values of each partition; with 0 messages nothing is kept."""
 
-    def __init__(self, most_messages: int) -> None:
+    def __init__(self, most_messages: int, *, most_bytes: int = 16 << 20, most_partitions: int = 64) -> None:
         self._most = most_messages
+        self._most_bytes = most_bytes
+        self._most_partitions = most_partitions
         self._partitions: OrderedDict[Place, _Kept] = OrderedDict()
 
     def records(self, read: LogRead) -> Iterator[Record]:
@@ -41,7 +38,8 @@ class DecodedTail:
             key = (header.base_offset, header.crc)
             found = kept.batches.get(key)
             if found is None:
-                found = (decode_records(batch, UNPACKED_BYTES), len(batch))
+                records = decode_records(batch, UNPACKED_BYTES)
+                found = (records, sum(len(record.value or b"") for record in records))
                 self._keep(kept, key, found)
             for record in found[0]:
                 if record.offset >= read.offset:
@@ -51,7 +49,7 @@ class DecodedTail:
         kept = self._partitions.get(place)
         if kept is None:
             kept = self._partitions[place] = _Kept()
-            if len(self._partitions) > _MOST_PARTITIONS:
+            if len(self._partitions) > self._most_partitions:
                 self._partitions.popitem(last=False)
         self._partitions.move_to_end(place)
         return kept
@@ -60,7 +58,7 @@ class DecodedTail:
         kept.batches[key] = batch
         kept.messages += len(batch[0])
         kept.bytes += batch[1]
-        while kept.batches and (kept.messages > self._most or kept.bytes > _MOST_BYTES):
+        while kept.batches and (kept.messages > self._most or kept.bytes > self._most_bytes):
             _, (records, size) = kept.batches.popitem(last=False)
             kept.messages -= len(records)
             kept.bytes -= size

@@ -1,8 +1,8 @@
 """Batches of a queue's log are decoded once, and no more of them are kept than the settings say."""
 
+from millstream.doors import decoded_tail
+from millstream.doors.decoded_tail import DecodedTail
 from millstream.doors.partitions import LogRead, Place
-from millstream.mqtt import decoded_tail
-from millstream.mqtt.decoded_tail import DecodedTail
 from millstream.protocol.records import Record, decode_records, encode_batch
 
 
