@@ -1,12 +1,15 @@
 """MQTT in a cluster: a client may be at any node, and come back at any other."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import paho.mqtt.client as paho
 import pytest
 
 from millstream.protocol.mqtt.packets import Disconnect, Publish, Pubrel
 from millstream.protocol.mqtt.reasons import Reason
+from millstream.runtime.ports import ReservedPorts
 from support.cluster import ClusterProcesses
 from support.mqtt_client import RawMqtt
 
@@ -67,3 +70,66 @@ def test_a_session_and_a_message_of_qos_2_survive_the_node_of_the_client(cluster
     with RawMqtt(nodes[3]) as reader:
         assert reader.connect("reader", clean=False, expiry_s=600).session_present
         assert [reader.receive().payload for _ in range(2)] == [b"one", b"two"]
+
+
+class Following:
+    """A consumer with paho-mqtt of MQTT 5 that goes where a server sends it."""
+
+    def __init__(self, address: str, queue: str) -> None:
+        self.visited = [address]
+        self.heard: list[bytes] = []
+        self.has_heard = threading.Event()
+        self._queue = queue
+
+    def consume(self) -> None:
+        while not self.has_heard.is_set():
+            host, _, port = self.visited[-1].rpartition(":")
+            client = paho.Client(paho.CallbackAPIVersion.VERSION2, "worker", protocol=paho.MQTTv5)
+            client.on_connect = lambda client, *_: client.subscribe(self._queue, 1)
+            client.on_message = self._message
+            client.on_disconnect = self._sent_away
+            client.connect(host, int(port))
+            client.loop_forever(retry_first_connection=False)
+
+    def _message(self, client: paho.Client, _user: object, message: paho.MQTTMessage) -> None:
+        self.heard.append(message.payload)
+        self.has_heard.set()
+        client.disconnect()
+
+    def _sent_away(self, client, _user, _flags, reason, properties) -> None:
+        if not self.has_heard.is_set():
+            assert reason.value == Reason.USE_ANOTHER_SERVER
+            self.visited.append(properties.ServerReference)
+            client.disconnect()
+
+
+def test_a_consumer_of_a_direct_queue_is_sent_to_its_leader_and_goes_there(tmp_path):
+    with ReservedPorts(3) as reserved:
+        addresses = dict(enumerate(reserved.addresses, 1))
+        settings = {
+            "mqtt.direct_queues": "jobs",
+            "mqtt.servers": ",".join(f"{number}={address}" for number, address in addresses.items()),
+        }
+        cluster = ClusterProcesses(tmp_path, 3, settings=settings)
+        for number, node in cluster.nodes.items():
+            node.arguments += ["--mqtt", addresses[number]]
+        try:
+            cluster.start()
+            for queue in ("jobs", "others"):
+                cluster.create_topic(queue, 1)
+            (leader,) = cluster.topics(1)["jobs"]
+            elsewhere = next(number for number in addresses if number != leader)
+            with RawMqtt(cluster.nodes[elsewhere]) as writer:
+                writer.connect("writer")
+                for queue in ("jobs", "others"):
+                    writer.publish(f"$queue/{queue}", queue.encode())
+            follower = Following(addresses[elsewhere], "$queue/jobs")
+            follower.consume()
+            assert follower.visited == [addresses[elsewhere], addresses[leader]]
+            assert follower.heard == [b"jobs"]
+            # Queues that are not named are served through any node.
+            stayer = Following(addresses[cluster.others(*cluster.topics(1)["others"])[0]], "$queue/others")
+            stayer.consume()
+            assert (len(stayer.visited), stayer.heard) == (1, [b"others"])
+        finally:
+            cluster.close()

@@ -87,6 +87,10 @@ class Client:
         self.shared.statistics.received_bytes += len(data)
         self.machine.receive(data, self.shared.now_ms())
         self.flush()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """There may be room for more."""
         self.reading.go_on()
         for group in self.groups:
             group.go_on()
@@ -101,7 +105,7 @@ class Client:
         self.machine.outbound.is_blocked = is_blocked
         self.flush()
         if not is_blocked:
-            self.reading.go_on()
+            self._go_on()
 
     def flush(self) -> None:
         if self.machine.answered:
@@ -231,9 +235,9 @@ class Client:
             return
         self.give(outgoing, granted)
 
-    def deliver(self, delivery: Delivery) -> Offer:
+    def deliver(self, delivery: Delivery, now_ms: int) -> Offer:
         """One that a shared subscription hands out."""
-        return self.machine.deliver(delivery, self.shared.now_ms())
+        return self.machine.deliver(delivery, now_ms)
 
     def give(self, outgoing: Outgoing, granted: Granted) -> None:
         message = outgoing.message

@@ -161,12 +161,13 @@ class Connection:
     def _handle_all(self, packets: Sequence[Packet | Violation], now_ms: int) -> None:
         try:
             for number, packet in enumerate(packets):
-                if self._changing or self._waits_for_session(packet):
+                connected = self.state is State.CONNECTED
+                if self._changing or (not connected and self._waits_for_session(packet)):
                     self._held += packets[number:]
                     return
-                if type(packet) is Publish and self.state is State.CONNECTED:
+                if connected and type(packet) is Publish:
                     self._publish(packet, now_ms)
-                elif type(packet) is Puback and self.state is State.CONNECTED:
+                elif connected and type(packet) is Puback:
                     self._answered(self.outbound.puback(packet.packet_id, now_ms), packet.reason)
                 elif isinstance(packet, Violation):
                     raise packet
@@ -175,9 +176,10 @@ class Connection:
                 else:
                     self._other(packet, now_ms)
         except Violation as violation:
-            if violation.version == V5 and self.state is State.CONNECTING:
-                # Who asked in 5.0 for what cannot be is told so.
-                self.state = State.OPENING
+            unnamed = violation.reason is Reason.CLIENT_IDENTIFIER_NOT_VALID
+            if self.state is State.CONNECTING and (violation.version == V5 or unnamed):
+                # Who asked in 5.0 for what cannot be is told so; of older ones, who has no name.
+                self.state, self.version = State.OPENING, violation.version
             self.close(violation.reason, violation.message)
 
     def _other(self, packet: Packet, now_ms: int) -> None:
@@ -259,7 +261,8 @@ class Connection:
             self.client_id if self.assigned_id else None,
             session.authentication_data,
         )
-        connack = encode(Connack(0, session.present, granted), self.version)
+        says_present = session.present and not self._connect.is_3_1
+        connack = encode(Connack(0, says_present, granted), self.version)
         if largest is not None and len(connack) > largest:
             self._end(
                 Reason.PACKET_TOO_LARGE, "the client takes no packet as large as CONNACK", send_will=False
@@ -409,9 +412,6 @@ class Connection:
                 properties = DisconnectProperties(reason_string=text or None, server_reference=server)
                 self._out.append(encode(Disconnect(reason, properties), V5))
         elif self.state is not State.CONNECTING or reason is Reason.UNSUPPORTED_PROTOCOL_VERSION:
-            if self.state is State.CONNECTING:
-                # All versions understand how 3.1.1 says it.
-                self.version = V3
             self._refuse(reason, text, server)
         self._end(reason, text, send_will=self.state is State.CONNECTED)
 

@@ -19,15 +19,17 @@ _NOTHING = PublishProperties()
 class Outgoing:
     """`place` and `offset` say where in the log it is, to find it again.
 
-    One that was handed out by a shared subscription has the `group` that is told what becomes of it.
+    One that was handed out by a shared subscription has the `group` that is told what becomes of it, and `told` are
+    users' properties, as they are written, that such a delivery has besides the message's.
     """
 
-    __slots__ = ("_frames", "group", "message", "offset", "place")
+    __slots__ = ("_frames", "group", "message", "offset", "place", "told")
 
-    def __init__(self, message: Message, place: Place, offset: int) -> None:
+    def __init__(self, message: Message, place: Place, offset: int, told: bytes = b"") -> None:
         self.message = message
         self.place = place
         self.offset = offset
+        self.told = told
         self.group: ShareGroup | None = None
         self._frames: dict[tuple[int, int, bool, tuple[int, ...]], PublishFrame] = {}
 
@@ -39,7 +41,9 @@ class Outgoing:
         if frame is None:
             message = self.message
             properties = self.properties(version, identifiers, now_ms)
-            frame = publish_frame(message.topic.encode(), message.payload, qos, retain, version, properties)
+            frame = publish_frame(
+                message.topic.encode(), message.payload, qos, retain, version, properties, self.told
+            )
             # What is told of the time left changes with the time.
             if message.expires_ms == NEVER or version == V3:
                 self._frames[shape] = frame

@@ -1,10 +1,12 @@
 """What a client does with queues: publish to one that is not there yet, consume, settle."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from millstream.doors.queues import Settlement
+from millstream.doors import Place
+from millstream.doors.queues import Settled, Settlement
 from millstream.mqtt.failures import failure_of
-from millstream.mqtt.queue_topics import QueueName, ToSettle, group_of, message_of, queue_of
+from millstream.mqtt.queue_topics import Deliveries, QueueName, ToSettle, group_of, queue_of
 from millstream.mqtt.share_groups import ShareGroup
 from millstream.mqtt.subscriptions import Subscription
 from millstream.mqtt.wants import WantSend
@@ -60,13 +62,13 @@ async def consume(client: "Client", subscription: Subscription, properties: User
 
 def _group(client: "Client", queue: QueueName, name: str, *, explicit: bool) -> ShareGroup:
     door = client.shared
+    rules = door.publishing.rules
     return ShareGroup(
         door.doors,
         client.caller,
         member_of(client),
         name,
-        door.places.of(queue.name),
-        lambda place, queued: message_of(queue, name, door.publishing.rules, place, queued),
+        {place: Deliveries(queue, name, rules, place).outgoing for place in door.places.of(queue.name)},
         door.now_ms,
         door.share_groups.tail,
         door.limits.delivery_batch,
@@ -93,20 +95,22 @@ async def _release(group: ShareGroup) -> None:
         return
 
 
-async def settle(client: "Client", packet_id: int, wanted: ToSettle) -> None:
-    settlement = Settlement(wanted.offset, wanted.offset, wanted.kind, reason=wanted.reason)
+async def settle(client: "Client", group: str, place: Place, wanted: Sequence[tuple[int, ToSettle]]) -> None:
+    """What came together for one group, by the packet ids of those who say so."""
+    settlements = [Settlement(each.offset, each.offset, each.kind, reason=each.reason) for _, each in wanted]
     try:
-        (settled,) = await client.shared.doors.queues.settle(
-            client.caller, wanted.group, member_of(client), wanted.place, [settlement]
+        settled: Sequence[Settled] = await client.shared.doors.queues.settle(
+            client.caller, group, member_of(client), place, settlements
         )
-        if settled.error:
-            raise KafkaError(settled.error, settled.message)
     except KafkaError as error:
-        failure = failure_of(error)
-        if error.code is ErrorCode.INVALID_RECORD_STATE:
-            failure = failure._replace(reason=Reason.IMPLEMENTATION_SPECIFIC_ERROR, is_final=True)
-        client.sending.refused(failure, [packet_id])
-    else:
-        client.machine.sent(packet_id)
-    client.sending.counted(-1, 0)
+        settled = [Settled(error.code, error.message)] * len(wanted)
+    for (packet_id, _), outcome in zip(wanted, settled, strict=True):
+        if outcome.error:
+            failure = failure_of(KafkaError(outcome.error, outcome.message))
+            if outcome.error is ErrorCode.INVALID_RECORD_STATE:
+                failure = failure._replace(reason=Reason.IMPLEMENTATION_SPECIFIC_ERROR, is_final=True)
+            client.sending.refused(failure, [packet_id])
+        else:
+            client.machine.sent(packet_id)
+    client.sending.counted(-len(wanted), 0)
     client.flush()

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from millstream.doors import Place
 from millstream.doors.queues import Delivery as QueuedRecord
 from millstream.doors.queues import SettlementKind
-from millstream.mqtt.messages import Message
+from millstream.mqtt.outgoing import Outgoing
 from millstream.mqtt.record_form import from_record
 from millstream.mqtt.rules import Route, Rules
 from millstream.protocol.key_hash import murmur2
-from millstream.protocol.mqtt.properties import UserProperties
+from millstream.protocol.mqtt.properties import UserProperties, write_user_property
 from millstream.protocol.mqtt.topics import matches
 
 PREFIX: Final = "$queue/"
@@ -84,29 +84,59 @@ def group_of(queue: QueueName, properties: UserProperties, client_id: str) -> st
     return f"{group}@{queue.rest}" if queue.rest else group
 
 
-def message_of(
-    queue: QueueName, group: str, rules: Rules, place: Place, queued: QueuedRecord
-) -> Message | None:
-    """A delivery of the queue; None for what the consumer's filter does not match."""
-    record = queued.record
-    message = from_record(record, place.topic, rules)
-    key = (record.key or b"").decode("utf-8", "replace")
-    own = message.topic
-    source = (
-        own if own.startswith(PREFIX) else f"{PREFIX}{queue.name}/{key}" if key else f"{PREFIX}{queue.name}"
-    )
-    _, _, rest = source[len(PREFIX) :].partition("/")
-    if queue.rest and (not rest or not matches(queue.rest, rest)):
-        return None
-    told = (
-        ("message-id", f"{place.topic}:{place.partition}:{record.offset}"),
-        ("group-id", group),
-        ("queue", queue.name),
-        ("offset", str(record.offset)),
-        ("delivery-count", str(queued.delivery_count)),
-        ("x-source-topic", own),
-    )
-    users = (*message.properties.user_properties, *told)
-    return replace(
-        message, topic=source, retain=False, properties=replace(message.properties, user_properties=users)
-    )
+class Deliveries:
+    """Messages as a queue hands them out: with user properties that say by what to settle them.
+
+    Their bytes are made here, and what is the same for all of a partition once.
+    """
+
+    def __init__(self, queue: QueueName, group: str, rules: Rules, place: Place) -> None:
+        self._queue = queue
+        self._rules = rules
+        self._place = place
+        self._id = f"{place.topic}:{place.partition}:".encode()
+        self._same = write_user_property("group-id", group) + write_user_property("queue", queue.name)
+
+    def outgoing(self, queued: QueuedRecord) -> Outgoing | None:
+        """None for what the consumer's filter does not match."""
+        record = queued.record
+        message = from_record(record, self._place.topic, self._rules)
+        own = message.topic
+        if message.retain or not own.startswith(PREFIX):
+            message = replace(message, topic=self._topic(own, record.key or b""), retain=False)
+        if self._queue.rest:
+            _, _, rest = message.topic[len(PREFIX) :].partition("/")
+            if not rest or not matches(self._queue.rest, rest):
+                return None
+        return Outgoing(message, self._place, record.offset, self._told(queued, own))
+
+    def _topic(self, own: str, key: bytes) -> str:
+        if own.startswith(PREFIX):
+            return own
+        text = key.decode("utf-8", "replace")
+        return f"{PREFIX}{self._queue.name}/{text}" if text else f"{PREFIX}{self._queue.name}"
+
+    def _told(self, queued: QueuedRecord, own: str) -> bytes:
+        offset = b"%d" % queued.record.offset
+        size = len(offset)
+        return b"".join(
+            (
+                _MESSAGE_ID,
+                (len(self._id) + size).to_bytes(2, "big"),
+                self._id,
+                offset,
+                self._same,
+                _OFFSET,
+                size.to_bytes(2, "big"),
+                offset,
+                _COUNTS.get(queued.delivery_count)
+                or write_user_property("delivery-count", str(queued.delivery_count)),
+                write_user_property("x-source-topic", own),
+            )
+        )
+
+
+# Of a user property all but its value's length and the value.
+_MESSAGE_ID: Final = write_user_property("message-id", "")[:-2]
+_OFFSET: Final = write_user_property("offset", "")[:-2]
+_COUNTS: Final = {count: write_user_property("delivery-count", str(count)) for count in range(1, 6)}

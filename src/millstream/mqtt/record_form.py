@@ -6,6 +6,7 @@ A user's property whose name begins like ours is written behind `mqtt.user.`.
 """
 
 import enum
+from functools import lru_cache
 from typing import Final
 
 from msgspec.structs import replace
@@ -20,6 +21,9 @@ from millstream.protocol.records import Headers, Record
 _OURS: Final = "mqtt."
 _ESCAPE: Final = "mqtt.user."
 _LONGEST_TEXT: Final = 65_535
+_LONGEST_KEPT: Final = 256
+_MOST_KEPT: Final = 4_096
+_WHERE_AND_WHO: Final = frozenset({"mqtt.topic", "mqtt.client"})
 _NOTHING: Final = PublishProperties()
 
 
@@ -86,15 +90,18 @@ def from_record(record: Record, log_topic: str, rules: Rules) -> Message:
             key, value = _text(name.removeprefix(_ESCAPE).encode()), _text(content or b"")
             if key is not None and value is not None:
                 users.append((key, value))
-    topic = _text(ours.get("mqtt.topic", b""))
+    topic = _name(ours.get("mqtt.topic", b"")) or rules.mqtt_topic(log_topic, record.key)
+    publisher = _text(ours.get("mqtt.client", b"")) or ""
+    if not users and ours.keys() <= _WHERE_AND_WHO:
+        return Message(topic, payload, publisher=publisher)
     return Message(
-        topic if topic and is_name(topic) else rules.mqtt_topic(log_topic, record.key),
+        topic,
         payload,
         min(_number(ours.get("mqtt.qos", b"1"), 1), 2),
         "mqtt.retain" in ours,
-        _properties(ours, tuple(users)) if users or len(ours) > 1 or "mqtt.client" not in ours else _NOTHING,
+        _properties(ours, tuple(users)),
         _expiry(ours, record),
-        _text(ours.get("mqtt.client", b"")) or "",
+        publisher,
     )
 
 
@@ -120,12 +127,31 @@ def _properties(ours: dict[str, bytes], users: UserProperties) -> PublishPropert
 
 def _text(raw: bytes) -> str | None:
     """None where MQTT has no such text."""
+    return _kept_text(raw) if len(raw) <= _LONGEST_KEPT else _read_text(raw)
+
+
+def _name(raw: bytes) -> str | None:
+    """None where MQTT has no such name of a topic."""
+    return _kept_name(raw) if len(raw) <= _LONGEST_KEPT else _read_name(raw)
+
+
+def _read_name(raw: bytes) -> str | None:
+    topic = _read_text(raw)
+    return topic if topic and is_name(topic) else None
+
+
+def _read_text(raw: bytes) -> str | None:
     if len(raw) > _LONGEST_TEXT or b"\0" in raw:
         return None
     try:
         return raw.decode()
     except UnicodeDecodeError:
         return None
+
+
+# Topics and clients are the same few again and again.
+_kept_text = lru_cache(_MOST_KEPT)(_read_text)
+_kept_name = lru_cache(_MOST_KEPT)(_read_name)
 
 
 def _number(raw: bytes, otherwise: int) -> int:

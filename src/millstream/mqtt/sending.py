@@ -8,8 +8,9 @@ from millstream.doors import Acks, Place
 from millstream.doors.caller import NODE
 from millstream.doors.messages import Message as LogMessage
 from millstream.mqtt.failures import Failure, failure_of
+from millstream.mqtt.messages import Message
 from millstream.mqtt.queue_clients import send_to_new_queue, settle
-from millstream.mqtt.queue_topics import PREFIX, settlement_of
+from millstream.mqtt.queue_topics import PREFIX, ToSettle, settlement_of
 from millstream.mqtt.wants import WantSend
 from millstream.protocol.errors import ErrorCode, KafkaError
 
@@ -35,12 +36,14 @@ class Sending:
     def send_all(self, wants: list[WantSend]) -> None:
         """What came together and goes to the same partition is sent together."""
         groups: dict[Place, tuple[list[int], list[LogMessage], list[int]]] = {}
+        settling: dict[tuple[str, Place], list[tuple[int, ToSettle]]] = {}
         publishing = self._client.shared.publishing
         self._client.shared.statistics.received_messages += len(wants)
         for want in wants:
             packet_id, message = want.packet_id, want.message
             try:
-                if message.topic.startswith(PREFIX) and self._settles(want):
+                if message.topic.startswith(PREFIX) and (settled := _settled(message)) is not None:
+                    settling.setdefault((settled.group, settled.place), []).append((packet_id, settled))
                     continue
                 place, record = publishing.record(message)
                 if message.retain:
@@ -61,19 +64,9 @@ class Sending:
         for place, (ids, records, sizes) in groups.items():
             self.counted(len(ids), sum(sizes))
             self._client.spawn(self._send(place, ids, records, sum(sizes)))
-
-    def _settles(self, want: WantSend) -> bool:
-        """Whether it is no message, but settles one."""
-        message = want.message
-        try:
-            wanted = settlement_of(message.topic, message.properties.user_properties)
-        except ValueError as error:
-            raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
-        if wanted is None:
-            return False
-        self.counted(1, 0)
-        self._client.spawn(settle(self._client, want.packet_id, wanted))
-        return True
+        for (group, place), some in settling.items():
+            self.counted(len(some), 0)
+            self._client.spawn(settle(self._client, group, place, some))
 
     def counted(self, count: int, size: int) -> None:
         """How much more is on its way to the log."""
@@ -119,3 +112,11 @@ class Sending:
         while self._messages:
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
+
+
+def _settled(message: Message) -> ToSettle | None:
+    """What it settles; None for one that is a message of the queue."""
+    try:
+        return settlement_of(message.topic, message.properties.user_properties)
+    except ValueError as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None

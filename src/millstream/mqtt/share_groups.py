@@ -7,7 +7,9 @@ QoS 1 moves to another member when its own is lost; a message of QoS 2 belongs t
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import chain
 from typing import Final, Protocol
 
 from millstream.doors import Doors, Place
@@ -16,7 +18,6 @@ from millstream.doors.commands import AlterConfigs, ConfigAlteration, ConfigChan
 from millstream.doors.decoded_tail import DecodedTail
 from millstream.doors.queues import Acquired, Settlement, SettlementKind
 from millstream.doors.queues import Delivery as QueuedRecord
-from millstream.mqtt.messages import Message
 from millstream.mqtt.outbound import Offer
 from millstream.mqtt.outgoing import Delivery, Outgoing
 from millstream.mqtt.record_form import from_record
@@ -25,7 +26,6 @@ from millstream.mqtt.subscriptions import Subscription
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.mqtt.topics import matches
-from millstream.protocol.records import Record
 
 log = get_logger("millstream.mqtt")
 
@@ -41,10 +41,7 @@ class Member(Protocol):
     @property
     def has_room(self) -> bool: ...
 
-    @property
-    def is_open(self) -> bool: ...
-
-    def deliver(self, delivery: Delivery) -> Offer: ...
+    def deliver(self, delivery: Delivery, now_ms: int) -> Offer: ...
 
     def flush(self) -> None: ...
 
@@ -52,9 +49,9 @@ class Member(Protocol):
 class ShareGroup:
     """`name` is the share group's, `member` who acquires messages for the clients that join.
 
-    `message_of` makes a message of a record, or None of one that is not for the group. A new group begins at the end of
-    the log, or with `from_start` at its start. At most `batch` messages are acquired at a time. They are settled by the
-    clients' acknowledgements, unless that is `explicit`: then by `settle`.
+    `places` are its partitions, each with what makes a delivery of a record, or None of one that is not for the group.
+    A new group begins at the end of the log, or with `from_start` at its start. At most `batch` messages are acquired
+    at a time. They are settled by clients' acknowledgements, unless that is `explicit`: then by what else clients say.
     """
 
     def __init__(
@@ -63,8 +60,7 @@ class ShareGroup:
         caller: Caller,
         member: str,
         name: str,
-        places: Sequence[Place],
-        message_of: Callable[[Place, QueuedRecord], Message | None],
+        places: Mapping[Place, Callable[[QueuedRecord], Outgoing | None]],
         now_ms: Callable[[], int],
         tail: DecodedTail,
         batch: int,
@@ -78,7 +74,6 @@ class ShareGroup:
         self._member = member
         self._name = name
         self._places = places
-        self._message_of = message_of
         self._now_ms = now_ms
         self._tail = tail
         self._batch = batch
@@ -87,8 +82,8 @@ class ShareGroup:
         self._max_held = max_held
         self._members: deque[tuple[Member, Subscription]] = deque()
         self._waiting: deque[Outgoing] = deque()
-        self._held: dict[tuple[Place, int], Member] = {}
-        self._settling: dict[Place, list[Settlement]] = {}
+        self._held: dict[Outgoing, Member] = {}
+        self._settling: dict[Place, dict[SettlementKind, list[int]]] = {}
         self._settler: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._room = asyncio.Event()
@@ -123,9 +118,8 @@ class ShareGroup:
         self._members = deque(pair for pair in self._members if pair[0] is not member)
         for delivery in sent:
             self.done(delivery.outgoing, SettlementKind.ACCEPT)
-        for (place, offset), holder in list(self._held.items()):
-            if holder is member:
-                self._settle(place, offset, SettlementKind.RELEASE)
+        for outgoing in [each for each, holder in self._held.items() if holder is member]:
+            self.done(outgoing, SettlementKind.RELEASE)
         if not self._members:
             self.stop()
 
@@ -134,7 +128,7 @@ class ShareGroup:
             task.cancel()
         self._tasks = []
         for outgoing in self._waiting:
-            self._settle(outgoing.place, outgoing.offset, SettlementKind.RELEASE)
+            self._settle(outgoing.place, (outgoing.offset,), SettlementKind.RELEASE)
         self._waiting.clear()
 
     async def release_all(self) -> None:
@@ -143,8 +137,12 @@ class ShareGroup:
 
     def go_on(self) -> None:
         """A member may have room again."""
+        if not self._waiting:
+            self._room.set()
+            return
         touched: dict[Member, None] = {}
-        while self._waiting and self._hand_out(self._waiting[0], touched):
+        now_ms = self._now_ms()
+        while self._waiting and self._hand_out(self._waiting[0], touched, now_ms):
             self._waiting.popleft()
         for member in touched:
             member.flush()
@@ -152,13 +150,12 @@ class ShareGroup:
             self._room.set()
 
     def done(self, outgoing: Outgoing, kind: SettlementKind) -> None:
-        """The member has answered."""
-        if self._explicit and kind is SettlementKind.ACCEPT:
-            self.go_on()
-            return
-        if (outgoing.place, outgoing.offset) in self._held:
-            self._settle(outgoing.place, outgoing.offset, kind)
-        self.go_on()
+        """The member has answered; `go_on` follows."""
+        if self._explicit:
+            if kind is SettlementKind.REJECT:
+                self._settle(outgoing.place, (outgoing.offset,), kind)
+        elif self._held.pop(outgoing, None) is not None:
+            self._settle(outgoing.place, (outgoing.offset,), kind)
 
     # -- acquiring
 
@@ -188,54 +185,49 @@ class ShareGroup:
         now_ms = self._now_ms()
         wanted: set[int] = set()
         touched: dict[Member, None] = {}
+        outgoing_of = self._places[place]
+        waiting, hand_out = self._waiting, self._hand_out
         for delivery in acquired.deliveries(self._tail.records(acquired.read)):
-            record = delivery.record
-            message = self._message_of(place, delivery)
-            if message is not None and not message.is_expired(now_ms):
-                wanted.add(record.offset)
-                outgoing = Outgoing(message, place, record.offset)
+            outgoing = outgoing_of(delivery)
+            if outgoing is not None and not outgoing.message.is_expired(now_ms):
+                wanted.add(outgoing.offset)
                 outgoing.group = self
-                if self._waiting or not self._hand_out(outgoing, touched):
-                    self._waiting.append(outgoing)
-                    self._room.clear()
+                if waiting or not hand_out(outgoing, touched, now_ms):
+                    waiting.append(outgoing)
+        if waiting:
+            self._room.clear()
         for member in touched:
             member.flush()
-        for held in acquired.ranges:
-            first = held.first_offset
-            for offset in range(held.first_offset, held.last_offset + 2):
-                if offset in wanted or offset > held.last_offset:
-                    if first < offset:
-                        self._settle_range(place, first, offset - 1, SettlementKind.ACCEPT)
-                    first = offset + 1
+        held = chain.from_iterable(range(each.first_offset, each.last_offset + 1) for each in acquired.ranges)
+        if unwanted := [offset for offset in held if offset not in wanted]:
+            self._settle(place, unwanted, SettlementKind.ACCEPT)
 
-    def _hand_out(self, outgoing: Outgoing, touched: dict[Member, None]) -> bool:
+    def _hand_out(self, outgoing: Outgoing, touched: dict[Member, None], now_ms: int) -> bool:
         """In turn, to the next that takes it."""
-        for _ in range(len(self._members)):
-            member, subscription = self._members[0]
-            self._members.rotate(-1)
-            if not member.is_open or not member.has_room:
+        members = self._members
+        for _ in range(len(members)):
+            member, subscription = members[0]
+            members.rotate(-1)
+            if not member.has_room:
                 continue
             qos = min(outgoing.message.qos, subscription.qos)
             retain = outgoing.message.retain and subscription.retain_as_published
             identifiers = (subscription.identifier,) if subscription.identifier else ()
-            offer = member.deliver(Delivery(outgoing, qos, retain, identifiers))
+            offer = member.deliver(Delivery(outgoing, qos, retain, identifiers), now_ms)
             if offer is Offer.FULL:
                 continue
-            self._held[outgoing.place, outgoing.offset] = member
-            if (not qos and not self._explicit) or offer is Offer.DROPPED:
-                self._settle(outgoing.place, outgoing.offset, SettlementKind.ACCEPT)
+            if offer is Offer.DROPPED or not (qos or self._explicit):
+                self._settle(outgoing.place, (outgoing.offset,), SettlementKind.ACCEPT)
+            elif not self._explicit:
+                self._held[outgoing] = member
             touched[member] = None
             return True
         return False
 
     # -- settling
 
-    def _settle(self, place: Place, offset: int, kind: SettlementKind) -> None:
-        self._held.pop((place, offset), None)
-        self._settle_range(place, offset, offset, kind)
-
-    def _settle_range(self, place: Place, first: int, last: int, kind: SettlementKind) -> None:
-        self._settling.setdefault(place, []).append(Settlement(first, last, kind))
+    def _settle(self, place: Place, offsets: Iterable[int], kind: SettlementKind) -> None:
+        self._settling.setdefault(place, {}).setdefault(kind, []).extend(offsets)
         if self._settler is None:
             self._settler = asyncio.get_running_loop().create_task(self._settle_all())
 
@@ -256,14 +248,18 @@ class ShareGroup:
             self._settler = None
 
 
-def _together(some: list[Settlement]) -> list[Settlement]:
+def _together(some: Mapping[SettlementKind, list[int]]) -> list[Settlement]:
     """Neighbours that are settled alike are one range: acknowledgements mostly come in the order of the log."""
     ranges: list[Settlement] = []
-    for each in sorted(some, key=lambda settlement: (settlement.kind, settlement.first_offset)):
-        if ranges and ranges[-1].kind is each.kind and ranges[-1].last_offset + 1 == each.first_offset:
-            ranges[-1] = Settlement(ranges[-1].first_offset, each.last_offset, each.kind)
-        else:
-            ranges.append(each)
+    for kind, offsets in some.items():
+        offsets.sort()
+        first = last = offsets[0]
+        for offset in offsets:
+            if offset > last + 1:
+                ranges.append(Settlement(first, last, kind))
+                first = offset
+            last = offset
+        ranges.append(Settlement(first, last, kind))
     return ranges
 
 
@@ -301,8 +297,7 @@ class ShareGroups:
                     self._caller,
                     self._member,
                     f"mqtt-share:{group}:{text}",
-                    self._places_for(text),
-                    lambda place, queued: self._message_of(text, place, queued.record),
+                    {place: partial(self._outgoing, text, place) for place in self._places_for(text)},
                     self._now_ms,
                     self.tail,
                     self._batch,
@@ -311,9 +306,9 @@ class ShareGroups:
                 self._groups[group, text] = found
             return found
 
-    def _message_of(self, text: str, place: Place, record: Record) -> Message | None:
-        message = from_record(record, place.topic, self._rules)
-        return message if matches(text, message.topic) else None
+    def _outgoing(self, text: str, place: Place, queued: QueuedRecord) -> Outgoing | None:
+        message = from_record(queued.record, place.topic, self._rules)
+        return Outgoing(message, place, queued.record.offset) if matches(text, message.topic) else None
 
     def leave(self, group: str, text: str, member: Member, sent: Iterable[Delivery] = ()) -> None:
         found = self._groups.get((group, text))

@@ -91,11 +91,23 @@ def test_who_is_refused_is_told_in_connack(version):
     assert not closed(talk).send_will
 
 
-def test_an_unknown_version_is_refused_as_3_says_it():
-    talk = Talk(4)
+def test_an_unknown_version_is_refused():
+    talk = Talk()
     talk.machine.receive(bytes.fromhex("100d 0004 4d515454 07 02 0000 0001 61"), 0)
-    assert talk.heard() == [p.Connack(1)]
+    (connack,) = talk.heard()
+    assert connack.reason == Reason.UNSUPPORTED_PROTOCOL_VERSION
     assert closed(talk).reason is Reason.UNSUPPORTED_PROTOCOL_VERSION
+
+
+def test_mqtt_3_1_is_served_to_who_has_an_id():
+    talk = Talk(4)
+    talk.machine.receive(bytes.fromhex("100f 0006 4d5149736470 03 02 0000 0001 61"), 0)
+    talk.machine.opened(Opened(present=True), 0)
+    assert talk.heard() == [p.Connack()]
+    talk = Talk(4)
+    talk.machine.receive(bytes.fromhex("100e 0006 4d5149736470 03 02 0000 0000"), 0)
+    assert talk.heard() == [p.Connack(2)]
+    assert closed(talk).reason is Reason.CLIENT_IDENTIFIER_NOT_VALID
 
 
 def test_a_broken_connect_of_5_is_answered_with_its_reason():

@@ -27,7 +27,7 @@ from millstream.protocol.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from millstream.protocol.mqtt.primitives import read_binary, read_byte, read_text, read_u16
+from millstream.protocol.mqtt.primitives import checked_text, read_binary, read_byte, read_text, read_u16
 from millstream.protocol.mqtt.properties import (
     AckProperties,
     AuthProperties,
@@ -40,7 +40,7 @@ from millstream.protocol.mqtt.properties import (
     read_properties,
 )
 from millstream.protocol.mqtt.reasons import Reason, Violation, malformed, protocol_error
-from millstream.protocol.mqtt.topics import check_name, has_wildcards
+from millstream.protocol.mqtt.topics import SHARE_PREFIX, check_name, has_wildcards
 
 # One SUBSCRIBE of a megabyte could name a quarter of a million filters.
 MOST_FILTERS: Final = 1_000
@@ -66,22 +66,37 @@ _USERNAME, _PASSWORD, _WILL_RETAIN, _WILL_QOS, _WILL, _CLEAN, _RESERVED = (
     0x01,
 )
 
+_LEVEL_3_1: Final = 3
+_LEVELS: Final = {b"MQIsdp": (_LEVEL_3_1,), b"MQTT": (V3, V5)}
+
 A = TypeVar("A", Puback, Pubrec, Pubrel, Pubcomp)
 
 
-def read_connect(data: bytes, at: int, end: int) -> Connect:
-    version, at = _version(data, at, end)
+class _Unanswered(Violation):
+    """The payload of a CONNECT cannot be read: who knows what it is. Its connection is closed without a word."""
+
+
+def read_connect(data: bytes, at: int, end: int, head_flags: int = 0) -> Connect:
+    """One of 3.1 is read as of 3.1.1: it differs in what is said here, and in nothing that a server does."""
+    level, at = _level(data, at, end)
+    version = V3 if level == _LEVEL_3_1 else level
     try:
-        return _connect(data, at, end, version)
+        if head_flags and level != _LEVEL_3_1:
+            raise malformed("reserved flags of CONNECT are set")
+        connect = _connect(data, at, end, version, is_3_1=level == _LEVEL_3_1)
+        if level == _LEVEL_3_1 and not connect.client_id:
+            raise Violation(Reason.CLIENT_IDENTIFIER_NOT_VALID, "a client of MQTT 3.1 has to have an id")
     except Violation as violation:
-        violation.version = version
+        if not isinstance(violation, _Unanswered):
+            violation.version = version
         raise
+    return connect
 
 
-def _connect(data: bytes, at: int, end: int, version: int) -> Connect:
+def _connect(data: bytes, at: int, end: int, version: int, *, is_3_1: bool) -> Connect:
     flags, at = read_byte(data, at, end)
     keep_alive_s, at = read_u16(data, at, end)
-    if flags & _RESERVED:
+    if flags & _RESERVED and not is_3_1:
         raise malformed("the reserved flag of CONNECT is set")
     if not flags & _WILL and flags & (_WILL_QOS | _WILL_RETAIN):
         raise malformed("CONNECT has options of a will, but no will")
@@ -92,30 +107,47 @@ def _connect(data: bytes, at: int, end: int, version: int) -> Connect:
         properties, at = read_properties(ConnectProperties, data, at, end)
         if properties.authentication_data is not None and properties.authentication_method is None:
             raise protocol_error("authentication data without a method")
-    client_id, at = read_text(data, at, end)
+    client_id, at = _client_id(data, at, end, version)
     will, at = _will(data, at, end, flags, version) if flags & _WILL else (None, at)
     username: str | None = None
     password: bytes | None = None
-    if flags & _USERNAME:
-        username, at = read_text(data, at, end)
-    if flags & _PASSWORD:
-        password, at = read_binary(data, at, end)
+    try:
+        if flags & _USERNAME:
+            username, at = read_text(data, at, end)
+        if flags & _PASSWORD:
+            password, at = read_binary(data, at, end)
+    except Violation as violation:
+        raise _Unanswered(violation.reason, violation.message) from None
     _all_read(at, end)
     return Connect(
-        client_id, version, bool(flags & _CLEAN), keep_alive_s, username, password, will, properties
+        client_id, version, bool(flags & _CLEAN), keep_alive_s, username, password, will, properties, is_3_1
     )
 
 
-def _version(data: bytes, at: int, end: int) -> tuple[int, int]:
+def _level(data: bytes, at: int, end: int) -> tuple[int, int]:
     name, at = read_binary(data, at, end)
-    if name not in (b"MQTT", b"MQIsdp"):
+    if name not in _LEVELS:
         raise malformed("this is not MQTT")
     level, at = read_byte(data, at, end)
-    if name != b"MQTT" or level not in (V3, V5):
+    if level not in _LEVELS[name]:
         raise Violation(
-            Reason.UNSUPPORTED_PROTOCOL_VERSION, f"protocol level {level} is not served, only 4 (3.1.1) and 5"
+            Reason.UNSUPPORTED_PROTOCOL_VERSION,
+            f"protocol level {level} is not served, only 3 (3.1), 4 (3.1.1) and 5",
         )
     return level, at
+
+
+def _client_id(data: bytes, at: int, end: int, version: int) -> tuple[str, int]:
+    try:
+        raw, at = read_binary(data, at, end)
+    except Violation as violation:
+        raise _Unanswered(violation.reason, violation.message) from None
+    try:
+        return checked_text(raw), at
+    except Violation as violation:
+        if version == V5:
+            raise Violation(Reason.CLIENT_IDENTIFIER_NOT_VALID, violation.message) from None
+        raise
 
 
 def _will(data: bytes, at: int, end: int, flags: int, version: int) -> tuple[Will, int]:
@@ -173,18 +205,34 @@ def read_subscribe(data: bytes, at: int, end: int, version: int) -> Subscribe:
     packet_id, at = _packet_id(data, at, end)
     properties = SubscribeProperties()
     if version == V5:
-        properties, at = read_properties(SubscribeProperties, data, at, end)
+        properties, at = read_properties(SubscribeProperties, data, at, end, stray=Reason.MALFORMED_PACKET)
         if len(properties.subscription_identifiers) > 1:
             raise protocol_error("a SUBSCRIBE has more than one subscription identifier")
     filters: list[Filter] = []
     while at < end:
-        text, at = read_text(data, at, end)
+        text, at = _filter_text(data, at, end)
         options, at = read_byte(data, at, end)
         filters.append(_filter(text, options, version))
         _not_too_many(filters)
     if not filters:
         raise protocol_error("a SUBSCRIBE without filters")
     return Subscribe(packet_id, tuple(filters), properties)
+
+
+def _filter_text(data: bytes, at: int, end: int) -> tuple[str, int]:
+    text, at = read_text(data, at, end)
+    if not text:
+        raise malformed("a filter is empty")
+    return text, at
+
+
+def _check_share(text: str) -> None:
+    """What cannot be a shared subscription; a filter in it that is not valid is refused by itself."""
+    group, slash, inner = text.removeprefix(SHARE_PREFIX).partition("/")
+    if "#" in group:
+        raise malformed("the name of a shared subscription's group has a #")
+    if not group or "+" in group or not slash or not inner:
+        raise protocol_error("a shared subscription is $share/{group}/{filter}, the group without wildcards")
 
 
 def _filter(text: str, options: int, version: int) -> Filter:
@@ -201,8 +249,10 @@ def _filter(text: str, options: int, version: int) -> Filter:
     if handling == 3:
         raise protocol_error("a filter has retain handling 3")
     no_local = bool(options & 0x04)
-    if no_local and text.startswith("$share/"):
-        raise protocol_error("no local with a shared subscription")
+    if text.startswith(SHARE_PREFIX):
+        _check_share(text)
+        if no_local:
+            raise protocol_error("no local with a shared subscription")
     return Filter(text, qos, no_local, bool(options & 0x08), RetainHandling(handling))
 
 
@@ -224,10 +274,10 @@ def read_unsubscribe(data: bytes, at: int, end: int, version: int) -> Unsubscrib
     packet_id, at = _packet_id(data, at, end)
     properties = UnsubscribeProperties()
     if version == V5:
-        properties, at = read_properties(UnsubscribeProperties, data, at, end)
+        properties, at = read_properties(UnsubscribeProperties, data, at, end, stray=Reason.MALFORMED_PACKET)
     filters: list[str] = []
     while at < end:
-        text, at = read_text(data, at, end)
+        text, at = _filter_text(data, at, end)
         filters.append(text)
         _not_too_many(filters)
     if not filters:

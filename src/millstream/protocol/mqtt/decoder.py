@@ -31,6 +31,7 @@ from millstream.protocol.mqtt.topics import check_name
 _PUBLISH: Final = int(PacketType.PUBLISH)
 _PUBACK_HEAD: Final = PacketType.PUBACK << 4
 _CONNECT: Final = int(PacketType.CONNECT)
+_SERVERS_ANSWERS: Final = frozenset({PacketType.SUBACK, PacketType.UNSUBACK, PacketType.PINGRESP})
 _LONGEST_KEPT_NAME: Final = 256
 _MOST_KEPT_NAMES: Final = 8_192
 
@@ -123,6 +124,7 @@ class Decoder:
             size = data[at + 1]
             body = at + 2
             if size > 0x7F:
+                self._check_kind(head)
                 size, body = _long_size(data, at, end)
                 if body < 0:
                     self._needed = end - at + 1
@@ -135,6 +137,7 @@ class Decoder:
             if not version and head >> 4 != _CONNECT:
                 raise protocol_error("the first packet must be CONNECT")
             if stop > end:
+                self._check_kind(head)
                 self._needed = stop - at
                 break
             if head >> 4 == _PUBLISH:
@@ -191,10 +194,18 @@ class Decoder:
             raise protocol_error("a client's PUBLISH has a subscription identifier")
         return properties, at
 
+    def _check_kind(self, head: int) -> None:
+        """Before the rest has come: who sends what it must not need not be waited for."""
+        kind = head >> 4
+        if kind in self._side.value:
+            return
+        if kind in _SERVERS_ANSWERS and head & 0x0F:
+            raise malformed(f"reserved flags of a packet of type {kind} are set")
+        raise protocol_error(f"a packet of type {kind} must not be sent in this direction")
+
     def _other(self, head: int, data: bytes, at: int, stop: int) -> Packet:
+        self._check_kind(head)
         kind, flags = head >> 4, head & 0x0F
-        if kind not in self._side.value:
-            raise protocol_error(f"a packet of type {kind} must not be sent in this direction")
         if kind == _CONNECT:
             return self._connect(flags, data, at, stop)
         wanted, read = BODIES[kind]
@@ -208,9 +219,7 @@ class Decoder:
     def _connect(self, flags: int, data: bytes, at: int, stop: int) -> Connect:
         if self.version:
             raise protocol_error("a second CONNECT")
-        if flags:
-            raise malformed("reserved flags of CONNECT are set")
-        packet = read_connect(data, at, stop)
+        packet = read_connect(data, at, stop, flags)
         self.version = packet.version
         return packet
 

@@ -67,11 +67,18 @@ def publish_frame(
     retain: bool,
     version: int,
     properties: PublishProperties = NO_PUBLISH_PROPERTIES,
+    more_users: bytes = b"",
 ) -> PublishFrame:
-    """For QoS 1 and 2; of QoS 0 it is `before` and `after` without anything between."""
+    """For QoS 1 and 2; of QoS 0 it is `before` and `after` without anything between.
+
+    `more_users` are users' properties that are written already.
+    """
     extra = b""
     if version == V5:
-        extra = b"\0" if properties is NO_PUBLISH_PROPERTIES else write_properties(properties)
+        if properties is NO_PUBLISH_PROPERTIES:
+            extra = write_varint(len(more_users)) + more_users if more_users else b"\0"
+        else:
+            extra = write_properties(properties, more_users)
     size = 2 + len(topic) + (2 if qos else 0) + len(extra) + len(payload)
     head = bytes((0x30 | qos << 1 | retain,)) + write_varint(size)
     return PublishFrame(head + write_binary(topic), extra + payload)

@@ -69,6 +69,8 @@ class Connect(msgspec.Struct, frozen=True, gc=False):
     password: bytes | None = None
     will: Will | None = None
     properties: ConnectProperties = ConnectProperties()
+    is_3_1: bool = False
+    """Of MQTT 3.1, whose CONNACK says nothing of the session."""
 
 
 class Connack(msgspec.Struct, frozen=True, gc=False):

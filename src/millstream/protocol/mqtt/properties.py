@@ -171,10 +171,13 @@ _REPEATABLE: Final = frozenset({"user_properties", "subscription_identifiers"})
 MOST_USER_PROPERTIES: Final = 1_000
 
 
-def read_properties(made: type[P], data: bytes, at: int, end: int) -> tuple[P, int]:
+def read_properties(
+    made: type[P], data: bytes, at: int, end: int, stray: Reason = Reason.PROTOCOL_ERROR
+) -> tuple[P, int]:
     """The properties that begin with their length at `at`, and the position behind them.
 
     What cannot be read is malformed, whatever else is wrong: all are read before one that must not be there is refused.
+    `stray` is the reason for that.
     """
     size, at = read_varint(data, at, end)
     stop = at + size
@@ -195,7 +198,7 @@ def read_properties(made: type[P], data: bytes, at: int, end: int) -> tuple[P, i
         if wrong is not None:
             read_on -= 1
         elif row.name not in allowed:
-            wrong = protocol_error(f"property 0x{identifier:02x} is not allowed in this packet")
+            wrong = Violation(stray, f"property 0x{identifier:02x} is not allowed in this packet")
         elif row.check is None or (wrong := row.check(value)) is None:
             wrong = _keep(found, row.name, value)
     if wrong is not None:
@@ -218,19 +221,15 @@ def _keep(found: dict[str, Any], name: str, value: Any) -> Violation | None:
     return None
 
 
-def write_properties(properties: Properties) -> bytes:
-    """With their length."""
+def write_properties(properties: Properties, more_users: bytes = b"") -> bytes:
+    """With their length. `more_users` are users' properties that are written already."""
     parts = []
     for name, default in _fields(type(properties)):
         value = getattr(properties, name)
         if value is default or value == default:
             continue
         if name == "user_properties":
-            for key, text in value:
-                raw_key, raw_text = key.encode(), text.encode()
-                if len(raw_key) > LONGEST_TEXT or len(raw_text) > LONGEST_TEXT:
-                    raise ValueError(f"a user property has more than {LONGEST_TEXT} bytes")
-                parts.append(_PAIR.pack(0x26, len(raw_key)) + raw_key + _SIZE.pack(len(raw_text)) + raw_text)
+            parts += [write_user_property(key, text) for key, text in value]
             continue
         row = _BY_NAME[name]
         prefix = bytes((row.identifier,))
@@ -238,10 +237,16 @@ def write_properties(properties: Properties) -> bytes:
             parts += [prefix + row.write(each) for each in value]
         else:
             parts.append(prefix + row.write(value))
-    if not parts:
-        return b"\0"
+    parts.append(more_users)
     body = b"".join(parts)
     return write_varint(len(body)) + body
+
+
+def write_user_property(key: str, text: str) -> bytes:
+    raw_key, raw_text = key.encode(), text.encode()
+    if len(raw_key) > LONGEST_TEXT or len(raw_text) > LONGEST_TEXT:
+        raise ValueError(f"a user property has more than {LONGEST_TEXT} bytes")
+    return _PAIR.pack(0x26, len(raw_key)) + raw_key + _SIZE.pack(len(raw_text)) + raw_text
 
 
 _PAIR: Final = struct.Struct(">BH")

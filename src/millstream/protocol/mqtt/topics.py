@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from millstream.protocol.mqtt.reasons import Reason, Violation
+from millstream.protocol.mqtt.reasons import Reason, Violation, malformed
 
 # A level costs a node of a tree, so a name of 65,535 slashes would cost megabytes for each of its filters.
 MOST_LEVELS: Final = 128
@@ -21,10 +21,10 @@ def is_name(topic: str) -> bool:
 
 
 def check_name(topic: str) -> str:
+    if has_wildcards(topic):
+        raise malformed("a topic name has a wildcard")
     if not is_name(topic):
-        raise Violation(
-            Reason.TOPIC_NAME_INVALID, "a topic name is empty, has a wildcard, or too many levels"
-        )
+        raise Violation(Reason.TOPIC_NAME_INVALID, "a topic name is empty or has too many levels")
     return topic
 
 

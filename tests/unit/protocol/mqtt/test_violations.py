@@ -11,6 +11,8 @@ from millstream.protocol.mqtt.properties import MOST_USER_PROPERTIES, PublishPro
 from millstream.protocol.mqtt.reasons import Reason, Violation
 
 MALFORMED, PROTOCOL = Reason.MALFORMED_PACKET, Reason.PROTOCOL_ERROR
+BAD_ID = Reason.CLIENT_IDENTIFIER_NOT_VALID
+CONNECT_31 = "0006 4d5149736470 03"
 CONNECT_3 = "0004 4d515454 04"
 CONNECT_5 = "0004 4d515454 05"
 
@@ -24,12 +26,16 @@ def packet(head, body):
 CONNECTS = [
     ("not MQTT", packet(0x10, "0004 4d515455 04 02 0000 0001 61"), MALFORMED),
     ("an older level", packet(0x10, "0004 4d515454 03 02 0000 0001 61"), Reason.UNSUPPORTED_PROTOCOL_VERSION),
-    ("3.1", packet(0x10, "0006 4d5149736470 03 02 0000 0001 61"), Reason.UNSUPPORTED_PROTOCOL_VERSION),
+    ("3.1 without an id", packet(0x10, CONNECT_31 + "02 0000 0000"), BAD_ID),
+    ("3.1 with another level", packet(0x10, "0006 4d5149736470 04 02 0000"), Reason.UNSUPPORTED_PROTOCOL_VERSION),
+    ("a control character in the id", packet(0x10, CONNECT_5 + "02 0000 00 0001 01"), BAD_ID),
+    ("a surrogate in the id", packet(0x10, CONNECT_5 + "02 0000 00 0003 eda080"), BAD_ID),
+    ("a surrogate in the id in 3.1.1", packet(0x10, CONNECT_3 + "02 0000 0003 eda080"), MALFORMED),
     ("reserved flag", packet(0x10, CONNECT_3 + "03 0000 0001 61"), MALFORMED),
     ("will QoS without a will", packet(0x10, CONNECT_3 + "0a 0000 0001 61"), MALFORMED),
     ("will retain without a will", packet(0x10, CONNECT_3 + "22 0000 0001 61"), MALFORMED),
     ("will QoS 3", packet(0x10, CONNECT_3 + "1e 0000 0001 61 0001 74 0000"), MALFORMED),
-    ("will to a wildcard", packet(0x10, CONNECT_3 + "06 0000 0001 61 0001 23 0000"), Reason.TOPIC_NAME_INVALID),
+    ("will to a wildcard", packet(0x10, CONNECT_3 + "06 0000 0001 61 0001 23 0000"), MALFORMED),
     ("password alone in 3.1.1", packet(0x10, CONNECT_3 + "42 0000 0001 61 0001 62"), MALFORMED),
     ("something behind", packet(0x10, CONNECT_3 + "02 0000 0001 61 00"), MALFORMED),
     ("cut short", packet(0x10, CONNECT_3 + "02 0000 0005 61"), MALFORMED),
@@ -50,6 +56,10 @@ LATER = [
     (4, "AUTH in 3.1.1", packet(0xF0, ""), MALFORMED),
     (4, "CONNACK from a client", packet(0x20, "0000"), PROTOCOL),
     (4, "SUBACK from a client", packet(0x90, "0001 00"), PROTOCOL),
+    (5, "SUBACK with flags from a client", packet(0x91, "0001 00 00"), MALFORMED),
+    (5, "PINGRESP with flags from a client", packet(0xD8, ""), MALFORMED),
+    (5, "type 0 before it is whole", bytes.fromhex("0ac0"), PROTOCOL),
+    (5, "type 0 with a length that does not end", bytes.fromhex("00ffffffff01"), PROTOCOL),
     (4, "PINGREQ with a body", packet(0xC0, "00"), MALFORMED),
     (4, "PINGREQ with flags", packet(0xC1, ""), MALFORMED),
     (4, "DISCONNECT with a body in 3.1.1", packet(0xE0, "00"), MALFORMED),
@@ -59,7 +69,7 @@ LATER = [
     (4, "no topic", packet(0x30, "0000"), PROTOCOL),
     (5, "no topic and no alias", packet(0x30, "0000 00"), PROTOCOL),
     (5, "topic alias 0", packet(0x30, "0001 61 03 230000"), Reason.TOPIC_ALIAS_INVALID),
-    (4, "a wildcard in the topic", packet(0x30, "0003 612f2b"), Reason.TOPIC_NAME_INVALID),
+    (4, "a wildcard in the topic", packet(0x30, "0003 612f2b"), MALFORMED),
     (4, "U+0000 in the topic", packet(0x30, "0003 610062"), MALFORMED),
     (4, "a control character in the topic", packet(0x30, "0002 6107"), MALFORMED),
     (5, "U+009F in the topic", packet(0x30, "0002 c29f 00"), MALFORMED),
@@ -76,6 +86,13 @@ LATER = [
     (5, "expiry twice", packet(0x30, "0001 61 0a 0200000001 0200000001"), PROTOCOL),
     (4, "SUBSCRIBE without flags", packet(0x80, "0001 0001 61 00"), MALFORMED),
     (4, "SUBSCRIBE without filters", packet(0x82, "0001"), PROTOCOL),
+    (4, "an empty filter", packet(0x82, "0001 0000 00"), MALFORMED),
+    (5, "an empty filter behind another", packet(0x82, "0001 00 0001 61 00 0000 00"), MALFORMED),
+    (5, "a group with +", packet(0x82, "0001 00 000a 2473686172652f2b2f61 00"), PROTOCOL),
+    (5, "a group with #", packet(0x82, "0001 00 000a 2473686172652f232f61 00"), MALFORMED),
+    (5, "a group without a filter", packet(0x82, "0001 00 0008 2473686172652f67 00"), PROTOCOL),
+    (5, "a property of another packet in SUBSCRIBE", packet(0x82, "0001 02 2401 0001 61 00"), MALFORMED),
+    (5, "a property of another packet in PUBLISH", packet(0x30, "0001 61 02 2401"), PROTOCOL),
     (4, "SUBSCRIBE without an id", packet(0x82, "0000 0001 61 00"), PROTOCOL),
     (4, "a filter of QoS 3", packet(0x82, "0001 0001 61 03"), MALFORMED),
     (4, "options of 5.0 in 3.1.1", packet(0x82, "0001 0001 61 04"), MALFORMED),
@@ -85,6 +102,7 @@ LATER = [
     (5, "subscription identifier 0", packet(0x82, "0001 02 0b00 0001 61 00"), PROTOCOL),
     (5, "two subscription identifiers", packet(0x82, "0001 04 0b01 0b02 0001 61 00"), PROTOCOL),
     (5, "a filter without options", packet(0x82, "0001 00 0001 61"), MALFORMED),
+    (4, "UNSUBSCRIBE of an empty filter", packet(0xA2, "0001 0000"), MALFORMED),
     (4, "UNSUBSCRIBE without filters", packet(0xA2, "0001"), PROTOCOL),
     (4, "PUBREL without flags", packet(0x60, "0001"), MALFORMED),
     (4, "PUBACK with a reason in 3.1.1", packet(0x40, "0001 00"), MALFORMED),
@@ -157,7 +175,7 @@ def test_a_cut_user_property_is_malformed_in_every_packet(name):
         (refused,) = read(cut)
         assert refused.reason is MALFORMED
     (refused,) = read(NOT_ALLOWED)
-    assert refused.reason is PROTOCOL
+    assert refused.reason is (MALFORMED if "SUBSCRIBE" in name else PROTOCOL)
     for unreadable in (NO_VALUE, "70"):
         (refused,) = read(NOT_ALLOWED + unreadable)
         assert refused.reason is MALFORMED
@@ -187,6 +205,11 @@ def test_a_packet_of_just_the_limit_is_taken():
     assert len(Decoder(len(data), version=4).feed(data)) == 1
     (refused,) = Decoder(len(data) - 1, version=4).feed(data)
     assert refused.reason is Reason.PACKET_TOO_LARGE
+
+
+def test_mqtt_3_1_is_read_as_3_1_1():
+    (read,) = Decoder().feed(packet(0x14, CONNECT_31 + "03 000a 0001 61"))
+    assert read == Connect("a", 4, keep_alive_s=10, is_3_1=True)
 
 
 def test_a_byte_order_mark_is_a_character():
