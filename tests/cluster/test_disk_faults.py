@@ -1,12 +1,14 @@
 """One node of three whose disk is full, fails or is slow: others go on, nothing acknowledged is lost, it returns."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from support.acked_writes import AckedWriter, judge, read_numbers
 from support.cluster import ClusterProcesses, cluster_of, eventually
 from support.faulty_node import FaultyNode, node_of
+from support.gateway import GatewayAlone
 from support.taking_over import others_go_on
 
 # In one process, so that they share a cluster: each leaves it as it was.
@@ -59,6 +61,32 @@ def test_a_disk_that_does_not_answer_is_left_out(cluster: ClusterProcesses, topi
         writer.wait_for(50)
     judge(writer, read_numbers(cluster.bootstrap, topic, PARTITIONS))
     assert not writer.errors
+
+
+def test_an_acknowledgement_that_cannot_be_stored_says_why(tmp_path: Path) -> None:
+    with (
+        cluster_of(tmp_path / "nodes", 1, SETTINGS, FaultyNode) as cluster,
+        GatewayAlone(tmp_path / "gateway", cluster.start().bootstrap) as gateway,
+    ):
+        gateway.wait_healthy(1)
+        client, wanted = gateway.client, {"topic": "jobs", "group": "workers"}
+        client.post("/admin/topics", json={"name": "jobs", "partitions": 1}).raise_for_status()
+        client.post("/produce?topic=jobs", content=b"work").raise_for_status()
+        polled = client.get("/consume", params=wanted, headers={"accept": "application/json"})
+        (message,) = polled.json()["messages"]
+        node_of(cluster, 1).trouble(is_full=True)
+        refused = client.post("/ack", params=wanted, json={"id": message["id"]})
+        node_of(cluster, 1).trouble()
+        assert (refused.status_code, refused.headers.get("retry-after")) == (503, "1"), refused.text
+        assert "No space left on device" in refused.text
+        wanted["wait"] = "1"
+        polled = eventually(
+            lambda: client.get("/consume", params=wanted, headers={"accept": "application/json"}).json(),
+            lambda answer: bool(answer["messages"]),
+            "the message comes again",
+        )
+        (message,) = polled["messages"]
+        client.post("/ack", params=wanted, json={"id": message["id"]}).raise_for_status()
 
 
 @pytest.mark.long

@@ -100,6 +100,10 @@ def test_brokers_reassignments_and_the_ring(gateway: httpx.Client) -> None:
     ring = gateway.get("/admin/ring", params={"joins": 2}).json()
     assert {*ring["after"]} == {"1", "2"}
     assert ring["after"]["2"] == ring["moved"]
+    assert ring["cluster_virtual_nodes"] == 150
+    assert "warning" not in ring
+    other = gateway.get("/admin/ring", params={"joins": 2, "virtual_nodes": 10}).json()
+    assert "150" in other["warning"]
 
 
 def test_groups_are_listed_described_and_deleted(node: EmbeddedBroker, gateway: httpx.Client) -> None:

@@ -256,6 +256,8 @@ def test_dead_letters_are_redriven_and_queues_looked_at_from_the_command_line(
     assert [
         (row["value"], row["state"], row["deliveries"]) for row in peeked if row["state"] == "available"
     ] == [("good", "available", 1)]
+    # A group that nobody has used has all of it too.
+    assert {row["value"] for row in cli.json("queue", "peek", f"{topic}-unused", topic)} == {"bad", "good"}
     assert metric(node, "millstream_queue_depth", group=group, topic=topic) >= 1
     assert cli.ok("queue", "redrive", letters) == b"1\n"
     with QueueConsumer(topic, group, node.bootstrap) as queue:

@@ -7,6 +7,7 @@ from millstream.cluster.metadata.configs import (
     ConfigChange,
     ConfigOperation,
 )
+from millstream.cluster.metadata.defaults import ViewVirtualNodes
 from millstream.cluster.metadata.names import invalid_name_reason
 from millstream.cluster.metadata.partitions import CreatePartitions, IncreaseOutcome, PartitionIncrease
 from millstream.cluster.metadata.reassignments import AlterReassignments, Reassignment, ReassignmentOutcome
@@ -35,5 +36,6 @@ __all__ = [
     "Reassignment",
     "ReassignmentOutcome",
     "TopicRef",
+    "ViewVirtualNodes",
     "invalid_name_reason",
 ]

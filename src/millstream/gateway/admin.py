@@ -34,7 +34,7 @@ from millstream.doors.commands import (
 )
 from millstream.gateway.problems import problem_of
 from millstream.gateway.queries import query_of, whole_number
-from millstream.gateway.ring import preview
+from millstream.gateway.ring import cluster_virtual_nodes, preview
 from millstream.gateway.topics import Topics
 from millstream.http.messages import Problem, Request, Response, json_response
 from millstream.protocol.errors import KafkaError
@@ -229,7 +229,13 @@ class Admin:
                 joins=joins if joins >= 0 else None, leaves=leaves if leaves >= 0 else None,
             )  # fmt: skip
 
-        return json_response(await asyncio.to_thread(previewed))
+        found = await asyncio.to_thread(previewed)
+        found["cluster_virtual_nodes"] = placed_by = await cluster_virtual_nodes(self._metadata)
+        if placed_by not in {None, virtual_nodes}:
+            found["warning"] = (
+                f"the cluster places with {placed_by} virtual nodes a broker, this preview with {virtual_nodes}"
+            )
+        return json_response(found)
 
     def _topic(self, request: Request, caller: Caller, operation: Operation) -> TopicImage:
         name = request.params["topic"]

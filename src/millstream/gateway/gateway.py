@@ -22,6 +22,7 @@ from millstream.gateway.produce import Produce
 from millstream.gateway.quota import HttpQuotas
 from millstream.gateway.reading import Reading
 from millstream.gateway.redrive import Redrive
+from millstream.gateway.ring import cluster_virtual_nodes
 from millstream.gateway.settling import Settling
 from millstream.gateway.topics import Topics
 from millstream.http.messages import Answer, Handler, Problem, Request, Response, json_response
@@ -36,6 +37,7 @@ from millstream.runtime.host import Host, SystemHost
 _log = get_logger("millstream.gateway")
 
 _ADMIN_BODY_BYTES = 4 << 20
+_ASK_AGAIN_S = 5.0
 
 Served = Callable[[Request, Caller], Awaitable[Answer]]
 
@@ -51,13 +53,12 @@ class Gateway:
         registry: Registry,
         clock: Clock,
         host: Host,
-        cluster_virtual_nodes: int | None = None,
     ) -> None:
         metrics = self._metrics = GatewayMetrics.create(registry)
         self._settings = settings
         self._clock = clock
         self._metadata = doors.metadata
-        self._cluster_virtual_nodes = cluster_virtual_nodes
+        self._comparing: asyncio.Task[None] | None = None
         quotas = HttpQuotas(doors.quotas, clock.monotonic)
         self._topics = Topics(doors.metadata, doors.authoriser, settings)
         self._brokers = Brokers(doors, settings, metrics)
@@ -78,13 +79,25 @@ class Gateway:
     async def start(self) -> None:
         self._brokers.start()
         self._consume.start()
-        if self._cluster_virtual_nodes not in {None, self._settings.virtual_nodes}:
+        self._comparing = asyncio.get_running_loop().create_task(self._compare_ring(), name="compare ring")
+
+    async def _compare_ring(self) -> None:
+        """As soon as there is a controller to ask."""
+        own = self._settings.virtual_nodes
+        while True:
+            placed_by = await cluster_virtual_nodes(self._metadata)
+            if placed_by is not None:
+                break
+            await asyncio.sleep(_ASK_AGAIN_S)
+        if placed_by != own:
             _log.warning(
-                "ring preview differs from the cluster", proxy_virtual_nodes=self._settings.virtual_nodes,
-                replication_virtual_nodes=self._cluster_virtual_nodes,
+                "ring preview differs from the cluster", proxy_virtual_nodes=own,
+                replication_virtual_nodes=placed_by,
             )  # fmt: skip
 
     async def stop(self) -> None:
+        if self._comparing is not None:
+            self._comparing.cancel()
         self._consume.stop()
         await self._hubs.stop()
         await self._brokers.stop()
@@ -213,10 +226,7 @@ class Gateway:
 
 def attach(doors: Doors, registry: Registry, settings: Settings, clock: Clock) -> Gateway:
     """The gateway of a node, for `broker.process.run`."""
-    return Gateway(
-        doors, settings.proxy, registry=registry, clock=clock, host=SystemHost(),
-        cluster_virtual_nodes=settings.replication.virtual_nodes,
-    )  # fmt: skip
+    return Gateway(doors, settings.proxy, registry=registry, clock=clock, host=SystemHost())
 
 
 def caller_of(request: Request) -> Caller:

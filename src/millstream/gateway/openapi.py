@@ -163,6 +163,7 @@ def _admin_paths(settings: ProxySettings) -> Paths:
     ring = {
         "partitions": COUNT, "virtual_nodes": COUNT, "before": ANY_OBJECT, "after": ANY_OBJECT,
         "moved": a_list(COUNT), "moved_by_modulo": COUNT,
+        "cluster_virtual_nodes": {"type": ["integer", "null"]}, "warning": STRING,
     }  # fmt: skip
     of_topic = [TOPIC_PATH]
     return {

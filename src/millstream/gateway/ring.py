@@ -1,9 +1,23 @@
 """What would move if a broker joined or left, by the ring that placement `ring` uses."""
 
+import asyncio
 from collections.abc import Collection
 from typing import Any
 
-from millstream.doors.commands import HashRing
+from millstream.doors import Metadata
+from millstream.doors.commands import HashRing, ViewVirtualNodes
+from millstream.protocol.errors import KafkaError
+
+_ASK_S = 5.0
+
+
+async def cluster_virtual_nodes(metadata: Metadata) -> int | None:
+    """What the controller places by; None while it cannot be asked."""
+    try:
+        async with asyncio.timeout(_ASK_S):
+            return await metadata.submit(ViewVirtualNodes())
+    except (KafkaError, TimeoutError):
+        return None
 
 
 def preview(

@@ -13,7 +13,7 @@ from millstream.gateway.consume import check_group
 from millstream.gateway.hubs import Hubs
 from millstream.gateway.ids import BadId, MessageId, parse_id
 from millstream.gateway.metrics import GatewayMetrics
-from millstream.gateway.problems import ACK_FAILED, problem_of, rendered
+from millstream.gateway.problems import ACK_FAILED, busy, problem_of, rendered
 from millstream.gateway.queries import partition_in, query_of
 from millstream.http.messages import TEXT, Problem, Request, Response
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -22,6 +22,7 @@ _OK = Response(b"ok", content_type=TEXT)
 _MAX_IDS = 1_000
 _MAX_DELAY_MS = 86_400_000
 _MAX_REASON = 1_000
+_NOT_THE_MEMBERS = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST})
 
 
 class _Body(msgspec.Struct):
@@ -47,6 +48,13 @@ class _Pending(msgspec.Struct):
     outcomes: list["asyncio.Future[Settled]"]
 
 
+class _Outcome(msgspec.Struct, frozen=True):
+    """Which were settled, and what a node said where that failed. Others are not the member's."""
+
+    done: Sequence[MessageId] = ()
+    error: KafkaError | None = None
+
+
 class Settling:
     def __init__(self, queues: Queues, hubs: Hubs, metrics: GatewayMetrics, *, is_legacy: bool) -> None:
         self._queues = queues
@@ -69,34 +77,38 @@ class Settling:
         found = [_parsed(each, query.get("topic"), partition) for each in ids]
         runs = _runs(found)
         settled = await asyncio.gather(*(self._settle(caller, group, run, template) for run in runs))
-        done = {each for some in settled for each in some}
+        done = {each for outcome in settled for each in outcome.done}
         outcomes = [each in done for each in found]
-        status = "ok" if all(outcomes) else "refused"
+        # What a node could not do may be tried again, so it is told rather than what nobody can mend.
+        error = next((outcome.error for outcome in settled if outcome.error is not None), None)
+        status = "ok" if all(outcomes) else "refused" if error is None else "failed"
         self._metrics.settled.labels(kind.name.lower(), status).value += len(ids)
         if status == "ok":
             return _OK
         failed = [each for each, is_done in zip(ids, outcomes, strict=True) if not is_done]
-        return rendered(Problem(400, ACK_FAILED), request, {"failed": failed} if body.ids else None)
+        problem = Problem(400, ACK_FAILED) if error is None else _problem_of(error)
+        return rendered(problem, request, {"failed": failed} if body.ids else None)
 
     async def _settle(
         self, caller: Caller, group: str, run: Sequence[MessageId], template: Settlement
-    ) -> Sequence[MessageId]:
-        """Those of the run that are done. It is settled as one or not at all, so then each by itself."""
+    ) -> _Outcome:
+        """A run is settled as one or not at all, so then each of it by itself."""
         settlement = msgspec.structs.replace(template, first_offset=run[0].offset, last_offset=run[-1].offset)
         try:
             settled = await self._join(caller, group, run[0], settlement)
         except KafkaError as error:
-            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                return ()
-            raise problem_of(error) from error
+            return _Outcome(error=None if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error)
         if settled.error is ErrorCode.NONE:
             for each in run:
                 self._hubs.settled(caller, group, each)
-            return run
+            return _Outcome(run)
+        if settled.error not in _NOT_THE_MEMBERS:
+            return _Outcome(error=KafkaError(settled.error, settled.message))
         if len(run) == 1:
-            return ()
+            return _Outcome()
         alone = await asyncio.gather(*(self._settle(caller, group, [each], template) for each in run))
-        return [each for some in alone for each in some]
+        errors = (outcome.error for outcome in alone if outcome.error is not None)
+        return _Outcome([each for outcome in alone for each in outcome.done], next(errors, None))
 
     def _join(
         self, caller: Caller, group: str, message_id: MessageId, settlement: Settlement
@@ -136,6 +148,14 @@ class Settling:
                 outcome.set_exception(result)
             else:
                 outcome.set_result(result)
+
+
+def _problem_of(error: KafkaError) -> Problem:
+    """What a node could not store, or may have stored. If it did not, others may have the message by now."""
+    problem = problem_of(error)
+    if problem.status < 500:
+        return problem
+    return busy(f"not settled, the message may come again: {error.message or problem}")
 
 
 def _read(body: bytes) -> _Body:

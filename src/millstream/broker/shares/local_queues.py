@@ -55,10 +55,10 @@ class LocalQueues:
         return overview.look(self._shares(), request)
 
     async def peek(self, _caller: Caller, request: PeekAtQueue) -> Peeked:
-        return await overview.peek(self._shares(), request, from_earliest=True)
+        return await overview.peek(self._shares(), request)
 
     async def purge(self, _caller: Caller, request: PurgeQueue) -> Purged:
-        return await overview.purge(self._shares(), request, from_earliest=True)
+        return await overview.purge(self._shares(), request)
 
     async def _open(self, group: str, place: Place) -> LedQueue:
         try:

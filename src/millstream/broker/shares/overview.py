@@ -32,9 +32,9 @@ def look(shares: Shares, request: LookAtQueues) -> QueueRows:
     )
 
 
-async def peek(shares: Shares, request: PeekAtQueue, *, from_earliest: bool = False) -> Peeked:
-    """`from_earliest`: where a group begins that nobody has used yet, as with `Shares.open`."""
-    queue = await shares.open(request.group, request.topic, request.partition, from_earliest=from_earliest)
+async def peek(shares: Shares, request: PeekAtQueue) -> Peeked:
+    """A group that nobody has used yet begins where consumers of all doors but Kafka's own do."""
+    queue = await shares.open(request.group, request.topic, request.partition, from_earliest=True)
     engine = queue.engine
     first = max(request.offset, engine.start)
     runs = [run for run in engine.runs(first, _MOST_RUNS) if not run.state.is_final]
@@ -56,8 +56,8 @@ async def peek(shares: Shares, request: PeekAtQueue, *, from_earliest: bool = Fa
     return Peeked(tuple(shown), b"".join(batches[base] for base in sorted(batches)))
 
 
-async def purge(shares: Shares, request: PurgeQueue, *, from_earliest: bool = False) -> Purged:
-    queue = await shares.open(request.group, request.topic, request.partition, from_earliest=from_earliest)
+async def purge(shares: Shares, request: PurgeQueue) -> Purged:
+    queue = await shares.open(request.group, request.topic, request.partition, from_earliest=True)
     dropped = queue.drop_available(queue.upper)
     await queue.stored()
     return Purged(dropped)

@@ -16,6 +16,7 @@ from millstream.cluster.metadata.brokers import (
 )
 from millstream.cluster.metadata.configs import AlterationOutcome, AlterConfigs
 from millstream.cluster.metadata.controller import Command
+from millstream.cluster.metadata.defaults import ViewVirtualNodes
 from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncResult
 from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders
 from millstream.cluster.metadata.partitions import CreatePartitions, IncreaseOutcome
@@ -44,6 +45,7 @@ _COMMANDS: dict[int, tuple[type[Any], Any]] = {
     14: (RemoveVoter, bool),
     15: (ReportRecovered, int),
     16: (ViewQuorum, QuorumView),
+    17: (ViewVirtualNodes, int),
 }
 _NUMBERS = {kind: number for number, (kind, _) in _COMMANDS.items()}
 

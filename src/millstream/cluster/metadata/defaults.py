@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from millstream.cluster.metadata.controller import Decision, NewId
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.placement import VIRTUAL_NODES
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -58,3 +59,12 @@ class Defaults(msgspec.Struct, frozen=True):
                 ErrorCode.POLICY_VIOLATION,
                 f"Too many partitions: {self.max_partitions} are allowed, {image.partition_count} exist.",
             )
+
+
+class ViewVirtualNodes(msgspec.Struct, frozen=True):
+    """Asks the controller by how many virtual nodes of a broker it places; changes nothing."""
+
+    defaults: Defaults = msgspec.field(default_factory=Defaults)
+
+    def decide(self, _image: MetadataImage, _new_id: NewId, /) -> Decision[int]:
+        return Decision((), self.defaults.virtual_nodes)

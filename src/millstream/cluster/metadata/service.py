@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from millstream.cluster.metadata.brokers import BrokerHeartbeat, BrokerStanding, RegisterBroker
 from millstream.cluster.metadata.command_codec import decode_result, encode_command
 from millstream.cluster.metadata.controller import Command, Decision
-from millstream.cluster.metadata.defaults import Defaults
+from millstream.cluster.metadata.defaults import Defaults, ViewVirtualNodes
 from millstream.cluster.metadata.directory import (
     StoredReplica,
     WrongDataDirectory,
@@ -239,7 +239,10 @@ class MetadataService:
             await self._change_quorum(asked)
         if isinstance(asked, BrokerHeartbeat):
             self._require_newest(asked)
-        if isinstance(asked, CreateTopics | CreatePartitions) and self._defaults is not None:
+        if (
+            isinstance(asked, CreateTopics | CreatePartitions | ViewVirtualNodes)
+            and self._defaults is not None
+        ):
             # One node's settings for all topics, whichever node was asked.
             command = cast("Command[Result]", replace(asked, defaults=self._defaults))
         decision = await self._decision(command)
