@@ -96,7 +96,7 @@ def test_a_connection_that_asks_now_and_then_stays(
 def test_a_connection_that_waits_for_its_fetch_is_not_idle(
     impatient: NodeProcess, clients: ExitStack, new_topic: Callable[[], str]
 ) -> None:
-    """And its patience begins anew with the reply, as with everything that moves."""
+    """And its patience begins again with the reply, as with everything that moves."""
     waiting = clients.enter_context(RawClient(impatient.listen))
     name = create_topic(waiting, new_topic())
     started = time.monotonic()

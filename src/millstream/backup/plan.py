@@ -145,7 +145,7 @@ def _joined(base: PartitionCopy, following: PartitionCopy) -> PlannedPartition:
     if more and more[0].base_offset == base.end_offset:
         joined = _planned(base, (*base.segments, *more), base.end_offset)
         return _with_epoch(joined, following.leader_epoch)
-    # The log was cut or has begun anew since: the earlier part does not belong before the later one.
+    # The log was cut or has begun again since: the earlier part does not belong before the later one.
     return _planned(following, following.segments, 0)
 
 

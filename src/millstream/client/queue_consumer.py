@@ -141,7 +141,7 @@ class QueueConsumer:
         self._settle(messages, _REJECT, reason=reason)
 
     def renew(self, *messages: QueueMessage) -> None:
-        """Locked anew for the whole time that the group's settings give."""
+        """Locked again for the whole time that the group's settings give."""
         self._settle(messages, _RENEW)
 
     def close(self) -> None:

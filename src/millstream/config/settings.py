@@ -113,7 +113,7 @@ class ClusterSettings:
     )
     snapshot_size: int = own_setting(
         4 << 20,
-        "The quorum's log is begun anew from a snapshot when it has grown by this much.",
+        "The quorum's log is begun again from a snapshot when it has grown by this much.",
         kind=_INT,
         spelling=_SIZE,
         minimum=1,

@@ -191,7 +191,7 @@ class Outbound:
         return self._done(packet_id, now_ms)
 
     def pubrec(self, packet_id: int, reason: int, now_ms: int) -> Delivery | None:
-        """What was refused, and is thereby over; None where the exchange goes on."""
+        """What was refused, which ends it; None where the exchange goes on."""
         entry = self._flight.get(packet_id)
         if entry is None or entry.stage is Stage.RESERVED:
             if reason < _ERRORS_FROM:

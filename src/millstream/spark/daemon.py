@@ -18,7 +18,7 @@ def runs_tasks() -> bool:
 
 
 def prefer_installed_pyspark() -> None:
-    """Spark puts a zip of its Python sources first on the path, and a zip is compiled anew by every process.
+    """Spark puts a zip of its Python sources first on the path, and a zip is compiled again by every process.
 
     Where it is a part of an installed package, that package is the same code, compiled.
     """

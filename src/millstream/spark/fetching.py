@@ -222,7 +222,7 @@ class RangeReader:
             )
 
     def _out_of_range(self) -> None:
-        """Deleted below, or cut off above (a topic that was made anew, a leader elected out of sync)."""
+        """Deleted below, or cut off above (a topic that was made again, a leader elected out of sync)."""
         place = self._range.topic, self._range.partition
         earliest = self._cluster.offsets({place: requests.EARLIEST})[place]
         if earliest > self._position:

@@ -143,7 +143,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if end < begin.get(place, 0):
                 self._lost(
                     f"{place[0]}-{place[1]} ends at offset {end}, but was read up to {begin[place]} already: "
-                    "was the topic made anew?"
+                    "was the topic made again?"
                 )
 
     def _lost(self, what: str) -> None:

@@ -95,10 +95,10 @@ class PartitionLog(LocalLog):
     def begin_truncation(self, offset: int, now_ms: int, *, may_cut_more: bool = False) -> Truncation:
         """What is to be done so that the log ends at `offset`, or before the batch that holds it.
 
-        Where `offset` is outside of the log, it is to begin there anew. Where damage hides the place, it is to end
+        Where `offset` is outside of the log, it is to begin there again. Where damage hides the place, it is to end
         before the damage if nobody counts on what lies between (`may_cut_more`); otherwise CorruptBatch.
         """
-        anew = Truncation(
+        restart = Truncation(
             self.truncations + 1,
             self.directory,
             self.files,
@@ -114,14 +114,14 @@ class PartitionLog(LocalLog):
         self._keep(TRUNCATION_FILE)
         at = self.segments.find(offset)
         if at < 0 or not self.log_start_offset <= offset <= self.log_end_offset:
-            return anew
+            return restart
         segment = self.segments[at]
         position, offset = self._place_to_cut(segment, offset, may_cut_more)
         if offset < self.log_start_offset:
             # Nothing whole is left.
-            return replace(anew, log_start_offset=self.log_start_offset, end_offset=self.log_start_offset)
+            return replace(restart, log_start_offset=self.log_start_offset, end_offset=self.log_start_offset)
         planned = replace(
-            anew,
+            restart,
             log_start_offset=self.log_start_offset,
             end_offset=offset,
             epochs=LeaderEpochs(self.epochs.entries),

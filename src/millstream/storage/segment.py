@@ -254,7 +254,7 @@ class Segment:
         return place
 
     def _indexed_position(self, disk: Disk, offset: int) -> int:
-        """Where to begin to look for `offset`; an index that names a place where no such batch stands is made anew."""
+        """Where to begin to look for `offset`; an index that names a place where no such batch stands is made again."""
         self._require_indexes(disk)
         entry = self.index.lookup(disk, offset - self.base_offset)
         if entry is not None:

@@ -299,7 +299,7 @@ class PeerNetwork:
                 self._link(address)
 
     def _part_with(self, broker_id: int) -> None:
-        """A node that was removed is not looked for any more, unless it is a seed, which may come back anew."""
+        """A node that was removed is not looked for any more, unless it is a seed, which may come back again."""
         for address, link in list(self._links.items()):
             if link.peer is not None and link.peer.node_id == broker_id and address not in self.seeds:
                 self._unlink(address)

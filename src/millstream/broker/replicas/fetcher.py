@@ -106,7 +106,7 @@ class ReplicaFetcher:
         return tasks
 
     def leader_changed(self) -> None:
-        """The leader's broker is registered anew or let in again: whatever was waited for may be there now."""
+        """The leader's broker is registered again or let in again: whatever was waited for may be there now."""
         self._wake_up.wake()
 
     def _start(self, work: "Coroutine[None, None, None]") -> "asyncio.Task[None]":

@@ -71,7 +71,7 @@ class ReplicaLink(asyncio.BufferedProtocol):
         return reply
 
     def give_back(self, reply: memoryview) -> None:
-        """Nobody looks at the reply any more: what it lies in is read into again, which new memory is too dear for."""
+        """Nobody looks at the reply any more: its buffer is used again, because new memory for each costs too much."""
         frame = reply.obj
         self._small_replies = self._small_replies + 1 if len(reply) <= _FIRST_BYTES else 0
         if not isinstance(frame, bytearray) or len(frame) > _MOST_KEPT_BYTES:

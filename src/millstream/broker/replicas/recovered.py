@@ -1,7 +1,7 @@
-"""Tells the controller what this node has of partitions of which it had all when it ended uncleanly.
+"""After an unclean stop, reports to the controller how far each local log reaches.
 
-After recovery, before the node is let in; and again whenever such a partition loses its leader, because what the node
-has may have changed while it followed.
+It does so after recovery, before the node is let in, for partitions that it had in full before; and again whenever
+one of them loses its leader, because following may have changed the log.
 """
 
 import asyncio

@@ -30,7 +30,7 @@ from millstream.protocol.fetch import (
 if TYPE_CHECKING:
     from millstream.broker.routing.relay import ClientRelay
 
-# A poll that began anew for more bytes ends with the client's patience, and is waited for this much longer.
+# A poll that began again for more bytes ends with the client's patience, and is waited for this much longer.
 _GRACE_SECONDS = 0.1
 # What was found for a client's next fetch is memory that others may want; one that comes late gets it then.
 _KEEP_SECONDS = 2.0

@@ -93,7 +93,7 @@ class ClientRelay:
         return self._produce.is_busy
 
     def brokers_changed(self) -> None:
-        """A node that is out of the cluster, or registered anew, answers nothing that it was asked before."""
+        """A node that is out of the cluster, or registered again, answers nothing that it was asked before."""
         for (node, _), lane in list(self._lanes.items()):
             if isinstance(lane, RemoteLane) and lane.to != self._registered(node):
                 lane.close()

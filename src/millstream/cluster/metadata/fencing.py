@@ -19,7 +19,7 @@ _log = get_logger("millstream.cluster.metadata")
 
 
 class Fencing:
-    """Made anew for each time that this node leads: a new controller gives every broker a whole session.
+    """Made each time that this node begins to lead: a new controller gives every broker a whole session.
 
     Also the controller before it: what leases brokers have from others is not known here. One whose process is known
     to have ended is not waited for.
@@ -119,7 +119,7 @@ class RebalanceSettings(msgspec.Struct, frozen=True):
 
 
 class Rebalancing:
-    """Made anew for each time that this node leads; the first look is after a whole interval."""
+    """Made each time that this node begins to lead; the first look is after a whole interval."""
 
     def __init__(
         self, settings: RebalanceSettings, restore: Callable[[RestorePreferredLeaders], Awaitable[int]]

@@ -1,4 +1,4 @@
-"""What brokers have of partitions of which they had all before an unclean end: they tell, and the controller decides.
+"""After an unclean stop, brokers report how far their logs reach, and the controller decides who may lead.
 
 A broker tells after recovery, before it is let in, and again when such a partition loses its leader.
 """

@@ -44,7 +44,7 @@ class DiskJobs:
     def take_snapshot(
         self, raft: RaftState, machine: StateMachine, taken: Callable[[Snapshot, BaseException | None], None]
     ) -> None:
-        """Begin the log anew from the state machine as it is now, with the entries that it has not seen yet."""
+        """Begin the log again from the state machine as it is now, with the entries that it has not seen yet."""
         log = raft.log
         at = Snapshot(
             log.applied_index, log.term_at(log.applied_index) or 0, log.membership_at(log.applied_index)
@@ -58,7 +58,7 @@ class DiskJobs:
             self._wal.start_from(Restored(hard_state, made[0], entries))
 
         def finished(error: BaseException | None) -> None:
-            # After as many bytes again; a file that begins large is not begun anew too soon.
+            # After as many bytes again; a file that begins large is not begun again too soon.
             self._snapshot_at = self._wal.size_bytes + self._snapshot_after
             taken(made[0], error)
 

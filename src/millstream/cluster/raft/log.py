@@ -158,7 +158,7 @@ class RaftLog:
         return True
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Begin anew from a leader's snapshot of more than is committed here."""
+        """Begin again from a leader's snapshot of more than is committed here."""
         invariant(snapshot.index > self.commit_index, f"snapshot at {snapshot.index} is behind the commit")
         self._entries.clear()
         self._begin_after(snapshot)

@@ -1,7 +1,7 @@
 """What the leader of a partition knows of its replicas, and what follows from it: in-sync set and high watermark.
 
-The committed in-sync set is the controller's word, which comes with the metadata. A change that was asked for counts
-for nobody's good until then: a new member holds the high watermark back already, an old one still does.
+The committed in-sync set is the controller's word, which comes with the metadata. Until a change that was asked for is
+committed, the leader takes the safe side: the high watermark waits for new members already, and for old ones still.
 """
 
 from collections.abc import Container, Iterable

@@ -130,7 +130,7 @@ def _checked_subscription(turn: Turn, group: ConsumerGroup, request: JoinGroup) 
 def _take_place(
     turn: Turn, group: ConsumerGroup, request: JoinGroup, member_id: str, subscription: Subscription
 ) -> bool:
-    """Write what the member says about itself; true when the group must assign anew."""
+    """Write what the member says about itself; true when the group must assign again."""
     owner = group.instances.get(request.instance_id) if request.instance_id is not None else None
     if owner is not None and owner != member_id:
         changes.rename_member(turn, group, owner, member_id, group.target_epoch)

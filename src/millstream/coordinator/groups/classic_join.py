@@ -147,7 +147,7 @@ def _replace_static(
         is_leader = group.leader == member_id
         turn.reply(token, rebalance.joined(group, former, skip_assignment=is_leader))
         return
-    # An older client that reads its own id as the leader's would assign anew; so it hears its former id.
+    # An older client that reads its own id as the leader's would assign again; so it hears its former id.
     turn.reply(
         token,
         Joined(

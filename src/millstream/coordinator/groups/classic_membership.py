@@ -49,7 +49,7 @@ def session_ended(turn: Turn, group: ClassicGroup, member_id: str) -> None:
         return
     member = group.members.get(member_id)
     if member is None or (member.waits and not member.is_new):
-        # It waits for us; its session starts anew with the answer.
+        # It waits for us; its session starts again with the answer.
         return
     rebalance.drop_member(turn, group, member)
     _after_leaving(turn, group)

@@ -168,7 +168,7 @@ def reconcile(
         if owned is None or not disjoint(current.revoking, owned):
             return current
     elif current.state is MemberState.UNKNOWN and (owned is None or any(owned.values())):
-        raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, "the member's state is not known; it must join anew")
+        raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, "the member's state is not known; it must join again")
     return _next(current, target_epoch, target, owned, is_free)
 
 

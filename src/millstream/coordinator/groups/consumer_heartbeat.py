@@ -143,7 +143,7 @@ def _check_epoch(current: Current, request: ConsumerHeartbeat) -> None:
 
 
 def _take_place(turn: Turn, group: ConsumerGroup, request: ConsumerHeartbeat) -> bool:
-    """Write what the member says about itself; true when the group must assign anew."""
+    """Write what the member says about itself; true when the group must assign again."""
     owner = group.instances.get(request.instance_id) if request.instance_id else None
     if owner is not None and owner != request.member_id:
         changes.rename_member(turn, group, owner, request.member_id, JOIN_EPOCH)

@@ -41,7 +41,7 @@ class NoTopics(msgspec.Struct, frozen=True):
 
 
 def metadata_hash(view: TopicsView, names: Iterable[str]) -> int:
-    """Changes when a subscribed topic appears, disappears, is made anew or grows. 0 when none exists."""
+    """Changes when a subscribed topic appears, disappears, is made again or grows. 0 when none exists."""
     digest = hashlib.blake2b(digest_size=8)
     seen = False
     for name in sorted(names):

@@ -87,7 +87,7 @@ def test_what_nobody_else_has_is_served_on() -> None:
 
 
 def test_batches_behind_a_refused_one_wait_for_it_though_contact_is_back() -> None:
-    """Otherwise they would look as if one were missing, and a client might begin anew with what is in the log."""
+    """Otherwise they would look as if one were missing, and a client might begin again with what is in the log."""
     _, partition = node_with(0)
     append(partition, 0)
     view = memoryview(bytearray(batch_of([b"x"], producer=(7, 0, 1))))

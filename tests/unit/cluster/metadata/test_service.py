@@ -275,7 +275,7 @@ def test_a_crash_at_any_byte_gives_a_state_with_everything_acknowledged(
         states, acknowledged = asyncio.run(before_the_crash())
         active = _active_log(data_dir)
         size = active.stat().st_size
-        # Everything but the last command was acknowledged; a snapshot may have begun the log anew since.
+        # Everything but the last command was acknowledged; a snapshot may have begun the log again since.
         least = min(acknowledged, size)
         cut = least + round(kept * (size - least))
         with active.open("r+b") as file:
