@@ -1,4 +1,8 @@
-"""A node that is killed in the middle: sessions, exchanges and retained messages go on as if it had not been."""
+"""A node or a client is killed in the middle: sessions, exchanges and retained messages go on as if it had not been."""
+
+import os
+import signal
+from collections.abc import Callable
 
 import pytest
 
@@ -17,6 +21,26 @@ def crashing(start_node) -> NodeProcess:
 def crash(node: NodeProcess) -> None:
     node.kill()
     node.start()
+
+
+def killed_after(work: Callable[[], RawMqtt]) -> None:
+    """Do it in a process of its own, which is then killed (-9) with all its connections."""
+    heard, told = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            with work():
+                os.write(told, b"x")
+                signal.pause()
+        finally:
+            os._exit(1)
+    os.close(told)
+    try:
+        assert os.read(heard, 1) == b"x", "the client failed"
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(heard)
 
 
 def test_what_was_acknowledged_is_there_and_a_session_goes_on(crashing):
@@ -38,12 +62,18 @@ def test_what_was_acknowledged_is_there_and_a_session_goes_on(crashing):
         assert other.receive().retain
 
 
-@pytest.mark.parametrize("step", ["PUBLISH", "PUBREC", "PUBREL", "PUBCOMP"])
-def test_a_message_of_qos_2_that_a_client_sends_is_there_once(crashing, step):
+STEPS = ["PUBLISH", "PUBREC", "PUBREL", "PUBCOMP"]
+
+
+@pytest.mark.parametrize("killed", ["node", "client"])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_message_of_qos_2_that_a_client_sends_is_there_once(crashing, step, killed):
     with RawMqtt(crashing) as reader:
         reader.connect("reader", clean=False, expiry_s=600)
         reader.subscribe("once")
-    with RawMqtt(crashing) as writer:
+
+    def send() -> RawMqtt:
+        writer = RawMqtt(crashing)
         writer.connect("writer", clean=False, expiry_s=600)
         writer.send(Publish("once", b"x", 2, 7))
         if step != "PUBLISH":
@@ -52,7 +82,13 @@ def test_a_message_of_qos_2_that_a_client_sends_is_there_once(crashing, step):
             writer.send(Pubrel(7))
         if step == "PUBCOMP":
             writer.expect(Pubcomp)
-        crash(crashing)
+        return writer
+
+    if killed == "client":
+        killed_after(send)
+    else:
+        with send():
+            crash(crashing)
     with RawMqtt(crashing) as writer:
         assert writer.connect("writer", clean=False, expiry_s=600).session_present
         # A client goes on with what it has no answer to.
@@ -68,22 +104,34 @@ def test_a_message_of_qos_2_that_a_client_sends_is_there_once(crashing, step):
         assert [reader.receive().payload for _ in range(2)] == [b"x", b"last"]
 
 
-@pytest.mark.parametrize("step", ["PUBLISH", "PUBREC", "PUBREL", "PUBCOMP"])
-def test_a_message_of_qos_2_that_a_client_gets_comes_once(crashing, step):
+@pytest.mark.parametrize("killed", ["node", "client"])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_message_of_qos_2_that_a_client_gets_comes_once(crashing, step, killed):
     with RawMqtt(crashing) as reader, RawMqtt(crashing) as writer:
         reader.connect("reader", clean=False, expiry_s=600)
         reader.subscribe("once")
         writer.connect("writer")
+        reader.close()
         writer.publish("once", b"x", 2)
+
+    def receive() -> RawMqtt:
+        reader = RawMqtt(crashing)
+        reader.connect("reader", clean=False, expiry_s=600)
         message = reader.expect(Publish)
-        taken = [message.payload]
+        assert (message.payload, message.packet_id, message.dup) == (b"x", 1, False)
         if step != "PUBLISH":
-            reader.send(Pubrec(message.packet_id))
+            reader.send(Pubrec(1))
         if step in ("PUBREL", "PUBCOMP"):
             reader.expect(Pubrel)
         if step == "PUBCOMP":
-            reader.send(Pubcomp(message.packet_id))
-        crash(crashing)
+            reader.send(Pubcomp(1))
+        return reader
+
+    if killed == "client":
+        killed_after(receive)
+    else:
+        with receive():
+            crash(crashing)
     with RawMqtt(crashing) as reader, RawMqtt(crashing) as writer:
         assert reader.connect("reader", clean=False, expiry_s=600).session_present
         writer.connect("writer")
@@ -92,18 +140,16 @@ def test_a_message_of_qos_2_that_a_client_gets_comes_once(crashing, step):
         while True:
             heard = reader.hear()
             if isinstance(heard, Publish) and heard.qos == 2:
-                assert heard.packet_id == message.packet_id
-                assert heard.dup
+                assert (heard.packet_id, heard.dup) == (1, True)
                 assert step in ("PUBLISH", "PUBREC"), "it was released before"
-                reader.send(Pubrec(heard.packet_id))
+                reader.send(Pubrec(1))
             elif isinstance(heard, Pubrel):
-                assert heard.packet_id == message.packet_id
-                reader.send(Pubcomp(heard.packet_id))
+                assert heard.packet_id == 1
+                reader.send(Pubcomp(1))
             else:
                 assert heard.payload == b"last"
                 reader.send(Puback(heard.packet_id))
                 break
-    assert taken == [b"x"]
 
 
 def test_a_will_goes_out_once_when_the_node_of_its_client_is_killed(crashing):

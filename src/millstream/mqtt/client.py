@@ -228,25 +228,25 @@ class Client:
     def is_open(self) -> bool:
         return self.machine.state is State.CONNECTED
 
-    def offer(self, outgoing: Outgoing, granted: Granted) -> None:
+    def offer(self, outgoing: Outgoing, granted: Granted, now_ms: int) -> None:
         """A record that all subscribers of this node get."""
         reading = self.reading
         if (reading.behind or reading.starts) and not reading.is_due(outgoing.place, outgoing.offset):
             return
-        self.give(outgoing, granted)
+        self.give(outgoing, granted, now_ms)
 
     def deliver(self, delivery: Delivery, now_ms: int) -> Offer:
         """One that a shared subscription hands out."""
         return self.machine.deliver(delivery, now_ms)
 
-    def give(self, outgoing: Outgoing, granted: Granted) -> None:
+    def give(self, outgoing: Outgoing, granted: Granted, now_ms: int) -> None:
         message = outgoing.message
         qos = min(message.qos, granted.qos)
         if qos == 2 and outgoing.offset < self.reading.once.get(outgoing.place, 0):
             return
         retain = message.retain and granted.retain_as_published
         delivery = Delivery(outgoing, qos, retain, granted.identifiers)
-        if self.machine.deliver(delivery, self.shared.now_ms()) is Offer.FULL:
+        if self.machine.deliver(delivery, now_ms) is Offer.FULL:
             self.reading.fall_behind(outgoing.place, outgoing.offset)
 
     # -- time

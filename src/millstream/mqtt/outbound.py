@@ -10,8 +10,8 @@ so that a node which comes in its place sends no message under two of them.
 import enum
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from millstream.mqtt.limits import MqttLimits
@@ -31,7 +31,7 @@ class Stage(enum.Enum):
     RELEASED = "released"
 
 
-class InFlight(NamedTuple):
+class InFlight(msgspec.Struct, frozen=True):
     """`delivery` is None where only PUBREL is owed, and its message is no longer needed."""
 
     packet_id: int
@@ -114,7 +114,7 @@ class Outbound:
             if entry.stage in (Stage.RECEIVED, Stage.RELEASED) or entry.delivery is None:
                 self._release(entry.packet_id)
             else:
-                self._flight[entry.packet_id] = entry._replace(stage=Stage.SENT)
+                self._flight[entry.packet_id] = replace(entry, stage=Stage.SENT)
                 self._resends.append((entry.delivery, entry.packet_id))
         for _ in range(min(self._window, len(self._resends))):
             self._resend(now_ms)
@@ -124,21 +124,20 @@ class Outbound:
         self.bytes_out.append(self._frame(delivery, packet_id, now_ms, dup=True))
 
     def offer(self, delivery: Delivery, now_ms: int) -> Offer:
-        outgoing, qos, retain, identifiers = delivery
-        message = outgoing.message
+        message = delivery.outgoing.message
         if message.expires_ms and message.is_expired(now_ms):
             return Offer.DROPPED
         if self._largest is not None and self._size(delivery, now_ms) > self._largest:
             self.dropped += 1
             return Offer.DROPPED
-        if not qos:
+        if not delivery.qos:
             if self.is_blocked:
                 self.dropped += 1
                 return Offer.DROPPED
             if self._alias_maximum:
                 self.bytes_out.append(self._aliased(delivery, 0, now_ms))
             else:
-                frame = outgoing.frame(self._version, 0, retain, identifiers, now_ms)
+                frame = delivery.frame(self._version, now_ms)
                 self.bytes_out.append(frame.before + frame.after)
             return Offer.TAKEN
         if not self._queue and len(self._flight) < self._window:
@@ -176,7 +175,7 @@ class Outbound:
         for packet_id in packet_ids:
             entry = self._flight.get(packet_id)
             if entry is not None and entry.stage is Stage.RESERVED and entry.delivery is not None:
-                self._flight[packet_id] = entry._replace(stage=Stage.SENT)
+                self._flight[packet_id] = replace(entry, stage=Stage.SENT)
                 self.bytes_out.append(self._frame(entry.delivery, packet_id, now_ms))
 
     # -- what the client answers
@@ -204,7 +203,7 @@ class Outbound:
         if entry.stage is Stage.RELEASED:
             self._pubrel(packet_id)
         elif entry.stage is Stage.SENT:
-            self._flight[packet_id] = entry._replace(stage=Stage.RECEIVED)
+            self._flight[packet_id] = replace(entry, stage=Stage.RECEIVED)
             if self._durable:
                 self.to_keep_received.append(packet_id)
             else:
@@ -239,7 +238,7 @@ class Outbound:
         return delivery
 
     def _release(self, packet_id: int) -> None:
-        self._flight[packet_id] = self._flight[packet_id]._replace(stage=Stage.RELEASED)
+        self._flight[packet_id] = replace(self._flight[packet_id], stage=Stage.RELEASED)
         self._pubrel(packet_id)
 
     def _pubrel(self, packet_id: int, reason: Reason = Reason.SUCCESS) -> None:
@@ -254,21 +253,19 @@ class Outbound:
                 return packet_id
 
     def _size(self, delivery: Delivery, now_ms: int) -> int:
-        outgoing, qos, retain, identifiers = delivery
-        return outgoing.frame(self._version, qos, retain, identifiers, now_ms).size_bytes
+        return delivery.frame(self._version, now_ms).size_bytes
 
     def _frame(self, delivery: Delivery, packet_id: int, now_ms: int, *, dup: bool = False) -> bytes:
-        outgoing, qos, retain, identifiers = delivery
         if self._alias_maximum and not dup:
             return self._aliased(delivery, packet_id, now_ms)
-        return outgoing.frame(self._version, qos, retain, identifiers, now_ms).with_id(packet_id, dup=dup)
+        return delivery.frame(self._version, now_ms).with_id(packet_id, dup=dup)
 
     def _aliased(self, delivery: Delivery, packet_id: int, now_ms: int) -> bytes:
         """With an alias in the topic's place, where it has one; the first topics get them."""
-        outgoing, qos, retain, identifiers = delivery
+        outgoing, qos = delivery.outgoing, delivery.qos
         message = outgoing.message
         topic = message.topic.encode()
-        properties = outgoing.properties(V5, identifiers, now_ms)
+        properties = outgoing.properties(V5, delivery.identifiers, now_ms)
         alias = self._aliases.get(message.topic)
         if alias is not None:
             topic = b""
@@ -276,5 +273,5 @@ class Outbound:
             alias = self._aliases[message.topic] = len(self._aliases) + 1
         if alias is not None:
             properties = replace(properties, topic_alias=alias)
-        frame = publish_frame(topic, message.payload, qos, retain, V5, properties, outgoing.told)
+        frame = publish_frame(topic, message.payload, qos, delivery.retain, V5, properties, outgoing.told)
         return frame.with_id(packet_id) if qos else frame.before + frame.after

@@ -1,7 +1,8 @@
 """A message on its way to many subscribers: its bytes are made once for all that get it in the same form."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
 from millstream.doors.partitions import Place
@@ -36,18 +37,26 @@ class Outgoing:
     def frame(
         self, version: int, qos: int, retain: bool, identifiers: tuple[int, ...], now_ms: int
     ) -> PublishFrame:
+        if self.group is not None:
+            # One subscriber gets it.
+            return self._framed(version, qos, retain, identifiers, now_ms)
         shape = (version, qos, retain, identifiers)
         frame = self._frames.get(shape)
         if frame is None:
-            message = self.message
-            properties = self.properties(version, identifiers, now_ms)
-            frame = publish_frame(
-                message.topic.encode(), message.payload, qos, retain, version, properties, self.told
-            )
+            frame = self._framed(version, qos, retain, identifiers, now_ms)
             # What is told of the time left changes with the time.
-            if message.expires_ms == NEVER or version == V3:
+            if self.message.expires_ms == NEVER or version == V3:
                 self._frames[shape] = frame
         return frame
+
+    def _framed(
+        self, version: int, qos: int, retain: bool, identifiers: tuple[int, ...], now_ms: int
+    ) -> PublishFrame:
+        message = self.message
+        properties = self.properties(version, identifiers, now_ms)
+        return publish_frame(
+            message.topic.encode(), message.payload, qos, retain, version, properties, self.told
+        )
 
     def properties(self, version: int, identifiers: tuple[int, ...], now_ms: int) -> PublishProperties:
         message = self.message
@@ -62,10 +71,13 @@ class Outgoing:
         )
 
 
-class Delivery(NamedTuple):
+class Delivery(msgspec.Struct, frozen=True):
     """A message as one subscriber gets it."""
 
     outgoing: Outgoing
     qos: int
     retain: bool = False
     identifiers: tuple[int, ...] = ()
+
+    def frame(self, version: int, now_ms: int) -> PublishFrame:
+        return self.outgoing.frame(version, self.qos, self.retain, self.identifiers, now_ms)

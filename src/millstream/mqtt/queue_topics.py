@@ -7,6 +7,7 @@ the first two to `$queue/{name}/$ack`, `$nack` or `$reject` (with a `reason`). A
 PUBCOMP, and so does one of 5.0 that subscribes with the user property `ack-mode: packet`.
 """
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -29,6 +30,7 @@ _SETTLEMENTS: Final = {
 }
 _ENDINGS: Final = tuple(f"/{each}" for each in _SETTLEMENTS)
 _POSITIVE: Final = 0x7FFFFFFF
+_LONGEST_KEPT: Final = 256
 
 
 class QueueName(NamedTuple):
@@ -131,11 +133,16 @@ class Deliveries:
                 offset,
                 _COUNTS.get(queued.delivery_count)
                 or write_user_property("delivery-count", str(queued.delivery_count)),
-                write_user_property("x-source-topic", own),
+                _kept_source(own) if len(own) <= _LONGEST_KEPT else _source(own),
             )
         )
 
 
+def _source(topic: str) -> bytes:
+    return write_user_property("x-source-topic", topic)
+
+
+_kept_source = lru_cache(4_096)(_source)
 # Of a user property all but its value's length and the value.
 _MESSAGE_ID: Final = write_user_property("message-id", "")[:-2]
 _OFFSET: Final = write_user_property("offset", "")[:-2]

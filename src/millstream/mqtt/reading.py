@@ -35,7 +35,7 @@ class Reader(Protocol):
     @property
     def is_open(self) -> bool: ...
 
-    def give(self, outgoing: Outgoing, granted: Granted) -> None: ...
+    def give(self, outgoing: Outgoing, granted: Granted, now_ms: int) -> None: ...
 
     def flush(self) -> None: ...
 
@@ -144,7 +144,7 @@ class Reading:
         # Followed first: what comes while it reads is then either read here or handed out there.
         await self._subscribers.follow(place)
         read = await self._partitions.read(self._caller, place, offset, max_bytes=_READ_BYTES)
-        reader = self._reader
+        reader, now_ms = self._reader, self._subscribers.now_ms()
         del self.behind[place]
         for record in read.records():
             message = from_record(record, place.topic, self._rules)
@@ -153,7 +153,7 @@ class Reading:
                 match = matched[0]
                 granted = match.to_publisher if message.publisher == reader.client_id else match.granted
                 if granted is not None:
-                    reader.give(Outgoing(message, place, record.offset), granted)
+                    reader.give(Outgoing(message, place, record.offset), granted, now_ms)
                     if place in self.behind:
                         break
         else:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from millstream.doors.messages import Message as LogMessage
 from millstream.mqtt.messages import NEVER, Message
 from millstream.mqtt.rules import Route, Rules
+from millstream.protocol.mqtt.packets import NO_PUBLISH_PROPERTIES
 from millstream.protocol.mqtt.properties import MOST_USER_PROPERTIES, PublishProperties, UserProperties
 from millstream.protocol.mqtt.topics import is_name
 from millstream.protocol.records import Headers, Record
@@ -25,6 +26,10 @@ _LONGEST_KEPT: Final = 256
 _MOST_KEPT: Final = 4_096
 _WHERE_AND_WHO: Final = frozenset({"mqtt.topic", "mqtt.client"})
 _NOTHING: Final = PublishProperties()
+
+
+# Messages of a client are alike but for their payloads: what their headers say, or what they are, is made once.
+_where_and_who: Final[dict[Headers, tuple[str, str]]] = {}
 
 
 class Header(enum.StrEnum):
@@ -40,7 +45,26 @@ class Header(enum.StrEnum):
     PAYLOAD_FORMAT = "mqtt.payload-format"
 
 
+@lru_cache(_MOST_KEPT)
+def _plain_headers(topic: str, publisher: str) -> Headers:
+    where = (("mqtt.topic", topic.encode()),) if topic else ()
+    return (*where, ("mqtt.client", publisher.encode())) if publisher else where
+
+
 def to_record(message: Message, route: Route) -> LogMessage:
+    topic, publisher = message.topic, message.publisher
+    if (
+        message.properties is NO_PUBLISH_PROPERTIES
+        and message.qos == 1
+        and not (message.retain or message.expires_ms or message.expires_in_s or route.headers)
+        and len(topic) + len(publisher) <= _LONGEST_KEPT
+    ):
+        headers = _plain_headers("" if route.names_topic else topic, publisher)
+        return LogMessage(route.key, message.payload, headers)
+    return _to_record(message, route)
+
+
+def _to_record(message: Message, route: Route) -> LogMessage:
     headers: list[tuple[str, bytes | None]] = []
     if not route.names_topic:
         headers.append(("mqtt.topic", message.topic.encode()))
@@ -78,24 +102,33 @@ def _property_headers(properties: PublishProperties) -> Headers:
 
 def from_record(record: Record, log_topic: str, rules: Rules) -> Message:
     """Any record is a message. What its headers do not say, the rules do; what no client could be told is left out."""
-    payload = record.value or b""
-    if not record.headers:
+    payload, headers = record.value or b"", record.headers
+    if not headers:
         return Message(rules.mqtt_topic(log_topic, record.key), payload)
+    known = _where_and_who.get(headers)
+    if known is not None:
+        topic, publisher = known
+        return Message(topic or rules.mqtt_topic(log_topic, record.key), payload, publisher=publisher)
     ours: dict[str, bytes] = {}
     users: list[tuple[str, str]] = []
-    for name, content in record.headers:
+    for name, content in headers:
         if name.startswith(_OURS) and not name.startswith(_ESCAPE):
             ours.setdefault(name, content or b"")
         elif len(users) < MOST_USER_PROPERTIES:
             key, value = _text(name.removeprefix(_ESCAPE).encode()), _text(content or b"")
             if key is not None and value is not None:
                 users.append((key, value))
-    topic = _name(ours.get("mqtt.topic", b"")) or rules.mqtt_topic(log_topic, record.key)
+    topic = _text(ours.get("mqtt.topic", b"")) or ""
+    topic = topic if is_name(topic) else ""
     publisher = _text(ours.get("mqtt.client", b"")) or ""
-    if not users and ours.keys() <= _WHERE_AND_WHO:
-        return Message(topic, payload, publisher=publisher)
+    if not users and len(headers) <= len(_WHERE_AND_WHO) and ours.keys() <= _WHERE_AND_WHO:
+        if sum(len(content or b"") for _, content in headers) <= _LONGEST_KEPT:
+            if len(_where_and_who) >= _MOST_KEPT:
+                _where_and_who.clear()
+            _where_and_who[headers] = (topic, publisher)
+        return Message(topic or rules.mqtt_topic(log_topic, record.key), payload, publisher=publisher)
     return Message(
-        topic,
+        topic or rules.mqtt_topic(log_topic, record.key),
         payload,
         min(_number(ours.get("mqtt.qos", b"1"), 1), 2),
         "mqtt.retain" in ours,
@@ -127,31 +160,12 @@ def _properties(ours: dict[str, bytes], users: UserProperties) -> PublishPropert
 
 def _text(raw: bytes) -> str | None:
     """None where MQTT has no such text."""
-    return _kept_text(raw) if len(raw) <= _LONGEST_KEPT else _read_text(raw)
-
-
-def _name(raw: bytes) -> str | None:
-    """None where MQTT has no such name of a topic."""
-    return _kept_name(raw) if len(raw) <= _LONGEST_KEPT else _read_name(raw)
-
-
-def _read_name(raw: bytes) -> str | None:
-    topic = _read_text(raw)
-    return topic if topic and is_name(topic) else None
-
-
-def _read_text(raw: bytes) -> str | None:
     if len(raw) > _LONGEST_TEXT or b"\0" in raw:
         return None
     try:
         return raw.decode()
     except UnicodeDecodeError:
         return None
-
-
-# Topics and clients are the same few again and again.
-_kept_text = lru_cache(_MOST_KEPT)(_read_text)
-_kept_name = lru_cache(_MOST_KEPT)(_read_name)
 
 
 def _number(raw: bytes, otherwise: int) -> int:

@@ -144,10 +144,17 @@ class SessionLink:
         stage = FlightStage.RELEASED if entry.stage in (Stage.RECEIVED, Stage.RELEASED) else FlightStage.SENT
         if entry.delivery is None:
             return StoredFlight("", 0, -1, 2, 0, stage, self._number)
-        outgoing, qos, retain, identifiers = entry.delivery
-        place = outgoing.place
+        delivery = entry.delivery
+        place = delivery.outgoing.place
         return StoredFlight(
-            place.topic, place.partition, outgoing.offset, qos, int(retain), stage, self._number, identifiers
+            place.topic,
+            place.partition,
+            delivery.outgoing.offset,
+            delivery.qos,
+            int(delivery.retain),
+            stage,
+            self._number,
+            delivery.identifiers,
         )
 
 

@@ -210,8 +210,9 @@ class ShareGroup:
             members.rotate(-1)
             if not member.has_room:
                 continue
-            qos = min(outgoing.message.qos, subscription.qos)
-            retain = outgoing.message.retain and subscription.retain_as_published
+            message = outgoing.message
+            qos = min(message.qos, subscription.qos)
+            retain = message.retain and subscription.retain_as_published
             identifiers = (subscription.identifier,) if subscription.identifier else ()
             offer = member.deliver(Delivery(outgoing, qos, retain, identifiers), now_ms)
             if offer is Offer.FULL:

@@ -19,7 +19,7 @@ class Subscriber(Protocol):
 
     def __hash__(self) -> int: ...
 
-    def offer(self, outgoing: Outgoing, granted: Granted) -> None: ...
+    def offer(self, outgoing: Outgoing, granted: Granted, now_ms: int) -> None: ...
 
     def flush(self) -> None:
         """Send what `offer` has left to be sent."""
@@ -34,7 +34,7 @@ class Subscribers:
         self._partitions = partitions
         self._caller = caller
         self._rules = rules
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._tails: dict[Place, Tail] = {}
         self.delivered = 0
 
@@ -73,7 +73,7 @@ class Subscribers:
 
     def take(self, place: Place, records: list[Record]) -> int:
         touched: dict[Subscriber, None] = {}
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         before = self.delivered
         for record in records:
             message = from_record(record, place.topic, self._rules)
@@ -85,7 +85,7 @@ class Subscribers:
     def publish(self, message: Message, place: Place) -> None:
         """A message that is in no log: of `$SYS`."""
         touched: dict[Subscriber, None] = {}
-        self._deliver(Outgoing(message, place, -1), self._now_ms(), touched)
+        self._deliver(Outgoing(message, place, -1), self.now_ms(), touched)
         for subscriber in touched:
             subscriber.flush()
 
@@ -100,6 +100,6 @@ class Subscribers:
                 if to_publisher is None:
                     continue
                 granted = to_publisher
-            subscriber.offer(outgoing, granted)
+            subscriber.offer(outgoing, granted, now_ms)
             touched[subscriber] = None
         self.delivered += len(matches)

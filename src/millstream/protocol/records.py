@@ -208,6 +208,8 @@ def _decode(header: BatchHeader, data: bytes) -> list[Record]:  # noqa: C901
     end = len(data)
     records: list[Record] = []
     position = 0
+    last_rest = b""
+    last_headers: Headers = ()
     for _ in range(header.record_count):
         raw = data[position]
         if raw < 0x80:
@@ -269,7 +271,13 @@ def _decode(header: BatchHeader, data: bytes) -> list[Record]:  # noqa: C901
 
         headers: Headers = ()
         if data[position]:
-            headers, position = _read_headers(data, position)
+            # Those of the record before, mostly: a producer's headers seldom change.
+            rest = data[position:record_end]
+            if rest == last_rest:
+                headers, position = last_headers, record_end
+            else:
+                headers, position = _read_headers(data, position)
+                last_rest, last_headers = rest, headers
         else:
             position += 1
         if position != record_end:
@@ -323,7 +331,9 @@ def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: 
     """Records as they stand in a batch, in one pass: a call for each would take three times as long."""
     varint, parts = encode_varint, list[bytes]()
     start, start_delta = b"\x00\x00", 0
-    """Attributes and the last timestamp, which the next record often has too."""
+    """Attributes and the last timestamp, which the next record often has too, as it has the same headers."""
+    last_headers: Headers = ()
+    sized_headers = b"\x00"
     for record in records:
         key, value, headers = record.key, record.value, record.headers
         delta = record.timestamp_ms - base_timestamp
@@ -335,7 +345,8 @@ def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: 
             size, value = _NULL, b""
         else:
             size = varint(len(value))
-        sized_headers = _encode_headers(headers) if headers else b"\x00"
+        if headers is not last_headers:
+            last_headers, sized_headers = headers, _encode_headers(headers) if headers else b"\x00"
         length = len(start) + len(offset) + len(sized_key) + len(size) + len(value) + len(sized_headers)
         parts += (varint(length), start, offset, sized_key, size, value, sized_headers)
     return b"".join(parts)

@@ -2,6 +2,7 @@
 position behind it. What does not fit, or is not well formed, is a Violation."""
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from millstream.protocol.mqtt.reasons import malformed
@@ -96,7 +97,9 @@ def write_u32(value: int) -> bytes:
     return value.to_bytes(4, "big")
 
 
+@lru_cache(4_096)
 def write_varint(value: int) -> bytes:
+    """Kept, for lengths of packets and of their properties are the same few again and again."""
     if value < 0x80:
         return bytes((value,))
     if value > MOST_VARINT:
