@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from millstream.cluster.raft.envelope import encode_parts
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import MemberKey
 from millstream.cluster.raft.messages import Heartbeat
 from millstream.protocol.api import PEER_COMMAND, PEER_QUORUM
 from support.cluster import ClusterProcesses, cluster_of, eventually
@@ -119,7 +119,7 @@ def test_stopping_a_node_that_waits_for_the_others_costs_nothing(cluster: Cluste
 
 def test_what_no_node_of_the_cluster_would_send_ends_the_connection(cluster: ClusterProcesses) -> None:
     node = cluster.nodes[1]
-    stranger = ReplicaKey(9, UUID(int=9))
+    stranger = MemberKey(9, UUID(int=9))
     (foreign,) = encode_parts("x" * 22, 1, Heartbeat(stranger, stranger, 99, 0, 0))
     cluster_id = cluster.ask(1, "describe_cluster", 1).cluster_id
     (good,) = encode_parts(cluster_id, 1, Heartbeat(stranger, stranger, 99, 0, 0))

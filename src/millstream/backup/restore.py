@@ -30,7 +30,7 @@ from millstream.cluster.metadata.records import (
     encode_records,
 )
 from millstream.cluster.raft.entries import first_snapshot
-from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.membership import MemberKey, Membership
 from millstream.config.definitions import resolve_topic_config
 from millstream.config.errors import ConfigError
 from millstream.config.topic import TopicConfig
@@ -246,7 +246,7 @@ class Restorer:
     # -- metadata
 
     def _write_metadata(self, plan: Plan, cluster_id: str) -> None:
-        key = ReplicaKey(self.node_id, self.new_id())
+        key = MemberKey(self.node_id, self.new_id())
         records = encode_records(list(self._records(plan, cluster_id)))
         stored = create_replica(self.disk, self.data_dir, key, first_snapshot(Membership((key,)), records))
         stored.wal.close()

@@ -2,15 +2,15 @@
 
 import msgspec
 
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import MemberKey
 from millstream.protocol.wire import MalformedRequest
 
 
 class AskPromise(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """The founder asks to be let found a cluster with these first members; answered with a PromiseAnswer."""
 
-    founder: ReplicaKey
-    voters: tuple[ReplicaKey, ...]
+    founder: MemberKey
+    voters: tuple[MemberKey, ...]
 
 
 class AskState(msgspec.Struct, frozen=True, array_like=True, tag=2):

@@ -1,4 +1,4 @@
-"""A few replicas in a box: messages lie on the wire until they are delivered, disks write when they are told to."""
+"""A few members in a box: messages lie on the wire until they are delivered, disks write when they are told to."""
 
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -7,14 +7,14 @@ from msgspec.structs import replace
 
 from millstream.cluster.raft.core import Raft
 from millstream.cluster.raft.entries import Entry, EntryKind, HardState, Restored, Snapshot, first_snapshot
-from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.membership import MemberKey, Membership
 from millstream.cluster.raft.messages import Message
 from millstream.cluster.raft.ready import Ready
 from millstream.cluster.raft.settings import RaftSettings
 
 
-def key_of(node_id: int) -> ReplicaKey:
-    return ReplicaKey(node_id, UUID(int=node_id))
+def key_of(node_id: int) -> MemberKey:
+    return MemberKey(node_id, UUID(int=node_id))
 
 
 @dataclass

@@ -166,10 +166,10 @@ class Story:
         node.raft.transfer_leadership(key_of(int(words[0])))
 
     def change(self, node: BoxNode, words: list[str]) -> None:
-        replica = key_of(int(words[1]))
+        member = key_of(int(words[1]))
         if "new-directory" in words:
-            replica = replica._replace(directory_id=UUID(int=900 + replica.node_id))
-        node.raft.propose_change(Change(_CHANGES[words[0]], replica))
+            member = member._replace(directory_id=UUID(int=900 + member.node_id))
+        node.raft.propose_change(Change(_CHANGES[words[0]], member))
 
     def snapshot(self, node: BoxNode, _words: list[str]) -> None:
         self.box.news.append(f"{node.node_id} snapshots at {self.box.snapshot(node).index}")
@@ -190,7 +190,7 @@ class Story:
 
     def followers(self, node: BoxNode, _words: list[str]) -> None:
         for each in node.raft.status().followers:
-            self.box.news.append(f"{each.replica.node_id} {each.pace.value} match={each.match_index}")
+            self.box.news.append(f"{each.member.node_id} {each.pace.value} match={each.match_index}")
 
     def members(self, node: BoxNode, _words: list[str]) -> None:
         membership = node.raft.state.log.membership

@@ -4,7 +4,7 @@ import asyncio
 
 from millstream.cluster.raft.driver import Driver
 from millstream.cluster.raft.errors import ChangeRefused, RaftError
-from millstream.cluster.raft.membership import Change, ChangeKind, ReplicaKey
+from millstream.cluster.raft.membership import Change, ChangeKind, MemberKey
 from millstream.cluster.raft.state import Role
 from millstream.observability.logs import get_logger
 
@@ -19,8 +19,8 @@ class Admission:
         self._wanted_voters = wanted_voters
         self._task: asyncio.Task[None] | None = None
 
-    def consider(self, replica: ReplicaKey) -> None:
-        change = self._change_for(replica)
+    def consider(self, member: MemberKey) -> None:
+        change = self._change_for(member)
         if change is not None and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._make(change), name="admission")
 
@@ -28,14 +28,14 @@ class Admission:
         if self._task is not None:
             self._task.cancel()
 
-    def _change_for(self, replica: ReplicaKey) -> Change | None:
+    def _change_for(self, member: MemberKey) -> Change | None:
         membership = self._quorum.membership
-        if replica in membership.voters or self._quorum.status().role is not Role.LEADER:
+        if member in membership.voters or self._quorum.status().role is not Role.LEADER:
             return None
-        if replica not in membership.learners:
-            return Change(ChangeKind.ADD_LEARNER, replica)
+        if member not in membership.learners:
+            return Change(ChangeKind.ADD_LEARNER, member)
         if len(membership.voters) < self._wanted_voters:
-            return Change(ChangeKind.PROMOTE, replica)
+            return Change(ChangeKind.PROMOTE, member)
         return None
 
     async def _make(self, change: Change) -> None:
@@ -44,6 +44,6 @@ class Admission:
         except ChangeRefused:
             return
         except RaftError as error:
-            log.warning("membership not changed", node=change.replica.node_id, error=str(error))
+            log.warning("membership not changed", node=change.member.node_id, error=str(error))
             return
-        log.info("membership changed", node=change.replica.node_id, change=change.kind.value)
+        log.info("membership changed", node=change.member.node_id, change=change.kind.value)

@@ -19,7 +19,7 @@ from millstream.broker.peers.founding import (
 )
 from millstream.broker.peers.network import PeerNetwork
 from millstream.cluster.founding_messages import AskPromise, PromiseAnswer
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import MemberKey
 from millstream.observability.logs import get_logger
 from millstream.runtime.disk import Disk
 from millstream.runtime.sometimes import sometimes
@@ -27,7 +27,7 @@ from millstream.runtime.workers import Workers
 
 FILE = "founding-promise"
 
-_decoder = msgspec.json.Decoder(ReplicaKey)
+_decoder = msgspec.json.Decoder(MemberKey)
 
 
 class Promise:
@@ -36,7 +36,7 @@ class Promise:
     def __init__(self, disk: Disk, data_dir: str) -> None:
         self._disk = disk
         self._path = f"{data_dir}/{FILE}"
-        self.to: ReplicaKey | None = None
+        self.to: MemberKey | None = None
         self.is_claimed = False
         if disk.exists(self._path):
             try:
@@ -47,12 +47,12 @@ class Promise:
                     " that has happened, or empty --data"
                 ) from error
 
-    def claim(self, me: ReplicaKey) -> bool:
+    def claim(self, me: MemberKey) -> bool:
         """Whether this node may found now; then it promises nobody else from this moment on."""
         self.is_claimed = self.to in (None, me)
         return self.is_claimed
 
-    def keep(self, founder: ReplicaKey) -> None:
+    def keep(self, founder: MemberKey) -> None:
         """Write it down; blocks, and belongs in a thread. `to` is set by the loop before."""
         self._disk.write_atomically(self._path, msgspec.json.encode(founder))
 
@@ -62,7 +62,7 @@ log = get_logger("millstream.cluster")
 _LOOK_SECONDS = 0.05
 _AGAIN_SECONDS = 1.0
 
-Voters = tuple[ReplicaKey, ...]
+Voters = tuple[MemberKey, ...]
 
 
 class Founder:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 import msgspec
 
 from millstream.broker.peers.hello import Welcome
-from millstream.cluster.raft.membership import ReplicaKey, majority
+from millstream.cluster.raft.membership import MemberKey, majority
 
 
 class KnownCluster(msgspec.Struct, frozen=True):
@@ -29,12 +29,12 @@ class Situation(msgspec.Struct, frozen=True):
     `promised` is whom this node has promised to let found.
     """
 
-    me: ReplicaKey
+    me: MemberKey
     seeds: tuple[str, ...]
     there: Mapping[str, Welcome]
     answers: Collection[Welcome] = ()
     known: KnownCluster | None = None
-    promised: ReplicaKey | None = None
+    promised: MemberKey | None = None
 
     @property
     def missing(self) -> list[str]:
@@ -48,7 +48,7 @@ class Join(msgspec.Struct, frozen=True):
 class Propose(msgspec.Struct, frozen=True):
     """Ask all of them for their promise."""
 
-    voters: tuple[ReplicaKey, ...]
+    voters: tuple[MemberKey, ...]
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ def next_step(now: Situation) -> Join | Propose | Wait:
     return Propose(tuple(sorted(replicas)))
 
 
-def chosen_voters(now: Situation, node_ids: Collection[int]) -> tuple[ReplicaKey, ...]:
+def chosen_voters(now: Situation, node_ids: Collection[int]) -> tuple[MemberKey, ...]:
     """The first members that an operator wants; CannotFound where that could make a second cluster, or none."""
     if any(each.members for each in now.answers):
         raise CannotFound("there is a cluster already, which this node waits to be let in by")
@@ -101,7 +101,7 @@ def chosen_voters(now: Situation, node_ids: Collection[int]) -> tuple[ReplicaKey
     return tuple(sorted(found[node_id] for node_id in set(node_ids)))
 
 
-def refusal_to_promise(now: Situation, founder: ReplicaKey, voters: Collection[ReplicaKey]) -> str | None:
+def refusal_to_promise(now: Situation, founder: MemberKey, voters: Collection[MemberKey]) -> str | None:
     """Why this node does not promise `founder` to be a first member of its cluster; None where it does.
 
     A promise goes from one founder to another only where the first has itself promised the second, and so will not
@@ -121,7 +121,7 @@ def refusal_to_promise(now: Situation, founder: ReplicaKey, voters: Collection[R
     return f"{node}: {waits_for_founder(now.promised)}"
 
 
-def waits_for_founder(founder: ReplicaKey) -> str:
+def waits_for_founder(founder: MemberKey) -> str:
     return (
         f"node {founder.node_id} began to found the cluster with the data directory {founder.directory_id}; start it"
         " with that. If that directory is lost, empty --data of the nodes that wait, which hold nothing yet, and start"
@@ -161,7 +161,7 @@ def _missing_seeds(now: Situation) -> str:
     )
 
 
-def _founder(replicas: Collection[ReplicaKey], answers: Iterable[Welcome]) -> ReplicaKey:
+def _founder(replicas: Collection[MemberKey], answers: Iterable[Welcome]) -> MemberKey:
     """One that some promised already, or else the lowest: every seed comes to the same answer."""
     promised = {each.promised for each in answers if each.promised in replicas}
     return min((each for each in promised if each is not None), default=min(replicas))
@@ -176,7 +176,7 @@ def _require_same_seeds(now: Situation) -> None:
             )
 
 
-def _distinct(answers: Iterable[Welcome]) -> set[ReplicaKey]:
+def _distinct(answers: Iterable[Welcome]) -> set[MemberKey]:
     replicas = {each.replica for each in answers}
     if len({replica.node_id for replica in replicas}) < len(replicas):
         raise CannotJoin("two of the seeds have the same id; give every node an id of its own with --node-id")
@@ -191,7 +191,7 @@ class CannotFound(Exception):
     """A cluster is not founded as an operator wants it; the message says why."""
 
 
-def away_of(members: Iterable[ReplicaKey], me: ReplicaKey, is_reached: Callable[[ReplicaKey], bool]) -> str:
+def away_of(members: Iterable[MemberKey], me: MemberKey, is_reached: Callable[[MemberKey], bool]) -> str:
     """Which members of the quorum do not answer, and what to do."""
     away = sorted(each.node_id for each in members if each != me and not is_reached(each))
     if not away:

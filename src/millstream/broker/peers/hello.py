@@ -5,7 +5,7 @@ from uuid import UUID
 
 import msgspec
 
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import MemberKey
 from millstream.protocol.wire import MalformedRequest
 
 
@@ -16,7 +16,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
     """
 
     cluster_id: str
-    replica: ReplicaKey
+    replica: MemberKey
     seeds: tuple[str, ...]
     address: str = ""
 
@@ -31,15 +31,15 @@ class Welcome(msgspec.Struct, frozen=True, array_like=True):
     """
 
     cluster_id: str
-    replica: ReplicaKey
+    replica: MemberKey
     seeds: tuple[str, ...]
-    members: tuple[ReplicaKey, ...] = ()
+    members: tuple[MemberKey, ...] = ()
     refusal: str | None = None
     now_ms: int = -1
     is_removed: bool = False
     controller: str = ""
     heard: str = ""
-    promised: ReplicaKey | None = None
+    promised: MemberKey | None = None
 
 
 _hello_decoder = msgspec.msgpack.Decoder(Hello)
@@ -59,7 +59,7 @@ def decode_welcome(data: bytes | memoryview) -> Welcome:
 
 
 def answer(
-    me: Hello, members: tuple[ReplicaKey, ...], caller: Hello, retired: Collection[UUID] = ()
+    me: Hello, members: tuple[MemberKey, ...], caller: Hello, retired: Collection[UUID] = ()
 ) -> Welcome:
     """`retired` are the data directories that were removed from the cluster."""
     refusal, is_removed = None, False
@@ -81,7 +81,7 @@ def answer(
     return Welcome(me.cluster_id, me.replica, me.seeds, members, refusal, is_removed=is_removed)
 
 
-def _known_otherwise(members: tuple[ReplicaKey, ...], caller: ReplicaKey) -> str | None:
+def _known_otherwise(members: tuple[MemberKey, ...], caller: MemberKey) -> str | None:
     for member in members:
         if member.node_id == caller.node_id and member != caller:
             return (

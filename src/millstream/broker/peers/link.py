@@ -12,7 +12,7 @@ import msgspec
 from millstream.broker.peers.hello import Hello, Welcome, decode_welcome, encode
 from millstream.broker.peers.node_address import node_address
 from millstream.cluster.raft.envelope import encode_parts
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import MemberKey
 from millstream.cluster.raft.messages import Message
 from millstream.protocol.api import PEER_HELLO, PEER_QUORUM
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -31,8 +31,8 @@ _FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
 
 Greeted = Callable[["PeerLink", Welcome], None]
-LongMessageLost = Callable[[ReplicaKey], None]
-Gone = Callable[[ReplicaKey], None]
+LongMessageLost = Callable[[MemberKey], None]
+Gone = Callable[[MemberKey], None]
 
 
 class PeerLink:
@@ -57,13 +57,13 @@ class PeerLink:
         self._longest_pause = longest_pause
         self._is_seed = is_seed
         self.address = address
-        self.peer: ReplicaKey | None = None
+        self.peer: MemberKey | None = None
         self._hello = hello
         self._greeted = greeted
         self._long_message_lost = long_message_lost
         self._gone = gone
-        self._last_peer: ReplicaKey | None = None
-        self.ended: ReplicaKey | None = None
+        self._last_peer: MemberKey | None = None
+        self.ended: MemberKey | None = None
         """The replica that was there, as long as nothing listens at its address."""
         self.ended_at = float("-inf")
         """When the attempt began that found so last."""
@@ -199,7 +199,7 @@ class PeerLink:
             if not reply.done():
                 reply.set_exception(error)
 
-    async def _send_long(self, writer: asyncio.StreamWriter, parts: list[bytes], to: ReplicaKey) -> None:
+    async def _send_long(self, writer: asyncio.StreamWriter, parts: list[bytes], to: MemberKey) -> None:
         try:
             for part in parts:
                 await writer.drain()

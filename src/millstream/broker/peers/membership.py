@@ -33,7 +33,7 @@ from millstream.cluster.metadata.names import id_text, readable_ids
 from millstream.cluster.metadata.records import ClusterCreated, Endpoint, encode_records
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.raft.entries import HardState, Restored, Snapshot, first_snapshot
-from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.membership import MemberKey, Membership
 from millstream.cluster.raft.settings import RaftSettings
 from millstream.config.settings import Settings
 from millstream.observability.logs import get_logger
@@ -116,7 +116,7 @@ class ClusterMembership:
         disk, data_dir = self._machine.disk, self._data_dir
         stored = open_replica(disk, data_dir, self._node_id)
         if stored is None:
-            key = ReplicaKey(self._node_id, self._machine.host.new_id())
+            key = MemberKey(self._node_id, self._machine.host.new_id())
             # With nothing in it: what the cluster begins with comes from whoever founds it.
             stored = create_replica(disk, data_dir, key, Snapshot())
         return stored
@@ -257,7 +257,7 @@ class ClusterMembership:
             return self._stored
         return await self._machine.workers.run(lambda: self._found(voters))
 
-    def _found(self, voters: tuple[ReplicaKey, ...]) -> StoredReplica:
+    def _found(self, voters: tuple[MemberKey, ...]) -> StoredReplica:
         cluster_id = id_text(readable_ids(self._machine.host.new_id)())
         first = first_snapshot(Membership(voters), encode_records([ClusterCreated(cluster_id)]))
         state = Restored(HardState(), first)
@@ -294,12 +294,12 @@ class ClusterMembership:
         """An orderly change of leader takes milliseconds, an election by silence most of a second."""
         status = metadata.quorum.status()
         others = [
-            each for each in status.followers if each.is_active and each.replica in status.membership.voters
+            each for each in status.followers if each.is_active and each.member in status.membership.voters
         ]
         if not metadata.is_controller or not others:
             return
         with suppress(Exception):
-            metadata.quorum.transfer_leadership(max(others, key=lambda each: each.match_index).replica)
+            metadata.quorum.transfer_leadership(max(others, key=lambda each: each.match_index).member)
             async with asyncio.timeout(_LEAVE_SECONDS):
                 while metadata.is_controller:  # noqa: ASYNC110 - the listener is the service's
                     await asyncio.sleep(_LOOK_SECONDS / 10)

@@ -18,7 +18,7 @@ from millstream.cluster.metadata.machine import Records
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.raft.codec import BadMessage
 from millstream.cluster.raft.envelope import Assembler
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import MemberKey
 from millstream.cluster.raft.messages import InstallSnapshot, Message
 from millstream.observability.logs import get_logger
 from millstream.protocol.api import PEER_COMMAND, PEER_FOUNDING
@@ -38,8 +38,8 @@ class PeerNetwork:
 
     def __init__(
         self,
-        me: ReplicaKey,
-        members: tuple[ReplicaKey, ...],
+        me: MemberKey,
+        members: tuple[MemberKey, ...],
         seeds: tuple[str, ...],
         time: CautiousTime,
         address: str = "",
@@ -63,7 +63,7 @@ class PeerNetwork:
         """Told when the cluster has removed this node, which may have been away when it happened."""
         self.known: KnownCluster | None = None
         """A cluster that another node spoke of while this one belonged to none; not forgotten while the node runs."""
-        self.promised: Callable[[], ReplicaKey | None] = lambda: None
+        self.promised: Callable[[], MemberKey | None] = lambda: None
         self._stored_members = members
         self._adopted_cluster_id = ""
         self._links: dict[str, PeerLink] = {}
@@ -103,10 +103,10 @@ class PeerNetwork:
         return known or self._adopted_cluster_id
 
     @property
-    def members(self) -> tuple[ReplicaKey, ...]:
+    def members(self) -> tuple[MemberKey, ...]:
         if self._metadata is None:
             return self._stored_members
-        return self._metadata.quorum.membership.replicas
+        return self._metadata.quorum.membership.members
 
     def seeds_there(self) -> dict[str, Welcome]:
         """The newest answers of the seeds that are reached at this moment, this node's own among them."""
@@ -116,12 +116,12 @@ class PeerNetwork:
             if seed in self.answers and self.is_reached(self.answers[seed].replica)
         }
 
-    def is_reached(self, replica: ReplicaKey) -> bool:
+    def is_reached(self, replica: MemberKey) -> bool:
         return replica == self.me or any(link.peer == replica for link in self._links.values())
 
     # What goes out
 
-    async def ask_promise(self, replica: ReplicaKey, request: AskPromise) -> PromiseAnswer:
+    async def ask_promise(self, replica: MemberKey, request: AskPromise) -> PromiseAnswer:
         """Whether that replica lets this node found a cluster; no answer is none."""
         link = next((each for each in self._links.values() if each.peer == replica), None)
         if link is None:
@@ -194,7 +194,7 @@ class PeerNetwork:
             promised=self.promised(),
         )
 
-    def _heard_of(self, cluster_id: str, replica: ReplicaKey, address: str) -> None:
+    def _heard_of(self, cluster_id: str, replica: MemberKey, address: str) -> None:
         if self.known is None:
             log.info("a cluster is known to another node", cluster_id=cluster_id, node=replica.node_id)
             self.known = KnownCluster(cluster_id, replica.node_id, address)
@@ -304,12 +304,12 @@ class PeerNetwork:
             if link.peer is not None and link.peer.node_id == broker_id and address not in self.seeds:
                 self._unlink(address)
 
-    def _gone(self, peer: ReplicaKey) -> None:
+    def _gone(self, peer: MemberKey) -> None:
         log.info("node gone", node=peer.node_id)
         if self._metadata is not None:
             self._metadata.peer_gone(peer)
 
-    def _snapshot_lost(self, to: ReplicaKey) -> None:
+    def _snapshot_lost(self, to: MemberKey) -> None:
         if self._metadata is not None:
             self._metadata.quorum.report_snapshot_failed(to)
 

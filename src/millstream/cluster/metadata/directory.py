@@ -6,7 +6,7 @@ import msgspec
 
 from millstream.cluster.raft.entries import Restored, Snapshot
 from millstream.cluster.raft.log import RaftLog
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import MemberKey
 from millstream.cluster.raft.wal import Wal
 from millstream.runtime.disk import Disk
 
@@ -18,14 +18,14 @@ class WrongDataDirectory(Exception):
 
 
 class StoredReplica(msgspec.Struct, frozen=True):
-    key: ReplicaKey
+    key: MemberKey
     restored: Restored
     wal: Wal
 
     @property
-    def members(self) -> tuple[ReplicaKey, ...]:
+    def members(self) -> tuple[MemberKey, ...]:
         """Of the quorum, as far as is known here; none where the node waits to be let in."""
-        return RaftLog(self.restored.snapshot, self.restored.entries).membership.replicas
+        return RaftLog(self.restored.snapshot, self.restored.entries).membership.members
 
 
 def open_replica(disk: Disk, data_dir: str, node_id: int) -> StoredReplica | None:
@@ -51,6 +51,6 @@ def open_replica(disk: Disk, data_dir: str, node_id: int) -> StoredReplica | Non
     return StoredReplica(key, restored, wal)
 
 
-def create_replica(disk: Disk, data_dir: str, key: ReplicaKey, first: Snapshot) -> StoredReplica:
+def create_replica(disk: Disk, data_dir: str, key: MemberKey, first: Snapshot) -> StoredReplica:
     wal = Wal.create(disk, os.path.join(data_dir, DIRECTORY), key, first)
     return StoredReplica(key, Restored(snapshot=first), wal)

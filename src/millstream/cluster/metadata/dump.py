@@ -32,7 +32,7 @@ def dump_metadata(disk: Disk, path: str) -> Iterator[MetadataRow]:
                 yield from _records(snapshot.index, snapshot.term, snapshot.data)
             elif number == 0:
                 start = decode_start(frame.payload)
-                replica = msgspec.to_builtins(start.replica)
+                replica = msgspec.to_builtins(start.member)
                 yield MetadataRow(start.snapshot_index, start.snapshot_term, "Start", {"replica": replica})
                 yield from _write(start.write)
             else:

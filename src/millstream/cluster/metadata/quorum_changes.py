@@ -8,7 +8,7 @@ from millstream.cluster.metadata.controller import Decision, NewId
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.raft.driver import Driver
 from millstream.cluster.raft.errors import ChangeRefused
-from millstream.cluster.raft.membership import Change, ChangeKind, Membership, ReplicaKey
+from millstream.cluster.raft.membership import Change, ChangeKind, MemberKey, Membership
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 
@@ -33,7 +33,7 @@ class QuorumChange(ABC):
         except ChangeRefused as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
-    def _among(self, replicas: tuple[ReplicaKey, ...]) -> ReplicaKey | None:
+    def _among(self, replicas: tuple[MemberKey, ...]) -> MemberKey | None:
         for each in replicas:
             if each.node_id == self.node_id and self.directory in (None, each.directory_id):
                 return each
@@ -59,7 +59,7 @@ class RemoveVoter(QuorumChange):
     """Also of a node that only follows: it is not sent the log any more."""
 
     def change_of(self, membership: Membership) -> Change:
-        member = self._among(membership.replicas)
+        member = self._among(membership.members)
         if member is None:
             raise KafkaError(
                 ErrorCode.VOTER_NOT_FOUND, f"node {self.node_id} is not a member of the metadata quorum"

@@ -6,7 +6,7 @@ import msgspec
 
 from millstream.cluster.metadata.controller import Decision, NewId
 from millstream.cluster.metadata.image import MetadataImage
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import MemberKey
 from millstream.cluster.raft.status import Status
 
 
@@ -34,10 +34,10 @@ class ViewQuorum(msgspec.Struct, frozen=True):
 
 
 def view_of(status: Status) -> QuorumView:
-    ends = {follower.replica: follower.match_index + 1 for follower in status.followers}
+    ends = {follower.member: follower.match_index + 1 for follower in status.followers}
     ends[status.key] = status.last_index + 1
 
-    def seen(replicas: tuple[ReplicaKey, ...]) -> tuple[ReplicaView, ...]:
+    def seen(replicas: tuple[MemberKey, ...]) -> tuple[ReplicaView, ...]:
         return tuple(ReplicaView(each.node_id, each.directory_id, ends.get(each, -1)) for each in replicas)
 
     return QuorumView(

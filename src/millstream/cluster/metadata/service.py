@@ -31,10 +31,10 @@ from millstream.cluster.metadata.topics import CreateTopics
 from millstream.cluster.raft.driver import Driver
 from millstream.cluster.raft.entries import first_snapshot
 from millstream.cluster.raft.errors import RaftError
-from millstream.cluster.raft.membership import Membership, ReplicaKey, majority
+from millstream.cluster.raft.member import SNAPSHOT_AFTER_BYTES
+from millstream.cluster.raft.membership import MemberKey, Membership, majority
 from millstream.cluster.raft.messages import Message
 from millstream.cluster.raft.ports import Transport
-from millstream.cluster.raft.replica import SNAPSHOT_AFTER_BYTES
 from millstream.cluster.raft.settings import TICK_MS, RaftSettings
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.disk import Disk
@@ -106,7 +106,7 @@ class MetadataService:
             tick_ms=tick_ms,
             snapshot_after_bytes=snapshot_after,
         )
-        self._leader: ReplicaKey | None = None
+        self._leader: MemberKey | None = None
         self.controller_found = asyncio.Event()
         """Set whenever there is another controller than before; whoever waits for it clears it."""
         self._beats: dict[int, tuple[int, int]] = {}
@@ -143,7 +143,7 @@ class MetadataService:
         host = host or SystemHost()
         stored = open_replica(disk, data_dir, node_id)
         if stored is None:
-            key = ReplicaKey(node_id, host.new_id())
+            key = MemberKey(node_id, host.new_id())
             stored = create_replica(disk, data_dir, key, first_snapshot(Membership((key,))))
         if stored.members != (stored.key,):
             stored.wal.close()
@@ -311,7 +311,7 @@ class MetadataService:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the controller any more; try again")
         return index
 
-    def peer_gone(self, peer: ReplicaKey) -> None:
+    def peer_gone(self, peer: MemberKey) -> None:
         """Nothing listens any more where that node did: its leadership and its session need not run out in silence."""
         broker = self.image.brokers.get(peer.node_id)
         if broker is not None and broker.directory == peer.directory_id:
@@ -324,7 +324,7 @@ class MetadataService:
         """Its process has ended, as far as this node can see, though it is not fenced yet."""
         return self._gone.get(broker.broker_id) == broker.epoch
 
-    def peer_came(self, peer: ReplicaKey) -> None:
+    def peer_came(self, peer: MemberKey) -> None:
         self._gone.pop(peer.node_id, None)
 
     async def close(self) -> None:
@@ -342,12 +342,12 @@ class MetadataService:
         """Whether a majority is there: the last node that stops would wait for those before it."""
         status = self.quorum.status()
         voters = status.membership.voters
-        there = {status.key} | {each.replica for each in status.followers if each.is_active}
+        there = {status.key} | {each.member for each in status.followers if each.is_active}
         return len(there.intersection(voters)) >= majority(len(voters))
 
     # The quorum's listener
 
-    def on_leadership(self, _term: int, leader: ReplicaKey | None, *, is_mine: bool) -> None:
+    def on_leadership(self, _term: int, leader: MemberKey | None, *, is_mine: bool) -> None:
         self._machine.forget_foreseen()
         self._stop_watching()
         self._leader = leader

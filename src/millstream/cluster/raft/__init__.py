@@ -2,6 +2,6 @@
 
 Rules live in files by subject (`election`, `replication`, `following`, `reading`, `changes`) as functions over one
 `RaftState`; `core.Raft` is their door: events go in, a `Ready` of effects comes out. `wal` makes a Ready durable,
-`replica` carries it out, `driver` gives it time and futures. May come in: runtime. Must not: metadata, sockets, clocks
+`member` carries it out, `driver` gives it time and futures. May come in: runtime. Must not: metadata, sockets, clocks
 and randomness; what an entry's bytes mean is the state machine's business.
 """

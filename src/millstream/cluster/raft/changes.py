@@ -6,7 +6,7 @@ from millstream.cluster.raft.membership import (
     Change,
     ChangeImpossible,
     ChangeKind,
-    ReplicaKey,
+    MemberKey,
     changed,
     encode_membership,
 )
@@ -32,7 +32,7 @@ def propose_change(raft: RaftState, change: Change) -> Entry:
     except ChangeImpossible as error:
         raise ChangeRefused(str(error)) from error
     if change.kind is ChangeKind.PROMOTE:
-        _require_caught_up(raft, leading, change.replica)
+        _require_caught_up(raft, leading, change.member)
     return append(raft, EntryKind.MEMBERSHIP, encode_membership(membership))
 
 
@@ -47,17 +47,17 @@ def _require_settled(raft: RaftState, leading: Leadership) -> None:
         raise ChangeRefused("the leader is new and has committed nothing yet; try again")
 
 
-def _require_caught_up(raft: RaftState, leading: Leadership, replica: ReplicaKey) -> None:
+def _require_caught_up(raft: RaftState, leading: Leadership, member: MemberKey) -> None:
     """A voter that lacks most of the log would only stand in the way of commits."""
-    progress = leading.progress[replica]
+    progress = leading.progress[member]
     lag = raft.log.last_index - progress.match_index
     if progress.pace is not Pace.REPLICATE or lag > raft.settings.trailing_entries:
         raise ChangeRefused(
-            f"node {replica.node_id} has not caught up: {lag} entries behind; try again when it has"
+            f"node {member.node_id} has not caught up: {lag} entries behind; try again when it has"
         )
 
 
-def transfer_leadership(raft: RaftState, to: ReplicaKey) -> None:
+def transfer_leadership(raft: RaftState, to: MemberKey) -> None:
     """Begin to hand over; given up after an election timeout, during which nothing can be proposed."""
     if raft.leadership is None:
         raise NotLeader(raft.leader)

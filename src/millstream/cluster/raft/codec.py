@@ -1,4 +1,4 @@
-"""Messages as bytes: one byte for the kind, then MessagePack. For any transport between replicas of one version line.
+"""Messages as bytes: one byte for the kind, then MessagePack. For any transport between members of one version line.
 
 Numbers and fields are the wire format: neither is ever reused, fields are only added at the end, with a default.
 """

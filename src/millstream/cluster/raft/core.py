@@ -5,7 +5,7 @@ from uuid import UUID
 from millstream.cluster.raft import changes, election, following, reading, replication
 from millstream.cluster.raft.entries import Entry, EntryKind, HardState, Restored, Snapshot
 from millstream.cluster.raft.errors import TooMuchUncommitted
-from millstream.cluster.raft.membership import Change, ReplicaKey
+from millstream.cluster.raft.membership import Change, MemberKey
 from millstream.cluster.raft.messages import (
     AppendRejected,
     AppendReply,
@@ -32,7 +32,7 @@ from millstream.runtime.invariant import invariant
 
 
 class Raft:
-    """One replica. After any call, ask `ready()` until it has nothing more.
+    """One member. After any call, ask `ready()` until it has nothing more.
 
     raft = Raft(key, RaftSettings(), Random(7).randrange, restored)
     raft.step(message)
@@ -42,7 +42,7 @@ class Raft:
 
     __slots__ = ("_state",)
 
-    def __init__(self, key: ReplicaKey, settings: RaftSettings, jitter: Jitter, restored: Restored) -> None:
+    def __init__(self, key: MemberKey, settings: RaftSettings, jitter: Jitter, restored: Restored) -> None:
         self._state = RaftState(key, settings, jitter, restored)
 
     @property
@@ -83,17 +83,13 @@ class Raft:
             self._state.become_follower(self._state.term, None)
 
     def take_back_unwritten(self) -> bool:
-        """The disk refused the last Ready: an only replica, whose entries nobody else saw, forgets them and leads on.
+        """The disk refused the last Ready: an only member, whose entries nobody else saw, forgets them and leads on.
 
-        False where others may have seen them, or where this replica does not lead yet.
+        False where others may have seen them, or where this member does not lead yet.
         """
         raft = self._state
         leading, log = raft.leadership, raft.log
-        if (
-            leading is None
-            or log.membership.replicas != (raft.key,)
-            or log.stable_index < leading.first_index
-        ):
+        if leading is None or log.membership.members != (raft.key,) or log.stable_index < leading.first_index:
             return False
         log.forget_unwritten()
         leading.uncommitted_bytes = 0
@@ -101,7 +97,7 @@ class Raft:
         return True
 
     def step(self, message: Message) -> None:
-        """Take a message; one for another replica, such as an earlier directory of this node, is dropped."""
+        """Take a message; one for another member, such as an earlier directory of this node, is dropped."""
         raft = self._state
         if message.to != raft.key or not self._settle_term(message):
             return
@@ -177,14 +173,14 @@ class Raft:
         """Append a new membership, which counts from now on; ChangeRefused when it is not the time for one."""
         return changes.propose_change(self._state, change)
 
-    def transfer_leadership(self, to: ReplicaKey) -> None:
+    def transfer_leadership(self, to: MemberKey) -> None:
         changes.transfer_leadership(self._state, to)
 
     def read_index(self, token: UUID) -> None:
         """Ask for a ReadState; `token` must never have been used before, not even before a restart."""
         reading.read_index(self._state, token)
 
-    def report_snapshot_failed(self, to: ReplicaKey) -> None:
+    def report_snapshot_failed(self, to: MemberKey) -> None:
         """The transport could not deliver a snapshot; offer it again at the next sign of life."""
         leadership = self._state.leadership
         progress = leadership.progress.get(to) if leadership is not None else None
@@ -192,12 +188,12 @@ class Raft:
             progress.probe()
             progress.is_paused = True
 
-    def report_gone(self, replica: ReplicaKey) -> None:
-        """The transport knows that the replica's process has ended: if it led, there is no silence to wait for."""
-        election.on_gone(self._state, replica)
+    def report_gone(self, member: MemberKey) -> None:
+        """The transport knows that the member's process has ended: if it led, there is no silence to wait for."""
+        election.on_gone(self._state, member)
 
     def compact(self, snapshot: Snapshot) -> None:
-        """A snapshot of this replica's own state machine is durable: entries behind it may go."""
+        """A snapshot of this member's own state machine is durable: entries behind it may go."""
         self._state.log.compact(snapshot, self._state.settings.trailing_entries)
 
     # Effects

@@ -1,4 +1,4 @@
-"""What a replica has to write, one job at a time, in a thread of its own."""
+"""What a member has to write, one job at a time, in a thread of its own."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""A replica on an event loop: time from the loop, answers as awaitables."""
+"""A member on an event loop: time from the loop, answers as awaitables."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,10 +7,10 @@ from uuid import UUID
 
 from millstream.cluster.raft.core import Raft
 from millstream.cluster.raft.entries import Restored
-from millstream.cluster.raft.membership import Change, Membership, ReplicaKey
+from millstream.cluster.raft.member import SNAPSHOT_AFTER_BYTES, Member
+from millstream.cluster.raft.membership import Change, MemberKey, Membership
 from millstream.cluster.raft.messages import Message
 from millstream.cluster.raft.ports import Listener, StateMachine, Threads, Transport
-from millstream.cluster.raft.replica import SNAPSHOT_AFTER_BYTES, Replica
 from millstream.cluster.raft.settings import TICK_MS, RaftSettings
 from millstream.cluster.raft.state import Jitter
 from millstream.cluster.raft.status import Status
@@ -33,7 +33,7 @@ class Driver:
 
     def __init__(
         self,
-        key: ReplicaKey,
+        key: MemberKey,
         restored: Restored,
         wal: Wal,
         machine: StateMachine,
@@ -49,7 +49,7 @@ class Driver:
     ) -> None:
         raft = Raft(key, settings or RaftSettings(), jitter, restored)
         later = asyncio.get_running_loop().call_soon
-        self._replica = Replica(raft, wal, machine, transport, threads, listener, snapshot_after_bytes, later)
+        self._member = Member(raft, wal, machine, transport, threads, listener, snapshot_after_bytes, later)
         self._new_id = new_id
         self._tick_seconds = tick_ms / 1000
         self._timer: asyncio.TimerHandle | None = None
@@ -57,40 +57,40 @@ class Driver:
 
     def start(self) -> None:
         self._next_tick_at = asyncio.get_running_loop().time()
-        self._replica.start()
+        self._member.start()
         self._schedule_tick()
 
     def close(self) -> None:
         """Stop ticking and answering; the caller ends the threads afterwards."""
         if self._timer is not None:
             self._timer.cancel()
-        self._replica.close()
+        self._member.close()
 
     def receive(self, message: Message) -> None:
-        self._replica.receive(message)
+        self._member.receive(message)
 
-    def report_snapshot_failed(self, to: ReplicaKey) -> None:
-        self._replica.report_snapshot_failed(to)
+    def report_snapshot_failed(self, to: MemberKey) -> None:
+        self._member.report_snapshot_failed(to)
 
-    def report_gone(self, replica: ReplicaKey) -> None:
-        self._replica.report_gone(replica)
+    def report_gone(self, member: MemberKey) -> None:
+        self._member.report_gone(member)
 
     def status(self) -> Status:
-        return self._replica.status()
+        return self._member.status()
 
     @property
     def membership(self) -> Membership:
         """The newest in the log, committed or not."""
-        return self._replica.membership
+        return self._member.membership
 
     @property
     def applied_index(self) -> int:
         """Up to there the state machine knows the log."""
-        return self._replica.applied_index
+        return self._member.applied_index
 
     @property
     def is_only_voter(self) -> bool:
-        return self._replica.is_only_voter
+        return self._member.is_only_voter
 
     async def propose(self, data: bytes) -> Any:
         """What the state machine made of it, once it is committed and applied here.
@@ -104,17 +104,17 @@ class Driver:
 
     def begin(self, data: bytes, done: Done) -> None:
         """As `propose`, for callers that must know of the outcome before anything else happens."""
-        self._replica.propose(data, done)
+        self._member.propose(data, done)
 
     async def change_membership(self, change: Change) -> None:
         """Return when the change is committed; ChangeRefused when it cannot be made now."""
         answer, done = _answer()
-        self._replica.propose_change(change, done)
+        self._member.propose_change(change, done)
         await answer
 
-    def transfer_leadership(self, to: ReplicaKey) -> None:
+    def transfer_leadership(self, to: MemberKey) -> None:
         """Begin to hand over; the listener hears whether it came to that."""
-        self._replica.transfer_leadership(to)
+        self._member.transfer_leadership(to)
 
     async def read_barrier(self) -> int:
         """Return when the state machine holds all that was committed anywhere at the time of the call.
@@ -123,22 +123,22 @@ class Driver:
         """
         answer, done = _answer()
         token = self._new_id()
-        self._replica.read(token, done)
+        self._member.read(token, done)
         try:
             return int(await answer)
         finally:
-            self._replica.forget_read(token)
+            self._member.forget_read(token)
 
     def _schedule_tick(self) -> None:
         # A loop that was held up does not catch up on ticks: that would make up silence that was its own.
         loop = asyncio.get_running_loop()
-        seconds = self._tick_seconds * (_TICKS_SKIPPED_ALONE if self._replica.is_alone else 1)
+        seconds = self._tick_seconds * (_TICKS_SKIPPED_ALONE if self._member.is_alone else 1)
         self._next_tick_at = max(self._next_tick_at + seconds, loop.time())
         self._timer = loop.call_at(self._next_tick_at, self._tick)
 
     def _tick(self) -> None:
         self._schedule_tick()
-        self._replica.tick()
+        self._member.tick()
 
 
 def _answer() -> "tuple[asyncio.Future[Any], Done]":

@@ -1,11 +1,11 @@
 """Who leads: timeouts, pre-votes, votes, and the way a leader finds out that it is alone.
 
-A vote is given once a term, to a log that is at least as good as one's own. Before a replica raises its term it
+A vote is given once a term, to a log that is at least as good as one's own. Before a member raises its term it
 asks whether it would win (pre-vote); a voter that hears a live leader refuses either way, unless that leader asked
-for the election. A replica's own vote counts once it is on its disk.
+for the election. A member's own vote counts once it is on its disk.
 """
 
-from millstream.cluster.raft.membership import ReplicaKey, Tally, majority, tally
+from millstream.cluster.raft.membership import MemberKey, Tally, majority, tally
 from millstream.cluster.raft.messages import (
     PreVoteReply,
     PreVoteRequest,
@@ -24,8 +24,8 @@ def on_election_timeout(raft: RaftState) -> None:
         raft.become_follower(raft.term, None)
 
 
-def on_gone(raft: RaftState, replica: ReplicaKey) -> None:
-    if raft.role is Role.FOLLOWER and raft.leader == replica:
+def on_gone(raft: RaftState, member: MemberKey) -> None:
+    if raft.role is Role.FOLLOWER and raft.leader == member:
         raft.become_follower(raft.term, None)
         raft.hurry()
 
@@ -79,7 +79,7 @@ def on_timeout_now(raft: RaftState, request: TimeoutNow) -> None:
         campaign(raft, transfer=True)
 
 
-def count_vote(raft: RaftState, voter: ReplicaKey, *, granted: bool) -> None:
+def count_vote(raft: RaftState, voter: MemberKey, *, granted: bool) -> None:
     raft.votes.setdefault(voter, granted)
     match tally(raft.log.membership.voters, raft.votes):
         case Tally.WON if raft.role is Role.PRE_CANDIDATE:
@@ -105,5 +105,5 @@ def check_quorum(raft: RaftState) -> bool:
     return True
 
 
-def _others(raft: RaftState) -> list[ReplicaKey]:
+def _others(raft: RaftState) -> list[MemberKey]:
     return [voter for voter in raft.log.membership.voters if voter != raft.key]

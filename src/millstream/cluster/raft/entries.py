@@ -1,10 +1,10 @@
-"""What the log is made of, and what a replica must never forget."""
+"""What the log is made of, and what a member must never forget."""
 
 from enum import IntEnum
 
 import msgspec
 
-from millstream.cluster.raft.membership import NOBODY, Membership, ReplicaKey
+from millstream.cluster.raft.membership import NOBODY, MemberKey, Membership
 
 _OVERHEAD_BYTES = 32
 
@@ -29,10 +29,10 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class HardState(msgspec.Struct, frozen=True):
-    """Lost, it would let a replica vote twice in one term."""
+    """Lost, it would let a member vote twice in one term."""
 
     term: int = 0
-    vote: ReplicaKey | None = None
+    vote: MemberKey | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """All that a replica has on disk; a new one, nothing."""
+    """All that a member has on disk; a new one, nothing."""
 
     hard_state: HardState = HardState()
     snapshot: Snapshot = Snapshot()

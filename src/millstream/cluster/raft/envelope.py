@@ -1,4 +1,4 @@
-"""Messages between replicas as they travel: checksummed, with the cluster they belong to, long ones in parts.
+"""Messages between members as they travel: checksummed, with the cluster they belong to, long ones in parts.
 
 A part is CRC-32C of all that follows it, the cluster's id, the message's number on this connection, which part of how
 many it is, and its bytes. Parts of one message come in order; other messages may come between them, so that a long
@@ -46,7 +46,7 @@ class Assembler:
     def add(self, data: bytes | memoryview, cluster_id: str) -> tuple[str, Message] | None:
         """The message that this part completes, and its sender's cluster.
 
-        BadMessage for what no replica sends, WrongCluster for another cluster's; an empty `cluster_id` takes any.
+        BadMessage for what no member sends, WrongCluster for another cluster's; an empty `cluster_id` takes any.
         """
         if len(data) < _CHECKSUM.size + _HEADER.size:
             raise BadMessage(f"a quorum message of {len(data)} bytes is too short")

@@ -1,6 +1,6 @@
 """Why the quorum does not take a request, or cannot say what became of it."""
 
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import MemberKey
 
 
 class RaftError(Exception):
@@ -10,7 +10,7 @@ class RaftError(Exception):
 class NotLeader(RaftError):
     """Nothing was done; `leader` is whom to ask instead, if anyone is known."""
 
-    def __init__(self, leader: ReplicaKey | None) -> None:
+    def __init__(self, leader: MemberKey | None) -> None:
         super().__init__(
             f"this node does not lead the quorum; ask node {leader.node_id}"
             if leader is not None

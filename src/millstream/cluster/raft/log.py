@@ -167,7 +167,7 @@ class RaftLog:
         self._writing_to = 0
 
     def compact(self, snapshot: Snapshot, trailing: int) -> None:
-        """Put a durable snapshot of this replica's own in the place of older entries, but for the last few."""
+        """Put a durable snapshot of this member's own in the place of older entries, but for the last few."""
         if snapshot.index <= self.snapshot.index:
             return
         invariant(snapshot.index <= self.applied_index, f"snapshot at {snapshot.index} was not applied")
@@ -204,7 +204,7 @@ class RaftLog:
         self._writing_snapshot = None
 
     def take_committed(self, max_bytes: int) -> tuple[Entry, ...]:
-        """Committed entries to apply next; never ahead of this replica's own disk."""
+        """Committed entries to apply next; never ahead of this member's own disk."""
         if self.pending_snapshot is not None:
             return ()
         last = min(self.commit_index, self.stable_index)

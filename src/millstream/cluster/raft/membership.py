@@ -1,4 +1,4 @@
-"""Who takes part: voters that decide, learners that follow. Changed by one replica at a time."""
+"""Who takes part: voters that decide, learners that follow. Changed by one member at a time."""
 
 from collections.abc import Collection, Mapping
 from enum import Enum
@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 
-class ReplicaKey(NamedTuple):
+class MemberKey(NamedTuple):
     """A node together with its data directory: a node that lost its disk has also lost its vote."""
 
     node_id: int
@@ -18,11 +18,11 @@ class ReplicaKey(NamedTuple):
 class Membership(msgspec.Struct, frozen=True):
     """Both tuples are sorted, so that equal memberships have equal bytes."""
 
-    voters: tuple[ReplicaKey, ...] = ()
-    learners: tuple[ReplicaKey, ...] = ()
+    voters: tuple[MemberKey, ...] = ()
+    learners: tuple[MemberKey, ...] = ()
 
     @property
-    def replicas(self) -> tuple[ReplicaKey, ...]:
+    def members(self) -> tuple[MemberKey, ...]:
         return self.voters + self.learners
 
 
@@ -37,7 +37,7 @@ class ChangeKind(Enum):
 
 class Change(msgspec.Struct, frozen=True):
     kind: ChangeKind
-    replica: ReplicaKey
+    member: MemberKey
 
 
 class ChangeImpossible(ValueError):
@@ -46,33 +46,33 @@ class ChangeImpossible(ValueError):
 
 def changed(membership: Membership, change: Change) -> Membership:
     """The membership after the change: at most one voter more or fewer, so that majorities before and after meet."""
-    voters, learners, replica = set(membership.voters), set(membership.learners), change.replica
+    voters, learners, member = set(membership.voters), set(membership.learners), change.member
     match change.kind:
         case ChangeKind.ADD_LEARNER:
-            _require_new(membership, replica)
-            learners.add(replica)
+            _require_new(membership, member)
+            learners.add(member)
         case ChangeKind.PROMOTE:
-            if replica not in learners:
-                raise ChangeImpossible(f"node {replica.node_id} is not a learner; add it as one first")
-            learners.remove(replica)
-            voters.add(replica)
+            if member not in learners:
+                raise ChangeImpossible(f"node {member.node_id} is not a learner; add it as one first")
+            learners.remove(member)
+            voters.add(member)
         case ChangeKind.REMOVE:
-            if replica not in voters | learners:
-                raise ChangeImpossible(f"node {replica.node_id} with that directory is not a member")
-            voters.discard(replica)
-            learners.discard(replica)
+            if member not in voters | learners:
+                raise ChangeImpossible(f"node {member.node_id} with that directory is not a member")
+            voters.discard(member)
+            learners.discard(member)
             if not voters:
-                raise ChangeImpossible(f"node {replica.node_id} is the last voter; add another one first")
+                raise ChangeImpossible(f"node {member.node_id} is the last voter; add another one first")
     return Membership(tuple(sorted(voters)), tuple(sorted(learners)))
 
 
-def _require_new(membership: Membership, replica: ReplicaKey) -> None:
-    for member in membership.replicas:
-        if member == replica:
-            raise ChangeImpossible(f"node {replica.node_id} is a member already")
-        if member.node_id == replica.node_id:
+def _require_new(membership: Membership, new: MemberKey) -> None:
+    for member in membership.members:
+        if member == new:
+            raise ChangeImpossible(f"node {new.node_id} is a member already")
+        if member.node_id == new.node_id:
             raise ChangeImpossible(
-                f"node {replica.node_id} is a member with another data directory, {member.directory_id};"
+                f"node {new.node_id} is a member with another data directory, {member.directory_id};"
                 " remove that one first"
             )
 
@@ -102,7 +102,7 @@ def reached_by_majority(values: Collection[int]) -> int:
     return sorted(values, reverse=True)[majority(len(values)) - 1]
 
 
-def tally(voters: Collection[ReplicaKey], votes: Mapping[ReplicaKey, bool]) -> Tally:
+def tally(voters: Collection[MemberKey], votes: Mapping[MemberKey, bool]) -> Tally:
     """Only the votes of `voters` count; without voters nothing can be won."""
     granted = sum(votes.get(voter) is True for voter in voters)
     refused = sum(votes.get(voter) is False for voter in voters)

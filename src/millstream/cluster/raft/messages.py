@@ -1,18 +1,18 @@
-"""Everything replicas say to each other. Any of it may be lost, repeated, delayed or come out of order."""
+"""Everything members say to each other. Any of it may be lost, repeated, delayed or come out of order."""
 
 from uuid import UUID
 
 import msgspec
 
 from millstream.cluster.raft.entries import Entry, Snapshot
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import MemberKey
 
 
 class PreVoteRequest(msgspec.Struct, frozen=True):
     """Would you vote for me in `term`, which I have not begun?"""
 
-    sender: ReplicaKey
-    to: ReplicaKey
+    sender: MemberKey
+    to: MemberKey
     term: int
     last_index: int
     last_term: int
@@ -21,15 +21,15 @@ class PreVoteRequest(msgspec.Struct, frozen=True):
 class PreVoteReply(msgspec.Struct, frozen=True):
     """`term` is the asked one when granted, the voter's own otherwise."""
 
-    sender: ReplicaKey
-    to: ReplicaKey
+    sender: MemberKey
+    to: MemberKey
     term: int
     granted: bool
 
 
 class VoteRequest(msgspec.Struct, frozen=True):
-    sender: ReplicaKey
-    to: ReplicaKey
+    sender: MemberKey
+    to: MemberKey
     term: int
     last_index: int
     last_term: int
@@ -38,15 +38,15 @@ class VoteRequest(msgspec.Struct, frozen=True):
 
 
 class VoteReply(msgspec.Struct, frozen=True):
-    sender: ReplicaKey
-    to: ReplicaKey
+    sender: MemberKey
+    to: MemberKey
     term: int
     granted: bool
 
 
 class AppendRequest(msgspec.Struct, frozen=True):
-    sender: ReplicaKey
-    to: ReplicaKey
+    sender: MemberKey
+    to: MemberKey
     term: int
     prev_index: int
     prev_term: int
@@ -57,8 +57,8 @@ class AppendRequest(msgspec.Struct, frozen=True):
 class AppendReply(msgspec.Struct, frozen=True):
     """My log is the leader's up to `match_index`, and that much of it is on my disk."""
 
-    sender: ReplicaKey
-    to: ReplicaKey
+    sender: MemberKey
+    to: MemberKey
     term: int
     match_index: int
 
@@ -66,8 +66,8 @@ class AppendReply(msgspec.Struct, frozen=True):
 class AppendRejected(msgspec.Struct, frozen=True):
     """I do not have the entry before yours; the last place where we may agree is the hint."""
 
-    sender: ReplicaKey
-    to: ReplicaKey
+    sender: MemberKey
+    to: MemberKey
     term: int
     rejected_index: int
     hint_index: int
@@ -75,8 +75,8 @@ class AppendRejected(msgspec.Struct, frozen=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    sender: ReplicaKey
-    to: ReplicaKey
+    sender: MemberKey
+    to: MemberKey
     term: int
     commit_index: int
     read_round: int
@@ -85,16 +85,16 @@ class Heartbeat(msgspec.Struct, frozen=True):
 class HeartbeatReply(msgspec.Struct, frozen=True):
     """`agreed_index` is up to where the log is known to be the leader's; -1 from who does not say."""
 
-    sender: ReplicaKey
-    to: ReplicaKey
+    sender: MemberKey
+    to: MemberKey
     term: int
     read_round: int
     agreed_index: int = -1
 
 
 class InstallSnapshot(msgspec.Struct, frozen=True):
-    sender: ReplicaKey
-    to: ReplicaKey
+    sender: MemberKey
+    to: MemberKey
     term: int
     snapshot: Snapshot
 
@@ -102,21 +102,21 @@ class InstallSnapshot(msgspec.Struct, frozen=True):
 class TimeoutNow(msgspec.Struct, frozen=True):
     """Stand for election at once; the leader makes way for you."""
 
-    sender: ReplicaKey
-    to: ReplicaKey
+    sender: MemberKey
+    to: MemberKey
     term: int
 
 
 class ReadRequest(msgspec.Struct, frozen=True):
-    sender: ReplicaKey
-    to: ReplicaKey
+    sender: MemberKey
+    to: MemberKey
     term: int
     token: UUID
 
 
 class ReadReply(msgspec.Struct, frozen=True):
-    sender: ReplicaKey
-    to: ReplicaKey
+    sender: MemberKey
+    to: MemberKey
     term: int
     token: UUID
     index: int

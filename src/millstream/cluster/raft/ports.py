@@ -1,18 +1,18 @@
-"""What a replica needs from the rest of the node."""
+"""What a member needs from the rest of the node."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from millstream.cluster.raft.entries import Entry
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import MemberKey
 from millstream.cluster.raft.messages import Message
 
 
 class Transport(Protocol):
-    """The way to the other replicas. May lose, repeat, delay and reorder; must not block or call back.
+    """The way to the other members. May lose, repeat, delay and reorder; must not block or call back.
 
-    One that knows that a snapshot did not arrive says so with `Replica.report_snapshot_failed`, and one that knows
-    that another replica's process has ended with `Replica.report_gone`.
+    One that knows that a snapshot did not arrive says so with `Member.report_snapshot_failed`, and one that knows
+    that another member's process has ended with `Member.report_gone`.
     """
 
     def send(self, message: Message) -> None: ...
@@ -58,8 +58,8 @@ class Threads(Protocol):
 class Listener(Protocol):
     """Hears of changes of leadership, on the event loop, after the state machine knows what led to them."""
 
-    def on_leadership(self, term: int, leader: ReplicaKey | None, *, is_mine: bool) -> None:
-        """`is_mine` when this replica leads and has applied everything that earlier leaders committed."""
+    def on_leadership(self, term: int, leader: MemberKey | None, *, is_mine: bool) -> None:
+        """`is_mine` when this member leads and has applied everything that earlier leaders committed."""
         ...
 
     def on_write_refused(self) -> None:
@@ -67,5 +67,5 @@ class Listener(Protocol):
         ...
 
     def on_failure(self, error: BaseException) -> None:
-        """The replica has fallen silent: its disk or its state machine cannot be trusted any more."""
+        """The member has fallen silent: its disk or its state machine cannot be trusted any more."""
         ...

@@ -69,7 +69,7 @@ def majority_answered(raft: RaftState) -> bool:
 def send_heartbeats(raft: RaftState) -> None:
     leading = raft.leading
     leading.heartbeat_elapsed = 0
-    for replica, progress in leading.progress.items():
+    for member, progress in leading.progress.items():
         # A follower may hold other entries beyond the match, so it must not commit there.
         commit = min(progress.match_index, raft.log.commit_index)
-        raft.send(Heartbeat(raft.key, replica, raft.term, commit, leading.read_round))
+        raft.send(Heartbeat(raft.key, member, raft.term, commit, leading.read_round))

@@ -5,7 +5,7 @@ by counting only entries of its own term; what came before is committed with the
 """
 
 from millstream.cluster.raft.entries import Entry, EntryKind
-from millstream.cluster.raft.membership import ReplicaKey, reached_by_majority
+from millstream.cluster.raft.membership import MemberKey, reached_by_majority
 from millstream.cluster.raft.messages import (
     AppendRejected,
     AppendReply,
@@ -37,24 +37,24 @@ def append(raft: RaftState, kind: EntryKind, data: bytes) -> Entry:
 
 
 def follow_membership(raft: RaftState) -> None:
-    """Track exactly the replicas of the newest membership in the log."""
+    """Track exactly the members of the newest membership in the log."""
     progress, settings = raft.leading.progress, raft.settings
-    others = [replica for replica in raft.log.membership.replicas if replica != raft.key]
+    others = [member for member in raft.log.membership.members if member != raft.key]
     for gone in progress.keys() - set(others):
         del progress[gone]
-    for replica in others:
-        if replica not in progress:
-            progress[replica] = Progress(
+    for member in others:
+        if member not in progress:
+            progress[member] = Progress(
                 raft.log.last_index + 1, settings.max_inflight_messages, settings.max_inflight_bytes
             )
 
 
 def broadcast(raft: RaftState) -> None:
-    for replica in raft.leading.progress:
-        send_append(raft, replica)
+    for member in raft.leading.progress:
+        send_append(raft, member)
 
 
-def send_append(raft: RaftState, to: ReplicaKey, *, even_empty: bool = True) -> bool:
+def send_append(raft: RaftState, to: MemberKey, *, even_empty: bool = True) -> bool:
     """Send what comes next, as far as the follower's bounds allow; whether anything was sent."""
     log, progress = raft.log, raft.leading.progress[to]
     if progress.is_paused:
@@ -74,7 +74,7 @@ def send_append(raft: RaftState, to: ReplicaKey, *, even_empty: bool = True) -> 
     return True
 
 
-def _send_snapshot(raft: RaftState, to: ReplicaKey, progress: Progress) -> bool:
+def _send_snapshot(raft: RaftState, to: MemberKey, progress: Progress) -> bool:
     # It is large, so only for someone who is there.
     if not progress.is_active:
         return False
@@ -145,7 +145,7 @@ def on_heartbeat_reply(raft: RaftState, reply: HeartbeatReply) -> None:
 
 
 def commit_what_majority_has(raft: RaftState) -> bool:
-    """Move the commit index; True when followers should hear of it, and this replica still leads."""
+    """Move the commit index; True when followers should hear of it, and this member still leads."""
     log = raft.log
     index = reached_by_majority([match_index(raft, voter) for voter in log.membership.voters])
     before = log.commit_index
@@ -166,7 +166,7 @@ def may_commit(raft: RaftState, index: int) -> bool:
     return raft.log.term_at(index) == raft.term
 
 
-def match_index(raft: RaftState, voter: ReplicaKey) -> int:
+def match_index(raft: RaftState, voter: MemberKey) -> int:
     if voter == raft.key:
         return raft.log.stable_index
     return raft.leading.progress[voter].match_index
@@ -180,7 +180,7 @@ def _leave(raft: RaftState) -> None:
     raft.become_follower(raft.term, None)
 
 
-def hand_over_if_caught_up(raft: RaftState, to: ReplicaKey) -> None:
+def hand_over_if_caught_up(raft: RaftState, to: MemberKey) -> None:
     leading = raft.leading
     if leading.transfer_to == to and leading.progress[to].match_index == raft.log.last_index:
         raft.send(TimeoutNow(raft.key, to, raft.term))

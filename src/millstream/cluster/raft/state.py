@@ -1,4 +1,4 @@
-"""All that a replica knows. The rules that change it are in the files of their subjects."""
+"""All that a member knows. The rules that change it are in the files of their subjects."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -8,7 +8,7 @@ import msgspec
 
 from millstream.cluster.raft.entries import HardState, Restored
 from millstream.cluster.raft.log import RaftLog
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import MemberKey
 from millstream.cluster.raft.messages import PROMISES, Message
 from millstream.cluster.raft.progress import Progress
 from millstream.cluster.raft.ready import ReadState
@@ -28,8 +28,8 @@ class Role(Enum):
 
 class PendingRead(msgspec.Struct, frozen=True):
     token: UUID
-    requester: ReplicaKey | None
-    """The follower that asked; None for a read of this replica's own."""
+    requester: MemberKey | None
+    """The follower that asked; None for a read of this member's own."""
 
 
 class Leadership(msgspec.Struct):
@@ -37,11 +37,11 @@ class Leadership(msgspec.Struct):
 
     first_index: int
     """The no-op that began the term; nothing is known to be committed before it is."""
-    progress: dict[ReplicaKey, Progress] = msgspec.field(default_factory=dict)
-    """Of all replicas but the leader itself."""
+    progress: dict[MemberKey, Progress] = msgspec.field(default_factory=dict)
+    """Of all members but the leader itself."""
     uncommitted_bytes: int = 0
     heartbeat_elapsed: int = 0
-    transfer_to: ReplicaKey | None = None
+    transfer_to: MemberKey | None = None
     transfer_elapsed: int = 0
     read_round: int = 0
     reads_waiting: list[PendingRead] = msgspec.field(default_factory=list)
@@ -73,20 +73,20 @@ class RaftState:
         "writing",
     )
 
-    def __init__(self, key: ReplicaKey, settings: RaftSettings, jitter: Jitter, restored: Restored) -> None:
+    def __init__(self, key: MemberKey, settings: RaftSettings, jitter: Jitter, restored: Restored) -> None:
         self.key = key
         self.settings = settings
         self._jitter = jitter
         self.log = RaftLog(restored.snapshot, restored.entries)
         self.durable = restored.hard_state
         self.term, self.vote = restored.hard_state.term, restored.hard_state.vote
-        # A new replica that starts from a snapshot has voted in no term at all.
+        # A new member that starts from a snapshot has voted in no term at all.
         if self.term < self.log.last_term:
             self.term, self.vote = self.log.last_term, None
         self.role = Role.FOLLOWER
-        self.leader: ReplicaKey | None = None
+        self.leader: MemberKey | None = None
         self.leadership: Leadership | None = None
-        self.votes: dict[ReplicaKey, bool] = {}
+        self.votes: dict[MemberKey, bool] = {}
         self.agreed_index = 0
         """Of a follower: up to where this leader's requests have shown that the log is the leader's."""
         self.elapsed = 0
@@ -152,7 +152,7 @@ class RaftState:
         if term > self.term:
             self.term, self.vote = term, None
 
-    def become_follower(self, term: int, leader: ReplicaKey | None) -> None:
+    def become_follower(self, term: int, leader: MemberKey | None) -> None:
         self.enter_term(term)
         self._leave_role(Role.FOLLOWER)
         self.leader = leader

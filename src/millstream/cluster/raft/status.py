@@ -1,24 +1,24 @@
-"""The quorum as one replica sees it, for operators and metrics."""
+"""The quorum as one member sees it, for operators and metrics."""
 
 import msgspec
 
-from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.membership import MemberKey, Membership
 from millstream.cluster.raft.progress import Pace
 from millstream.cluster.raft.state import RaftState, Role
 
 
 class FollowerStatus(msgspec.Struct, frozen=True):
-    replica: ReplicaKey
+    member: MemberKey
     match_index: int
     pace: Pace
     is_active: bool
 
 
 class Status(msgspec.Struct, frozen=True):
-    key: ReplicaKey
+    key: MemberKey
     role: Role
     term: int
-    leader: ReplicaKey | None
+    leader: MemberKey | None
     membership: Membership
     first_index: int
     last_index: int
@@ -31,8 +31,8 @@ class Status(msgspec.Struct, frozen=True):
 def status_of(raft: RaftState) -> Status:
     progress = raft.leadership.progress if raft.leadership is not None else {}
     followers = tuple(
-        FollowerStatus(replica, each.match_index, each.pace, each.is_active)
-        for replica, each in sorted(progress.items())
+        FollowerStatus(member, each.match_index, each.pace, each.is_active)
+        for member, each in sorted(progress.items())
     )
     log = raft.log
     return Status(

@@ -40,7 +40,7 @@ class WaitingProposals:
                 )
 
     def taken_back(self, last_index: int, error: BaseException) -> None:
-        """The log ends at `last_index` again; what came after it never left this replica."""
+        """The log ends at `last_index` again; what came after it never left this member."""
         for each in [waiting for waiting in self._waiting if waiting > last_index]:
             for _, done in self._waiting.pop(each):
                 done(None, error)

@@ -4,7 +4,7 @@ import os.path
 from contextlib import suppress
 
 from millstream.cluster.raft.entries import Entry, HardState, Restored, Snapshot
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import MemberKey
 from millstream.cluster.raft.wal_files import Found, files_of, find, snapshot_path, wal_path
 from millstream.cluster.raft.wal_frames import encode_frame
 from millstream.cluster.raft.wal_records import encode_snapshot, encode_start, encode_write
@@ -19,17 +19,17 @@ class WriteRefused(Exception):
 
 
 class WalBroken(Exception):
-    """An fsync failed: what is on disk is known only after a restart, so this replica must fall silent."""
+    """An fsync failed: what is on disk is known only after a restart, so this member must fall silent."""
 
 
 class Wal:
-    __slots__ = ("_directory", "_disk", "_end", "_file", "_is_broken", "_replica", "_reserved", "_sequence")
+    __slots__ = ("_directory", "_disk", "_end", "_file", "_is_broken", "_member", "_reserved", "_sequence")
 
     def __init__(self, disk: Disk, directory: str, file: File, found: Found) -> None:
         self._disk = disk
         self._directory = directory
         self._file = file
-        self._replica = found.replica
+        self._member = found.member
         self._end = found.end
         self._sequence = found.next_sequence
         self._is_broken = False
@@ -37,7 +37,7 @@ class Wal:
         self._reserve(found.state.snapshot)
 
     @classmethod
-    def open(cls, disk: Disk, directory: str) -> "tuple[Wal, ReplicaKey, Restored] | None":
+    def open(cls, disk: Disk, directory: str) -> "tuple[Wal, MemberKey, Restored] | None":
         """The log ready for writes, whose it is, and all that is in it; None where none was ever created.
 
         WalCorrupt when what is there cannot be trusted.
@@ -57,19 +57,19 @@ class Wal:
             raise
         wal = cls(disk, directory, file, found)
         wal._remove_others(found.state.snapshot)
-        return wal, found.replica, found.state
+        return wal, found.member, found.state
 
     @classmethod
-    def create(cls, disk: Disk, directory: str, replica: ReplicaKey, snapshot: Snapshot) -> "Wal":
+    def create(cls, disk: Disk, directory: str, member: MemberKey, snapshot: Snapshot) -> "Wal":
         """Begin a log in an unused directory, durably, from the snapshot that a new quorum starts with.
 
-        The empty snapshot is for a replica that joins a quorum: it waits to be sent everything.
+        The empty snapshot is for a member that joins a quorum: it waits to be sent everything.
         """
         disk.make_dirs(directory)
         disk.sync_dir(os.path.dirname(directory))
         state = Restored(HardState(), snapshot)
-        path = _write_start(disk, directory, replica, state, 1)
-        return cls(disk, directory, disk.open(path), Found(replica, state, path, disk.size(path), 2))
+        path = _write_start(disk, directory, member, state, 1)
+        return cls(disk, directory, disk.open(path), Found(member, state, path, disk.size(path), 2))
 
     @property
     def size_bytes(self) -> int:
@@ -103,7 +103,7 @@ class Wal:
 
     def _reserve(self, snapshot: Snapshot) -> None:
         self._reserved = 0
-        if snapshot.membership.replicas != (self._replica,):
+        if snapshot.membership.members != (self._member,):
             self._reserve_more()
 
     def _reserve_more(self) -> None:
@@ -119,7 +119,7 @@ class Wal:
         """
         self._require_sound()
         try:
-            path = _write_start(self._disk, self._directory, self._replica, state, self._sequence)
+            path = _write_start(self._disk, self._directory, self._member, state, self._sequence)
             file = self._disk.open(path)
         except OSError as error:
             self._give_up_start(state)
@@ -162,11 +162,11 @@ class Wal:
         self._file.close()
 
 
-def _write_start(disk: Disk, directory: str, replica: ReplicaKey, state: Restored, sequence: int) -> str:
+def _write_start(disk: Disk, directory: str, member: MemberKey, state: Restored, sequence: int) -> str:
     snapshot = state.snapshot
     if snapshot.index > 0:
         data = encode_frame(snapshot.index, encode_snapshot(snapshot))
         disk.write_atomically(snapshot_path(directory, snapshot.index), data)
     path = wal_path(directory, sequence)
-    disk.write_atomically(path, encode_frame(sequence, encode_start(replica, state)))
+    disk.write_atomically(path, encode_frame(sequence, encode_start(member, state)))
     return path

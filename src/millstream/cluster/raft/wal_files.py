@@ -12,7 +12,7 @@ import re
 import msgspec
 
 from millstream.cluster.raft.entries import Restored, Snapshot
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import MemberKey
 from millstream.cluster.raft.wal_frames import WalCorrupt, read_frames
 from millstream.cluster.raft.wal_records import (
     StoredStart,
@@ -30,7 +30,7 @@ _NAME = re.compile(r"\d{20}\.(wal|snapshot)(\.tmp)?")
 class Found(msgspec.Struct, frozen=True):
     """The state on disk, and where the next frame goes."""
 
-    replica: ReplicaKey
+    member: MemberKey
     state: Restored
     path: str
     end: int
@@ -66,7 +66,7 @@ def find(disk: Disk, directory: str) -> Found | None:
     for place, entry in enumerate(entries, snapshot.index + 1):
         if entry.index != place:
             raise WalCorrupt(path, 0, f"entry {place} is missing, {entry.index} is in its place")
-    return Found(start.replica, Restored(hard_state, snapshot, entries), path, end, sequence + 1)
+    return Found(start.member, Restored(hard_state, snapshot, entries), path, end, sequence + 1)
 
 
 def _read_from_disk(disk: Disk, path: str) -> bytes:

@@ -3,7 +3,7 @@
 import msgspec
 
 from millstream.cluster.raft.entries import Entry, EntryKind, HardState, Restored, Snapshot
-from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.membership import MemberKey, Membership
 
 
 class StoredEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -17,14 +17,14 @@ class StoredWrite(msgspec.Struct, frozen=True, array_like=True):
     """One write: term and vote as they are now, and entries that replace all from the first one's index on."""
 
     term: int
-    vote: ReplicaKey | None
+    vote: MemberKey | None
     entries: list[StoredEntry]
 
 
 class StoredStart(msgspec.Struct, frozen=True, array_like=True):
     """The first frame of a file: whose it is, which snapshot it builds on, and all that came after that."""
 
-    replica: ReplicaKey
+    member: MemberKey
     snapshot_index: int
     snapshot_term: int
     write: StoredWrite
@@ -52,9 +52,9 @@ def encode_write(hard_state: HardState, entries: tuple[Entry, ...]) -> bytes:
     return _encoder.encode(_stored(hard_state, entries))
 
 
-def encode_start(replica: ReplicaKey, state: Restored) -> bytes:
+def encode_start(member: MemberKey, state: Restored) -> bytes:
     write = _stored(state.hard_state, state.entries)
-    return _encoder.encode(StoredStart(replica, state.snapshot.index, state.snapshot.term, write))
+    return _encoder.encode(StoredStart(member, state.snapshot.index, state.snapshot.term, write))
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:

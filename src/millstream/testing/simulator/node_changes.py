@@ -70,7 +70,7 @@ class NodeChanges:
         membership = leading[0].membership
         voters = {voter.node_id for voter in membership.voters}
         there = set(self._cluster.nodes) - set(self._cluster.removed)
-        if {each.node_id for each in membership.replicas} != there:
+        if {each.node_id for each in membership.members} != there:
             return f"of the nodes {sorted(there)} other ones are in the quorum: {membership}"
         if len(voters) < _VOTERS or not set(self._given_votes) <= voters:
             return f"votes were given to {list(self._given_votes)}, and {sorted(voters)} have one"

@@ -1,4 +1,4 @@
-"""The quorum's rules, checked after every event of every replica."""
+"""The quorum's rules, checked after every event of every member."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
@@ -8,8 +8,8 @@ from typing import Any
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.raft.entries import Entry
 from millstream.cluster.raft.log import RaftLog
-from millstream.cluster.raft.membership import Membership, ReplicaKey, majority
-from millstream.cluster.raft.replica import Replica
+from millstream.cluster.raft.member import Member
+from millstream.cluster.raft.membership import MemberKey, Membership, majority
 from millstream.cluster.raft.state import RaftState
 from millstream.testing.simulator.loop import SimulatedLoop
 
@@ -29,13 +29,13 @@ class QuorumWatch:
         self.voted: Callable[[int, int], None] = lambda _voter, _candidate: None
         """Called when a voter has promised its vote to another, who does not know of it yet."""
         self.leader_id: int | None = None
-        self._votes: dict[Replica, tuple[int, ReplicaKey | None]] = {}
+        self._votes: dict[Member, tuple[int, MemberKey | None]] = {}
         self._newest_index = 0
         self._leaders: dict[int, int] = {}
         self._committed: dict[int, Entry] = {}
         self._images: dict[int, MetadataImage] = {}
-        self._checked: dict[Replica, tuple[int, int]] = {}
-        self._stable: dict[Replica, int] = {}
+        self._checked: dict[Member, tuple[int, int]] = {}
+        self._stable: dict[Member, int] = {}
         self._promises = PromiseWatch(loop.violated)
         self._memberships = MembershipWatch(loop.violated)
         self.newest = MetadataImage()
@@ -47,19 +47,19 @@ class QuorumWatch:
     @contextmanager
     def installed(self) -> Iterator[None]:
         """See every replica that lives meanwhile."""
-        pump = Replica._pump
+        pump = Member._pump
 
-        def watched(replica: Replica) -> None:
+        def watched(replica: Member) -> None:
             pump(replica)
             self._look(replica)
 
-        setattr(Replica, "_pump", watched)  # noqa: B010 - a method in place of a method
+        setattr(Member, "_pump", watched)  # noqa: B010 - a method in place of a method
         try:
             yield
         finally:
-            setattr(Replica, "_pump", pump)  # noqa: B010
+            setattr(Member, "_pump", pump)  # noqa: B010
 
-    def _look(self, replica: Replica) -> None:
+    def _look(self, replica: Member) -> None:
         state = replica._raft.state
         if state.is_hard_state_durable and self._votes.get(replica) != (state.term, state.vote):
             self._votes[replica] = state.term, state.vote
@@ -151,14 +151,14 @@ class PromiseWatch:
 
     def __init__(self, violated: Callable[[str], None]) -> None:
         self._violated = violated
-        self._promised: dict[ReplicaKey, tuple[int, ReplicaKey | None]] = {}
-        self._votes: dict[int, dict[ReplicaKey, ReplicaKey]] = {}
+        self._promised: dict[MemberKey, tuple[int, MemberKey | None]] = {}
+        self._votes: dict[int, dict[MemberKey, MemberKey]] = {}
         """By term: for whom each voted, on its disk."""
-        self._stable: dict[ReplicaKey, int] = {}
+        self._stable: dict[MemberKey, int] = {}
         self._committed_in: dict[int, Entry] = {}
         """The last entry that was committed in each term."""
 
-    def wrote(self, key: ReplicaKey, term: int, vote: ReplicaKey | None) -> None:
+    def wrote(self, key: MemberKey, term: int, vote: MemberKey | None) -> None:
         """Term and vote are on the replica's disk."""
         known_term, known_vote = self._promised.get(key, (0, None))
         self._promised[key] = term, vote
@@ -169,7 +169,7 @@ class PromiseWatch:
         if term == known_term and known_vote not in (None, vote):
             self._violated(f"node {key.node_id} votes in term {term} for {vote}, and did for {known_vote}")
 
-    def has(self, key: ReplicaKey, stable_index: int) -> None:
+    def has(self, key: MemberKey, stable_index: int) -> None:
         """Up to there the replica's log is on its disk."""
         self._stable[key] = stable_index
 
@@ -181,7 +181,7 @@ class PromiseWatch:
                 f"node {state.key.node_id} commits entry {entry.index}, and no majority has it on disk"
             )
 
-    def _is_on_majority(self, voters: Iterable[ReplicaKey], index: int) -> bool:
+    def _is_on_majority(self, voters: Iterable[MemberKey], index: int) -> bool:
         having = [self._stable.get(voter, 0) >= index for voter in voters]
         return sum(having) >= majority(len(having))
 

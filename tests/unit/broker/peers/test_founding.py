@@ -18,22 +18,22 @@ from millstream.broker.peers.founding import (
     refusal_to_promise,
 )
 from millstream.broker.peers.hello import Welcome
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import MemberKey
 
 SEEDS = ("a:1", "b:1", "c:1")
 # Node 3 is the first of the seeds by its address: what counts are ids.
-C, B, A = (ReplicaKey(number, UUID(int=number)) for number in (1, 2, 3))
+C, B, A = (MemberKey(number, UUID(int=number)) for number in (1, 2, 3))
 ID = "c" * 22
 
 
-def new(replica: ReplicaKey, seeds: tuple[str, ...] = SEEDS) -> Welcome:
+def new(replica: MemberKey, seeds: tuple[str, ...] = SEEDS) -> Welcome:
     return Welcome("", replica, seeds)
 
 
 EMPTY = {"a:1": new(A), "b:1": new(B), "c:1": new(C)}
 
 
-def seen(me: ReplicaKey, there: dict[str, Welcome]) -> Situation:
+def seen(me: MemberKey, there: dict[str, Welcome]) -> Situation:
     return Situation(me, SEEDS, there, tuple(there.values()))
 
 
@@ -49,7 +49,7 @@ def test_the_lowest_seed_proposes_when_all_are_there_whatever_its_address() -> N
 
 
 @pytest.mark.parametrize("me", [A, B, C])
-def test_without_one_of_the_seeds_nobody_founds(me: ReplicaKey) -> None:
+def test_without_one_of_the_seeds_nobody_founds(me: MemberKey) -> None:
     for absent in SEEDS:
         there = {seed: each for seed, each in EMPTY.items() if seed != absent}
         told = reason(seen(me, there))
@@ -84,7 +84,7 @@ def test_what_another_seed_heard_counts_too() -> None:
 
 
 def test_a_node_that_is_no_seed_founds_nothing() -> None:
-    stranger = ReplicaKey(0, UUID(int=9))
+    stranger = MemberKey(0, UUID(int=9))
     assert "without this node" in reason(seen(stranger, EMPTY))
 
 
@@ -95,7 +95,7 @@ def test_seeds_that_differ_are_named() -> None:
 
 def test_two_seeds_of_one_id_found_nothing() -> None:
     with pytest.raises(CannotJoin, match="--node-id"):
-        next_step(seen(A, {**EMPTY, "c:1": new(ReplicaKey(2, UUID(int=9)))}))
+        next_step(seen(A, {**EMPTY, "c:1": new(MemberKey(2, UUID(int=9)))}))
 
 
 def test_one_node_behind_two_seeds_counts_once() -> None:
@@ -116,7 +116,7 @@ def test_a_promise_is_for_one_founder() -> None:
 
 
 def test_a_founder_with_another_disk_has_no_promise() -> None:
-    other = ReplicaKey(1, UUID(int=77))
+    other = MemberKey(1, UUID(int=77))
     promised = replace(seen(A, {**EMPTY, "c:1": new(other)}), promised=C)
     assert refusal_to_promise(promised, other, (A, B, other)) is not None
 
@@ -135,7 +135,7 @@ def test_whoever_has_promises_already_goes_on() -> None:
 
 def test_a_promise_is_not_given_for_another_disk() -> None:
     assert "another data directory" in str(
-        refusal_to_promise(seen(A, EMPTY), C, (ReplicaKey(3, UUID(int=8)), B, C))
+        refusal_to_promise(seen(A, EMPTY), C, (MemberKey(3, UUID(int=8)), B, C))
     )
 
 

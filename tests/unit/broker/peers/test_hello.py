@@ -5,17 +5,17 @@ from uuid import UUID
 import pytest
 
 from millstream.broker.peers.hello import Hello, answer, decode_hello, decode_welcome, encode
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import MemberKey
 from millstream.protocol.wire import MalformedRequest
 
-ONE, TWO = ReplicaKey(1, UUID(int=1)), ReplicaKey(2, UUID(int=2))
+ONE, TWO = MemberKey(1, UUID(int=1)), MemberKey(2, UUID(int=2))
 SEEDS = ("a:1", "b:1")
 CLUSTER, OTHER = "c" * 22, "o" * 22
 ME = Hello(CLUSTER, ONE, SEEDS)
 
 
 def test_a_member_and_a_newcomer_are_welcome() -> None:
-    for caller in (Hello(CLUSTER, TWO, SEEDS), Hello("", ReplicaKey(3, UUID(int=3)), SEEDS)):
+    for caller in (Hello(CLUSTER, TWO, SEEDS), Hello("", MemberKey(3, UUID(int=3)), SEEDS)):
         welcome = answer(ME, (ONE, TWO), caller)
         assert (welcome.refusal, welcome.replica, welcome.members) == (None, ONE, (ONE, TWO))
 
@@ -26,20 +26,20 @@ def test_a_node_that_calls_itself_is_told_its_own_name() -> None:
 
 
 def test_a_second_node_of_the_same_id_is_refused() -> None:
-    refusal = answer(ME, (ONE, TWO), Hello(CLUSTER, ReplicaKey(1, UUID(int=9)), SEEDS)).refusal
+    refusal = answer(ME, (ONE, TWO), Hello(CLUSTER, MemberKey(1, UUID(int=9)), SEEDS)).refusal
     assert refusal is not None
     assert "--node-id" in refusal
 
 
 def test_a_node_of_another_cluster_is_refused() -> None:
-    refusal = answer(ME, (ONE, TWO), Hello(OTHER, ReplicaKey(3, UUID(int=3)), SEEDS)).refusal
+    refusal = answer(ME, (ONE, TWO), Hello(OTHER, MemberKey(3, UUID(int=3)), SEEDS)).refusal
     assert refusal is not None
     assert CLUSTER in refusal
     assert OTHER in refusal
 
 
 def test_a_member_with_another_directory_is_refused() -> None:
-    refusal = answer(ME, (ONE, TWO), Hello("", ReplicaKey(2, UUID(int=9)), SEEDS)).refusal
+    refusal = answer(ME, (ONE, TWO), Hello("", MemberKey(2, UUID(int=9)), SEEDS)).refusal
     assert refusal is not None
     assert str(TWO.directory_id) in refusal
 
@@ -50,7 +50,7 @@ def test_a_node_that_was_removed_is_refused_for_good() -> None:
     assert welcome.is_removed
     assert welcome.refusal is not None
     assert "was removed" in welcome.refusal
-    assert not answer(ME, (ONE, TWO), Hello("", ReplicaKey(2, UUID(int=9)), SEEDS)).is_removed
+    assert not answer(ME, (ONE, TWO), Hello("", MemberKey(2, UUID(int=9)), SEEDS)).is_removed
 
 
 def test_greetings_survive_the_wire() -> None:

@@ -14,12 +14,12 @@ from millstream.broker.peers.hello import Hello, Welcome, decode_hello, encode
 from millstream.broker.peers.link import PeerLink
 from millstream.cluster.raft.entries import Snapshot
 from millstream.cluster.raft.envelope import PART_BYTES, Assembler
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import MemberKey
 from millstream.cluster.raft.messages import Heartbeat, InstallSnapshot, Message
 from millstream.protocol.api import PEER_COMMAND, PEER_HELLO, PEER_QUORUM
 from millstream.protocol.errors import ErrorCode, KafkaError
 
-ONE, TWO = ReplicaKey(1, UUID(int=1)), ReplicaKey(2, UUID(int=2))
+ONE, TWO = MemberKey(1, UUID(int=1)), MemberKey(2, UUID(int=2))
 CLUSTER = "c" * 22
 LONG = InstallSnapshot(ONE, TWO, 3, Snapshot(9, 3, data=bytes(40 * PART_BYTES)))
 
@@ -83,8 +83,8 @@ class OtherNode:
 class Ears:
     def __init__(self) -> None:
         self.welcomes: asyncio.Queue[Welcome] = asyncio.Queue()
-        self.lost: asyncio.Queue[ReplicaKey] = asyncio.Queue()
-        self.gone: asyncio.Queue[ReplicaKey] = asyncio.Queue()
+        self.lost: asyncio.Queue[MemberKey] = asyncio.Queue()
+        self.gone: asyncio.Queue[MemberKey] = asyncio.Queue()
 
 
 @asynccontextmanager

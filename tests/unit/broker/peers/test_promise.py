@@ -6,10 +6,10 @@ import pytest
 
 from millstream.broker.peers.founder import FILE, Promise
 from millstream.broker.peers.founding import CannotJoin
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import MemberKey
 from millstream.testing.disk import SimulatedDisk
 
-ME, OTHER = (ReplicaKey(number, UUID(int=number)) for number in (1, 2))
+ME, OTHER = (MemberKey(number, UUID(int=number)) for number in (1, 2))
 
 
 def empty_disk() -> SimulatedDisk:

@@ -20,7 +20,7 @@ from millstream.cluster.metadata.configs import (
     ConfigChange,
 )
 from millstream.cluster.metadata.controller import Command
-from millstream.cluster.metadata.defaults import Defaults
+from millstream.cluster.metadata.defaults import Defaults, ViewVirtualNodes
 from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncChange, InSyncResult
 from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders
 from millstream.cluster.metadata.partitions import CreatePartitions, IncreaseOutcome, PartitionIncrease
@@ -75,6 +75,7 @@ EXAMPLES: list[tuple[Command[Any], Any]] = [
         ViewQuorum(),
         QuorumView(1, 2, 9, (ReplicaView(1, UUID(int=1), 9), ReplicaView(2, UUID(int=2), 7)), ()),
     ),
+    (ViewVirtualNodes(), 150),
     (ReportRecovered(1, 2, (RecoveredReplica(UUID(int=4), 0, 3, 2, 17, is_whole=False),)), 1),
 ]
 

@@ -7,14 +7,14 @@ import pytest
 from millstream.cluster.metadata.dump import dump_metadata
 from millstream.cluster.metadata.records import ClusterCreated, TopicCreated, encode_records
 from millstream.cluster.raft.entries import Entry, EntryKind, HardState, first_snapshot
-from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.membership import MemberKey, Membership
 from millstream.cluster.raft.wal import Wal
 from millstream.cluster.raft.wal_files import files_of
 from millstream.cluster.raft.wal_frames import WalCorrupt
 from millstream.testing.disk import SimulatedDisk
 
 DIRECTORY = "/data/__cluster_metadata"
-REPLICA = ReplicaKey(1, UUID(int=5))
+REPLICA = MemberKey(1, UUID(int=5))
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from millstream.cluster.metadata.command_codec import decode_command, encode_com
 from millstream.cluster.metadata.quorum_changes import AddVoter, RemoveVoter
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.service import MetadataService
-from millstream.cluster.raft.membership import Change, ChangeKind, Membership, ReplicaKey
+from millstream.cluster.raft.membership import Change, ChangeKind, MemberKey, Membership
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.disk import SystemDisk
 
-ONE, TWO, THREE = (ReplicaKey(number, UUID(int=number)) for number in (1, 2, 3))
+ONE, TWO, THREE = (MemberKey(number, UUID(int=number)) for number in (1, 2, 3))
 MEMBERS = Membership((ONE, TWO), (THREE,))
 
 

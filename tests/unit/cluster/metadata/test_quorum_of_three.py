@@ -23,12 +23,12 @@ from millstream.cluster.metadata.records import ClusterCreated, Endpoint, TopicC
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic
 from millstream.cluster.raft.entries import first_snapshot
-from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.membership import MemberKey, Membership
 from millstream.cluster.raft.messages import InstallSnapshot, Message
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.disk import SystemDisk
 
-KEYS = tuple(ReplicaKey(number, UUID(int=number)) for number in (1, 2, 3))
+KEYS = tuple(MemberKey(number, UUID(int=number)) for number in (1, 2, 3))
 FIRST = first_snapshot(Membership(KEYS), encode_records([ClusterCreated("c" * 22)]))
 ENDPOINTS = (Endpoint("PLAINTEXT", "localhost", 9092),)
 SHORT_SECONDS = 0.6
@@ -224,7 +224,7 @@ def test_another_directory_or_epoch_of_the_broker_is_not_the_one_that_ended(tmp_
             controller = board.services[await board.leader()]
             await register_all(board, with_directories=True)
             node = others(board, controller.controller_id)[0]
-            controller.peer_gone(ReplicaKey(node, UUID(int=99)))
+            controller.peer_gone(MemberKey(node, UUID(int=99)))
             controller.peer_gone(KEYS[node - 1])
             board.services[node].broker_epoch = await board.services[node].submit(
                 RegisterBroker(node, ENDPOINTS, directory=KEYS[node - 1].directory_id)

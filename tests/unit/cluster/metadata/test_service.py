@@ -27,7 +27,7 @@ from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.topics import CreateTopics, DeleteTopics, NewTopic, TopicRef
 from millstream.cluster.raft.entries import first_snapshot
 from millstream.cluster.raft.errors import TooMuchUncommitted
-from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.membership import MemberKey, Membership
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.disk import Buffer, SystemDisk, SystemFile
 from millstream.testing.disk import Fault, Operation, SimulatedDisk
@@ -206,7 +206,7 @@ async def test_after_a_failed_fsync_changes_are_refused_until_a_restart(tmp_path
 
 @in_loop
 async def test_records_of_a_newer_version_stop_the_start(tmp_path: Path) -> None:
-    key = ReplicaKey(1, UUID(int=1))
+    key = MemberKey(1, UUID(int=1))
     first = first_snapshot(Membership((key,)), b"\x91\x92\x63\x01")
     create_replica(SystemDisk(), str(tmp_path), key, first).wal.close()
     with pytest.raises(UnknownRecords, match="newer version"):

@@ -5,9 +5,9 @@ import pytest
 from millstream.cluster.raft import messages as m
 from millstream.cluster.raft.codec import BadMessage, decode_message, encode_message
 from millstream.cluster.raft.entries import Entry, EntryKind, Snapshot
-from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.membership import MemberKey, Membership
 
-ONE, TWO = ReplicaKey(1, UUID(int=1)), ReplicaKey(2, UUID(int=2))
+ONE, TWO = MemberKey(1, UUID(int=1)), MemberKey(2, UUID(int=2))
 MESSAGES: list[m.Message] = [
     m.PreVoteRequest(ONE, TWO, 3, 4, 2),
     m.PreVoteReply(ONE, TWO, 3, True),

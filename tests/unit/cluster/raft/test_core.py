@@ -1,4 +1,4 @@
-"""The order of effects, and the bounds; what replicas do together is told in tests/scenario/raft."""
+"""The order of effects, and the bounds; what members do together is told in tests/scenario/raft."""
 
 from uuid import UUID
 
@@ -8,16 +8,16 @@ from millstream.cluster.raft import messages as m
 from millstream.cluster.raft.core import Raft
 from millstream.cluster.raft.entries import Entry, EntryKind, HardState, Restored, first_snapshot
 from millstream.cluster.raft.errors import NotLeader, TooMuchUncommitted
-from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.membership import MemberKey, Membership
 from millstream.cluster.raft.ready import Ready
 from millstream.cluster.raft.settings import RaftSettings
 from millstream.cluster.raft.state import Role
 from millstream.runtime.invariant import InvariantViolation
 
-ONE, TWO, THREE = (ReplicaKey(number, UUID(int=number)) for number in (1, 2, 3))
+ONE, TWO, THREE = (MemberKey(number, UUID(int=number)) for number in (1, 2, 3))
 
 
-def replica(*voters: ReplicaKey, settings: RaftSettings | None = None) -> Raft:
+def member(*voters: MemberKey, settings: RaftSettings | None = None) -> Raft:
     restored = Restored(HardState(1), first_snapshot(Membership(voters or (ONE, TWO, THREE))))
     return Raft(ONE, settings or RaftSettings(), lambda limit: 0, restored)
 
@@ -40,7 +40,7 @@ def settle(raft: Raft) -> list[m.Message]:
 
 
 def leader(settings: RaftSettings | None = None) -> Raft:
-    raft = replica(settings=settings)
+    raft = member(settings=settings)
     raft.campaign()
     settle(raft)
     raft.step(m.PreVoteReply(TWO, ONE, 2, True))
@@ -55,7 +55,7 @@ def leader(settings: RaftSettings | None = None) -> Raft:
 
 
 def test_a_vote_request_waits_for_term_and_vote_on_disk() -> None:
-    raft = replica()
+    raft = member()
     raft.campaign()
     settle(raft)
     raft.step(m.PreVoteReply(TWO, ONE, 2, True))
@@ -66,7 +66,7 @@ def test_a_vote_request_waits_for_term_and_vote_on_disk() -> None:
 
 
 def test_a_vote_waits_for_the_disk() -> None:
-    raft = replica()
+    raft = member()
     raft.step(m.VoteRequest(TWO, ONE, 5, 9, 4))
     ready = take(raft)
     assert (ready.hard_state, ready.messages) == (HardState(5, TWO), ())
@@ -75,7 +75,7 @@ def test_a_vote_waits_for_the_disk() -> None:
 
 
 def test_entries_are_acknowledged_after_they_are_on_disk() -> None:
-    raft = replica()
+    raft = member()
     raft.step(m.AppendRequest(TWO, ONE, 1, 1, 1, (Entry(2, 1, EntryKind.NOOP),), 1))
     ready = take(raft)
     assert [entry.index for entry in ready.entries] == [2]
@@ -99,7 +99,7 @@ def test_what_promises_nothing_new_leaves_while_the_disk_is_busy() -> None:
 
 
 def test_what_came_during_a_write_is_in_the_next_one() -> None:
-    raft = replica()
+    raft = member()
     raft.step(m.AppendRequest(TWO, ONE, 1, 1, 1, (Entry(2, 1, EntryKind.NOOP),), 1))
     take(raft)
     raft.step(m.AppendRequest(TWO, ONE, 1, 2, 1, (Entry(3, 1, EntryKind.NOOP),), 1))
@@ -111,7 +111,7 @@ def test_what_came_during_a_write_is_in_the_next_one() -> None:
 
 
 def test_nothing_reflects_a_new_term_before_it_is_on_disk() -> None:
-    raft = replica()
+    raft = member()
     raft.step(m.Heartbeat(TWO, ONE, 7, 1, 0))
     ready = take(raft)
     assert (ready.hard_state, ready.messages) == (HardState(7), ())
@@ -119,7 +119,7 @@ def test_nothing_reflects_a_new_term_before_it_is_on_disk() -> None:
 
 
 def test_an_only_voter_commits_as_soon_as_its_disk_is_done() -> None:
-    raft = replica(ONE)
+    raft = member(ONE)
     raft.campaign()
     assert raft.state.role is Role.CANDIDATE, "its own vote counts when it is on disk"
     settle(raft)
@@ -132,7 +132,7 @@ def test_an_only_voter_commits_as_soon_as_its_disk_is_done() -> None:
 
 def test_advance_without_a_write_is_a_mistake() -> None:
     with pytest.raises(InvariantViolation):
-        replica().advance()
+        member().advance()
 
 
 def test_uncommitted_bytes_are_bounded_and_freed_by_commits() -> None:
@@ -170,25 +170,25 @@ def test_a_follower_that_does_not_answer_is_probed_once_per_heartbeat() -> None:
 
 
 def test_a_message_for_an_earlier_directory_of_this_node_is_dropped() -> None:
-    raft = replica()
-    raft.step(m.VoteRequest(TWO, ReplicaKey(1, UUID(int=99)), 9, 9, 9))
+    raft = member()
+    raft.step(m.VoteRequest(TWO, MemberKey(1, UUID(int=99)), 9, 9, 9))
     assert raft.state.term == 1
     assert raft.ready() is None
 
 
 def test_only_a_leader_takes_proposals_and_says_who_that_is() -> None:
-    raft = replica()
+    raft = member()
     with pytest.raises(NotLeader, match="no leader"):
         raft.propose(b"x")
     raft.step(m.Heartbeat(TWO, ONE, 3, 1, 0))
     with pytest.raises(NotLeader, match="ask node 2"):
         raft.propose(b"x")
     with pytest.raises(NotLeader):
-        replica().read_index(UUID(int=1))
+        member().read_index(UUID(int=1))
 
 
 def test_a_follower_whose_leader_is_gone_stands_for_election_without_waiting_for_its_silence() -> None:
-    raft = replica()
+    raft = member()
     raft.step(m.Heartbeat(TWO, ONE, 2, 1, 0))
     settle(raft)
     raft.report_gone(THREE)
@@ -251,7 +251,7 @@ def test_a_follower_that_lost_what_it_acknowledged_is_sent_it_again() -> None:
 
 def test_a_follower_commits_only_what_it_has_seen_to_be_the_leaders() -> None:
     """The leader counts on what was acknowledged before the disk was exchanged for an older one."""
-    raft = replica()
+    raft = member()
     raft.step(m.AppendRequest(TWO, ONE, 2, 1, 1, (Entry(2, 2, EntryKind.NOOP, b""),), 1))
     settle(raft)
     restarted = Raft(

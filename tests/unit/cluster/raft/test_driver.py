@@ -12,7 +12,7 @@ import pytest
 from millstream.cluster.raft.driver import Driver
 from millstream.cluster.raft.entries import Entry, Snapshot, first_snapshot
 from millstream.cluster.raft.errors import NotLeader, OutcomeUnknown
-from millstream.cluster.raft.membership import Change, ChangeKind, Membership, ReplicaKey
+from millstream.cluster.raft.membership import Change, ChangeKind, MemberKey, Membership
 from millstream.cluster.raft.messages import Message
 from millstream.cluster.raft.wal import Wal, WalBroken, WriteRefused
 from millstream.runtime.disk import Disk, SystemDisk
@@ -53,7 +53,7 @@ class Words:
 
 class Switchboard:
     def __init__(self) -> None:
-        self.drivers: dict[ReplicaKey, Driver] = {}
+        self.drivers: dict[MemberKey, Driver] = {}
 
     def send(self, message: Message) -> None:
         asyncio.get_running_loop().call_soon(self._deliver, message)
@@ -70,7 +70,7 @@ class Ears:
         self.failures: list[BaseException] = []
         self.refused_writes = 0
 
-    def on_leadership(self, term: int, leader: ReplicaKey | None, *, is_mine: bool) -> None:
+    def on_leadership(self, term: int, leader: MemberKey | None, *, is_mine: bool) -> None:
         for event, is_so in ((self.leads, is_mine), (self.follows, not is_mine)):
             if is_so:
                 event.set()
@@ -86,7 +86,7 @@ class Ears:
 
 class Member:
     def __init__(
-        self, disk: Disk, directory: str, key: ReplicaKey, first: Snapshot, board: Switchboard
+        self, disk: Disk, directory: str, key: MemberKey, first: Snapshot, board: Switchboard
     ) -> None:
         opened = Wal.open(disk, directory)
         if opened is None:
@@ -118,12 +118,12 @@ class Member:
         self.workers.close()
 
 
-def keys(count: int) -> list[ReplicaKey]:
-    return [ReplicaKey(number, UUID(int=number)) for number in range(1, count + 1)]
+def keys(count: int) -> list[MemberKey]:
+    return [MemberKey(number, UUID(int=number)) for number in range(1, count + 1)]
 
 
 @asynccontextmanager
-async def quorum(path: Path, count: int) -> AsyncIterator[tuple[Switchboard, dict[ReplicaKey, Member]]]:
+async def quorum(path: Path, count: int) -> AsyncIterator[tuple[Switchboard, dict[MemberKey, Member]]]:
     board = Switchboard()
     first = first_snapshot(Membership(tuple(keys(count))))
     members = {key: Member(SystemDisk(), f"{path}/{key.node_id}", key, first, board) for key in keys(count)}
@@ -134,7 +134,7 @@ async def quorum(path: Path, count: int) -> AsyncIterator[tuple[Switchboard, dic
             member.stop()
 
 
-async def leader_of(members: dict[ReplicaKey, Member]) -> Member:
+async def leader_of(members: dict[MemberKey, Member]) -> Member:
     async with asyncio.timeout(10):
         waits = [asyncio.create_task(member.ears.leads.wait()) for member in members.values()]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -223,7 +223,7 @@ def test_leadership_moves_and_a_member_joins(tmp_path: Path) -> None:
             first.driver.transfer_leadership(other)
             await members[other].ears.leads.wait()
             leader = members[other]
-            joining = ReplicaKey(9, UUID(int=9))
+            joining = MemberKey(9, UUID(int=9))
             members[joining] = Member(SystemDisk(), f"{tmp_path}/9", joining, Snapshot(), board)
             await leader.driver.change_membership(Change(ChangeKind.ADD_LEARNER, joining))
             await members[joining].driver.read_barrier()

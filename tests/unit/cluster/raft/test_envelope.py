@@ -7,10 +7,10 @@ import pytest
 from millstream.cluster.raft.codec import BadMessage
 from millstream.cluster.raft.entries import Snapshot
 from millstream.cluster.raft.envelope import PART_BYTES, Assembler, WrongCluster, encode_parts
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import MemberKey
 from millstream.cluster.raft.messages import Heartbeat, InstallSnapshot
 
-ONE, TWO = ReplicaKey(1, UUID(int=1)), ReplicaKey(2, UUID(int=2))
+ONE, TWO = MemberKey(1, UUID(int=1)), MemberKey(2, UUID(int=2))
 CLUSTER, OTHER = "c" * 22, "o" * 22
 HEARTBEAT = Heartbeat(ONE, TWO, 3, 4, 5)
 LONG = InstallSnapshot(ONE, TWO, 3, Snapshot(9, 3, data=b"x" * (2 * PART_BYTES)))

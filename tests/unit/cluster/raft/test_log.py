@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from millstream.cluster.raft.entries import Entry, EntryKind, Snapshot
 from millstream.cluster.raft.log import RaftLog
-from millstream.cluster.raft.membership import Membership, ReplicaKey, encode_membership
+from millstream.cluster.raft.membership import MemberKey, Membership, encode_membership
 from millstream.runtime.invariant import InvariantViolation
 
 NOBODY = Snapshot(1, 1)
@@ -124,7 +124,7 @@ def test_compaction_keeps_a_few_entries_for_those_who_are_a_little_behind() -> N
 
 
 def test_a_conflict_takes_a_membership_back() -> None:
-    one, two = (Membership((ReplicaKey(number, UUID(int=number)),)) for number in (1, 2))
+    one, two = (Membership((MemberKey(number, UUID(int=number)),)) for number in (1, 2))
     log = RaftLog(Snapshot(1, 1, one))
     log.append([Entry(2, 1, EntryKind.MEMBERSHIP, encode_membership(two))])
     assert (log.membership, log.membership_index) == (two, 2)

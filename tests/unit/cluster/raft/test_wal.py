@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.cluster.raft.entries import Entry, EntryKind, HardState, Restored, Snapshot, first_snapshot
-from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.membership import MemberKey, Membership
 from millstream.cluster.raft.wal import Wal, WalBroken, WriteRefused
 from millstream.cluster.raft.wal_frames import WalCorrupt
 from millstream.testing.disk import Crashed, Fault, Operation, SimulatedDisk
 
-KEY, OTHER = ReplicaKey(1, UUID(int=1)), ReplicaKey(2, UUID(int=2))
+KEY, OTHER = MemberKey(1, UUID(int=1)), MemberKey(2, UUID(int=2))
 DIRECTORY = "/data/quorum"
 FIRST = first_snapshot(Membership((KEY, OTHER)), b"began")
 WAL_1 = DIRECTORY + "/00000000000000000001.wal"
@@ -33,9 +33,9 @@ def new_disk(seed: int = 0) -> SimulatedDisk:
 def reopen(disk: SimulatedDisk) -> Restored:
     opened = Wal.open(disk, DIRECTORY)
     assert opened is not None
-    wal, replica, restored = opened
+    wal, member, restored = opened
     wal.close()
-    assert replica == KEY
+    assert member == KEY
     return restored
 
 

@@ -4,10 +4,10 @@ from uuid import UUID
 
 from millstream.cluster.raft.entries import Entry, EntryKind, Snapshot
 from millstream.cluster.raft.log import RaftLog
-from millstream.cluster.raft.membership import Membership, ReplicaKey, encode_membership
+from millstream.cluster.raft.membership import MemberKey, Membership, encode_membership
 from millstream.testing.simulator.quorum_watch import MembershipWatch
 
-ONE, TWO, THREE, FOUR, FIVE = (ReplicaKey(number, UUID(int=number)) for number in (1, 2, 3, 4, 5))
+ONE, TWO, THREE, FOUR, FIVE = (MemberKey(number, UUID(int=number)) for number in (1, 2, 3, 4, 5))
 FIRST = Membership((ONE, TWO, THREE))
 GROWN = Membership((ONE, TWO, THREE, FOUR))
 SHRUNK = Membership((ONE, THREE, FOUR))

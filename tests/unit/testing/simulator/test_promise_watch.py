@@ -4,12 +4,12 @@ from uuid import UUID
 
 from millstream.cluster.raft.core import Raft
 from millstream.cluster.raft.entries import Entry, EntryKind, HardState, Restored, Snapshot
-from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.membership import MemberKey, Membership
 from millstream.cluster.raft.settings import RaftSettings
 from millstream.cluster.raft.state import RaftState
 from millstream.testing.simulator.quorum_watch import PromiseWatch
 
-ONE, TWO, THREE, FOUR = (ReplicaKey(number, UUID(int=number)) for number in (1, 2, 3, 4))
+ONE, TWO, THREE, FOUR = (MemberKey(number, UUID(int=number)) for number in (1, 2, 3, 4))
 THREE_VOTERS, FOUR_VOTERS = Membership((ONE, TWO, THREE)), Membership((ONE, TWO, THREE, FOUR))
 SNAPSHOT = Snapshot(1, 1, THREE_VOTERS)
 
@@ -18,7 +18,7 @@ def entry(index: int, term: int) -> Entry:
     return Entry(index, term, EntryKind.DATA, b"")
 
 
-def replica(key: ReplicaKey, term: int, *entries: Entry, snapshot: Snapshot = SNAPSHOT) -> RaftState:
+def replica(key: MemberKey, term: int, *entries: Entry, snapshot: Snapshot = SNAPSHOT) -> RaftState:
     restored = Restored(HardState(term, None), snapshot, entries)
     return Raft(key, RaftSettings(), lambda _: 0, restored).state
 

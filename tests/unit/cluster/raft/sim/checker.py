@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from millstream.cluster.raft.entries import Entry, Restored
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.membership import MemberKey
 from millstream.cluster.raft.messages import AppendReply, Message, VoteReply, VoteRequest
 from millstream.cluster.raft.state import RaftState
 
@@ -14,7 +14,7 @@ class Broken(AssertionError):
 
 
 class Seen:
-    """What the checker knows of one replica since its last start."""
+    """What the checker knows of one member since its last start."""
 
     def __init__(self) -> None:
         self.term = 0
@@ -24,7 +24,7 @@ class Seen:
 
 
 class DurableLog:
-    """What one replica has on disk, whether it runs or not."""
+    """What one member has on disk, whether it runs or not."""
 
     def __init__(self) -> None:
         self._base = 0
@@ -45,19 +45,19 @@ class DurableLog:
 
 class Checker:
     def __init__(self) -> None:
-        self.durable: dict[ReplicaKey, DurableLog] = {}
-        self.leaders: dict[int, ReplicaKey] = {}
-        self.votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
+        self.durable: dict[MemberKey, DurableLog] = {}
+        self.leaders: dict[int, MemberKey] = {}
+        self.votes: dict[tuple[MemberKey, int], MemberKey] = {}
         self.entries: dict[tuple[int, int], tuple[bytes, int | None]] = {}
         self.committed: dict[int, tuple[int, bytes | None]] = {}
         self.digests: dict[int, bytes] = {}
-        self.visible_term: dict[ReplicaKey, int] = {}
+        self.visible_term: dict[MemberKey, int] = {}
         self.acknowledged: dict[int, bytes] = {}
         self.max_commit = 0
-        self.on_leader: Callable[[ReplicaKey], None] = lambda key: None
+        self.on_leader: Callable[[MemberKey], None] = lambda key: None
 
     def sent(self, message: Message) -> None:
-        """A message left: it must never be contradicted, also not by the same replica after a crash."""
+        """A message left: it must never be contradicted, also not by the same member after a crash."""
         sender = message.sender
         if isinstance(message, VoteRequest | VoteReply | AppendReply):
             self.visible_term[sender] = max(self.visible_term.get(sender, 0), message.term)
@@ -66,7 +66,7 @@ class Checker:
         elif isinstance(message, VoteReply) and message.granted:
             self._voted(sender, message.term, message.to)
 
-    def _voted(self, voter: ReplicaKey, term: int, candidate: ReplicaKey) -> None:
+    def _voted(self, voter: MemberKey, term: int, candidate: MemberKey) -> None:
         first = self.votes.setdefault((voter, term), candidate)
         _require(first == candidate, f"node {voter.node_id} voted twice in term {term}")
 
@@ -144,7 +144,7 @@ class Checker:
                 f"{name} leads term {raft.term} with another entry at committed {index}",
             )
 
-    def applied(self, key: ReplicaKey, entry: Entry, digest: bytes) -> None:
+    def applied(self, key: MemberKey, entry: Entry, digest: bytes) -> None:
         first = self.digests.setdefault(entry.index, digest)
         _require(first == digest, f"node {key.node_id} applied another history up to {entry.index}")
 
@@ -162,7 +162,7 @@ class Checker:
             _require(self.committed[index][1] in (data, None), f"acknowledged entry {index} is lost")
             _require(index <= last_index, f"acknowledged entry {index} is lost, the log ends at {last_index}")
         digests = {machine.digest for machine in machines}
-        _require(len(digests) == 1, "replicas ended in different states")
+        _require(len(digests) == 1, "members ended in different states")
 
 
 def _require(condition: bool, message: str) -> None:

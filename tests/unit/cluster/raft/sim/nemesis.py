@@ -109,14 +109,14 @@ class Nemesis:
         operation, code = random.choice(
             [(Operation.SYNC, errno.EIO), (Operation.WRITE, errno.ENOSPC), (Operation.RENAME, errno.EIO)]
         )
-        if node.replica is not None:
+        if node.member is not None:
             node.disk.faults.add(Fault(operation, code))
 
     def _transfer(self) -> None:
         for node in self._sim.nodes:
             if node.leads:
                 try:
-                    node.replica.transfer_leadership(self._world.random.choice(self._sim.nodes).key)
+                    node.member.transfer_leadership(self._world.random.choice(self._sim.nodes).key)
                 except (RaftError, OSError):
                     self._world.note("transfer refused")
 
@@ -129,7 +129,7 @@ class Nemesis:
                 if kind is ChangeKind.REMOVE and len(voters) <= 2:
                     continue
                 try:
-                    node.replica.propose_change(change, lambda result, error: None)
-                    self._world.note(f"{node.name} {kind.value} n{change.replica.node_id}")
+                    node.member.propose_change(change, lambda result, error: None)
+                    self._world.note(f"{node.name} {kind.value} n{change.member.node_id}")
                 except RaftError as error:
                     self._world.note(f"{node.name} refuses: {error}")

@@ -1,4 +1,4 @@
-"""Messages between replicas: lost, doubled, late, out of order, or cut off in one direction."""
+"""Messages between members: lost, doubled, late, out of order, or cut off in one direction."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""One simulated node: the real replica and write-ahead log on a disk that loses what was not synced."""
+"""One simulated node: the real member and write-ahead log on a disk that loses what was not synced."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -7,9 +7,9 @@ from uuid import UUID
 
 from millstream.cluster.raft.core import Raft
 from millstream.cluster.raft.entries import Entry, HardState, Restored, Snapshot
-from millstream.cluster.raft.membership import ReplicaKey
+from millstream.cluster.raft.member import Member
+from millstream.cluster.raft.membership import MemberKey
 from millstream.cluster.raft.messages import Message
-from millstream.cluster.raft.replica import Replica
 from millstream.cluster.raft.settings import RaftSettings
 from millstream.cluster.raft.wal import Wal, WalBroken
 from millstream.testing.disk import Crashed, SimulatedDisk
@@ -48,19 +48,19 @@ class RecordingWal(Wal):
 
 
 class Node:
-    """`replica` is None while the node is down."""
+    """`member` is None while the node is down."""
 
     def __init__(
         self,
         world: World,
         checker: Checker,
         send: Callable[[Message], None],
-        key: ReplicaKey,
+        key: MemberKey,
         first: Snapshot,
     ) -> None:
         self.key = key
         self.disk = SimulatedDisk(world.random.getrandbits(32))
-        self.replica: Replica | None = None
+        self.member: Member | None = None
         self.machine = HistoryMachine(lambda entry, digest: None)
         self.is_paused = False
         self.slow_disk = 0.0
@@ -94,20 +94,20 @@ class Node:
         assert key == self.key
         self.machine = HistoryMachine(lambda entry, digest: self._checker.applied(key, entry, digest))
         raft = Raft(key, SETTINGS, self._world.random.randrange, restored)
-        self.replica = Replica(raft, wal, self.machine, self, self, self, SNAPSHOT_AFTER_BYTES)
+        self.member = Member(raft, wal, self.machine, self, self, self, SNAPSHOT_AFTER_BYTES)
         self._checker.restarted(raft.state)
         self._raft = raft
         self._world.note(f"{self.name} starts term={raft.state.term} last={raft.state.log.last_index}")
-        self.replica.start()
+        self.member.start()
         self.observe()
         self._tick_later(self._life)
 
     def crash(self, *, power_loss: bool) -> None:
-        if self.replica is None:
+        if self.member is None:
             return
         self._world.note(f"{self.name} crashes power_loss={power_loss}")
         self._life += 1
-        self.replica = None
+        self.member = None
         self.is_paused = False
         if self._job is not None:
             # The process dies in the middle of what it was writing.
@@ -118,7 +118,7 @@ class Node:
         self.disk.capacity_bytes = None
         self.disk.restart(power_loss=power_loss)
 
-    def on_leadership(self, term: int, leader: ReplicaKey | None, *, is_mine: bool) -> None:
+    def on_leadership(self, term: int, leader: MemberKey | None, *, is_mine: bool) -> None:
         self._world.note(f"{self.name} term={term} leader={leader and leader.node_id} mine={is_mine}")
 
     def on_write_refused(self) -> None:
@@ -140,13 +140,13 @@ class Node:
         if life != self._life:
             return
         self._tick_later(life)
-        if self.replica is not None and not self.is_paused:
-            self.replica.tick()
+        if self.member is not None and not self.is_paused:
+            self.member.tick()
             self.observe()
 
     def receive(self, message: Message) -> None:
-        if self.replica is not None and not self.is_paused and self.replica.failure is None:
-            self.replica.receive(message)
+        if self.member is not None and not self.is_paused and self.member.failure is None:
+            self.member.receive(message)
             self.observe()
 
     def send(self, message: Message) -> None:
@@ -180,19 +180,19 @@ class Node:
         self._world.after(delay, run)
 
     def observe(self) -> None:
-        if self.replica is not None and self.replica.failure is None:
+        if self.member is not None and self.member.failure is None:
             self._checker.observe(self._raft.state, self._seen)
 
     # Clients
 
     @property
     def leads(self) -> bool:
-        return self.replica is not None and self._raft.state.leadership is not None
+        return self.member is not None and self._raft.state.leadership is not None
 
     @property
     def raft(self) -> Raft:
         return self._raft
 
     def read(self, token: UUID, done: Callable[[Any, BaseException | None], None]) -> None:
-        assert self.replica is not None
-        self.replica.read(token, done)
+        assert self.member is not None
+        self.member.read(token, done)

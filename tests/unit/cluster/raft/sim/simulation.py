@@ -5,7 +5,7 @@ from uuid import UUID
 
 from millstream.cluster.raft.entries import Snapshot, first_snapshot
 from millstream.cluster.raft.errors import RaftError
-from millstream.cluster.raft.membership import Membership, ReplicaKey
+from millstream.cluster.raft.membership import MemberKey, Membership
 from millstream.cluster.raft.messages import Message
 from unit.cluster.raft.sim.checker import Broken, Checker
 from unit.cluster.raft.sim.nemesis import Nemesis
@@ -32,7 +32,7 @@ class Simulation:
         self.world = World(seed)
         self.checker = Checker()
         self.network = Network(self.world, self._deliver)
-        keys = [ReplicaKey(number, UUID(int=1000 + number)) for number in range(1, voters + 2)]
+        keys = [MemberKey(number, UUID(int=1000 + number)) for number in range(1, voters + 2)]
         first = first_snapshot(Membership(tuple(keys[:voters])))
         self.nodes = [
             Node(self.world, self.checker, self.network.send, key, first if place < voters else Snapshot())
@@ -68,7 +68,7 @@ class Simulation:
         )
 
     def start(self, node: Node) -> None:
-        if node.replica is None:
+        if node.member is None:
             node.start()
 
     def _deliver(self, message: Message) -> None:
@@ -91,7 +91,7 @@ class Simulation:
             self.read(self.world.random.choice(self.nodes))
 
     def propose(self, node: Node) -> None:
-        if node.replica is None or node.replica.failure is not None:
+        if node.member is None or node.member.failure is not None:
             return
         self._proposed += 1
         data = b"%d" % self._proposed + b"." * self.world.random.randrange(60)
@@ -101,13 +101,13 @@ class Simulation:
                 self.checker.acknowledge(index, data)
 
         try:
-            node.replica.propose(data, done)
+            node.member.propose(data, done)
         except RaftError:
             self.world.note(f"{node.name} refuses a proposal")
         node.observe()
 
     def read(self, node: Node) -> None:
-        if node.replica is None or node.replica.failure is not None:
+        if node.member is None or node.member.failure is not None:
             return
         before = self.checker.max_commit
         self._reads += 1
@@ -144,7 +144,7 @@ class Simulation:
         else:
             raise Broken("healed, and yet no progress")
         leader = next(node for node in self.nodes if node.leads)
-        members = leader.raft.state.log.membership.replicas
+        members = leader.raft.state.log.membership.members
         machines = [node.machine for node in self.nodes if node.key in members]
         self.checker.finish(machines, leader.raft.state.log.last_index)
 
@@ -155,9 +155,9 @@ class Simulation:
         if len(leaders) != 1:
             return False
         log = leaders[0].raft.state.log
-        members = [node for node in self.nodes if node.key in log.membership.replicas]
+        members = [node for node in self.nodes if node.key in log.membership.members]
         return all(
-            node.replica is not None and node.raft.state.log.applied_index == log.last_index
+            node.member is not None and node.raft.state.log.applied_index == log.last_index
             for node in members
         )
 

@@ -12,7 +12,7 @@ from millstream.cluster.raft.core import Raft
 from millstream.cluster.raft.disk_jobs import DiskJobs
 from millstream.cluster.raft.entries import Entry, EntryKind, Snapshot
 from millstream.cluster.raft.errors import NotLeader, OutcomeUnknown, RaftError
-from millstream.cluster.raft.membership import Change, Membership, ReplicaKey
+from millstream.cluster.raft.membership import Change, MemberKey, Membership
 from millstream.cluster.raft.messages import Message
 from millstream.cluster.raft.ports import Listener, StateMachine, Threads, Transport
 from millstream.cluster.raft.ready import Ready
@@ -31,7 +31,7 @@ Proposed = TypeVar("Proposed")
 SNAPSHOT_AFTER_BYTES = 4 << 20
 
 
-class Replica:
+class Member:
     def __init__(
         self,
         raft: Raft,
@@ -43,7 +43,7 @@ class Replica:
         snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES,
         later: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
-        """`later` calls back in another turn: a replica that is far behind does not apply all of it in one."""
+        """`later` calls back in another turn: a member that is far behind does not apply all of it in one."""
         self.failure: BaseException | None = None
         self._raft = raft
         self._jobs = DiskJobs(wal, threads, snapshot_after_bytes)
@@ -58,7 +58,7 @@ class Replica:
         self._is_pumping = False
         self._later = later
         self._is_going_on = False
-        self._told: tuple[int, ReplicaKey | None, bool] | None = None
+        self._told: tuple[int, MemberKey | None, bool] | None = None
 
     def start(self) -> None:
         """Go on from what was restored; an only voter leads at once, without waiting for anyone."""
@@ -101,7 +101,7 @@ class Replica:
         self._proposals.add(entry, done)
         return entry
 
-    def transfer_leadership(self, to: ReplicaKey) -> None:
+    def transfer_leadership(self, to: MemberKey) -> None:
         self._event(self._raft.transfer_leadership, to)
 
     def read(self, token: UUID, done: Done) -> None:
@@ -118,18 +118,18 @@ class Replica:
     def forget_read(self, token: UUID) -> None:
         self._reads.forget(token)
 
-    def report_snapshot_failed(self, to: ReplicaKey) -> None:
+    def report_snapshot_failed(self, to: MemberKey) -> None:
         self._raft.report_snapshot_failed(to)
 
-    def report_gone(self, replica: ReplicaKey) -> None:
+    def report_gone(self, member: MemberKey) -> None:
         if self.failure is None:
-            self._event(self._raft.report_gone, replica)
+            self._event(self._raft.report_gone, member)
 
     @property
     def is_alone(self) -> bool:
         """It leads, and there is nobody to lead: nothing happens with time."""
         state = self._raft.state
-        return state.leadership is not None and state.log.membership.replicas == (state.key,)
+        return state.leadership is not None and state.log.membership.members == (state.key,)
 
     @property
     def membership(self) -> Membership:
@@ -287,7 +287,7 @@ class Replica:
 
     def _fail(self, error: BaseException) -> None:
         if self.failure is None:
-            _log.error("the quorum replica stops", error=str(error))
+            _log.error("the quorum member stops", error=str(error))
             self._fall_silent(error)
             self._listener.on_failure(error)
 
