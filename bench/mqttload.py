@@ -35,9 +35,10 @@ def _packet(head: int, body: bytes) -> bytes:
             return bytes((head,)) + length + body
 
 
-def _connect_packet(client_id: str, version: int) -> bytes:
+def _connect_packet(client_id: str, version: int, clean: bool) -> bytes:
     properties = b"\0" if version == 5 else b""
-    return _packet(0x10, b"\0\4MQTT" + bytes((version, 2)) + b"\0\0" + properties + _text(client_id))
+    flags = 2 if clean else 0
+    return _packet(0x10, b"\0\4MQTT" + bytes((version, flags)) + b"\0\0" + properties + _text(client_id))
 
 
 def publish_packet(
@@ -58,10 +59,10 @@ def _unsubscribe_packet(text: str) -> bytes:
 class Talker:
     """One connection; `take` is called with all that came."""
 
-    def __init__(self, address: Address, client_id: str, *, version: int = 4) -> None:
+    def __init__(self, address: Address, client_id: str, *, version: int = 4, clean: bool = True) -> None:
         self.socket = socket.create_connection(address, timeout=_WAIT_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.sendall(_connect_packet(client_id, version))
+        self.socket.sendall(_connect_packet(client_id, version, clean))
         self.take: Callable[[bytes], None] = lambda _: None
 
     def connected(self) -> "Talker":
@@ -205,6 +206,18 @@ def published_per_second(
         return rate
     finally:
         _close(opened)
+
+
+def kept_per_second(address: Address, seconds: float) -> float:
+    """The same with QoS 1, for a session that is away and gets it all when it comes back."""
+    away = Talker(address, "away", clean=False).connected()
+    away.subscribe("bench/away/#", 1)
+    away.send(b"\xe0\x00")
+    away.close()
+    try:
+        return published_per_second(address, 1, seconds, topic="bench/away/{}")
+    finally:
+        Talker(address, "away").connected().close()
 
 
 def _after(seconds: float) -> Callable[[], bool]:

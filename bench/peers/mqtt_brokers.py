@@ -103,7 +103,7 @@ class Mosquitto(_Process):
 
 
 class RabbitMq(_Process):
-    """What no queue is bound to is acknowledged and dropped; a session has a classic durable queue."""
+    """What no queue is bound to is acknowledged and dropped; a session that is kept has a quorum queue."""
 
     name = "RabbitMQ"
     package = "rabbitmq-server"
@@ -115,7 +115,8 @@ class RabbitMq(_Process):
         config = data / "rabbitmq.conf"
         config.write_text(
             f"listeners.tcp = none\nmqtt.listeners.tcp.1 = 127.0.0.1:{port}\nmqtt.allow_anonymous = true\n"
-            f"mqtt.prefetch = 100\nmqtt.tcp_listen_options.nodelay = true\nmqtt.tcp_listen_options.backlog = 2048\n"
+            "mqtt.durable_queue_type = quorum\nmqtt.prefetch = 100\n"
+            "mqtt.tcp_listen_options.nodelay = true\nmqtt.tcp_listen_options.backlog = 2048\n"
         )
         env = {
             "HOME": str(data),

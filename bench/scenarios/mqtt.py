@@ -73,6 +73,7 @@ def _ours(session: Session, durability: Durability) -> Iterator[_Ours]:
 _THOUSANDS = "1,000 subscribers", "1,000 publishers"
 _LOADS: tuple[tuple[str, str, Callable[[Address, float], float]], ...] = (
     ("QoS 1, 10 publishers with 100 in flight", "/s", lambda at, s: mqttload.published_per_second(at, 1, s)),
+    ("QoS 1, 10 publishers with 100 in flight, for a session that is away", "/s", mqttload.kept_per_second),
     ("QoS 2, 10 publishers with 100 in flight", "/s", lambda at, s: mqttload.published_per_second(at, 2, s)),
     ("QoS 0, 1 publisher to 10 subscribers", "/s", lambda at, s: mqttload.delivered_per_second(at, 10, s)),
     ("QoS 0, 1 publisher to 1,000 subscribers", "/s", lambda at, s: mqttload.delivered_per_second(at, 1_000, s)),

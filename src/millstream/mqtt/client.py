@@ -7,6 +7,7 @@ from typing import Any, Final
 from millstream.coordinator.mqtt_sessions.records import Position
 from millstream.doors.caller import Caller
 from millstream.doors.queues import SettlementKind
+from millstream.mqtt.authenticating import Exchange
 from millstream.mqtt.connection import Connection, State
 from millstream.mqtt.failures import failure_of
 from millstream.mqtt.opening import open_session
@@ -69,6 +70,7 @@ class Client:
         self._timer: asyncio.TimerHandle | None = None
         self._saver: asyncio.TimerHandle | None = None
         self.sending = Sending(self)
+        self.exchange = Exchange(self)
         self._is_blocked = False
         self._is_paused = False
         self._work: asyncio.Task[None] | None = None
@@ -155,7 +157,7 @@ class Client:
                     self.client_id = want.client_id
                     self._opening = self.spawn(open_session(self, want))
                 case WantAuthentication():
-                    self.machine.refuse(Reason.BAD_AUTHENTICATION_METHOD, "nothing is exchanged by AUTH here")
+                    self.exchange.answered(want)
                 case WantClose():
                     self.sending.send_all(sends)
                     sends = []
@@ -303,6 +305,7 @@ class Client:
             if timer is not None:
                 timer.cancel()
         self.reading.stop()
+        self.exchange.end()
         outbound = self.machine.outbound
         positions = self.reading.positions(outbound.queued, ())
         self.shared.subscribers.remove(self, self.subscriptions)

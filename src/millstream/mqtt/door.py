@@ -9,6 +9,7 @@ from millstream.doors import Doors
 from millstream.doors.caller import ANONYMOUS, NODE, Caller
 from millstream.doors.decoded_tail import DecodedTail
 from millstream.mqtt.attending import Attending
+from millstream.mqtt.authenticating import Anyone, Authenticator
 from millstream.mqtt.client import Client
 from millstream.mqtt.limits import MqttLimits
 from millstream.mqtt.listeners import TcpWire, WebSocketWire
@@ -18,7 +19,7 @@ from millstream.mqtt.redirect import Redirects
 from millstream.mqtt.retained import Retained
 from millstream.mqtt.rules import Rules
 from millstream.mqtt.share_groups import ShareGroups
-from millstream.mqtt.shared import Anyone, Authenticator, Shared
+from millstream.mqtt.shared import Shared
 from millstream.mqtt.statistics import Statistics, SysTopics
 from millstream.mqtt.subscribers import Subscribers
 from millstream.mqtt.wire import Wire, WireUser

@@ -42,8 +42,8 @@ async def open_session(client: "Client", want: WantOpen) -> None:
         client.flush()
         return
     try:
-        principal = await shared.authenticator.authenticate(want.connect, client.wire.host)
-        client.caller = Caller(principal, want.client_id, client.wire.host, "mqtt")
+        authenticated = await client.exchange.begin(want.connect)
+        client.caller = Caller(authenticated.principal, want.client_id, client.wire.host, "mqtt")
         await _end_earlier(client)
         opened = await _ask(client, want)
     except Violation as violation:
@@ -74,7 +74,7 @@ async def open_session(client: "Client", want: WantOpen) -> None:
         )
         return
     client.link = link
-    machine.opened(Opened(opened.present, opened.received, in_flight), shared.now_ms())
+    machine.opened(Opened(opened.present, opened.received, in_flight, authenticated.data), shared.now_ms())
     _subscribe_again(client, opened)
     client.opened()
     client.flush()

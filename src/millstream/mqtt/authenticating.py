@@ -1,0 +1,92 @@
+"""Who a client is: what is plugged in says so, after an exchange of AUTH packets where the method has one."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from millstream.doors.caller import ANONYMOUS, Principal
+from millstream.protocol.mqtt.packets import Connect
+from millstream.protocol.mqtt.reasons import Reason, Violation
+
+if TYPE_CHECKING:
+    from millstream.mqtt.client import Client
+    from millstream.mqtt.wants import WantAuthentication
+
+Ask = Callable[[bytes | None], Awaitable[bytes | None]]
+"""Sends the client AUTH with this data, and gives the data of its answer."""
+
+
+class Authenticated(NamedTuple):
+    """`data` is for the client, to know the server by."""
+
+    principal: Principal
+    data: bytes | None = None
+
+
+class Authenticator(Protocol):
+    """A Violation refuses the client with its reason. `connect` has the method that it asked for, and its first data.
+
+    A client that is connected may do it again; it must be the same one then.
+    """
+
+    async def authenticate(self, connect: Connect, host: str, ask: Ask) -> Authenticated: ...
+
+
+class Anyone:
+    """Lets everyone in, by no method in particular."""
+
+    async def authenticate(self, connect: Connect, host: str, ask: Ask) -> Authenticated:  # noqa: ARG002 - it asks nothing
+        method = connect.properties.authentication_method
+        if method is not None:
+            raise Violation(
+                Reason.BAD_AUTHENTICATION_METHOD, f"the authentication method {method!r} is not known"
+            )
+        return Authenticated(ANONYMOUS)
+
+
+class Exchange:
+    """The AUTH packets of one client."""
+
+    def __init__(self, client: "Client") -> None:
+        self._client = client
+        self._connect: Connect | None = None
+        self._asked: asyncio.Future[bytes | None] | None = None
+
+    async def begin(self, connect: Connect) -> Authenticated:
+        self._connect = connect
+        client = self._client
+        return await client.shared.authenticator.authenticate(connect, client.wire.host, self._ask)
+
+    async def _ask(self, data: bytes | None) -> bytes | None:
+        self._asked = asyncio.get_running_loop().create_future()
+        self._client.machine.challenge(data, self._client.shared.now_ms())
+        self._client.flush()
+        return await self._asked
+
+    def answered(self, want: "WantAuthentication") -> None:
+        """The client answers what it was asked; or it begins again."""
+        if self._asked is not None:
+            asked, self._asked = self._asked, None
+            asked.set_result(want.data)
+        elif want.again and self._connect is not None:
+            self._client.spawn(self._again(self._connect, want.data))
+
+    async def _again(self, connect: Connect, data: bytes | None) -> None:
+        client = self._client
+        told = replace(connect, properties=replace(connect.properties, authentication_data=data))
+        try:
+            found = await self.begin(told)
+            if found.principal != client.caller.principal:
+                raise Violation(Reason.NOT_AUTHORIZED, "another one than the client that connected")
+        except Violation as violation:
+            client.machine.close(violation.reason, violation.message)
+        else:
+            client.machine.authenticated(found.data)
+        client.flush()
+
+    def end(self) -> None:
+        """Nobody answers any more."""
+        if self._asked is not None:
+            self._asked.cancel()
