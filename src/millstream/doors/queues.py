@@ -36,7 +36,9 @@ class Acquired(msgspec.Struct, frozen=True):
     read: LogRead
     ranges: tuple[AcquiredRange, ...]
     locked_until_ms: int
-    """When the messages become available to others, in milliseconds since 1970."""
+    """When the messages become available to others, in milliseconds since 1970 by the leader's clock."""
+    lock_ms: int
+    """The same as a length of time, for who has another clock."""
 
     def deliveries(self, records: Iterable[Record] | None = None) -> Iterator[Delivery]:
         """The records in the ranges. An offset in a range without a record (compacted, a marker) has none.

@@ -63,7 +63,7 @@ class Gateway:
         self._topics = Topics(doors.metadata, doors.authoriser, settings)
         self._brokers = Brokers(doors, settings, metrics)
         member = f"http-{host.new_id().hex[:16]}"
-        self._hubs = Hubs(doors.queues, member, settings.release_delay / 1000, clock.now_ms)
+        self._hubs = Hubs(doors.queues, member, settings.release_delay / 1000, clock.monotonic)
         turns = Turns(asyncio.get_running_loop().call_soon)
         self._produce = Produce(doors.messages, self._topics, self._brokers, turns, quotas, settings, metrics)
         self._consume = Consume(self._hubs, self._topics, doors.metadata, quotas, settings, metrics)

@@ -47,6 +47,8 @@ class Delivered(msgspec.Struct, frozen=True, eq=False):
     hub: "Hub"
     id: MessageId
     delivery: Delivery
+    until_s: float
+    """When its lock ends, by this process's own clock."""
 
     @property
     def size_bytes(self) -> int:
@@ -99,20 +101,23 @@ class Taker:
 
     async def take(self, limit: int) -> list[Delivered]:
         """At least one, at most `limit`; raises the error that ends the stream."""
-        while not self._waiting:
+        while not (taken := self.pop(limit)):
             if self._error is not None:
                 raise self._error
             self._news = asyncio.get_running_loop().create_future()
             await self._news
-        return self.pop(limit)
+        return taken
 
     def pop(self, limit: int) -> list[Delivered]:
-        """What is there."""
+        """What is there. What waited here for so long that its lock has ended may be another's by now."""
         was_full = self.room <= 0
-        taken = [self._waiting.popleft() for _ in range(min(limit, len(self._waiting)))]
-        for each in taken:
-            self.own(each.hub, each.id.offset)
+        taken: list[Delivered] = []
+        while self._waiting and len(taken) < limit:
+            each = self._waiting.popleft()
             self._waiting_bytes -= each.size_bytes
+            if each.hub.still_has(self, each):
+                self.own(each.hub, each.id.offset)
+                taken.append(each)
         if was_full:
             self._wake_hubs()
         return taken
@@ -145,16 +150,16 @@ class Taker:
 
 class Hub:
     def __init__(
-        self, queues: Queues, tail: DecodedTail, caller: Caller, key: HubKey, now_ms: Callable[[], int]
+        self, queues: Queues, tail: DecodedTail, caller: Caller, key: HubKey, now_s: Callable[[], float]
     ) -> None:
         self.key = key
         self.group, self.member, self.place = key.group, key.member, key.place
         self._queues = queues
         self._tail = tail
         self._caller = caller
-        self._now_ms = now_ms
+        self._now_s = now_s
         self._takers: dict[Taker, None] = {}
-        self._owners: dict[int, tuple[Taker, int]] = {}
+        self._owners: dict[int, tuple[Taker, float]] = {}
         """By offset: who has it, and until when its lock lasts; in the order of locking."""
         self._task: asyncio.Task[None] | None = None
         self._has_room = asyncio.Event()
@@ -189,6 +194,16 @@ class Hub:
         owner = self._owners.pop(offset, None)
         if owner is not None:
             owner[0].disown(self, offset)
+
+    def still_has(self, taker: Taker, waiting: Delivered) -> bool:
+        """Whether the message that waits for the taker is locked for it; forgets one that is not."""
+        owner = self._owners.get(waiting.id.offset)
+        if owner != (taker, waiting.until_s):
+            return False
+        if waiting.until_s > self._now_s():
+            return True
+        del self._owners[waiting.id.offset]
+        return False
 
     def hand_over(self, offset: int, taker: Taker) -> None:
         """The same client goes on as another taker."""
@@ -288,7 +303,7 @@ class Hub:
             share = -(-(len(deliveries) - at) // (len(ready) - index))
             some = deliveries[at : at + min(share, taker.room)]
             at += len(some)
-            self._give(taker, some, acquired.locked_until_ms)
+            self._give(taker, some, self._now_s() + acquired.lock_ms / 1000)
         if locked != len(deliveries):
             there = {each.record.offset for each in deliveries}
             ranges = (range(each.first_offset, each.last_offset + 1) for each in acquired.ranges)
@@ -298,18 +313,18 @@ class Hub:
             surplus = [each.record.offset for each in deliveries[at:]]
             await self._settle_all(surplus, SettlementKind.UNDELIVERED)
 
-    def _give(self, taker: Taker, some: Sequence[Delivery], locked_until_ms: int) -> None:
+    def _give(self, taker: Taker, some: Sequence[Delivery], until_s: float) -> None:
         for each in some:
             self._owners.pop(each.record.offset, None)
-            self._owners[each.record.offset] = (taker, locked_until_ms)
+            self._owners[each.record.offset] = (taker, until_s)
         ids = (MessageId(self.place, each.record.offset, self.member, taker.number) for each in some)
-        taker.give([Delivered(self, new, each) for new, each in zip(ids, some, strict=True)])
+        taker.give([Delivered(self, new, each, until_s) for new, each in zip(ids, some, strict=True)])
 
     def _forget_expired(self) -> None:
-        now = self._now_ms()
+        now_s = self._now_s()
         while self._owners:
-            offset, (_, locked_until_ms) = next(iter(self._owners.items()))
-            if locked_until_ms > now:
+            offset, (_, until_s) = next(iter(self._owners.items()))
+            if until_s > now_s:
                 return
             self.settled(offset)
 

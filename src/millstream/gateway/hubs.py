@@ -13,14 +13,14 @@ class Hubs:
     """`member` is this gateway's name in every group: messages of its streams are held under it."""
 
     def __init__(
-        self, queues: Queues, member: str, release_delay_s: float, now_ms: Callable[[], int]
+        self, queues: Queues, member: str, release_delay_s: float, now_s: Callable[[], float]
     ) -> None:
         self._queues = queues
         # Consumers of a partition take a part of a batch at a time, and every group takes all of it.
         self._tail = DecodedTail(4_000, most_bytes=1 << 20, most_partitions=32)
         self._member = member
         self._release_delay_s = release_delay_s
-        self._now_ms = now_ms
+        self._now_s = now_s
         self._hubs: dict[HubKey, Hub] = {}
         self._numbers = 0
         self._disconnected: dict[int, tuple[Taker, asyncio.TimerHandle]] = {}
@@ -35,7 +35,7 @@ class Hubs:
             key = HubKey(str(caller.principal), group, self._member, place)
             hub = self._hubs.get(key)
             if hub is None:
-                hub = self._hubs[key] = Hub(self._queues, self._tail, caller, key, self._now_ms)
+                hub = self._hubs[key] = Hub(self._queues, self._tail, caller, key, self._now_s)
             hub.join(taker)
 
     def leave(self, taker: Taker, *, releases: bool) -> None:

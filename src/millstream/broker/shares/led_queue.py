@@ -44,6 +44,7 @@ class Taken(msgspec.Struct, frozen=True):
     ranges: tuple[Acquired, ...] = ()
     batches: tuple[memoryview, ...] = ()
     until_ms: int = 0
+    lock_ms: int = 0
 
     @property
     def count(self) -> int:
@@ -186,7 +187,7 @@ class LedQueue:
         room, size = self._fair_share(engine, member, wanted, now_ms), wanted.max_bytes
         ranges: list[Acquired] = []
         batches: list[memoryview] = []
-        until_ms = now_ms + (wanted.lock_ms or engine.policy.lock_ms)
+        lock_ms = wanted.lock_ms or engine.policy.lock_ms
         while room > 0 and (size > 0 or not ranges):
             offset = engine.next_available(self.upper, now_ms)
             if offset is None:
@@ -210,7 +211,7 @@ class LedQueue:
             room -= sum(each.last - each.first + 1 for each in taken)
             size -= sum(map(len, held))
         self._decided()
-        return Taken(*_in_order(ranges, batches), until_ms) if ranges else NOTHING
+        return Taken(*_in_order(ranges, batches), now_ms + lock_ms, lock_ms) if ranges else NOTHING
 
     def settle(self, member: str, settlements: Sequence[Settlement]) -> None:
         """All of them or, with a KafkaError, none; await `stored` before it is told."""

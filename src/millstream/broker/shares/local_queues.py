@@ -98,4 +98,4 @@ def _acquired(queue: LedQueue, place: Place, taken: Taken) -> Acquired:
         partition.log.log_start_offset,
     )
     ranges = tuple(AcquiredRange(each.first, each.last, each.count) for each in taken.ranges)
-    return Acquired(read, ranges, taken.until_ms)
+    return Acquired(read, ranges, taken.until_ms, taken.lock_ms)

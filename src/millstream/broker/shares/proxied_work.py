@@ -48,7 +48,9 @@ class ProxiedWork(Work):
                 queue_values.Acquired(one.first_offset, one.last_offset, one.delivery_count)
                 for one in each.ranges
             )
-            self.taken[places[each.read.place]] = Taken(ranges, (each.read.batches,), each.locked_until_ms)
+            self.taken[places[each.read.place]] = Taken(
+                ranges, (each.read.batches,), each.locked_until_ms, each.lock_ms
+            )
 
     async def release(self) -> None:
         await self._queues.release_all(self._caller, self.session.group_id, self.session.member)

@@ -29,6 +29,7 @@ from millstream.testing.simulator.comparison import (
 )
 from millstream.testing.simulator.door_clients import DoorClients
 from millstream.testing.simulator.election_watch import ElectionWatch
+from millstream.testing.simulator.http_clients import HttpClients
 from millstream.testing.simulator.in_sync_watch import InSyncWatch
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.mqtt_clients import MqttClients
@@ -52,7 +53,7 @@ _FORMING_SECONDS = 30.0
 _HEALING_SECONDS = 60.0
 _LINES_KEPT = 2000
 # Clients that a few seeds have beside the others.
-_CLIENTS = {"mqtt": 0.1, "queues": 0.2, "doors": 0.1}
+_CLIENTS = {"mqtt": 0.1, "queues": 0.2, "doors": 0.1, "http": 0.1}
 
 
 @dataclass(slots=True)
@@ -69,6 +70,7 @@ class Outcome:
     read: int = 0
     sent_by_doors: int = 0
     sent_over_mqtt: int = 0
+    acknowledged_over_http: int = 0
     accepted: int = 0
     """Messages of a queue, where there are such clients."""
     metadata_changes: int = 0
@@ -95,12 +97,14 @@ def run_seed(
     queues: bool | None = None,
     nodes: int = 3,
     mqtt: bool | None = None,
+    http: bool | None = None,
 ) -> Outcome:
     """Never raises for what goes wrong in the run: that is in `problems`.
 
     `faults` are kinds; none: the seed draws. So it does with `routing`, unless the profile is plain. With `doors` there
-    are clients of a gateway beside the others, with `queues` those of a queue, with `mqtt` devices: a third of
-    the swarm draws one of the three. `nodes` is for the plain profile.
+    are clients of a gateway beside the others, with `queues` those of a queue, with `mqtt` devices, with
+    `http` senders and collectors at gateways: four in ten of the swarm draw one of these. `nodes` is for the plain
+    profile.
     """
     was_collecting = gc.isenabled()
     gc.disable()
@@ -122,6 +126,7 @@ def run_seed(
             _has("queues", queues, plan),
             nodes,
             _has("mqtt", mqtt, plan),
+            _has("http", http, plan),
         )
     finally:
         _clear_away(remains)
@@ -159,6 +164,7 @@ def _run(
     queues: bool,
     nodes: int,
     mqtt: bool,
+    http: bool,
 ) -> Outcome:
     outcome = Outcome(seed, plan={} if plan is None else plan.describe())
     loop = SimulatedLoop()
@@ -177,6 +183,8 @@ def _run(
             run.add_queues()
         if mqtt:
             run.add_mqtt()
+        if http:
+            run.add_http()
         remains += (loop, run)
         stack.callback(run.end)
         stack.enter_context(taking_turns(run.cluster.jobs_of_current))
@@ -232,6 +240,7 @@ class _Run:
         self._doors: DoorClients | None = None
         self._queues: QueueClients | None = None
         self._mqtt: MqttClients | None = None
+        self._http: HttpClients | None = None
         if self._cluster.routing == "proxy":
             self._streams = Streams(self._cluster, Random(f"streams of {seed}"))
 
@@ -243,6 +252,9 @@ class _Run:
 
     def add_mqtt(self) -> None:
         self._mqtt = MqttClients(self._cluster, Random(f"mqtt of {self._seed}"))
+
+    def add_http(self) -> None:
+        self._http = HttpClients(self._cluster, Random(f"http of {self._seed}"))
 
     @property
     def cluster(self) -> SimulatedCluster:
@@ -286,14 +298,9 @@ class _Run:
         await self._within(_FORMING_SECONDS, self._form(), "the cluster did not form")
         workload.start()
         nemesis.start()
-        if self._streams is not None:
-            self._streams.start()
-        if self._doors is not None:
-            self._doors.start()
-        if self._queues is not None:
-            self._queues.start()
-        if self._mqtt is not None:
-            self._mqtt.start()
+        for clients in (self._streams, self._doors, self._queues, self._mqtt, self._http):
+            if clients is not None:
+                clients.start()
         if self._changes is not None:
             self._changes.start()
         await asyncio.sleep(max(0.0, self._seconds * _TROUBLED_SHARE - loop.time()))
@@ -309,6 +316,25 @@ class _Run:
         await asyncio.sleep(_CALM_SECONDS)
         await self._within(_HEALING_SECONDS, workload.stop(), "the clients did not come to an end")
         await self._within(_HEALING_SECONDS, workload.read_everything(), "not everything could be read")
+        await self._finish_clients()
+        nemesis.end()
+        outcome.problems += differences(self._cluster)
+        outcome.problems += unexpected_ends(self._cluster, self._nemesis.kinds)
+        outcome.acknowledged = sum(producer.acknowledged for producer in workload.producers)
+        outcome.read = sum(len(poll.records) for poll in workload.history.polls)
+        outcome.problems += map(str, judge(workload.history))
+        outcome.problems += map(str, judge_topics(workload.topic_calls))
+        if workload.group is not None:
+            outcome.problems += map(str, judge_group(workload.group, workload.history))
+            outcome.problems += map(str, judge_positions(workload.group))
+        outcome.problems += map(str, workload.judge_sides())
+        if self._streams is not None:
+            outcome.problems += map(str, self._streams.judge())
+        settings = workload.operator.judge_settings(newest_image(self._cluster).topics[TOPIC])
+        outcome.problems += map(str, settings)
+
+    async def _finish_clients(self) -> None:
+        outcome = self._outcome
         if self._streams is not None:
             await self._within(_HEALING_SECONDS, self._streams.finish(), "the streams did not come to an end")
         if self._doors is not None:
@@ -327,21 +353,12 @@ class _Run:
             )
             outcome.sent_over_mqtt = self._mqtt.acknowledged
             outcome.problems += self._mqtt.judge()
-        nemesis.end()
-        outcome.problems += differences(self._cluster)
-        outcome.problems += unexpected_ends(self._cluster, self._nemesis.kinds)
-        outcome.acknowledged = sum(producer.acknowledged for producer in workload.producers)
-        outcome.read = sum(len(poll.records) for poll in workload.history.polls)
-        outcome.problems += map(str, judge(workload.history))
-        outcome.problems += map(str, judge_topics(workload.topic_calls))
-        if workload.group is not None:
-            outcome.problems += map(str, judge_group(workload.group, workload.history))
-            outcome.problems += map(str, judge_positions(workload.group))
-        outcome.problems += map(str, workload.judge_sides())
-        if self._streams is not None:
-            outcome.problems += map(str, self._streams.judge())
-        settings = workload.operator.judge_settings(newest_image(self._cluster).topics[TOPIC])
-        outcome.problems += map(str, settings)
+        if self._http is not None:
+            await self._within(
+                3 * _HEALING_SECONDS, self._http.finish(), "the HTTP clients did not come to an end"
+            )
+            outcome.acknowledged_over_http = self._http.acknowledged
+            outcome.problems += map(str, self._http.judge())
 
     async def _form(self) -> None:
         workload = self._workload
