@@ -19,6 +19,7 @@ from millstream.broker.api.table import TABLE
 from millstream.broker.server.addresses import ShownNode
 from millstream.broker.wiring import HandlerParts
 from millstream.cluster.metadata.defaults import Defaults
+from millstream.cluster.metadata.image import TopicImage
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.service import MetadataService
 from millstream.config.settings import Settings
@@ -93,6 +94,9 @@ class Broker:
 class Context:
     version: int
     only_node: ShownNode | None = None
+
+    def shown_leader(self, _topic: TopicImage) -> int | None:
+        return None
 
 
 def read_with_kio(api: Api, version: int, response: Any) -> Any:

@@ -19,6 +19,7 @@ from millstream.broker.partitions.samples import NodeSamples
 from millstream.broker.partitions.topic_changes import TopicChanges
 from millstream.broker.peers.lease import Isolation
 from millstream.broker.replicas.parts import ReplicaParts, replica_parts
+from millstream.broker.routing.client_routing import ClientRouting
 from millstream.broker.server.limit_metrics import raise_and_share, warn_of_few_connections, watch_limits
 from millstream.broker.server.listening import Listening, bind_all
 from millstream.broker.server.long_work import LongWork
@@ -26,7 +27,7 @@ from millstream.broker.server.replies import Delayed
 from millstream.broker.server.server import Server
 from millstream.broker.services import Services
 from millstream.broker.tasks import NodeEnd, Tasks
-from millstream.broker.wiring import HandlerParts, relays_of
+from millstream.broker.wiring import HandlerParts, new_relays
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.records import Endpoint
@@ -87,7 +88,9 @@ class Node:
         )
         self.handlers = HandlerParts(self)
         self.dispatcher = self.server.dispatcher = self.new_dispatcher(self.handlers)
-        self.relays = relays_of(self)
+        self.routing = ClientRouting(
+            settings.broker, lambda routing: new_relays(self, routing), self.server.find_relays
+        )
         # Made when the node starts
         self.listening: Listening
         self.metadata: MetadataService
@@ -123,19 +126,14 @@ class Node:
         """Open the data directory, recover what is in it, and listen. Raises with advice when that is impossible."""
         settings, broker = self.settings, self.settings.broker
         self.store.lock_or_advise()
-        relays = self.relays
-        new_relay = relays.open if relays is not None and broker.client_routing == "proxy" else None
-        listening = self.listening = await bind_all(self.server, broker, new_relay)
+        listening = self.listening = await bind_all(self.server, broker, self.routing.relay_for)
         self.listen = listening.clients
-        if relays is not None:
-            relays.endpoint = listening.for_clients
-            if broker.proxy_listen is not None:
-                await relays.bind(broker.proxy_listen)
+        if broker.proxy_listen is not None:
+            await self.routing.need_relays().bind(broker.proxy_listen)
         self.metadata = await self._open_metadata(listening.endpoints)
         self.view.follow(self.metadata)
         self._dynamic.follow(self.metadata)
-        if relays is not None:
-            relays.follow(self.metadata)
+        self.routing.follow(self.metadata)
         self.replicas = replica_parts(
             settings, self.machine, self.metadata, self.logs, self.metrics, self.end.fail
         )
@@ -218,8 +216,7 @@ class Node:
         while self._has_unanswered and clock.monotonic() < deadline:  # noqa: ASYNC110 - plain counters
             await asyncio.sleep(0.005)
         await self.server.stop()
-        if self.relays is not None:
-            self.relays.close()
+        self.routing.close()
         if self._has_metadata:
             self.services.close()
             await self.replicas.replication.stop()
@@ -240,4 +237,4 @@ class Node:
     @property
     def _has_unanswered(self) -> bool:
         """Whether records are on their way to the disk, or to another node."""
-        return bool(self.delayed.produces) or (self.relays is not None and self.relays.is_busy)
+        return bool(self.delayed.produces) or self.routing.is_busy

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from millstream.broker.replicas.serving import FollowerFetches
     from millstream.broker.routing.not_here import NoGroups
     from millstream.broker.routing.relays import Relays
+    from millstream.broker.routing.targets import Routing
     from millstream.cluster.founding_messages import NodeState
     from millstream.runtime.workers import Workers
 
@@ -126,17 +127,15 @@ class HandlerParts:
         )
 
 
-def relays_of(node: "Node") -> "Relays | None":
-    """The way of clients for whom this node answers in the place of all; None where there are no such clients."""
-    broker = node.settings.broker
-    if broker.client_routing != "proxy" and broker.proxy_listen is None:
-        return None
+def new_relays(node: "Node", routing: "Routing") -> "Relays":
+    """The ways of clients for whom this node answers in the place of others."""
     from millstream.broker.routing.not_here import NoGroups
     from millstream.broker.routing.relays import Relays
 
     refusing = node.new_dispatcher(HandlerParts(node, lambda: NoGroups(node.services.groups)))
     relays = Relays(
-        broker, node.machine, node.server, node.dispatcher, refusing, node.fetch_sessions,
+        node.settings.broker, routing, lambda: node.metadata.image, lambda: node.listening.for_clients,
+        node.machine, node.server, node.dispatcher, refusing, node.fetch_sessions,
         lambda: node.handlers.client_fetches, node.long_work, node.metrics,
     )  # fmt: skip
     node.isolation.on_cut_off.append(relays.cut_off)

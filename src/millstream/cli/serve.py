@@ -88,7 +88,8 @@ def command(
         Routing | None,
         typer.Option(
             "--client-routing",
-            help="Tell clients which nodes lead (direct), or of this node only, which forwards (proxy).",
+            help="Tell clients which nodes lead (direct), or of this node only, which forwards (proxy). A topic may set"
+            " client.routing for itself.",
         ),
     ] = None,
     roles: Annotated[

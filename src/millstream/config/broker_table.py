@@ -49,7 +49,7 @@ _OWN = (
     _own(
         "client.routing", ConfigType.STRING, "direct",
         "How clients reach what other nodes lead: direct, they are told who leads and go there, as with Kafka; proxy,"
-        " they are told of this node only, and it forwards.",
+        " they are told of this node only, and it forwards. Topics may set client.routing for themselves.",
         choices=("direct", "proxy"),
     ),
     _own("log.dir", ConfigType.STRING, "data", "The directory that holds everything the node stores."),
@@ -150,8 +150,9 @@ _OWN = (
 
 
 def _topic_defaults() -> Iterator[ConfigDefinition]:
+    own = {definition.name for definition in _OWN}
     for topic in TOPIC_CONFIGS.values():
-        if not topic.synonyms:
+        if not topic.synonyms or topic.synonyms[0].name in own:
             continue
         strongest, *coarser = topic.synonyms
         yield replace(

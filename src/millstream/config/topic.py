@@ -15,6 +15,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
     """
 
     cleanup_policy: frozenset[str] = frozenset({"delete"})
+    client_routing: str = "direct"
     compression_type: str = "producer"
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9

@@ -52,6 +52,12 @@ _DEFINITIONS = (
         "log.cleanup.policy", choices=("delete", "compact"), item_pattern="delete|compact",
     ),
     _define(
+        "client.routing", ConfigType.STRING,
+        "How clients reach this topic's leaders: direct, they are told who leads and go there; proxy, the node they ask"
+        " names itself, and forwards. The default is each node's own setting.",
+        "client.routing", choices=("direct", "proxy"),
+    ),
+    _define(
         "compression.type", ConfigType.STRING,
         "The codec batches are stored in; producer keeps every batch as it was sent.",
         "compression.type", choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),

@@ -20,6 +20,7 @@ FRIENDLY_NAMES = {
     "max_message_size": ("max.message.bytes", Spelling.SIZE),
     "compression_type": ("compression.type", Spelling.PLAIN),
     "cleanup_policy": ("cleanup.policy", Spelling.PLAIN),
+    "client_routing": ("client.routing", Spelling.PLAIN),
     "min_insync_replicas": ("min.insync.replicas", Spelling.PLAIN),
 }
 

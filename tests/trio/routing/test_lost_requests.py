@@ -139,7 +139,7 @@ def test_a_lane_ends_with_the_registration_that_it_was_made_to(trio: Trio) -> No
     broker = trio.nodes[1].broker
     with RawClient(trio.nodes[1].listen) as client:
         until(lambda: client.call("list_groups", 4).error_code == 0)
-        (way,) = broker.relays._relays
+        (way,) = broker.routing.relays._relays
         before = dict(way._lanes)
         assert {node for node, _ in before} == {1, 2, 3}
         # As if node 2 had been started again at the same address.

@@ -45,8 +45,13 @@ def trio() -> Iterator[Trio]:
 
 @pytest.fixture
 def topic(trio: Trio, request: pytest.FixtureRequest) -> str:
-    """Partition 0 is led by node 1, 1 by 2, 2 by 3."""
     name = str(request.node.name).replace("[", "-").replace("]", "")
+    create(trio, name)
+    return name
+
+
+def create(trio: Trio, name: str) -> None:
+    """Partition 0 is led by node 1, 1 by 2, 2 by 3."""
     wanted = {
         "name": name,
         "num_partitions": -1,
@@ -58,7 +63,6 @@ def topic(trio: Trio, request: pytest.FixtureRequest) -> str:
     assert created.error_code == 0
     for number in trio.nodes:
         until(lambda n=number: trio.knows(n, name))
-    return name
 
 
 @pytest.fixture
@@ -97,6 +101,31 @@ def test_clients_are_told_of_one_node(client: RawClient, topic: str) -> None:
     for group in ("a", "b", "c", "d"):
         (found,) = client.call("find_coordinator", 4, key_type=0, coordinator_keys=[group]).coordinators
         assert (found.node_id, found.error_code) == (1, 0)
+
+
+def test_where_a_topic_is_direct_clients_are_told_of_all_nodes(
+    trio: Trio, client: RawClient, topic: str
+) -> None:
+    def set_to(operation: int) -> None:
+        change = {"name": "client.routing", "config_operation": operation, "value": "direct"}
+        resource = {"resource_type": 2, "resource_name": topic, "configs": [change]}
+        (reply,) = client.call("incremental_alter_configs", 1, resources=[resource]).responses
+        assert reply.error_code == 0
+
+    other = "beside-direct"
+    create(trio, other)
+    set_to(0)
+    known = client.call("metadata", 12, topics=[{"name": topic}, {"name": other}])
+    assert [each.node_id for each in known.brokers] == [1, 2, 3]
+    assert [[each.leader_id for each in found.partitions] for found in known.topics] == [[1, 2, 3], [1, 1, 1]]
+    groups = [f"group-{number}" for number in range(12)]
+    found = client.call("find_coordinator", 4, key_type=0, coordinator_keys=groups).coordinators
+    assert {each.node_id for each in found} == {1}, "groups go by the node's setting"
+    write_all(client, other, b"a", b"b", b"c")
+    assert produce(client, topic, batch_of(b"x"), partition=1).error_code == NOT_LEADER
+    set_to(1)
+    assert [each.node_id for each in client.call("metadata", 12, topics=[]).brokers] == [1]
+    write_all(client, topic, b"a", b"b", b"c")
 
 
 def test_a_node_that_is_cut_off_has_nothing_to_say_to_those_who_know_it_alone(trio: Trio) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from millstream.broker.server.addresses import ShownNode
 from millstream.broker.server.memory import MemoryBudget
 from millstream.broker.server.replies import PendingReply, Reply, ReplyOrder
+from millstream.cluster.metadata.image import TopicImage
 from millstream.doors.caller import Caller
 from millstream.protocol.api import Api
 from millstream.protocol.errors import ErrorCode
@@ -47,6 +48,14 @@ class Way(ReplyOrder, Protocol):
 
     @property
     def only_node(self) -> ShownNode | None: ...
+
+    @property
+    def is_answered_for_others(self) -> bool: ...
+
+    @property
+    def shown_coordinator(self) -> ShownNode | None: ...
+
+    def shown_leader(self, topic: TopicImage) -> int | None: ...
 
     @property
     def peer(self) -> str: ...
@@ -126,8 +135,22 @@ class Call(msgspec.Struct):
 
     @property
     def only_node(self) -> ShownNode | None:
-        """The one broker that the caller is told of, where this node answers for all; None for others."""
+        """The one broker that the caller is told of; None where it is told of all."""
         return self.way.only_node
+
+    @property
+    def is_answered_for_others(self) -> bool:
+        """Whether this node may answer the caller in the place of other nodes."""
+        return self.way.is_answered_for_others
+
+    @property
+    def shown_coordinator(self) -> ShownNode | None:
+        """Who the caller is told coordinates its groups, where this node answers for those who do."""
+        return self.way.shown_coordinator
+
+    def shown_leader(self, topic: TopicImage) -> int | None:
+        """Who the caller is told leads the topic's partitions, where this node answers for those who do."""
+        return self.way.shown_leader(topic)
 
     @property
     def is_from_node(self) -> bool:

@@ -14,7 +14,7 @@ from millstream.broker.api.call import LATER, NO_REPLY, Call, Occupied
 from millstream.broker.api.permissions import AllowAll
 from millstream.broker.api.sliced_requests import SlicePlan, is_long, joined, parts_of
 from millstream.broker.api.table import TABLE
-from millstream.broker.server.connection import Connection
+from millstream.broker.server.connection import TAKEN, Connection
 from millstream.broker.server.long_work import LongWork
 from millstream.broker.server.memory import MemoryBudget
 from millstream.broker.tasks import Tasks
@@ -122,19 +122,20 @@ class Dispatcher:
             return
         if version >= api.flexible_from:
             position = _behind_tags(request, position)
-        relay = connection.relay
+        relay, read = connection.relay, None
         if relay is not None:
-            if self._is_cut_off() and key not in PEER_APIS:
+            if relay.is_only_node and self._is_cut_off() and key not in PEER_APIS:
                 # The client knows of this node alone, and looks for another only when it has nothing to say.
                 connection.close()
                 return
             try:
-                if relay.takes(call, request, position):
+                read = relay.takes(call, request, position)
+                if read is TAKEN:
                     return
             except KafkaError as error:
                 self._fail(call, error)
                 return
-        self.serve(call, request, position)
+        self.serve(call, request, position, read)
         if key in _WHO_LEADS and self._is_cut_off():
             # Others know better, and clients ask again where they are connected already.
             connection.close_when_answered()
@@ -159,15 +160,18 @@ class Dispatcher:
         call.version = 0
         call.reply(ErrorCode.UNSUPPORTED_VERSION)
 
-    def serve(self, call: Call, buffer: memoryview, position: int) -> None:
-        """Handle a request whose body begins at `position`; the buffer is reused as soon as this returns."""
+    def serve(self, call: Call, buffer: memoryview, position: int, read: object = None) -> None:
+        """Handle a request whose body begins at `position`; the buffer is reused as soon as this returns.
+
+        `read` is what was read of it already, if it was.
+        """
         served = call.served
         if len(buffer) - position > served.large_bytes:
             body = bytes(buffer[position:])
             self._await(call, self._answer_large(call, body), len(body) * _READ_OVER_SENT)
             return
         try:
-            request = served.decode(buffer, position, call.version)
+            request = served.decode(buffer, position, call.version) if read is None else read
             self._authoriser.check_request(call.caller, served.needs, request, self._topic_name)
             if served.slices is not None and is_long(served.slices, request):
                 self._await(call, self._answer_in_slices(call, served.slices, request))

@@ -42,8 +42,7 @@ def handle(
             first_index = cursor.partition_index
     limit = max(1, min(request.response_partition_limit, _MAX_PAGE))
     topics, next_cursor = page(image, wanted, first_index, limit)
-    if call.only_node is not None:
-        topics = tuple(_led_by(call.only_node.node_id, topic) for topic in topics)
+    topics = tuple(_as_shown(call, image.topics.get(topic.name or ""), topic) for topic in topics)
     return answer(DescribeTopicPartitionsResponse, topics=topics, next_cursor=next_cursor)
 
 
@@ -89,10 +88,13 @@ def _described(
     )
 
 
-def _led_by(
-    node_id: int, topic: DescribeTopicPartitionsResponseTopic
+def _as_shown(
+    call: Call, found: TopicImage | None, topic: DescribeTopicPartitionsResponseTopic
 ) -> DescribeTopicPartitionsResponseTopic:
-    """For clients that are to come to this node with everything: it leads what anybody leads."""
+    """Clients that are to come to this node hear that it leads what anybody leads."""
+    node_id = None if found is None else call.shown_leader(found)
+    if node_id is None:
+        return topic
     return replace(
         topic,
         partitions=tuple(

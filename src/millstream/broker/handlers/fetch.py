@@ -284,6 +284,9 @@ class DelayedFetch:
                     ErrorCode.OFFSET_NOT_AVAILABLE, f"offset {wanted.fetch_offset} has not come here yet"
                 )
             return False
+        if partition.log.config.client_routing == "proxy":
+            # Clients are to come to the node that they asked, whoever leads the topic.
+            return False
         preferred = self._fetches.preferred_reader(partition, self._request.rack_id, wanted.fetch_offset)
         if preferred is None:
             return False

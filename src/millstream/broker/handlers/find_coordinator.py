@@ -78,8 +78,8 @@ async def _find(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
         )
     address, port = host_for(endpoint, call), endpoint.port
-    if call.only_node is not None:
-        leader, address, port = call.only_node
+    if call.shown_coordinator is not None:
+        leader, address, port = call.shown_coordinator
     return Coordinator(
         key=key,
         node_id=leader,

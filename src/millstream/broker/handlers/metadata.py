@@ -9,7 +9,7 @@ from uuid import UUID
 
 from millstream.broker.api.call import LATER, Call, Encoded, Occupied, ReplySlot
 from millstream.broker.cluster_view import ClusterView
-from millstream.broker.server.addresses import ShownNode, host_for
+from millstream.broker.server.addresses import host_for
 from millstream.broker.server.long_work import SLICE_ELEMENTS, LongWork
 from millstream.broker.server.memory import MemoryBudget
 from millstream.broker.tasks import Tasks
@@ -183,7 +183,8 @@ class Metadata:
         if topic is None:
             return _unknown(wanted, refused)
         found = self._describe(topic, live)
-        return found if call.only_node is None else _as_one_node(call.only_node, found)
+        leader = call.shown_leader(topic)
+        return found if leader is None else _led_by(leader, found)
 
     def _describe(self, topic: TopicImage, live: frozenset[int]) -> TopicMetadata:
         partitions = []
@@ -231,12 +232,11 @@ def _unknown(wanted: WantedTopic, refused: Refused) -> TopicMetadata:
     return TopicMetadata(error, wanted.name, NULL_UUID, False, [])
 
 
-def _as_one_node(shown: ShownNode, topic: TopicMetadata) -> TopicMetadata:
-    """For clients that are to come to this node with everything: it leads what anybody leads."""
+def _led_by(node_id: int, topic: TopicMetadata) -> TopicMetadata:
+    """For clients that are to come to this node: it leads what anybody leads."""
     return topic._replace(
         partitions=[
-            each if each.leader == NO_LEADER else each._replace(leader=shown.node_id)
-            for each in topic.partitions
+            each if each.leader == NO_LEADER else each._replace(leader=node_id) for each in topic.partitions
         ]
     )
 

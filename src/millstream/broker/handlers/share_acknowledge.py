@@ -32,14 +32,14 @@ class ShareAcknowledge:
         session = self._work.use(request.group_id, request.member_id, epoch, cast(Source, call.source))
         # The usual case has no task of its own: consumers that acknowledge one by one send many of these.
         is_usual = len(request.topics) == 1 and len(request.topics[0].partitions) == 1 and epoch != CLOSE
-        if is_usual and call.only_node is None:
+        if is_usual and session.proxied_for is None:
             topic_id, (partition,) = request.topics[0]
             queue = self._work.shares.opened(session.group_id, topic_id, partition.partition_index)
             if queue is not None and queue.is_ready:
                 session.add((topic_id, partition.partition_index))
                 self._settle(queue, session.member, partition, call, renewing=request.is_renew_ack)
                 return LATER
-        return self._acknowledge(request, self._work.begin(session, call))
+        return self._acknowledge(request, self._work.begin(session, call, request.topics))
 
     def _settle(
         self, queue: LedQueue, member: str, partition: AckPartition, call: Call, *, renewing: bool

@@ -42,7 +42,7 @@ class ShareFetch:
             if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
                 await self._work.pause(request.max_wait)
             return _refused(error)
-        work = self._work.begin(session, call)
+        work = self._work.begin(session, call, request.topics)
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
                 work.session.forget((topic.topic_id, index))

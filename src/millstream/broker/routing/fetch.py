@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from millstream.broker.api.call import Call, ReplySlot
-from millstream.broker.handlers.fetch import MAX_REPLY_BYTES
+from millstream.broker.handlers.fetch import MAX_REPLY_BYTES, Wanted
 from millstream.broker.handlers.fetch_sessions import FetchSession
 from millstream.broker.routing.fetch_source import FetchSource, Key
-from millstream.broker.routing.targets import leader_of, topic_of
+from millstream.broker.routing.targets import topic_of
+from millstream.broker.server.connection import TAKEN
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import (
     TOPIC_ID_FROM,
@@ -65,19 +66,24 @@ class FetchRelay:
         self._forgetting: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    def takes(self, context: Call, request: memoryview, position: int) -> bool:
+    def takes(self, context: Call, request: memoryview, position: int) -> object:
         fetch = decode_fetch(request, position, context.version)
         if fetch.replica_id >= 0:
             # A follower, which asks for nothing else.
             context.speak_for(None)
-            return False
+            return fetch
+        is_idle = self._current is None and not self._line and not self._sources
+        if is_idle and not (
+            fetch.session_id or any(self._relay.is_proxied(topic) for topic, _ in fetch.topics)
+        ):
+            return fetch
         self._relay.relays.fetch_requests.value += 1
         if self._current is not None or self._line:
             # Clients wait for the answer before they fetch again; one that does not is answered in its order.
             self._line.append((context, context.reply_later(), fetch))
         else:
             self._begin(context, None, fetch)
-        return True
+        return TAKEN
 
     def close(self) -> None:
         self._is_closed = True
@@ -87,7 +93,11 @@ class FetchRelay:
         if self._forgetting is not None:
             self._forgetting.cancel()
         self._current = None
-        for source in self._sources.values():
+        self._close_sources()
+
+    def _close_sources(self) -> None:
+        sources, self._sources = self._sources, {}
+        for source in sources.values():
             source.close()
 
     # -- a fetch begins
@@ -108,11 +118,14 @@ class FetchRelay:
             if session is None
             else session.wanted()
         )
-        # Nobody is sent elsewhere to read: this node is the only one that the client sees.
-        fetch = fetch._replace(rack_id="")
-        wanted = [self._find(topic, partition) for topic, partition in asked]
+        if self._relay.is_only_node:
+            # Nobody is sent elsewhere to read.
+            fetch = fetch._replace(rack_id="")
+        is_here = reply is None and not self._is_any_proxied(asked)
+        wanted = [] if is_here else [self._find(topic, partition) for topic, partition in asked]
         nodes = {each.node for each in wanted if each.node is not None}
-        if reply is None and (not wanted or (nodes <= {self._relay.node_id} and not self._sources)):
+        if reply is None and nodes <= {self._relay.node_id}:
+            self._close_sources()
             found = relays.client_fetches().answer(context, fetch, session, asked)
             relays.dispatcher.conclude(context, found)
             return
@@ -133,6 +146,10 @@ class FetchRelay:
         self._arm(current, current.deadline)
         self._consider()
 
+    def _is_any_proxied(self, asked: Wanted) -> bool:
+        """Much quicker than to look for each partition, where none is."""
+        return any(self._relay.is_proxied(topic) for topic in dict.fromkeys(topic for topic, _ in asked))
+
     def _find(self, topic: str | bytes, request: FetchPartition) -> _Wanted:
         image = self._relay.image
         found = topic_of(image, topic)
@@ -140,10 +157,12 @@ class FetchRelay:
             unknown = found is None and isinstance(topic, bytes)
             error = ErrorCode.UNKNOWN_TOPIC_ID if unknown else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return _Wanted(topic, (b"", request.partition), request, None, error)
-        key = found.topic_id.bytes, request.partition
-        node = leader_of(image, topic, request.partition)
+        node = self._relay.targets.leader(topic, request.partition)
+        if node is None and not self._relay.routing.is_proxied(found):
+            # This node refuses it, or has a replica that the client may read from.
+            node = self._relay.node_id
         error = ErrorCode.NONE if node is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return _Wanted(topic, key, request, node, error)
+        return _Wanted(topic, (found.topic_id.bytes, request.partition), request, node, error)
 
     def _ask_all(self, current: _Fetch) -> None:
         for node in [each for each in self._sources if each not in current.by_node]:
@@ -164,7 +183,9 @@ class FetchRelay:
         is_instant = wait <= 0 or request.min_bytes <= 0 or not source.is_known
         wait_ms = 0 if is_instant else max(round(wait * 1000), 1)
         max_bytes = max(request.max_bytes // len(current.by_node), min_bytes)
-        source.ask(current.context, request.isolation_level, max_bytes, wait_ms, min_bytes)
+        # Others are leaders that are asked for what this node is said to lead: there is nowhere else to read it.
+        rack_id = request.rack_id if source.node == self._relay.node_id else ""
+        source.ask(current.context, request.isolation_level, max_bytes, wait_ms, min_bytes, rack_id)
 
     def _arm(self, current: _Fetch, at: float) -> None:
         if current.timer is not None:

@@ -46,7 +46,7 @@ class FetchSource:
     @property
     def has_news(self) -> bool:
         """Whether the client has to be told of something other than records."""
-        return any(found.error or found.diverging_epoch is not None for _, found in self.found.values())
+        return any(_is_news(found) for _, found in self.found.values())
 
     @property
     def is_known(self) -> bool:
@@ -79,7 +79,15 @@ class FetchSource:
         ):
             self.stop()
 
-    def ask(self, context: Call, isolation_level: int, max_bytes: int, wait_ms: int, min_bytes: int) -> None:
+    def ask(
+        self,
+        context: Call,
+        isolation_level: int,
+        max_bytes: int,
+        wait_ms: int,
+        min_bytes: int,
+        rack_id: str,
+    ) -> None:
         self._asked = dict(self._wanted)
         self.min_bytes = min_bytes
         self._number += 1
@@ -94,6 +102,7 @@ class FetchSource:
                 wait_ms,
                 min(max_bytes, MAX_REPLY_BYTES, max(free, _MIN_REPLY_BYTES)),
                 self._asked,
+                rack_id=rack_id,
                 min_bytes=min_bytes,
                 isolation_level=isolation_level,
             )
@@ -175,11 +184,16 @@ class FetchSource:
                 self._standing[key] = found.high_watermark, found.last_stable_offset, found.log_start_offset
             if key in self.found:
                 self._forget(key, self.found[key][1])
-            if found.error or len(found.records) or found.diverging_epoch is not None:
+            if len(found.records) or _is_news(found):
                 self.found[key] = asked, found
                 self.found_bytes += len(found.records)
                 self._relay.server.reply_memory.take(len(found.records))
         self._changed()
+
+
+def _is_news(found: FetchedPartition) -> bool:
+    """Whether the client has to be told of something other than records."""
+    return bool(found.error) or found.diverging_epoch is not None or found.preferred_read_replica >= 0
 
 
 def _is_same(wanted: FetchPartition | None, asked: FetchPartition | None) -> bool:

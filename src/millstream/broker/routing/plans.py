@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from millstream.broker.routing.targets import coordinator_of, leader_of
+from millstream.broker.routing.targets import Targets, coordinator_of
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import ConfigResource
 from millstream.protocol.errors import ErrorCode
@@ -15,8 +15,10 @@ Parts = dict[int, Any]
 
 
 class Plan(NamedTuple):
-    cut: Callable[[MetadataImage, int, Any], Parts]
+    cut: Callable[[Targets, Any], Parts]
     join: Callable[[Any, list[Any]], Any]
+    is_by_topic: bool = False
+    """Who answers is a matter of each topic's setting client.routing, not of the node's alone."""
     lost: ErrorCode | None = None
     """What is said for a node that does not answer; without it this node answers in its place."""
 
@@ -30,12 +32,12 @@ def _index_of(partition: Any, index: str) -> int:
     return number
 
 
-def _cut_topics(name: str, index: str, asked: str, image: MetadataImage, me: int, request: Any) -> Parts:
+def _cut_topics(name: str, index: str, asked: str, targets: Targets, request: Any) -> Parts:
     by_node: dict[int, dict[int, list[Any]]] = {}
     for place, topic in enumerate(request.topics):
         for partition in getattr(topic, asked):
-            leader = leader_of(image, getattr(topic, name), _index_of(partition, index))
-            topics = by_node.setdefault(me if leader is None else leader, {})
+            leader = targets.leader(getattr(topic, name), _index_of(partition, index))
+            topics = by_node.setdefault(targets.me if leader is None else leader, {})
             topics.setdefault(place, []).append(partition)
     return {
         node: replace(
@@ -76,14 +78,13 @@ def _join_topics(name: str, index: str, asked: str, request: Any, answers: list[
 def _cut_list(
     name: str,
     node_of: Callable[[MetadataImage, Any], int | None],
-    image: MetadataImage,
-    me: int,
+    targets: Targets,
     request: Any,
 ) -> Parts:
     by_node: dict[int, list[Any]] = {}
     for each in getattr(request, name):
-        node = node_of(image, each)
-        by_node.setdefault(me if node is None else node, []).append(each)
+        node = node_of(targets.image, each)
+        by_node.setdefault(targets.me if node is None else node, []).append(each)
     return {node: replace(request, **{name: tuple(each)}) for node, each in by_node.items()}
 
 
@@ -122,8 +123,8 @@ def _owner(image: MetadataImage, resource: Any) -> int | None:
 # What every node answers for itself
 
 
-def _cut_all(image: MetadataImage, _me: int, request: Any) -> Parts:
-    return {broker.broker_id: request for broker in image.live_brokers}
+def _cut_all(targets: Targets, request: Any) -> Parts:
+    return {broker.broker_id: request for broker in targets.image.live_brokers}
 
 
 def _join_groups(_request: Any, answers: list[Any]) -> Any:
@@ -133,7 +134,11 @@ def _join_groups(_request: Any, answers: list[Any]) -> Any:
 
 
 def _of_partitions(name: str, index: str, asked: str = "partitions") -> Plan:
-    return Plan(partial(_cut_topics, name, index, asked), partial(_join_topics, name, index, asked))
+    return Plan(
+        partial(_cut_topics, name, index, asked),
+        partial(_join_topics, name, index, asked),
+        is_by_topic=True,
+    )
 
 
 def _of_groups(asked: str, answered: str) -> Plan:
@@ -154,5 +159,5 @@ PLANS = {
         partial(_cut_list, "resources", _owner), partial(_join_list, "resources", "results", _resource)
     ),
     # A list that lacks groups must say so.
-    "list_groups": Plan(_cut_all, _join_groups, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    "list_groups": Plan(_cut_all, _join_groups, lost=ErrorCode.COORDINATOR_NOT_AVAILABLE),
 }

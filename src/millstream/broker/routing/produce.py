@@ -14,7 +14,7 @@ import msgspec
 
 from millstream.broker.api.call import Call, ReplySlot
 from millstream.broker.routing.lane import Buffers, LaneLost
-from millstream.broker.routing.targets import leader_of
+from millstream.broker.server.connection import TAKEN
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.produce import (
     PartitionOutcome,
@@ -34,6 +34,8 @@ _NOWHERE = -1
 # A leader that is gone has a successor within about a second; a client's other partitions wait meanwhile.
 PATIENCE_SECONDS = 5.0
 _RETRY_SECONDS = 0.05
+# A client that knows of other nodes may have sent the batch before by one of them: so long it is waited for.
+_EARLY_SECONDS = 1.0
 # Beyond the request's own timeout, after which the leader answers by itself.
 _GRACE_SECONDS = 2.0
 # What a leader answers that is one no more; the batch may be in its log or not.
@@ -64,6 +66,7 @@ class _Request(msgspec.Struct, eq=False):
     reply: ReplySlot | None
     produce: ProduceRequest
     deadline: float
+    early_until: float
     size_bytes: int
     batches: list[_Waiting]
     left: int
@@ -78,18 +81,27 @@ class ProduceRelay:
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    def takes(self, context: Call, request: memoryview, position: int) -> bool:
+    def takes(self, context: Call, request: memoryview, position: int) -> object:
+        produce = decode_produce(request, position, context.version)
+        if not self._lines and not any(self._relay.is_proxied(topic) for topic, _ in produce.topics):
+            return produce
+        targets, me = self._relay.targets, self._relay.node_id
+        nodes: list[int] = []
+        is_here = True
+        for topic, partitions in produce.topics:
+            for index, _ in partitions:
+                # What nobody can be asked for is this node's: its own answer says so.
+                leader = targets.leader(topic, index)
+                nodes.append(me if leader is None else leader)
+                is_here = is_here and nodes[-1] == me and (topic, index) not in self._lines
+        if is_here:
+            return produce
         # The buffer is read into again at once, and what is sent again must be there for as long as it takes.
         body = memoryview(bytes(request[position:]))
         produce = decode_produce(body, 0, context.version)
         places = [(topic, *each) for topic, partitions in produce.topics for each in partitions]
-        nodes = [self._node_for(topic, index) for topic, index, _ in places]
-        if all(node == self._relay.node_id for node in nodes) and not (
-            self._lines and any((topic, index) in self._lines for topic, index, _ in places)
-        ):
-            return False
         self._begin(context, produce, body, [*zip(places, nodes, strict=True)])
-        return True
+        return TAKEN
 
     @property
     def is_busy(self) -> bool:
@@ -102,11 +114,6 @@ class ProduceRelay:
         self._lines.clear()
         self._stuck.clear()
 
-    def _node_for(self, topic: str | bytes, index: int) -> int:
-        """Who leads it; this node for what nobody leads: its own answer says so."""
-        leader = leader_of(self._relay.image, topic, index)
-        return self._relay.node_id if leader is None else leader
-
     def _begin(
         self,
         context: Call,
@@ -118,7 +125,9 @@ class ProduceRelay:
         patience = min(max(produce.timeout_ms, 0) / 1000, PATIENCE_SECONDS)
         # A request that wants no acknowledgement has no place in the order of replies.
         reply = context.reply_later() if produce.acks else None
-        request = _Request(context, reply, produce, relay.loop.time() + patience, len(body), [], 0)
+        now = relay.loop.time()
+        early_until = now if relay.is_only_node else now + min(patience, _EARLY_SECONDS)
+        request = _Request(context, reply, produce, now + patience, early_until, len(body), [], 0)
         by_node: dict[int, list[_Waiting]] = {}
         for (topic, index, records), node in places:
             batch = _Waiting(
@@ -179,8 +188,10 @@ class ProduceRelay:
             self._lost(batch, LaneLost("the leader's answer lacks a partition", was_sent=True))
             return
         is_moved = outcome.error in _MOVED
-        # One before it is still to be sent again: what came after that was refused for the gap.
-        is_early = outcome.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.key in self._stuck
+        # One before it is still to be sent again, or comes through the node the client took for the leader before.
+        is_early = outcome.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and (
+            batch.key in self._stuck or self._relay.loop.time() < batch.request.early_until
+        )
         if (is_moved or is_early) and batch.is_known_again:
             batch.may_be_written |= is_moved
             self._set_aside(batch)
@@ -220,7 +231,7 @@ class ProduceRelay:
             self._timer = self._relay.loop.call_later(_RETRY_SECONDS, self._try_again)
 
     def _send_line(self, key: Key, line: list[_Waiting]) -> None:
-        leader = leader_of(self._relay.image, *key)
+        leader = self._relay.targets.leader(*key)
         is_late = line[0].request.deadline <= self._relay.loop.time()
         if leader is None or is_late:
             # Those behind it too: they must not come before it.

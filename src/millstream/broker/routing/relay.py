@@ -14,10 +14,10 @@ from millstream.broker.routing.local_lane import LocalLane
 from millstream.broker.routing.plans import PLANS
 from millstream.broker.routing.produce import ProduceRelay
 from millstream.broker.routing.split import SplitRequest
-from millstream.broker.routing.targets import coordinator_of
+from millstream.broker.routing.targets import Routing, Targets, coordinator_of, topic_of
 from millstream.broker.server.addresses import ShownNode
-from millstream.broker.server.connection import Connection
-from millstream.cluster.metadata.image import MetadataImage
+from millstream.broker.server.connection import TAKEN, Connection
+from millstream.cluster.metadata.image import MetadataImage, TopicImage
 from millstream.observability.logs import get_logger
 from millstream.protocol.api import FETCH, PRODUCE, PRODUCE_SERVED_FROM
 from millstream.protocol.wire import Reader
@@ -43,13 +43,16 @@ _SECONDS = 30.0
 
 
 class ClientRelay:
-    def __init__(self, relays: "Relays", connection: Connection, shown: Callable[[], ShownNode]) -> None:
+    def __init__(
+        self, relays: "Relays", connection: Connection, routing: Routing, shown: Callable[[], ShownNode]
+    ) -> None:
         self.connection = connection
         self.node_id = relays.node_id
         self.server = relays.server
         self.loop = relays.machine.loop
         self.metrics = relays.metrics
         self.relays = relays
+        self.routing = routing
         self._shown = shown
         self._lanes: dict[tuple[int, str], Lane] = {}
         self.held = HeldRequests(self)
@@ -57,25 +60,53 @@ class ClientRelay:
         self._fetch = FetchRelay(self)
 
     @property
-    def shown(self) -> ShownNode:
-        return self._shown()
+    def only_node(self) -> ShownNode | None:
+        return self._shown() if self.routing.shows_one_node else None
+
+    @property
+    def shown_coordinator(self) -> ShownNode | None:
+        return self._shown() if self.routing.forwards_by_default else None
+
+    @property
+    def is_only_node(self) -> bool:
+        return self.routing.shows_one_node
+
+    def shown_leader(self, topic: TopicImage) -> int | None:
+        if not self.routing.is_proxied(topic):
+            return None
+        return self._shown().node_id if self.routing.shows_one_node else self.node_id
 
     @property
     def image(self) -> MetadataImage:
-        return self.relays.metadata.image
+        return self.relays.image()
 
-    def takes(self, context: Call, request: memoryview, position: int) -> bool:
+    @property
+    def targets(self) -> Targets:
+        return Targets(self.image, self.node_id, self.routing)
+
+    def is_proxied(self, topic: str | bytes) -> bool:
+        found = topic_of(self.image, topic)
+        return found is not None and self.routing.is_proxied(found)
+
+    def takes(self, context: Call, request: memoryview, position: int) -> object:
+        if not self.routing.forwards and not self._produce.is_busy:
+            return None
         api = context.api
         if api.key == PRODUCE:
-            return context.version >= PRODUCE_SERVED_FROM and self._produce.takes(context, request, position)
+            served = context.version >= PRODUCE_SERVED_FROM
+            return self._produce.takes(context, request, position) if served else None
         if api.key == FETCH:
             return self._fetch.takes(context, request, position)
-        if api.name in _OF_A_GROUP or (
-            api.name == "offset_fetch" and context.version < _OFFSET_FETCH_OF_MANY
-        ):
-            return self._takes_of_group(context, request, position)
-        plan = PLANS.get(api.name)
-        return plan is not None and SplitRequest(self, context, plan).takes(request[position:])
+        return TAKEN if self._takes_other(context, request, position) else None
+
+    def _takes_other(self, context: Call, request: memoryview, position: int) -> bool:
+        name = context.api.name
+        if name in _OF_A_GROUP or (name == "offset_fetch" and context.version < _OFFSET_FETCH_OF_MANY):
+            return self.routing.forwards_by_default and self._takes_of_group(context, request, position)
+        plan = PLANS.get(name)
+        if plan is None or not (plan.is_by_topic or self.routing.forwards_by_default):
+            return False
+        return SplitRequest(self, context, plan).takes(request[position:])
 
     def close(self) -> None:
         """The client is gone: nothing of it is waited for any more."""

@@ -7,15 +7,15 @@ from millstream.broker.api.dispatch import Dispatcher
 from millstream.broker.api.table import ListenerKind, listener_for
 from millstream.broker.handlers.fetch_sessions import FetchSessions
 from millstream.broker.machine import Machine
+from millstream.broker.routing.client_routing import AllProxied
 from millstream.broker.routing.relay import ClientRelay
+from millstream.broker.routing.targets import Routing
 from millstream.broker.server.addresses import WILDCARDS, ShownNode
 from millstream.broker.server.connection import Connection
 from millstream.broker.server.long_work import LongWork
 from millstream.broker.server.server import Server
 from millstream.cluster.metadata.image import MetadataImage
-from millstream.cluster.metadata.machine import Records
 from millstream.cluster.metadata.records import Endpoint
-from millstream.cluster.metadata.service import MetadataService
 from millstream.config.settings import BrokerSettings
 from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.logs import get_logger
@@ -32,7 +32,7 @@ class ProxyMetrics:
     def __init__(self, registry: Registry, clients: Callable[[], int]) -> None:
         registry.computed_gauge(
             "millstream_proxied_clients",
-            "Connections for which this node answers in the place of all.",
+            "Connections for which this node may answer in the place of others.",
             clients,
         )
         self._requests: Family[Counter] = registry.counters(
@@ -60,6 +60,9 @@ class Relays:
     def __init__(
         self,
         settings: BrokerSettings,
+        routing: Routing,
+        image: Callable[[], MetadataImage],
+        endpoint: Callable[[], Endpoint],
         machine: Machine,
         server: Server,
         dispatcher: Dispatcher,
@@ -69,8 +72,11 @@ class Relays:
         long_work: LongWork,
         metrics: BrokerMetrics,
     ) -> None:
-        """`refusing` answers as a node that coordinates no groups."""
+        """`endpoint` is where the node says that it is reached, `refusing` answers as if it coordinated no groups."""
         self.settings = settings
+        self.routing = routing
+        self.image = image
+        self._endpoint = endpoint
         self.node_id = settings.id
         self.machine = machine
         self.server = server
@@ -80,16 +86,9 @@ class Relays:
         self.client_fetches = client_fetches
         self.long_work = long_work
         self.fetch_requests = metrics.fetch_requests
-        self.metadata: MetadataService
-        self.endpoint = Endpoint("PLAINTEXT", "", 0)
-        """Where the node says that it is reached."""
         # In the order they came, so that a simulated run can be repeated.
         self._relays: dict[ClientRelay, None] = {}
         self.metrics = ProxyMetrics(metrics.registry, lambda: len(self._relays))
-
-    def follow(self, metadata: MetadataService) -> None:
-        self.metadata = metadata
-        metadata.subscribe(self._follow)
 
     async def bind(self, address: str) -> None:
         """Take a further address, at which this node answers for all."""
@@ -111,7 +110,8 @@ class Relays:
 
     def open(self, connection: Connection, listener: tuple[str, int] | None = None) -> ClientRelay:
         """Another way for a client; `listener` is where it came in, if not where all clients do."""
-        relay = ClientRelay(self, connection, lambda: self._shown_to(connection, listener))
+        routing = self.routing if listener is None else AllProxied()
+        relay = ClientRelay(self, connection, routing, lambda: self._shown_to(connection, listener))
         self._relays[relay] = None
         return relay
 
@@ -127,8 +127,7 @@ class Relays:
         self._relays.pop(relay, None)
 
     def greeting(self, connection: Connection) -> bytes:
-        cluster_id = self.metadata.image.cluster_id
-        return encode_greeting(Greeting(cluster_id, self.node_id, connection.client))
+        return encode_greeting(Greeting(self.image().cluster_id, self.node_id, connection.client))
 
     def _shown_to(self, connection: Connection, listener: tuple[str, int] | None) -> ShownNode:
         """The broker that a client is told of. A node that listens everywhere says the address it came by."""
@@ -136,10 +135,10 @@ class Relays:
         if settings.client_address is not None:
             host, _, port = settings.client_address.rpartition(":")
             # Others may answer at the same address: to clients all of them are one broker, with one id.
-            lowest = min(self.metadata.image.brokers, default=self.node_id)
+            lowest = min(self.image().brokers, default=self.node_id)
             return ShownNode(lowest, host.strip("[]"), int(port))
         # Not from the metadata: this node may have been removed while the client's request waited.
-        endpoint = self.endpoint
+        endpoint = self._endpoint()
         host, number = listener or (endpoint.host, endpoint.port)
         if listener is not None and settings.advertised_host is not None:
             host = settings.advertised_host
@@ -147,11 +146,11 @@ class Relays:
         return ShownNode(self.node_id, host, number)
 
     def cut_off(self) -> None:
-        """Clients know of this node alone, and look for another only when it has nothing to say to them."""
+        """Who knows of this node alone looks for another only when it has nothing to say."""
         for relay in list(self._relays):
-            relay.connection.close()
+            if relay.is_only_node:
+                relay.connection.close()
 
-    def _follow(self, old: MetadataImage, new: MetadataImage, _records: Records) -> None:
-        if old.brokers is not new.brokers:
-            for relay in list(self._relays):
-                relay.brokers_changed()
+    def brokers_changed(self) -> None:
+        for relay in list(self._relays):
+            relay.brokers_changed()

@@ -44,7 +44,7 @@ class SplitRequest:
             relay.relays.machine.tasks.spawn(self._take_large(bytes(body)), "large request")
             return True
         self._request = _decode(context, body)
-        parts = self._plan.cut(relay.image, relay.node_id, self._request)
+        parts = self._plan.cut(relay.targets, self._request)
         if set(parts) <= {relay.node_id}:
             return False
         self._reply = context.reply_later()
@@ -60,11 +60,11 @@ class SplitRequest:
     async def _take_large(self, body: bytes) -> None:
         """What takes long to read is cut in a thread, and this node's part goes the way of the others'."""
         relay, context = self._relay, self._context
-        image = relay.image
+        targets = relay.targets
 
         def cut() -> tuple[Any, list[tuple[int, bytes]]]:
             request = _decode(context, memoryview(body))
-            parts = self._plan.cut(image, relay.node_id, request)
+            parts = self._plan.cut(targets, request)
             return request, [(node, _encode(context, part)) for node, part in parts.items()]
 
         try:

@@ -1,5 +1,6 @@
 """Which node answers for what, from the metadata as this node knows it."""
 
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
@@ -19,6 +20,45 @@ def leader_of(image: MetadataImage, topic: str | bytes, index: int) -> int | Non
         return None
     leader = found.partitions[index].leader
     return leader if image.is_live(leader) else None
+
+
+class Routing(Protocol):
+    """For which topics a node answers to a client in the place of their leaders."""
+
+    @property
+    def forwards(self) -> bool:
+        """Whether there may be something to forward."""
+        ...
+
+    @property
+    def forwards_by_default(self) -> bool:
+        """What concerns groups, and topics without a setting of their own."""
+        ...
+
+    @property
+    def shows_one_node(self) -> bool:
+        """Whether clients are told of this node alone."""
+        ...
+
+    def is_proxied(self, topic: TopicImage) -> bool: ...
+
+
+class Targets(NamedTuple):
+    """Who is asked in a client's place."""
+
+    image: MetadataImage
+    me: int
+    routing: Routing
+
+    def leader(self, topic: str | bytes, index: int) -> int | None:
+        """None where nobody can be asked: this node's own answer is the right refusal. So it is for a topic of which
+        clients are told the leaders.
+        """
+        leader = leader_of(self.image, topic, index)
+        if leader is None or leader == self.me:
+            return leader
+        found = topic_of(self.image, topic)
+        return leader if found is not None and self.routing.is_proxied(found) else None
 
 
 def coordinator_of(image: MetadataImage, group_id: str) -> int | None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from millstream.broker.api.call import Call
     from millstream.broker.server.addresses import ShownNode
     from millstream.broker.server.server import Server
+    from millstream.cluster.metadata.image import TopicImage
 
 # The header: API key, version, correlation id and the length of the client id.
 MIN_REQUEST_BYTES = 10
@@ -41,16 +42,35 @@ _ALL_APIS = {**APIS, **PEER_APIS, **OWN_APIS}
 NOWHERE = Address()
 
 
+TAKEN = object()
+
+
 class Relay(Protocol):
-    """What a client's connection has where this node answers for all others too."""
+    """What a client's connection has where this node answers for others too."""
 
     @property
-    def shown(self) -> "ShownNode":
-        """The one broker that the client is told of."""
+    def is_only_node(self) -> bool:
+        """Whether the client is told of no other."""
         ...
 
-    def takes(self, call: "Call", request: memoryview, position: int) -> bool:
-        """Whether the request is answered by others, or partly; False leaves it to this node."""
+    @property
+    def only_node(self) -> "ShownNode | None":
+        """The one broker that the client is told of; None where it is told of all."""
+        ...
+
+    @property
+    def shown_coordinator(self) -> "ShownNode | None":
+        """Who the client is told coordinates its groups; None where it is told who does."""
+        ...
+
+    def shown_leader(self, topic: "TopicImage") -> int | None:
+        """Who the client is told leads the topic's partitions; None where it is told who does."""
+        ...
+
+    def takes(self, call: "Call", request: memoryview, position: int) -> object:
+        """TAKEN where others answer the request, or a part of it. Else it is left to this node: the request as it was
+        read, None if it was not.
+        """
         ...
 
     def close(self) -> None: ...
@@ -89,6 +109,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server = server
         self.listener = listener
         self.relay: Relay | None = None
+        self._is_for_this_node = False
         self._transport: asyncio.Transport | None = None
         self._partial = b""
         self._frame: IncomingFrame | None = None
@@ -125,8 +146,7 @@ class Connection(asyncio.BufferedProtocol):
             self.raw_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             self._threshold = ReadThreshold(self.raw_socket)
         self.last_active = self._server.loop.time()
-        if self.listener.new_relay is not None:
-            self.relay = self.listener.new_relay(self)
+        self.find_relay()
         self._server.connected(self)
 
     def connection_lost(self, _error: Exception | None) -> None:
@@ -295,9 +315,16 @@ class Connection(asyncio.BufferedProtocol):
         if client is not None:
             self.client = client
             self._caller = None
+        self._is_for_this_node = True
         if self.relay is not None:
             self.relay.close()
             self.relay = None
+
+    def find_relay(self) -> None:
+        """Ask whether this node answers here for others; who wants what it has itself stays without."""
+        new_relay = self.listener.new_relay
+        if self.relay is None and new_relay is not None and not (self._is_for_this_node or self.closed):
+            self.relay = new_relay(self)
 
     def block(self) -> None:
         """Handle no further request of this connection until `unblock` has been called as often."""
@@ -482,8 +509,22 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def only_node(self) -> "ShownNode | None":
-        """The one broker that the client is told of, where this node answers for all."""
-        return None if self.relay is None else self.relay.shown
+        """The one broker that the client is told of, where it is told of one."""
+        return None if self.relay is None else self.relay.only_node
+
+    @property
+    def is_answered_for_others(self) -> bool:
+        """Whether this node may answer the client in the place of other nodes."""
+        return self.relay is not None
+
+    @property
+    def shown_coordinator(self) -> "ShownNode | None":
+        """Who the client is told coordinates its groups, where this node answers for those who do."""
+        return None if self.relay is None else self.relay.shown_coordinator
+
+    def shown_leader(self, topic: "TopicImage") -> int | None:
+        """Who the client is told leads the topic's partitions, where this node answers for those who do."""
+        return None if self.relay is None else self.relay.shown_leader(topic)
 
     @property
     def trusts_nodes(self) -> bool:

@@ -8,7 +8,7 @@ import msgspec
 if TYPE_CHECKING:
     from millstream.broker.server.connection import Connection, Relay
 
-NewRelay = Callable[["Connection"], "Relay"]
+NewRelay = Callable[["Connection"], "Relay | None"]
 
 
 class Listener(msgspec.Struct, frozen=True):
@@ -20,4 +20,4 @@ class Listener(msgspec.Struct, frozen=True):
     option: str = "--listen"
     """How a user chooses the address."""
     new_relay: NewRelay | None = None
-    """Where this node answers for all others to those who connect there."""
+    """Where this node may answer for others to those who connect there."""

@@ -89,6 +89,11 @@ class Server:
                 raise OSError(errno.EADDRINUSE, _cannot_listen(host, port, reason, option))
         self._idle_check = self.loop.call_later(self._idle_check_seconds, self._close_idle)
 
+    def find_relays(self) -> None:
+        """This node answers for others from now on, or for more."""
+        for connection in self._connections:
+            connection.find_relay()
+
     def stop_reading(self) -> None:
         """Accept no connection and read no request any more."""
         for listener in self._listeners:

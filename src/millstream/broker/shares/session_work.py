@@ -61,13 +61,23 @@ class SessionWork:
             self._sweep()
         return session
 
-    def begin(self, session: ShareSession, call: Call) -> "Work":
-        if call.only_node is None:
+    def begin(self, session: ShareSession, call: Call, topics: Iterable[Any]) -> "Work":
+        """`topics` are those that the request names."""
+        if session.proxied_for is None and not self._is_proxied(session, call, topics):
             return Work(self, session)
         from millstream.broker.shares.proxied_work import ProxiedWork
 
         session.proxied_for = call.caller
         return ProxiedWork(self, session, self._queues(), call.caller)
+
+    def _is_proxied(self, session: ShareSession, call: Call, topics: Iterable[Any]) -> bool:
+        """Whether this node answers for the leaders of any topic of the session: then it does for all of them."""
+        if not call.is_answered_for_others:
+            return False
+        image = self.image()
+        named = {*(topic.topic_id for topic in topics), *(topic_id for topic_id, _ in session.places)}
+        known = [topic for each in named if (topic := image.topic_by_id(each)) is not None]
+        return call.only_node is not None or any(call.shown_leader(each) is not None for each in known)
 
     def leader(self, place: Place) -> tuple[int, int]:
         """Its id and epoch, for clients that ask in the wrong place."""

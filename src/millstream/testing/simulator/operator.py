@@ -27,6 +27,8 @@ _VALUES = {
     # As it is by default; said aloud, it must be kept as well.
     "unclean.leader.election.enable": ("false",),
 }
+# Of topics that have it from the beginning.
+_ROUTING = {"client.routing": ("direct", "proxy")}
 
 
 class SimulatedOperator:
@@ -58,6 +60,7 @@ class SimulatedOperator:
             "growth": self._grow,
         }
         self._works = [works[kind] for kind in does]
+        self._values = _VALUES | (_ROUTING if _ROUTING.keys() & configs.keys() else {})
         self._writes = [Write(f"{topic}: {name}", value, 0.0, 0.0) for name, value in configs.items()]
         """Settings; of those without an answer nobody knows whether they were, or will be, set."""
 
@@ -100,8 +103,8 @@ class SimulatedOperator:
 
     async def _set(self) -> None:
         random = self.client.random
-        name = random.choice(list(_VALUES))
-        value = random.choice(_VALUES[name])
+        name = random.choice(list(self._values))
+        value = random.choice(self._values[name])
         start = self.client.loop.time()
         try:
             code = await set_configs(self.client, self._topic, {name: value})

@@ -18,6 +18,7 @@ from millstream.testing.simulator.nemesis import ALL_KINDS
 _NODES = (3, 3, 3, 3, 3, 3, 3, 3, 5)
 # Of the runs in which bits may rot, because their draw of faults has it: elsewhere replicas could not be moved.
 _ROT_SHARE = 0.4
+_ROUTINGS: tuple[dict[str, str], ...] = ({}, {}, {"client.routing": "proxy"}, {"client.routing": "direct"})
 _SPLIT_SHARE = 0.25
 _DAY_MS = "86400000"
 
@@ -213,7 +214,8 @@ def _draw_ledger(seed: int, *, rots: bool, changes_nodes: bool) -> LedgerPlan:
     operator = Random(f"{seed}:operator")
     return LedgerPlan(
         random.choice((1, 2, 2, 3)),
-        random.choice(({}, {"segment.bytes": "300"}, {"segment.bytes": "1000"}, {"segment.bytes": "2000"})),
+        random.choice(({}, {"segment.bytes": "300"}, {"segment.bytes": "1000"}, {"segment.bytes": "2000"}))
+        | _draw_routing(seed, "ledger"),
         random.choice((0.3, 1.0, 2.0)),
         random.choice((GroupStyle.NONE, GroupStyle.CLASSIC, GroupStyle.CONSUMER)),
         random.choice((1, 2, 3)),
@@ -225,14 +227,27 @@ def _draw_ledger(seed: int, *, rots: bool, changes_nodes: bool) -> LedgerPlan:
 def _draw_sides(seed: int, *, rots: bool, changes_nodes: bool) -> list[SidePlan]:
     count = Random(f"{seed}:side topics").choice((0, 1, 1, 2))
     return [
-        _draw_side(Random(f"{seed}:side topic {number}"), number, rots, changes_nodes)
+        _draw_side(
+            Random(f"{seed}:side topic {number}"),
+            number,
+            rots,
+            changes_nodes,
+            _draw_routing(seed, f"side {number}"),
+        )
         for number in range(count)
     ]
 
 
-def _draw_side(random: Random, number: int, rots: bool, changes_nodes: bool) -> SidePlan:
+def _draw_routing(seed: int, topic: str) -> dict[str, str]:
+    """Whether nodes forward for the topic, where it is not as the cluster has it."""
+    return Random(f"{seed}:routing of {topic}").choice(_ROUTINGS)
+
+
+def _draw_side(
+    random: Random, number: int, rots: bool, changes_nodes: bool, routing: dict[str, str]
+) -> SidePlan:
     kind = random.choice(list(SideKind))
-    configs = {"segment.bytes": random.choice(("200", "600", "2000"))}
+    configs = {"segment.bytes": random.choice(("200", "600", "2000"))} | routing
     if kind is SideKind.RETAINED:
         configs |= random.choice(({"retention.bytes": "1500"}, {"retention.ms": "4000"}))
     if kind is SideKind.COMPACTED:

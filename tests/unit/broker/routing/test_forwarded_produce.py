@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from millstream.broker.routing import produce as subject
 from millstream.broker.routing.lane import Done, LaneLost
 from millstream.broker.routing.produce import ProduceRelay
+from millstream.broker.routing.targets import Targets
+from millstream.broker.server.connection import TAKEN
 from millstream.protocol.api import APIS, PRODUCE
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.produce import PartitionOutcome, decode_produce, encode_produce_reply
@@ -65,7 +68,19 @@ class Client:
         self.sent: list[Sent] = []
         self.replies: list[list[tuple[int, ErrorCode]]] = []
         self.refused: list[str] = []
+        self.proxied = self.is_only_node = True
         self.relay = ProduceRelay(cast(Any, self))
+
+    def is_proxied(self, _topic: object) -> bool:
+        return self.proxied
+
+    @property
+    def targets(self) -> Targets:
+        return Targets(self.image, ME, cast(Any, self.routing))
+
+    @property
+    def routing(self) -> SimpleNamespace:
+        return SimpleNamespace(is_proxied=self.is_proxied)
 
     def send(self, node: int, _kind: str, _context: Any, body: Any, _seconds: float, done: Done) -> None:
         self.sent.append(Sent(node, b"".join(body), done))
@@ -108,7 +123,7 @@ class Client:
                 VERSION, None, acks, timeout_ms, [Batch("t", each, memoryview(batch)) for each in partitions]
             )
         )
-        return self.relay.takes(cast(Any, self), memoryview(bytearray(body)), 0)
+        return self.relay.takes(cast(Any, self), memoryview(bytearray(body)), 0) is TAKEN
 
     def leads(self, *leaders: int) -> None:
         self.image = image(t=leaders)
@@ -235,6 +250,50 @@ def test_a_gap_that_is_not_ours_is_the_clients(tell: Callable[[Story], None]) ->
         (sent,) = await client.next_sent(1)
         sent.answer(GAP)
         assert client.replies == [[(0, GAP)]]
+
+    tell(story)
+
+
+def test_where_the_one_before_may_come_by_another_node_it_is_waited_for(
+    tell: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(client: Client) -> None:
+        client.is_only_node = False
+        client.produce(0, sequence=5)
+        client.produce(0, sequence=6)
+        for sent in await client.next_sent(2):
+            sent.answer(GAP)
+        for again in await client.next_sent(2):
+            again.answer(OK)
+        assert client.replies == [[(0, OK)], [(0, OK)]]
+        monkeypatch.setattr(subject, "_EARLY_SECONDS", 0.0)
+        client.produce(0, sequence=8)
+        (sent,) = await client.next_sent(1)
+        sent.answer(GAP)
+        assert client.replies[2:] == [[(0, GAP)]], "not for ever"
+
+    tell(story)
+
+
+def test_when_clients_are_to_go_to_leaders_themselves_they_are_told_in_order(
+    tell: Callable[[Story], None],
+) -> None:
+    """What is under way is still answered; what comes behind it is refused after it, and what comes later at once."""
+
+    async def story(client: Client) -> None:
+        client.produce(0, sequence=0)
+        client.proxied = client.is_only_node = False
+        assert client.produce(0, sequence=1)
+        (first,) = await client.next_sent(1)
+        await asyncio.sleep(0.1)
+        assert not client.replies
+        first.answer(OK)
+        async with asyncio.timeout(90):
+            while len(client.replies) < 2:  # noqa: ASYNC110 - a plain list
+                await asyncio.sleep(0.01)
+        assert client.replies == [[(0, OK)], [(0, MOVED)]]
+        assert not client.sent
+        assert not client.produce(0, sequence=1), "this node's own handlers refuse it"
 
     tell(story)
 

@@ -19,13 +19,19 @@ from kio.schema.list_offsets.v7.response import (
     ListOffsetsTopicResponse,
 )
 
+from millstream.broker.routing.client_routing import AllProxied
 from millstream.broker.routing.plans import PLANS
+from millstream.broker.routing.targets import Targets
 from millstream.coordinator.placement import partition_for
 from millstream.protocol.errors import ErrorCode
 from support.kio_messages import build
 from support.led_image import image
 
 ME = 1
+
+
+def targets(**leaders: tuple[int, ...]) -> Targets:
+    return Targets(image(**leaders), ME, AllProxied())
 
 
 def list_offsets(**wanted: tuple[int, ...]) -> ListOffsetsRequest:
@@ -74,7 +80,7 @@ def answer(request: Any, offset: int) -> ListOffsetsResponse:
 def test_partitions_go_to_their_leaders_and_what_nobody_leads_stays_here() -> None:
     plan = PLANS["list_offsets"]
     request = list_offsets(t=(2, 0, 1), u=(0, 5), nowhere=(0,))
-    parts = plan.cut(image(t=(1, 2, 3), u=(-1,)), ME, request)
+    parts = plan.cut(targets(t=(1, 2, 3), u=(-1,)), request)
     assert {node: places(part) for node, part in parts.items()} == {
         3: [("t", 2)],
         1: [("t", 0), ("u", 0), ("u", 5), ("nowhere", 0)],
@@ -88,7 +94,7 @@ def test_partitions_go_to_their_leaders_and_what_nobody_leads_stays_here() -> No
 def test_partitions_that_are_plain_numbers_go_to_their_leaders_too() -> None:
     plan = PLANS["describe_producers"]
     request = build("describe_producers", 0, topics=[{"name": "t", "partition_indexes": [2, 0, 1]}])
-    parts = plan.cut(image(t=(1, 2, 3)), ME, request)
+    parts = plan.cut(targets(t=(1, 2, 3)), request)
     asked = {node: part.topics[0].partition_indexes for node, part in parts.items()}
     assert asked == {3: (2,), 1: (0,), 2: (1,)}
     answers = [
@@ -118,7 +124,7 @@ def test_groups_go_to_their_coordinators() -> None:
     for node, name in enumerate(names, 1):
         leaders[partition_for(name, 50)] = node
     request = DeleteGroupsRequest(groups_names=names)
-    parts = plan.cut(image(__consumer_offsets=tuple(leaders)), ME, request)
+    parts = plan.cut(targets(__consumer_offsets=tuple(leaders)), request)
     assert {node: part.groups_names for node, part in parts.items()} == {1: ("a",), 2: ("b",), 3: ("c",)}
     answers = [
         DeleteGroupsResponse(
@@ -137,7 +143,7 @@ def test_a_brokers_settings_are_asked_of_itself() -> None:
         for kind, name in ((2, "2"), (4, "2"), (4, "9"), (4, ""))
     )
     request = DescribeConfigsRequest(resources=(topic, other, unknown, nobody))
-    parts = PLANS["describe_configs"].cut(image(), ME, request)
+    parts = PLANS["describe_configs"].cut(targets(), request)
     assert {node: part.resources for node, part in parts.items()} == {
         1: (topic, unknown, nobody),
         2: (other,),
@@ -146,7 +152,7 @@ def test_a_brokers_settings_are_asked_of_itself() -> None:
 
 def test_a_list_of_groups_is_everybodys_and_says_what_it_lacks() -> None:
     plan = PLANS["list_groups"]
-    assert list(plan.cut(image(), ME, None)) == [1, 2, 3]
+    assert list(plan.cut(targets(), None)) == [1, 2, 3]
 
     def listed(code: ErrorCode, *names: str) -> ListGroupsResponse:
         groups = tuple(
