@@ -33,7 +33,7 @@ from support.waiting import wait_for
 
 CORRUPT_MESSAGE, UNKNOWN_TOPIC, MESSAGE_TOO_LARGE, INVALID_REQUIRED_ACKS = 2, 3, 10, 21
 INVALID_TIMESTAMP, UNSUPPORTED_VERSION, INVALID_TXN_STATE = 32, 35, 48
-UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD, UNKNOWN_TOPIC_ID = 76, 87, 100
+POLICY_VIOLATION, UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD, UNKNOWN_TOPIC_ID = 44, 76, 87, 100
 
 
 def with_header(**changes: int) -> bytes:
@@ -262,3 +262,16 @@ def test_records_are_visible_to_a_fetch_right_after_their_acknowledgement(
         produce(client, topic, batch_of(b"a"))
         (fetched,) = fetched_partitions(client.call("fetch", 12, **fetch_fields(topic, number)))
         assert struct.unpack_from(">q", fetched.records) == (number,)
+
+
+def test_a_batch_that_is_sent_again_to_a_full_queue_gets_its_old_offset(
+    client: RawClient, new_topic: Callable[[], str]
+) -> None:
+    topic = create_topic(client, new_topic(), queue_max_depth=2)
+    sent = batch_of(b"a", b"b", producer_id=5, producer_epoch=0, base_sequence=0)
+    for _ in range(2):
+        answer = produce(client, topic, sent)
+        assert (answer.error_code, answer.base_offset) == (0, 0)
+    more = batch_of(b"c", producer_id=5, producer_epoch=0, base_sequence=2)
+    assert produce(client, topic, more).error_code == POLICY_VIOLATION
+    assert log_end(client, topic) == 2

@@ -150,7 +150,7 @@ class ProducerStates:
         in the sequence would make some clients begin a new epoch and send again what is in the log without their
         knowledge. One that is in the log, and was sent again, leaves no gap: nothing behind it need wait.
         """
-        if header.producer_id < 0 or self._has(header):
+        if header.producer_id < 0 or self.has(header):
             return
         known = self._refused.get(header.producer_id)
         if known is None or not known.comes_before(header):
@@ -161,7 +161,8 @@ class ProducerStates:
                 header.producer_epoch, header.base_sequence, error.code, error.message
             )
 
-    def _has(self, header: BatchHeader) -> bool:
+    def has(self, header: BatchHeader) -> bool:
+        """Whether it is in the log, so that it was sent again."""
         state = self._producers.get(header.producer_id)
         if state is None:
             return False

@@ -53,7 +53,8 @@ class Appends:
         now_ms = self._clock.now_ms()
         if header.producer_id >= 0:
             self._admit(partition, header, now_ms)
-        if partition.log.config.queue_max_depth >= 0:
+        log = partition.log
+        if log.config.queue_max_depth >= 0 and not (header.producer_id >= 0 and log.producers.has(header)):
             self.admit_to_queues(partition, header.record_count)
         appended = partition.append(records, header, now_ms)
         if not appended.duplicate:
