@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from bench.rawclient import call, receive, string
 from bench.stall_doors import DOORS
-from bench.stall_requests import all_requests, most_elements
+from bench.stall_requests import all_requests
 from millstream.protocol.api import API_VERSIONS, Api
 
 _PROBE_SECONDS = 0.002
@@ -156,12 +156,12 @@ def main() -> None:
         _prepare(node.kafka)
         columns = f"{'request':<38} {'elements':>9} {'longest wait':>13} {'of it CPU':>12}"
         print(f"{columns} {'answered in':>12} {'peak':>8}  answer")
-        for api, shape, version, body in all_requests():
+        for api, shape, version, body, most in all_requests():
             if options.names and api.name not in options.names:
                 continue
             # Modules are loaded with their first request, which is no part of what is measured.
             _ask(node.kafka, api, version, body(1))
-            elements = options.elements or most_elements(api.name)
+            elements = options.elements or most
             sent = body(elements)
             _measure(node, f"{api.name} {shape}", elements, partial(_ask, node.kafka, api, version, sent))
         for door, name, elements, request in DOORS:

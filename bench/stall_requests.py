@@ -97,22 +97,24 @@ REQUESTS: dict[str, tuple[int, Body]] = {
 }
 
 
-def most_elements(name: str) -> int:
-    """What the API takes in one array, when one further element holds it."""
+def _most_elements(name: str, array: str) -> int:
+    """What the API takes in this array, when one further element holds it."""
     limit = LIMITS[name]
-    return min(limit.elements - 1, *limit.arrays.values(), limit.elements)
+    return min(limit.elements - 1, limit.arrays.get(array, limit.elements))
 
 
-def all_requests() -> Iterator[tuple[Api, str, int, Body]]:
-    """API, which array is full, version, and the body with so many elements."""
+def all_requests() -> Iterator[tuple[Api, str, int, Body, int]]:
+    """API, which array is full, version, the body with so many elements, and how many it takes."""
     for api in APIS.values():
         if api.name in REQUESTS:
-            yield api, "", *REQUESTS[api.name]
+            array = next(iter(LIMITS[api.name].arrays), "")
+            yield api, "", *REQUESTS[api.name], _most_elements(api.name, array)
         elif api.key != API_VERSIONS:
             message = message_class(api.name, api.max_version, "request")
             for shape in ("wide", "deep"):
-                if _path(message, shape == "deep"):
-                    yield api, shape, api.max_version, _by_schema(message, shape == "deep")
+                if path := _path(message, shape == "deep"):
+                    most = _most_elements(api.name, path[-1].name)
+                    yield api, shape, api.max_version, _by_schema(message, shape == "deep"), most
 
 
 def _path(message: Any, is_deep: bool) -> list[FieldShape]:
@@ -158,4 +160,4 @@ def _value(field: FieldShape, number: int) -> Any:
 def _single(field: FieldShape, number: int) -> Any:
     if field.kafka_type == "string":
         return f"name-{number}"
-    return uuid.UUID(int=0) if field.kafka_type == "uuid" else number
+    return uuid.UUID(int=0) if field.kafka_type == "uuid" else number % 128

@@ -1,7 +1,7 @@
 """Kafka's error codes, by the protocol's names and numbers; kio has them too, but importing it costs 100 ms."""
 
 import enum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 
 class ErrorCode(enum.IntEnum):
@@ -152,6 +152,11 @@ class KafkaError(Exception):
         super().__init__(message or code.name)
         self.code = code
         self.message = message or code.name
+
+    def as_value(self) -> Self:
+        """For one of many outcomes: its frames would keep all of them alive, in a circle, until a full collection."""
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+        return self
 
 
 class RecordError(NamedTuple):

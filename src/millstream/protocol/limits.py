@@ -40,7 +40,7 @@ class RequestLimit(NamedTuple):
 
 
 _TOPICS = {"topics": 10_000, "topic_names": 10_000}
-_RESOURCES = {"resources": 10_000}
+_RESOURCES = {"resources": 10_000, "configs": 1_000}
 _SMALL = RequestLimit(_MB // 4, 1_000)
 _OF_NODES = RequestLimit(_WHATEVER_IS_TAKEN, UNLIMITED_ELEMENTS)
 
@@ -63,7 +63,7 @@ LIMITS: dict[str, RequestLimit] = {
     "create_topics": RequestLimit(16 * _MB, 100_000, _TOPICS),
     "create_partitions": RequestLimit(16 * _MB, 100_000, _TOPICS),
     "delete_topics": RequestLimit(4 * _MB, 10_000, _TOPICS),
-    "alter_partition_reassignments": RequestLimit(8 * _MB, 100_000),
+    "alter_partition_reassignments": RequestLimit(8 * _MB, 50_000),
     "list_partition_reassignments": RequestLimit(8 * _MB, 50_000),
     "elect_leaders": RequestLimit(8 * _MB, 100_000),
     "describe_configs": RequestLimit(4 * _MB, 20_000, _RESOURCES),
@@ -85,7 +85,7 @@ LIMITS: dict[str, RequestLimit] = {
     "share_group_describe": RequestLimit(2 * _MB, 10_000),
     "share_fetch": RequestLimit(4 * _MB, 100_000),
     "share_acknowledge": RequestLimit(4 * _MB, 100_000),
-    "describe_share_group_offsets": RequestLimit(2 * _MB, 10_000),
+    "describe_share_group_offsets": RequestLimit(2 * _MB, 10_000, {"groups": 1_000}),
     "alter_share_group_offsets": RequestLimit(2 * _MB, 10_000),
     "delete_share_group_offsets": RequestLimit(2 * _MB, 10_000),
     "initialize_share_group_state": RequestLimit(4 * _MB, 20_000),

@@ -62,6 +62,8 @@ class Workers:
             except BaseException as failure:  # noqa: BLE001 - handed to the submitter, who knows what it means
                 error = failure
             self._finished.append((done, result, error))
+            # A thread that waits for its next job would keep all that the last one had: a reply of 100 MB.
+            del item, job, done, result, error
             if not self._wake_pending:
                 self._wake_pending = True
                 try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -51,6 +52,22 @@ def test_every_one_of_many_results_arrives() -> None:
             return await asyncio.gather(*(pool.run(lambda number=number: number) for number in range(2000)))
 
     assert asyncio.run(run()) == list(range(2000))
+
+
+def test_a_thread_that_waits_keeps_nothing_of_its_last_job() -> None:
+    class Reply:
+        pass
+
+    async def run() -> Reply | None:
+        async with workers(1) as pool:
+            reply = Reply()
+            kept = weakref.ref(reply)
+            await pool.run(lambda reply=reply: reply)
+            del reply
+            await asyncio.sleep(0)
+            return kept()
+
+    assert asyncio.run(run()) is None
 
 
 def test_a_caller_that_went_away_hurts_nobody() -> None:

@@ -70,7 +70,7 @@ def _describe(partitions: Partitions, topic: str, index: int, room: int) -> Part
     try:
         producers = _producers(partitions, topic, index, room)
     except KafkaError as failure:
-        error = failure
+        error = failure.as_value()
     return PartitionResponse(
         partition_index=index,
         error_code=code_of(error),

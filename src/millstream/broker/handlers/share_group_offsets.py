@@ -43,7 +43,7 @@ async def _of_group(
     try:
         found = await offsets.describe(metadata.image, call.caller, group.group_id, topics)
     except KafkaError as error:
-        refused = error
+        refused = error.as_value()
     return DescribeShareGroupOffsetsResponseGroup(
         group_id=group.group_id,
         topics=tuple(map(_topic, found)),

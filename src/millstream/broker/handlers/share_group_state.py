@@ -147,7 +147,7 @@ async def _each(
                     call.caller, CoordinatorKind.SHARE, str(key), asked(key, each)
                 )
             except KafkaError as error:
-                refused = error
+                refused = error.as_value()
             results.append(
                 result(
                     answer,

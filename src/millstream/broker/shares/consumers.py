@@ -88,5 +88,5 @@ async def all_stored(queues: Iterable[LedQueue]) -> dict[LedQueue, KafkaError]:
         try:
             await queue.stored()
         except KafkaError as error:
-            failed[queue] = error
+            failed[queue] = error.as_value()
     return failed

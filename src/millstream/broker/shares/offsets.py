@@ -64,7 +64,7 @@ class ShareOffsets:
                 await self._set_start(image, caller, group_id, place, start)
                 outcomes[place] = None
             except KafkaError as error:
-                outcomes[place] = error
+                outcomes[place] = error.as_value()
         return outcomes
 
     async def delete(
@@ -85,7 +85,7 @@ class ShareOffsets:
                 await self._delete_topic(image, caller, group_id, known[name], name)
                 outcomes[name] = None
             except KafkaError as error:
-                outcomes[name] = error
+                outcomes[name] = error.as_value()
         return outcomes
 
     async def delete_all(self, image: MetadataImage, caller: Caller, group_id: str) -> None:
@@ -113,7 +113,7 @@ class ShareOffsets:
                 return QueueOffset(partition)
             end = (await self._partitions.offsets(caller, Place(topic.name, partition))).latest
         except KafkaError as error:
-            return QueueOffset(partition, error=error)
+            return QueueOffset(partition, error=error.as_value())
         lag = max(end - summary.start - summary.final, 0) if summary.final >= 0 else -1
         return QueueOffset(partition, summary.start, summary.leader_epoch, lag)
 

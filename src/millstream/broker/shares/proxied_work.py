@@ -25,7 +25,7 @@ class ProxiedWork(Work):
             try:
                 places[self._named(place)] = place
             except KafkaError as error:
-                self.errors[place] = error
+                self.errors[place] = error.as_value()
 
         async def acquire(place: partitions.Place, wait_s: float) -> Acquired:
             return await self._queues.acquire(

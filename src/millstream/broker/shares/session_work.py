@@ -177,7 +177,7 @@ class Work:
             try:
                 found.append(await self._open(place))
             except KafkaError as error:
-                self.errors[place] = error
+                self.errors[place] = error.as_value()
         return found
 
     async def stored(self) -> None:

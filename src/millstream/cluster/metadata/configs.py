@@ -78,7 +78,7 @@ class AlterConfigs(msgspec.Struct, frozen=True):
                 refused = KafkaError(ErrorCode.INVALID_CONFIG, str(error))
                 outcomes[resource] = AlterationOutcome(*resource, refused)
             except KafkaError as error:
-                outcomes[resource] = AlterationOutcome(*resource, error)
+                outcomes[resource] = AlterationOutcome(*resource, error.as_value())
         if self.validate_only:
             return Decision((), tuple(outcomes.values()))
         return Decision((*records, *_elections(image, records)), tuple(outcomes.values()))

@@ -59,7 +59,7 @@ class CreatePartitions(msgspec.Struct, frozen=True):
                 records += creation_records(image, topic.topic_id, len(topic.partitions), assignments)
                 outcomes[increase.topic] = IncreaseOutcome(increase.topic)
             except KafkaError as error:
-                outcomes[increase.topic] = IncreaseOutcome(increase.topic, error)
+                outcomes[increase.topic] = IncreaseOutcome(increase.topic, error.as_value())
         return Decision(() if self.validate_only else tuple(records), tuple(outcomes.values()))
 
 

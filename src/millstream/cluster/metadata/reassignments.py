@@ -48,7 +48,7 @@ class AlterReassignments(msgspec.Struct, frozen=True):
                 records += self._alter(image, each)
                 outcomes[place] = ReassignmentOutcome(*place)
             except KafkaError as error:
-                outcomes[place] = ReassignmentOutcome(*place, error)
+                outcomes[place] = ReassignmentOutcome(*place, error.as_value())
         return Decision(tuple(records), tuple(outcomes.values()))
 
     def _alter(self, image: MetadataImage, wanted: Reassignment) -> list[MetadataRecord]:

@@ -80,7 +80,7 @@ class CreateTopics(msgspec.Struct, frozen=True):
                 placement = placement_of(configs, broker_configs)
                 assignments = self._assign(image, topic, placer, placement, pending)
             except KafkaError as error:
-                outcomes[topic.name] = CreatedTopic(topic.name, error=error)
+                outcomes[topic.name] = CreatedTopic(topic.name, error=error.as_value())
                 continue
             pending += len(assignments)
             metric_names[metric_name(topic.name)] = topic.name
@@ -175,7 +175,7 @@ class DeleteTopics(msgspec.Struct, frozen=True):
                 if topic.topic_id in records:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named by name and by id.")
             except KafkaError as error:
-                outcomes[ref] = DeletedTopic(ref.name, ref.topic_id, error)
+                outcomes[ref] = DeletedTopic(ref.name, ref.topic_id, error.as_value())
                 continue
             records[topic.topic_id] = TopicDeleted(topic.topic_id)
             outcomes[ref] = DeletedTopic(topic.name, topic.topic_id)
