@@ -193,5 +193,7 @@ class Reading:
 
 
 def _is_undelivered(entry: InFlight) -> bool:
-    """Of QoS 2 the identifier is durable, so the position may pass it."""
-    return entry.delivery is not None and entry.delivery.qos == 1 and entry.stage is Stage.SENT
+    """Of QoS 2 the position may pass a message once its identifier is durable, and no sooner."""
+    if entry.delivery is None:
+        return False
+    return entry.stage is Stage.RESERVED or (entry.delivery.qos == 1 and entry.stage is Stage.SENT)

@@ -1,0 +1,49 @@
+"""What a session tells of how far it has read: nothing that another connection would have to deliver."""
+
+from typing import Any
+
+import pytest
+
+from millstream.doors import Place
+from millstream.mqtt.messages import Message
+from millstream.mqtt.outbound import InFlight, Stage
+from millstream.mqtt.outgoing import Delivery, Outgoing
+from millstream.mqtt.reading import Reading
+
+PLACE = Place("mqtt", 0)
+READ_TO = 10
+
+
+def saved(*in_flight: InFlight, queued: tuple[Delivery, ...] = ()) -> int:
+    nothing: Any = None
+    reading = Reading(nothing, nothing, nothing, nothing, nothing)
+    reading.places.add(PLACE)
+    reading.fall_behind(PLACE, READ_TO)
+    (position,) = reading.positions(queued, in_flight)
+    return position.offset
+
+
+def delivery(offset: int, qos: int) -> Delivery:
+    return Delivery(Outgoing(Message("t", b"m"), PLACE, offset), qos)
+
+
+@pytest.mark.parametrize(
+    ("qos", "stage", "offset"),
+    [
+        (1, Stage.SENT, 5),
+        # Its identifier is on its way to the coordinator, and a session may be taken over before it is there.
+        (2, Stage.RESERVED, 5),
+        (2, Stage.SENT, READ_TO),
+        (2, Stage.RECEIVED, READ_TO),
+        (2, Stage.RELEASED, READ_TO),
+    ],
+)
+def test_the_position_passes_what_is_durable_under_its_identifier(
+    qos: int, stage: Stage, offset: int
+) -> None:
+    assert saved(InFlight(1, delivery(5, qos), stage)) == offset
+
+
+def test_the_position_stays_before_what_waits_for_room() -> None:
+    assert saved(InFlight(1, delivery(7, 1), Stage.SENT), queued=(delivery(8, 2),)) == 7
+    assert saved(queued=(delivery(8, 2),)) == 8
