@@ -4,11 +4,13 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from millstream.client import QueueAdmin
 from support.node import NodeProcess
+from support.one_group import PrintingConsumer, build_franz, share_a_queue
 
 JARS = os.environ.get("MILLSTREAM_TEST_KAFKA_JARS")
 
@@ -95,3 +97,22 @@ def test_the_performance_tool(broker: NodeProcess, filled: tuple[str, str]) -> N
         "--messages", str(MESSAGES), "--timeout", "60000",
     )  # fmt: skip
     assert "nMsg.sec" in said
+
+
+def test_the_libraries_share_a_queue(
+    broker: NodeProcess, new_topic: Callable[[], str], tmp_path: Path
+) -> None:
+    """Java's consumer, librdkafka's and, where Go is, franz-go's: every message to one of them."""
+    topic = new_topic()
+    group = f"{topic}-group"
+    with QueueAdmin(broker.bootstrap) as admin:
+        admin.alter_group_configs(group, {"share.auto.offset.reset": "earliest"})
+    tool = ["java", "-Xmx256m", "-cp", f"{JARS}/*", CONSUMER, "--bootstrap-server", broker.bootstrap]
+    others = [PrintingConsumer(*tool, "--topic", topic, "--group", group, by_signal=True)]
+    if (franz := build_franz(tmp_path)) is not None:
+        others.append(PrintingConsumer(str(franz), broker.bootstrap, topic, group))
+    try:
+        share_a_queue(broker.bootstrap, topic, group, others)
+    finally:
+        for each in others:
+            each.stop()
