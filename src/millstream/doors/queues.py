@@ -80,7 +80,12 @@ class Settlement(msgspec.Struct, frozen=True):
     """With REJECT: kept with the dead letter."""
 
 
+SETTLED_BEFORE = "settled before"
+
+
 class Settled(msgspec.Struct, frozen=True):
+    """SETTLED_BEFORE comes without an error, as Kafka has it: all of it lies before the group's first open message."""
+
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
 

@@ -10,7 +10,7 @@ from millstream.coordinator.shares import queue_values
 from millstream.coordinator.shares.queue_values import Outcome
 from millstream.doors.caller import Caller
 from millstream.doors.partitions import LogRead, Place
-from millstream.doors.queues import Acquired, AcquiredRange, Settled, Settlement
+from millstream.doors.queues import SETTLED_BEFORE, Acquired, AcquiredRange, Settled, Settlement
 from millstream.protocol.errors import KafkaError, NotDone
 from millstream.protocol.queue_call import LookAtQueues, PeekAtQueue, Peeked, Purged, PurgeQueue, QueueRows
 
@@ -76,11 +76,12 @@ def _settle(queue: LedQueue, member: str, given: Settlement) -> Settled:
         delay_ms=given.delay_ms or None,
         reason=given.reason,
     )
+    is_old = given.last_offset < queue.engine.start
     try:
         queue.settle(member, [settlement])
     except KafkaError as error:
         return Settled(error.code, error.message)
-    return Settled()
+    return Settled(message=SETTLED_BEFORE if is_old else "")
 
 
 def _acquired(queue: LedQueue, place: Place, taken: Taken) -> Acquired:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from millstream.doors.queues import SETTLED_BEFORE
 from millstream.protocol.api import QUEUE_CALL
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.queue_call import (
@@ -94,12 +95,13 @@ class QueueWorker:
         settled = await self._ask(
             SettleMessages(GROUP, self.client.name, TOPIC, partition, ranges), SettledAll
         )
-        code = None if settled is None else settled.outcomes[0][0]
+        code, said = (None, "") if settled is None else settled.outcomes[0]
         if outcome != _ACCEPT or code in _REFUSED:
             return
-        self.accepted += code == ErrorCode.NONE
-        # Any other error may come after it was stored.
-        step = QueueStep.ACKED if code == ErrorCode.NONE else QueueStep.TRIED
+        # Any other error may come after it was stored; and what was settled before may have been rejected by another.
+        is_done = code == ErrorCode.NONE and said != SETTLED_BEFORE
+        self.accepted += is_done
+        step = QueueStep.ACKED if is_done else QueueStep.TRIED
         self._events.append(QueueEvent(TOPIC, value, step, self.client.loop.time()))
 
     async def _ask(self, request: QueueRequest, kind: type[Answer]) -> Answer | None:
