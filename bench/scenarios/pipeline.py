@@ -175,17 +175,19 @@ class _Bench:
         """Typed records of the topic, as a backfill of all of it takes them."""
         from millstream.config.pipeline_settings import PipelineSettings
         from millstream.pipeline.job.dataflow import telemetry_since
+        from millstream.pipeline.job.reasons import Limits
 
         settings = PipelineSettings(bootstrap=self._bootstrap, topic=topic or self._topic)
-        return telemetry_since(self._spark, settings, datetime.fromtimestamp(0, UTC))
+        return telemetry_since(self._spark, settings, datetime.fromtimestamp(0, UTC), Limits())
 
     def _from_text(self) -> "DataFrame":
         """Lines with the columns of the topic, read as one would without it: by `from_json`."""
         from pyspark.sql import functions as f
 
-        from millstream.pipeline.job.records import record_type
+        from millstream.pipeline.job.reasons import Limits
+        from millstream.pipeline.job.records import record_type, typed_fields
 
-        return self._spark.read.text(str(self._directory / "text")).select(
+        records = self._spark.read.text(str(self._directory / "text")).select(
             f.lit(None).cast("binary").alias("key"),
             f.from_json("value", record_type()).alias("value"),
             f.col("value").cast("binary").alias("serializedValue"),
@@ -194,6 +196,7 @@ class _Bench:
             f.monotonically_increasing_id().alias("offset"),
             f.current_timestamp().alias("timestamp"),
         )
+        return typed_fields(records, Limits())
 
 
 def _open(url: str, directory: Path) -> "Store":
@@ -208,5 +211,6 @@ def _process(records: "DataFrame", store: "Store") -> int:
     from millstream.pipeline.job.reasons import Limits
 
     counted: list[int] = []
-    Dataflow(store, Limits(), lambda letters: counted.append(letters.count())).process(records, 0, None)
+    dataflow = Dataflow(store, Limits(), lambda letters: counted.append(letters.count()))
+    dataflow.process(records, 0, None)
     return sum(counted)

@@ -51,6 +51,7 @@ def test_sensors_need_no_python(spark: "SparkSession") -> None:
     from millstream.pipeline.declaration import load_declaration
     from millstream.pipeline.job.dataflow import Dataflow
     from millstream.pipeline.job.reasons import Limits
+    from millstream.pipeline.job.records import typed_fields
 
     declared = load_declaration(EXAMPLE)
     values = [
@@ -72,7 +73,9 @@ def test_sensors_need_no_python(spark: "SparkSession") -> None:
         lambda frame: letters.extend(json.loads(row.value) for row in frame.collect()),
     )
     stored = dataflow.process(
-        records_frame(spark, enumerate(values), declared), 7, LOG_TIME - timedelta(days=9)
+        typed_fields(records_frame(spark, enumerate(values), declared), dataflow.limits),
+        7,
+        LOG_TIME - timedelta(days=9),
     )
     found = sorted(row[:5] for row in store.rows)
     assert found == [

@@ -76,13 +76,14 @@ def parts(spark: "SparkSession", data: Path, broker: NodeProcess) -> "Iterator[P
 def feed(spark: "SparkSession", opened: "Parts", batch_id: int, records: list[tuple[int, bytes]]) -> None:
     from millstream.pipeline.job.batch import BatchProcessor
     from millstream.pipeline.job.dataflow import Dataflow
+    from millstream.pipeline.job.records import typed_fields
 
     def no_letters(frame: object) -> None:
         raise AssertionError("there are no bad records")
 
     dataflow = Dataflow(opened.store, opened.limits, no_letters)
     process = BatchProcessor(dataflow, opened.ledger, threading.Event(), lambda error: None)
-    process(records_frame(spark, records), batch_id)
+    process(typed_fields(records_frame(spark, records), dataflow.limits), batch_id)
 
 
 def content(store: Store) -> tuple[object, ...]:

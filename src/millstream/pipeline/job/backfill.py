@@ -73,8 +73,7 @@ def _read_log(
     """Store the log's points of the range again. Records that cannot be used are left out: the run that read them
     first has reported them."""
     # A record is written after its point was measured, save for clocks that differ by as much as is allowed.
-    declared = parts.limits.declaration
-    records = telemetry_since(spark, settings, start - parts.limits.max_ahead, declared)
+    records = telemetry_since(spark, settings, start - parts.limits.max_ahead, parts.limits)
     letters = partial(_send_letters, settings, on_progress)
     dataflow = Dataflow(parts.store, parts.limits, letters, tells_bad=False, within=(start, end))
     # Between points the log decides, not the version.

@@ -22,7 +22,6 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from millstream.config.pipeline_settings import PipelineSettings
-from millstream.pipeline.declaration import DCGM, Declaration
 from millstream.pipeline.job.dead_letters import dead_letters, rejected_letters
 from millstream.pipeline.job.judge import judged
 from millstream.pipeline.job.points import points_of, without_duplicates
@@ -58,20 +57,20 @@ class Dataflow:
     within: tuple[datetime, datetime] | None = None
     """The times of points that are wanted, inclusive; None wants all."""
 
-    def process(self, records: DataFrame, version: int, watermark: datetime | None) -> Stored:
-        """Store a batch of typed records. Raises StoreUnavailable."""
+    def process(self, fields: DataFrame, version: int, watermark: datetime | None) -> Stored:
+        """Store a batch of `typed_fields`. Raises StoreUnavailable."""
         now = datetime.now(UTC)
-        rows = self._wanted(judged(typed_fields(records, self.limits), self.limits, now))
+        rows = self._wanted(judged(fields, self.limits, now))
         seen = Observation()
         refused = self.store.write_points(points_of(rows.observe(seen, *observed(watermark))), version).points
         summary = summary_of(seen.get)
         if summary.count(Verdict.BAD):
-            texts = text_fields(rows.where(f.col("verdict") == str(Verdict.BAD)), self.limits)
+            texts = text_fields(rows.where(f"verdict = '{Verdict.BAD}'"), self.limits)
             with _kept(self._wanted(judged(texts, self.limits, now))) as examined:
                 found, more = self._store_examined(examined, version, watermark)
             summary, refused = summary.examined(found), refused + more
         if refused:
-            self.send_letters(rejected_letters(records.select(*RECORD_COLUMNS), refused))
+            self.send_letters(rejected_letters(rows.select(*RECORD_COLUMNS), refused))
         return Stored(summary, len(refused))
 
     def _wanted(self, rows: DataFrame) -> DataFrame:
@@ -93,32 +92,33 @@ class Dataflow:
         return summary, refused
 
 
-def telemetry_stream(
-    spark: SparkSession, settings: PipelineSettings, declared: Declaration = DCGM
-) -> DataFrame:
-    return (
+def telemetry_stream(spark: SparkSession, settings: PipelineSettings, limits: Limits) -> DataFrame:
+    """The topic as `typed_fields`. What Spark is told here it plans once; what a batch adds to it, each time."""
+    records = (
         spark.readStream.format(_FORMAT)
         .options(**_options(settings))
         .option("startingOffsets", settings.starting_offsets)
         .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
-        .schema(source_schema(declared))
+        .schema(source_schema(limits.declaration))
         .load()
     )
+    return typed_fields(records, limits)
 
 
 def telemetry_since(
-    spark: SparkSession, settings: PipelineSettings, start: datetime, declared: Declaration = DCGM
+    spark: SparkSession, settings: PipelineSettings, start: datetime, limits: Limits
 ) -> DataFrame:
     """Everything in the log from the first record at or after `start` by the log's own time."""
-    return (
+    records = (
         spark.read.format(_FORMAT)
         .options(**_options(settings))
         .option("startingTimestamp", max(micros(start) // 1000, 0))
         # A partition with nothing that late has nothing to read.
         .option("startingOffsetsByTimestampStrategy", "latest")
-        .schema(source_schema(declared))
+        .schema(source_schema(limits.declaration))
         .load()
     )
+    return typed_fields(records, limits)
 
 
 def send_to(settings: PipelineSettings, topic: str, letters: DataFrame) -> None:

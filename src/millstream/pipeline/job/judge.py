@@ -9,11 +9,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from millstream.pipeline.declaration import Declaration
 from millstream.pipeline.job.reasons import Limits, Reason, Verdict
-from millstream.pipeline.moments import micros
+from millstream.pipeline.moments import MINUTE_US, micros
 from millstream.pipeline.stores.local_frames import constant
 
 _TIME = "date_format(time, \"yyyy-MM-dd'T'HH:mm:ssXXX\")"
@@ -29,28 +28,29 @@ class Fault(NamedTuple):
 
 
 def judged(rows: DataFrame, limits: Limits, now: datetime) -> DataFrame:
-    """Rows of `typed_fields` or `text_fields` with their `verdict`, and the `fault` of the bad ones."""
+    """Rows of `typed_fields` or `text_fields`, with a `verdict`, the `minute` of valid and the `fault` of bad ones."""
     # The source could not say more of what does not fit than that; its text will.
     cases = "".join(
         f" WHEN {fault.condition} THEN struct('{fault.reason}' AS reason, {_quoted(fault.field)} AS field, "
         f"{fault.message} AS message)"
         for fault in _faults(limits)
     )
+    verdict = (
+        f"CASE WHEN fault IS NOT NULL THEN '{Verdict.BAD}' WHEN {_PLAUSIBLE} THEN '{Verdict.VALID}' "
+        f"ELSE '{Verdict.SENTINEL}' END"
+    )
     return (
-        rows.select(
+        rows.selectExpr(
             "*",
-            constant(micros(now), f.col("timestamp")).alias("clock_us"),
-            f.expr(f"{_ranges(limits.declaration)}[metric]").alias("range"),
+            f"{constant(micros(now), 'timestamp')} AS clock_us",
+            f"{_ranges(limits.declaration)}[metric] AS range",
         )
-        .select("*", f.expr(f"CASE WHEN reading IS NOT NULL THEN reading{cases} END").alias("fault"))
-        .select(
-            "*",
-            f.expr(
-                f"CASE WHEN fault IS NOT NULL THEN '{Verdict.BAD}' WHEN {_PLAUSIBLE} THEN '{Verdict.VALID}' "
-                f"ELSE '{Verdict.SENTINEL}' END"
-            ).alias("verdict"),
+        .selectExpr("*", f"CASE WHEN reading IS NOT NULL THEN reading{cases} END AS fault")
+        .selectExpr("*", f"{verdict} AS verdict")
+        .selectExpr(
+            "* EXCEPT (clock_us, range, reading)",
+            f"IF(verdict = '{Verdict.VALID}', floor(unix_micros(time) / {MINUTE_US}), NULL) AS minute",
         )
-        .drop("clock_us", "range", "reading")
     )
 
 

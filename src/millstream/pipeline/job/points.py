@@ -1,6 +1,6 @@
 """Valid rows as the points of a store, each identity once."""
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from millstream.pipeline.job.reasons import Verdict
@@ -13,13 +13,13 @@ _SOURCES = {"value": "value_number", "source_partition": "partition", "source_of
 def points_of(rows: DataFrame) -> DataFrame:
     """The valid rows with the columns of a point, and `element` to tell records of one array apart."""
 
-    def column(name: str, kind: str) -> Column:
-        source = f.col(_SOURCES.get(name, name)).cast(kind)
-        return (f.coalesce(source, f.lit("")) if kind == "string" else source).alias(name)
+    def column(name: str, kind: str) -> str:
+        source = f"CAST({_SOURCES.get(name, name)} AS {kind})"
+        return f"coalesce({source}, '') AS {name}" if kind == "string" else f"{source} AS {name}"
 
-    valid = rows.filter(f.col("verdict") == str(Verdict.VALID))
-    element = f.coalesce(f.col("element"), f.lit(0)).alias("element")
-    return valid.select(*(column(name, kind) for name, kind in POINTS.columns), element)
+    return rows.where(f"verdict = '{Verdict.VALID}'").selectExpr(
+        *(column(name, kind) for name, kind in POINTS.columns), "coalesce(element, 0) AS element"
+    )
 
 
 def without_duplicates(points: DataFrame) -> DataFrame:

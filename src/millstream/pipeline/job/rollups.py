@@ -6,7 +6,7 @@ same points give the same bits in whatever order they come: sums are rounded onc
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -41,47 +41,57 @@ def rollups_of(points: DataFrame, resolution: Resolution, windows: Iterable[int]
         "source_partition", "source_offset",
     ).where(one_of(f.col("window"), windows))  # fmt: skip
 
-    def computed(key: tuple[Any, ...], points_of_one: pa.Table) -> pa.Table:
-        number, metric = (each.as_py() for each in key)
-        parts = list(window_rollups(points_of_one))
-        rows_made = sum(len(part["count"]) for part in parts)
-        columns = {name: pa.concat_arrays([part[name] for part in parts]) for name in parts[0]}
-        columns |= {
-            "resolution": pa.repeat(str(resolution), rows_made),
-            "metric": pa.repeat(metric, rows_made),
-            "window_start": pa.repeat(
-                pa.scalar(number * width_us, schema.field("window_start").type), rows_made
-            ),
+    def computed(key: tuple[Any, ...], together: pa.Table) -> pa.Table:
+        made = window_rollups(together)
+        start = pa.scalar(key[0].as_py() * width_us, schema.field("window_start").type)
+        made |= {
+            "resolution": pa.repeat(str(resolution), len(made["count"])),
+            "window_start": pa.repeat(start, len(made["count"])),
         }
-        return pa.table([columns[name] for name in schema.names], schema=schema)
+        return pa.table([made[name] for name in schema.names], schema=schema)
 
-    return rows.groupBy("window", "metric").applyInArrow(computed, ROLLUPS.ddl)
+    # Sorting by one number is cheap. All points of an hour may be too many for one worker, those of a minute are not.
+    by = ("window",) if resolution is Resolution.MINUTE else ("window", "metric")
+    return rows.groupBy(*by).applyInArrow(computed, ROLLUPS.ddl)
 
 
-def window_rollups(points: pa.Table) -> Iterator[dict[str, pa.Array]]:
-    """Columns of the rollups of one metric in one window: of each GPU, of each host, and of all."""
-    uuids, hosts = (_encoded(points[name]) for name in ("uuid", "hostname"))
-    uuid, host = (each.indices.to_numpy().astype(np.int64) for each in (uuids, hosts))
+def window_rollups(points: pa.Table) -> dict[str, pa.Array]:
+    """Columns of the rollups of one window: of each metric of each GPU, of each host, and of all."""
+    metrics, uuids, hosts = (_encoded(points[name]) for name in ("metric", "uuid", "hostname"))
+    metric, uuid, host = (each.indices.to_numpy().astype(np.int64) for each in (metrics, uuids, hosts))
+    series = metric * len(uuids.dictionary) + uuid
     time, partition, offset = (
         points[name].to_numpy() for name in ("time_us", "source_partition", "source_offset")
     )
-    order = np.lexsort((offset, partition, time, uuid))
-    newest = np.append((np.diff(uuid[order]) != 0) | (np.diff(time[order]) != 0), True)
+    order = np.lexsort((offset, partition, time, series))
+    newest = np.append((np.diff(series[order]) != 0) | (np.diff(time[order]) != 0), True)
     order = order[newest]
     # Without the sign of zero, which would depend on the order of points.
-    uuid, host, value = uuid[order], host[order], points["value"].to_numpy()[order] + 0.0
+    value = points["value"].to_numpy()[order] + 0.0
+    metric, series, host = metric[order], series[order], host[order]
     # A GPU has one row whatever hosts its points name, and points without a host count for no host.
-    gpu, statistics = _statistics(uuid, value)
+    group, gpus = _statistics(series, value)
+    metric_of, gpu = np.divmod(group, len(uuids.dictionary))
     by_name = np.argsort(np.argsort(hosts.dictionary.to_numpy(zero_copy_only=False)))
-    rank = np.maximum.reduceat(by_name[host], np.flatnonzero(np.append(True, np.diff(uuid) != 0)))
-    last_host = pc.take(hosts.dictionary, pa.array(np.argsort(by_name)[rank]))
-    yield _level(Level.GPU, pc.take(uuids.dictionary, pa.array(gpu)), last_host, statistics)
+    rank = np.maximum.reduceat(by_name[host], _starts(series))
+    gpus |= {
+        "level": pa.repeat(str(Level.GPU), len(group)), "metric": _taken(metrics, metric_of),
+        "key": _taken(uuids, gpu), "hostname": _taken(hosts, np.argsort(by_name)[rank]),
+    }  # fmt: skip
     named = np.flatnonzero(~pc.equal(hosts.dictionary, "").to_numpy(zero_copy_only=False)[host])
-    group, statistics = _statistics(host[named], value[named])
-    names = pc.take(hosts.dictionary, pa.array(group))
-    yield _level(Level.HOST, names, names, statistics)
-    _, statistics = _statistics(np.zeros_like(uuid), value)
-    yield _level(Level.FLEET, pa.array([FLEET_KEY]), pa.array([""]), statistics)
+    group, of_hosts = _statistics((metric * len(hosts.dictionary) + host)[named], value[named])
+    metric_of, host_of = np.divmod(group, len(hosts.dictionary))
+    names = _taken(hosts, host_of)
+    of_hosts |= {
+        "level": pa.repeat(str(Level.HOST), len(group)), "metric": _taken(metrics, metric_of),
+        "key": names, "hostname": names,
+    }  # fmt: skip
+    group, fleet = _statistics(metric, value)
+    fleet |= {
+        "level": pa.repeat(str(Level.FLEET), len(group)), "metric": _taken(metrics, group),
+        "key": pa.repeat(FLEET_KEY, len(group)), "hostname": pa.repeat("", len(group)),
+    }  # fmt: skip
+    return {name: pa.concat_arrays([part[name] for part in (gpus, of_hosts, fleet)]) for name in gpus}
 
 
 def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
@@ -89,11 +99,20 @@ def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
     return encoded
 
 
+def _taken(encoded: pa.DictionaryArray, codes: Codes) -> pa.Array:
+    return pc.take(encoded.dictionary, pa.array(codes))
+
+
+def _starts(group: Codes) -> Codes:
+    """Where groups begin that lie one behind the other."""
+    return np.flatnonzero(np.append(True, np.diff(group) != 0)) if len(group) else np.empty(0, np.int64)
+
+
 def _statistics(group: Codes, value: Values) -> tuple[Codes, dict[str, pa.Array]]:
     """The groups in order, and the statistics of each."""
     order = np.lexsort((value, group))
     group, value = group[order], value[order]
-    starts = np.flatnonzero(np.append(True, np.diff(group) != 0)) if len(group) else np.empty(0, np.int64)
+    starts = _starts(group)
     counts = np.diff(np.append(starts, len(group)))
     values, bounds = value.tolist(), [*starts.tolist(), len(value)]
     sums = [math.fsum(values[first:end]) for first, end in itertools.pairwise(bounds)]
@@ -108,9 +127,3 @@ def _statistics(group: Codes, value: Values) -> tuple[Codes, dict[str, pa.Array]
         "p95": pa.array(np.where(below == above, low, between)),
         "count": pa.array(counts, pa.int64()),
     }
-
-
-def _level(
-    level: Level, key: pa.Array, hostname: pa.Array, statistics: dict[str, pa.Array]
-) -> dict[str, pa.Array]:
-    return {"level": pa.repeat(str(level), len(key)), "key": key, "hostname": hostname, **statistics}

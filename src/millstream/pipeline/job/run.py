@@ -129,7 +129,7 @@ class PipelineRun:
 
     def _start(self, spark: SparkSession, parts: Parts, processor: BatchProcessor) -> StreamingQuery:
         writer = (
-            telemetry_stream(spark, self.settings, parts.limits.declaration)
+            telemetry_stream(spark, self.settings, parts.limits)
             .writeStream.foreachBatch(processor)
             .queryName("telemetry")
             .option("checkpointLocation", parts.checkpoint)

@@ -16,14 +16,17 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": str(max(2, min(os.cpu_count() or 2, 8))),
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "20",
+    # The other one starts a dozen processes for each file that it writes to a local directory.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
     # Parsing makes methods that Java does not compile above this size; Spark then splits them.
     "spark.sql.codegen.hugeMethodLimit": "8000",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # A batch falls into few hours: a file is open for each of them, instead of sorting all rows by hour first.
-    "spark.sql.maxConcurrentOutputFileWriters": "32",
+    # Arrow functions get 10,000 rows at a time; Spark would measure the size of a batch after each row.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     # Tasks of a re-computation are short, so that a micro-batch gets its turn.
     "spark.sql.files.maxPartitionBytes": "32m",
-    # Percentiles of a few thousand series fit into memory; Spark sorts its rows from 128 on.
+    # Groups that are computed by Spark are a few thousand; from 128 on it would sort its rows.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "4096",
     "spark.driver.memory": "2g",
     # Spark would ask the JVM several times for each column that is named, to tell later where in our code that was.

@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as f
 
 from millstream.pipeline.job.reasons import Reason, Verdict
-from millstream.pipeline.moments import MINUTE_US, minute_of, moment
+from millstream.pipeline.moments import minute_of, moment
 from millstream.pipeline.stores.local_frames import constant
 
 
@@ -42,17 +42,13 @@ class Summary:
 
 def observed(watermark: datetime | None, *, reasons: bool = False) -> list[Column]:
     """What Spark counts of judged rows while it writes them (`DataFrame.observe`)."""
-    verdict = f.col("verdict")
-    time_us = f.when(verdict == str(Verdict.VALID), f.unix_micros("time"))
-    minute = f.floor(time_us / f.lit(MINUTE_US))
-    # No number that changes from batch to batch may stand in the query: Spark would compile it again each time.
-    over = constant(-(1 << 62) if watermark is None else minute_of(watermark), verdict)
+    over = -(1 << 62) if watermark is None else minute_of(watermark)
     return [
-        *(f.count_if(verdict == str(each)).alias(str(each)) for each in Verdict),
-        *(f.count_if(f.col("fault.reason") == str(each)).alias(str(each)) for each in Reason if reasons),
-        f.count_if(minute < over).alias("late"),
-        f.collect_set(minute).alias("minutes"),
-        f.max(time_us).alias("newest_us"),
+        *(f.expr(f"count_if(verdict = '{each}') AS {each}") for each in Verdict),
+        *(f.expr(f"count_if(fault.reason = '{each}') AS {each}") for each in Reason if reasons),
+        f.expr(f"count_if(minute < {constant(over, 'verdict')}) AS late"),
+        f.expr("collect_set(minute) AS minutes"),
+        f.expr("max(unix_micros(IF(minute IS NULL, NULL, time))) AS newest_us"),
     ]
 
 

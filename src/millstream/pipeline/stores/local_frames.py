@@ -35,11 +35,9 @@ def arrow_schema(ddl: str) -> "pa.Schema":
     return to_arrow_schema(schema, timezone="UTC")
 
 
-def constant(value: int, beside: "Column") -> "Column":
-    """The number in every row. `beside` is any column of the rows: without one Spark would see through it."""
-    from pyspark.sql import functions as f
-
-    return f.get(f.array(f.lit(value).cast("bigint")), f.pmod(f.hash(beside), f.lit(1)))
+def constant(value: int, beside: str) -> str:
+    """SQL for the number in every row. `beside` is any column of the rows: without one Spark would see through it."""
+    return f"get(array(CAST({value} AS bigint)), pmod(hash({beside}), 1))"
 
 
 def one_of(column: "Column", values: Iterable[int]) -> "Column":

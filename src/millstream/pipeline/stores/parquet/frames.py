@@ -45,10 +45,10 @@ def read_frame(
         return local_frame(spark, schema, [])
     # With more paths than this Spark starts a job to look at each of them; the driver has just done so.
     spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", "100000")
-    time = f.col(room.table.time)
-    time_us = f.unix_micros(time)
+    time = f"`{room.table.time}`"
     first, behind = (constant(micros(each), time) for each in (start, end))
-    rows = spark.read.schema(schema).parquet(*paths).where((time_us >= first) & (time_us < behind))
+    between = f"unix_micros({time}) >= {first} AND unix_micros({time}) < {behind}"
+    rows = spark.read.schema(schema).parquet(*paths).where(between)
     if copies or all(each.is_merged for each in live):
         return rows
     # By the leading columns of the identity alone, so that an aggregation over them needs no second shuffle.

@@ -10,8 +10,6 @@ from millstream.pipeline.stores.parquet.engine import Engine, with_fresh_files
 from millstream.pipeline.stores.parquet.frames import read_frame
 from millstream.pipeline.stores.parquet.layout import (
     EVENTS_ROOM,
-    HOURS_ROOM,
-    MINUTES_ROOM,
     POINTS_ROOM,
     ROLLUP_ROOMS,
     ROOMS,
@@ -19,7 +17,7 @@ from millstream.pipeline.stores.parquet.layout import (
 )
 from millstream.pipeline.stores.parquet.live import live_files
 from millstream.pipeline.stores.parquet.queries import ParquetQueries
-from millstream.pipeline.stores.parquet.writing import FrameWriter, Target
+from millstream.pipeline.stores.parquet.writing import FrameWriter
 from millstream.pipeline.stores.rows import Resolution
 
 if TYPE_CHECKING:
@@ -36,17 +34,14 @@ class ParquetStore(ParquetQueries):
         super().__init__(root, Engine(root))
 
     def write_points(self, frame: "DataFrame", version: int) -> Rejected:
-        self._writer.write(frame, [Target(POINTS_ROOM)], version)
+        self._writer.write(frame, {"": POINTS_ROOM}, version)
         return Rejected()
 
     def write_rollups(self, frame: "DataFrame", version: int) -> None:
-        from pyspark.sql import functions as f
-
-        hours = Target(HOURS_ROOM, f.col("resolution") == Resolution.HOUR.value)
-        self._writer.write(frame, [Target(MINUTES_ROOM), hours], version)
+        self._writer.write(frame, {str(each): room for each, room in ROLLUP_ROOMS.items()}, version)
 
     def write_events(self, frame: "DataFrame", version: int) -> None:
-        self._writer.write(frame, [Target(EVENTS_ROOM)], version)
+        self._writer.write(frame, {"": EVENTS_ROOM}, version)
 
     def points_frame(
         self, spark: "SparkSession", start: datetime, end: datetime, *, copies: bool = False

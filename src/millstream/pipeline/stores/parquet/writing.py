@@ -1,7 +1,9 @@
-"""From a Spark frame to files in place: executors write a staging directory, the driver syncs and renames.
+"""From a Spark frame to files in place: tasks write into a staging directory, the driver syncs and renames.
 
-Spark's own Parquet writer does the work, in the JVM. A batch is one Spark job. A crash leaves a staging directory
-behind, which the next writer removes, or part of a batch in place, which its replay completes.
+A task is an Arrow function that writes Parquet by itself and returns the names of its files. (Spark's own writer starts
+about twenty processes for each batch, to set the permissions of files; a micro-batch has no time for that.) Files of a
+task that failed are not among these names, so they are never put into place. A crash leaves a staging directory behind,
+which the next writer removes, or part of a batch in place, which its replay completes.
 """
 
 import contextlib
@@ -10,31 +12,29 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from millstream.pipeline.files import make_directories, move_into_place
 from millstream.pipeline.stores.errors import StoreUnavailable
-from millstream.pipeline.stores.local_frames import constant
 from millstream.pipeline.stores.parquet.layout import Room, batch_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
 
 _STAGING = ".staging"
 _ABANDONED_AFTER_S = 24 * 3600
-_MAX_FILES = 8
+_MAX_TASKS = 8
 """A batch is written by at most this many tasks: more make files too small to read well."""
+_ROWS_AT_ONCE = 250_000
+"""What a task keeps before it writes: a file for each bucket."""
+_FILES = "room string, bucket bigint, file string"
 
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Rows of a frame for which `condition` holds go to `room`; None takes all."""
-
-    room: Room
-    condition: "Column | None" = None
+Rooms = Mapping[str, Room]
+"""Where rows go, by their resolution; or one room for all, by the empty name."""
 
 
 class FrameWriter:
@@ -42,81 +42,87 @@ class FrameWriter:
         self._root = root
         self._swept = False
 
-    def write(self, frame: "DataFrame", targets: Sequence[Target], version: int) -> None:
-        """Add the frame's rows to the rooms' files; all targets share one table's columns."""
-        with self.staged(targets, version) as staging:
-            _write_staged(_placed(frame, targets, version), staging)
-
-    @contextlib.contextmanager
-    def staged(self, targets: Sequence[Target], version: int) -> Iterator[Path]:
-        """A staging directory for `_room=<number of the target>/_bucket=<number>/*.parquet`.
-
-        The files are put into place at the end, unless an exception ends it.
-        """
+    def write(self, frame: "DataFrame", rooms: Rooms, version: int) -> None:
+        """Add the frame's rows to the rooms' files; all rooms share one table's columns."""
         if version < 0:
             raise ValueError(f"version {version} is negative; versions count from 0")
+        table = next(iter(rooms.values())).table
+        tasks = min(frame.sparkSession.sparkContext.defaultParallelism, _MAX_TASKS)
+        rows = frame.selectExpr(*(f"CAST(`{name}` AS {kind}) AS `{name}`" for name, kind in table.columns))
         try:
             if not self._swept:
                 remove_abandoned_staging(self._root)
                 self._swept = True
             with staging_directory(self._root) as staging:
-                yield staging
-                move_into_place(list(_moves(staging, self._root, targets, version)))
+                writing = _Writing(str(staging), rooms, version if "version" in table.precedence else None)
+                written = rows.coalesce(tasks).mapInArrow(writing.run, _FILES).collect()
+                move_into_place(
+                    (staging / each.file, _place(self._root, rooms, each.room, each.bucket, version, number))
+                    for number, each in enumerate(written)
+                )
         except OSError as error:
             raise StoreUnavailable(f"cannot write to the store at {self._root}: {error}") from error
 
 
-def _placed(frame: "DataFrame", targets: Sequence[Target], version: int) -> "DataFrame":
-    """The table's columns, plus `_room` and `_bucket`, which Spark turns into directories."""
-    from pyspark.sql import functions as f
-
-    table = targets[0].room.table
-    columns = [f.col(name).cast(kind).alias(name) for name, kind in table.columns]
-    if "version" in table.precedence:
-        columns.append(constant(version, f.col(table.time)).alias("version"))
-    # Numbers of hours since the epoch instead of dates: they do not depend on the session's time zone.
-    time_us = f.unix_micros(f.col(table.time))
-    room, bucket = f.lit(0), _bucket(time_us, targets[0].room)
-    for number, target in enumerate(targets[1:], start=1):
-        assert target.condition is not None
-        room = f.when(target.condition, f.lit(number)).otherwise(room)
-        bucket = f.when(target.condition, _bucket(time_us, target.room)).otherwise(bucket)
-    tasks = min(frame.sparkSession.sparkContext.defaultParallelism, _MAX_FILES)
-    return frame.select(*columns, room.alias("_room"), bucket.alias("_bucket")).coalesce(tasks)
+def _place(root: Path, rooms: Rooms, room: str, bucket: int, version: int, number: int) -> Path:
+    return rooms[room].bucket_dir(root, bucket) / batch_name(version, number)
 
 
-def _bucket(time_us: "Column", room: Room) -> "Column":
-    from pyspark.sql import functions as f
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """What a task does with its rows."""
 
-    width = f.lit(room.bucket_us)
-    return f.floor((time_us - f.pmod(time_us, width)) / width).cast("bigint")
+    staging: str
+    rooms: Rooms
+    version: int | None
 
+    def run(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        """For `mapInArrow`: rows in, names of files out."""
+        kept: list[pa.RecordBatch] = []
+        rows = 0
+        for batch in batches:
+            kept.append(batch)
+            rows += batch.num_rows
+            if rows >= _ROWS_AT_ONCE:
+                yield self._written(kept)
+                kept, rows = [], 0
+        if rows:
+            yield self._written(kept)
 
-def _write_staged(frame: "DataFrame", staging: Path) -> None:
-    # The default, INT96, has no statistics, without which a reader cannot skip what it does not need.
-    frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-    (
-        frame.write.mode("overwrite")
-        .partitionBy("_room", "_bucket")
-        .option("compression", "zstd")
-        .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-        .parquet(f"file:{staging.absolute()}")
-    )
+    def _written(self, batches: "list[pa.RecordBatch]") -> "pa.RecordBatch":
+        import pyarrow as pa
+        import pyarrow.compute as pc
 
+        rows = pa.Table.from_batches(batches)
+        if self.version is not None:
+            rows = rows.append_column("version", pa.repeat(pa.scalar(self.version, pa.int64()), len(rows)))
+        files: list[dict[str, object]] = []
+        for name, room in self.rooms.items():
+            here = rows.filter(pc.equal(rows["resolution"], name)) if name else rows
+            micros = here[room.table.time].cast(pa.int64()).to_numpy()
+            buckets = micros // room.bucket_us
+            for bucket in sorted(set(buckets.tolist())):
+                part = here if (buckets == bucket).all() else here.filter(pa.array(buckets == bucket))
+                files.append({"room": name, "bucket": bucket, "file": self._file(part)})
+        schema = pa.schema([("room", pa.string()), ("bucket", pa.int64()), ("file", pa.string())])
+        return pa.RecordBatch.from_pylist(files, schema)
 
-def _moves(staging: Path, root: Path, targets: Sequence[Target], version: int) -> Iterator[tuple[Path, Path]]:
-    for room_dir in sorted(staging.glob("_room=*")):
-        room = targets[int(room_dir.name.removeprefix("_room="))].room
-        for bucket_dir in sorted(room_dir.glob("_bucket=*")):
-            target = room.bucket_dir(root, int(bucket_dir.name.removeprefix("_bucket=")))
-            for number, file in enumerate(sorted(bucket_dir.glob("*.parquet"))):
-                yield file, target / batch_name(version, number)
+    def _file(self, rows: "pa.Table") -> str:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        name = f"{secrets.token_hex(8)}.parquet"
+        texts = [field.name for field in rows.schema if pa.types.is_string(field.type)]
+        pq.write_table(
+            rows, Path(self.staging, name), compression="zstd", use_dictionary=texts, store_schema=False
+        )
+        return name
 
 
 @contextlib.contextmanager
 def staging_directory(root: Path) -> Iterator[Path]:
     directory = root / _STAGING / f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-    make_directories(directory.parent)
+    make_directories(directory)
     try:
         yield directory
     finally:
