@@ -246,6 +246,7 @@ class Connection:
             self._limits,
             session.unreleased,
             explains=asked.request_problem_information != 0,
+            is_taken=self._is_taken,
         )
         self.outbound = Outbound(
             self.version,
@@ -282,8 +283,17 @@ class Connection:
             self.close(reason, text, server)
 
     def _refuse(self, reason: Reason, text: str, server: str | None = None) -> None:
-        properties = ConnackProperties(reason_string=text or None, server_reference=server)
-        self._out.append(encode(Connack(reason, False, properties), self.version))
+        for explained in (text or None, None):
+            properties = ConnackProperties(reason_string=explained, server_reference=server)
+            connack = encode(Connack(reason, False, properties), self.version)
+            if self._is_taken(connack):
+                break
+        self._out.append(connack)
+
+    def _is_taken(self, data: bytes) -> bool:
+        """Whether the client takes a packet as large as that; an explanation is left out where it does not."""
+        largest = None if self._connect is None else self._connect.properties.maximum_packet_size
+        return largest is None or len(data) <= largest
 
     # -- enhanced authentication
 
@@ -409,8 +419,12 @@ class Connection:
             return
         if self.state is State.CONNECTED:
             if self.version == V5:
-                properties = DisconnectProperties(reason_string=text or None, server_reference=server)
-                self._out.append(encode(Disconnect(reason, properties), V5))
+                for explained in (text or None, None):
+                    properties = DisconnectProperties(reason_string=explained, server_reference=server)
+                    disconnect = encode(Disconnect(reason, properties), V5)
+                    if self._is_taken(disconnect):
+                        break
+                self._out.append(disconnect)
         elif self.state is not State.CONNECTING or reason is Reason.UNSUPPORTED_PROTOCOL_VERSION:
             self._refuse(reason, text, server)
         self._end(reason, text, send_will=self.state is State.CONNECTED)

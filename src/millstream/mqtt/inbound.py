@@ -8,7 +8,7 @@ A repeated PUBLISH of QoS 2 is answered by PUBREC and is no second message, unti
 
 import enum
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
@@ -32,8 +32,8 @@ class Inbound:
     """Bytes to send gather in `bytes_out`."""
 
     __slots__ = (
-        "_acks", "_alias_bytes", "_aliases", "_client_id", "_done", "_explains", "_limits", "_second", "_unreleased",
-        "_version", "bytes_out",
+        "_acks", "_alias_bytes", "_aliases", "_client_id", "_done", "_explains", "_is_taken", "_limits", "_second",
+        "_unreleased", "_version", "bytes_out",
     )  # fmt: skip
 
     def __init__(
@@ -44,10 +44,15 @@ class Inbound:
         unreleased: Iterable[int] = (),
         *,
         explains: bool = True,
+        is_taken: Callable[[bytes], bool] = bool,
     ) -> None:
-        """`unreleased` are identifiers of QoS 2 that an earlier connection left; `explains` is whether to say why."""
+        """`unreleased` are identifiers of QoS 2 that an earlier connection left; `explains` is whether to say why.
+
+        `is_taken` says of a packet whether it is small enough for the client.
+        """
         self._version = version
         self._explains = explains
+        self._is_taken = is_taken
         self._client_id = client_id
         self._limits = limits
         self._aliases: dict[int, str] = {}
@@ -172,5 +177,8 @@ class Inbound:
         reason: int = 0,
         text: str = "",
     ) -> bytes:
-        properties = AckProperties(reason_string=text if text and self._explains else None)
-        return encode(made(packet_id, reason, properties), self._version)
+        if text and self._explains:
+            explained = encode(made(packet_id, reason, AckProperties(reason_string=text)), self._version)
+            if self._is_taken(explained):
+                return explained
+        return encode(made(packet_id, reason), self._version)

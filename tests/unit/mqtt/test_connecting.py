@@ -99,6 +99,25 @@ def test_an_unknown_version_is_refused():
     assert closed(talk).reason is Reason.UNSUPPORTED_PROTOCOL_VERSION
 
 
+def test_an_explanation_that_makes_a_packet_too_large_is_left_out():
+    small = pr.ConnectProperties(maximum_packet_size=30)
+    reason, text = Reason.BAD_AUTHENTICATION_METHOD, "there is no such way to show who one is"
+    talk = Talk()
+    talk.say(p.Connect("c", properties=small))
+    talk.machine.refuse(reason, text)
+    assert talk.heard() == [p.Connack(reason)]
+    talk = Talk()
+    talk.connect(properties=small)
+    talk.say(p.Publish("a", b"", 1, 1), p.Publish("a", b"", 1, 2))
+    talk.machine.sent(1, Reason.QUOTA_EXCEEDED, text)
+    talk.machine.sent(2, Reason.QUOTA_EXCEEDED, "short")
+    full, shown = talk.heard()
+    assert full == p.Puback(1, Reason.QUOTA_EXCEEDED)
+    assert shown.properties.reason_string == "short"
+    talk.machine.close(Reason.NOT_AUTHORIZED, text)
+    assert talk.heard() == [p.Disconnect(Reason.NOT_AUTHORIZED)]
+
+
 def test_mqtt_3_1_is_served_to_who_has_an_id():
     talk = Talk(4)
     talk.machine.receive(bytes.fromhex("100f 0006 4d5149736470 03 02 0000 0001 61"), 0)
