@@ -136,7 +136,7 @@ def test_leaders_move_away_from_a_dead_node_and_back_on_request(up: Up) -> None:
 def test_a_lost_majority_is_seen_and_a_node_is_started_again(up: Up) -> None:
     cli = Cli("")
     cli.environment |= up.home
-    cli.ok("topic", "create", "orders", "--partitions", "1")
+    cli.ok("topic", "create", "orders", "--partitions", "3")
     eventually(lambda: cli.json("cluster", "status")["healthy"], bool, "all replicas in sync")
     for number in (2, 3):
         os.kill(up.nodes[number]["pid"], signal.SIGKILL)
@@ -147,6 +147,8 @@ def test_a_lost_majority_is_seen_and_a_node_is_started_again(up: Up) -> None:
     assert status["voters_away"] == [2, 3]
     table = cli.ok("cluster", "status").decode()
     assert "no controller; 2 of 3 nodes away; voters away: 2, 3" in table
+    assert status["leaderless"]
+    assert f"without a leader\t2: {', '.join(status['leaderless'])}" in table
     again = cli.start("serve", "--config", str(up.directory / "node-2.yaml"))
     try:
         status = eventually(
@@ -154,7 +156,7 @@ def test_a_lost_majority_is_seen_and_a_node_is_started_again(up: Up) -> None:
             lambda seen: (
                 seen["controller"] >= 0
                 and [each["state"] for each in seen["brokers"]] == ["live", "live", "fenced"]
-                and seen["under_replicated"] == ["orders:0"]
+                and seen["under_replicated"] == ["orders:0", "orders:1", "orders:2"]
             ),
             "two of three",
         )

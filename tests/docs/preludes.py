@@ -66,6 +66,7 @@ SHELL = {
         "yes job | head -20 | millstream produce jobs",
     ),
     "a job": ("mkdir millstream-pipeline",),
+    "a fleet": ("millstream telemetry stream --hosts 1",),
     "a topic": ("echo x | millstream produce events",),
     "groups": (
         "for topic in invoices other; do echo x | millstream produce $topic; done",

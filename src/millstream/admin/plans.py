@@ -8,9 +8,11 @@ import msgspec
 from msgspec.structs import replace
 
 from millstream.admin.cluster_view import ClusterView, PartitionView
-from millstream.client.admin.face import Admin
+from millstream.client.admin.settings import SettingsAdmin
+from millstream.client.admin.topics import TopicAdmin
 from millstream.client.errors import ClientError, ConfigurationError
 from millstream.client.positions import TopicPartition
+from millstream.client.wire.cluster import Cluster
 from millstream.cluster.placement import VIRTUAL_NODES, Candidate, Placed, placement_named, with_load
 
 
@@ -158,8 +160,12 @@ def _substitute(
     ]
 
 
-def brokers_document(admin: Admin) -> dict[str, Any]:
-    found = admin.metadata()
+class _Inventory(TopicAdmin, SettingsAdmin):
+    """Topics and their settings."""
+
+
+def brokers_document(cluster: Cluster) -> dict[str, Any]:
+    found = TopicAdmin(cluster).metadata()
     return {
         "cluster_id": found.cluster_id,
         "controller": found.controller,
@@ -169,9 +175,10 @@ def brokers_document(admin: Admin) -> dict[str, Any]:
     }
 
 
-def topics_document(admin: Admin) -> dict[str, Any]:
+def topics_document(cluster: Cluster) -> dict[str, Any]:
     """All topics but internal ones; of settings those that were set for the topic. A partition whose leader does not
     answer has no offsets."""
+    admin = _Inventory(cluster)
     topics = admin.list_topics()
     places = [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]
     starts, ends = admin.known_offsets(places, "earliest"), admin.known_offsets(places, "latest")

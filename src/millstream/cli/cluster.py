@@ -244,7 +244,7 @@ def show_status(view: "ClusterView") -> None:
             "health": "good" if view.is_healthy else "; ".join(view.problems),
             "topics": view.topics,
             "partitions": len(view.partitions),
-            "without a leader": len(view.leaderless),
+            "without a leader": _named([each.name for each in view.leaderless]),
             "with replicas out of sync": _named([each.name for each in view.under_replicated]),
             "not led by the preferred": len(view.not_preferred),
             "being reassigned": view.reassigning,
@@ -299,8 +299,8 @@ def export(
 
     from millstream.admin.plans import brokers_document, topics_document
 
-    with target.admin() as admin:
-        documents = {"brokers.json": brokers_document(admin), "topics.json": topics_document(admin)}
+    with target.cluster() as cluster:
+        documents = {"brokers.json": brokers_document(cluster), "topics.json": topics_document(cluster)}
     directory.mkdir(parents=True, exist_ok=True)
     for name, document in documents.items():
         (directory / name).write_bytes(

@@ -83,6 +83,8 @@ class Disk(Protocol):
 
     def free_bytes(self, path: str) -> int: ...
 
+    def total_bytes(self, path: str) -> int: ...
+
     def sync_all(self, path: str) -> None:
         """Make everything durable that was written so far to the file system that holds `path`."""
         ...
@@ -211,6 +213,10 @@ class SystemDisk:
     def free_bytes(self, path: str) -> int:
         stats = os.statvfs(path)
         return stats.f_bavail * stats.f_frsize
+
+    def total_bytes(self, path: str) -> int:
+        stats = os.statvfs(path)
+        return stats.f_blocks * stats.f_frsize
 
     def sync_all(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -35,19 +35,20 @@ async def describe_log_dirs(
     request: DescribeLogDirsRequest,
     call: Call,
 ) -> DescribeLogDirsResponse:
-    """DescribeLogDirs, versions 1 to 4: how many bytes each partition takes, and what is left on the disk.
+    """DescribeLogDirs, versions 1 to 4: how many bytes each partition takes, and what the disk has.
 
     Not done: several directories (a node has one), and future replicas.
     """
     wanted = chosen(metadata.image, request.topics)
     try:
-        usable_bytes = disk.free_bytes(data_dir)
+        total_bytes, usable_bytes = disk.total_bytes(data_dir), disk.free_bytes(data_dir)
     except OSError:
-        usable_bytes = -1
+        total_bytes = usable_bytes = -1
     result = DescribeLogDirsResult(
         error_code=ErrorCode.NONE,
         log_dir=data_dir,
         topics=tuple([topic async for topic in _topics(partitions, wanted)]),
+        total_bytes=total_bytes,
         usable_bytes=usable_bytes,
     )
     return answer(DescribeLogDirsResponse, error_code=ErrorCode.NONE, results=(result,))

@@ -312,6 +312,9 @@ class SimulatedDisk:
             return _PLENTY_BYTES
         return max(0, self.capacity_bytes - self.used_bytes())
 
+    def total_bytes(self, path: str) -> int:  # noqa: ARG002 - there is one file system
+        return self.used_bytes() + _PLENTY_BYTES if self.capacity_bytes is None else self.capacity_bytes
+
     def sync_all(self, path: str) -> None:
         with self.guard:
             self.step(Operation.SYNC, path)
