@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from millstream.broker.routing.gateway_doors import GatewayDoors
-from millstream.doors import Caller, Doors, NewTopic, Place
+from millstream.doors import Caller, Doors, NewTopic, PartitionAccess, Place
 from millstream.doors.access import AllowAll, NoQuotas
 from millstream.mqtt.door import MqttDoor
 from millstream.mqtt.limits import MqttLimits
@@ -206,7 +206,7 @@ class MqttClients:
         self._log: list[tuple[str, str]] = []
         """Topics and values of all messages."""
         self._retained: dict[str, str] = {}
-        self._judge: Doors | None = None
+        self._judge: tuple[SimulatedClient, Doors] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -226,7 +226,8 @@ class MqttClients:
         await self._arrivals()
         self.is_done = True
         await asyncio.sleep(_LEASE_SECONDS)
-        await self._read_log()
+        assert self._judge is not None
+        await self._as(self._judge[0], self._read_log(self._judge[1].partitions))
         await self._read_retained()
 
     def judge(self) -> list[str]:
@@ -279,7 +280,8 @@ class MqttClients:
         clock = SimulatedClock(self._cluster.loop)
         gateway = GatewayDoors(addresses, AllowAll(), NoQuotas(), clock)
         gateway.start()
-        doors = self._judge = gateway.doors
+        doors = gateway.doors
+        self._judge = client, doors
         for topic, configs in ((DEFAULT_TOPIC, ()), ("__mqtt_retained", (("cleanup.policy", "compact"),))):
             await _create(doors, NewTopic(topic, _PARTITIONS, 3, configs=configs))
         random = Random(client.random.getrandbits(64))
@@ -296,9 +298,7 @@ class MqttClients:
                 return
             await asyncio.sleep(0.5)
 
-    async def _read_log(self) -> None:
-        assert self._judge is not None
-        partitions = self._judge.partitions
+    async def _read_log(self, partitions: PartitionAccess) -> None:
         for index in range(_PARTITIONS):
             place = Place(DEFAULT_TOPIC, index)
             offset, end = 0, (await partitions.offsets(_CALLER, place)).latest
