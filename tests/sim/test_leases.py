@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 
+from millstream.broker.http import NodeHealth
 from millstream.broker.partitions.registry import CutOff
+from millstream.http.node_routes import HealthStatus
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.node import SimulatedNode
@@ -79,6 +81,48 @@ def test_a_node_that_is_cut_off_has_stopped_when_it_is_fenced() -> None:
         story.cluster.network.heal_all()
         await story.until(lambda: may_answer(old))
         assert not story.is_fenced(old, by=other)
+
+    Story().run(told)
+
+
+def health_of(node: SimulatedNode) -> tuple[bool, tuple[str, ...]]:
+    """As its HTTP port tells it: 200 or 503, and the reasons."""
+    broker = node.broker
+    assert broker is not None
+    health = NodeHealth(
+        node.node_id,
+        broker.machine.clock,
+        broker.metrics,
+        broker.partitions,
+        broker.logs.writability,
+        lambda: broker.metadata,
+        lambda: broker.waiting_for,
+        lambda: 0,
+        (),
+    )()
+    return health.status is HealthStatus.OK, tuple(health.reasons)
+
+
+def test_a_node_that_is_fenced_is_unwell_until_it_is_let_in_again() -> None:
+    async def told(story: Story) -> None:
+        old = story.others(story.controller())[0]
+        other = story.others(old)[0]
+        assert health_of(old) == (True, ())
+        old.process.is_paused = True
+        await story.until(lambda: story.is_fenced(old, by=other))
+        story.loop.resume(old.process)
+        said: set[str] = set()
+
+        def is_well() -> bool:
+            """Looked at more often than a message takes."""
+            well, reasons = health_of(old)
+            said.update(reasons)
+            assert not (well and story.is_fenced(old, by=other))
+            return well
+
+        while not is_well():  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_SECONDS / 100)
+        assert said
 
     Story().run(told)
 

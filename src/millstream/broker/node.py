@@ -139,8 +139,8 @@ class Node:
         )
         self.logs.faults.on_damage = self.replicas.repairs.damaged
         self.services = Services(
-            self.defaults, self.view, self.machine, self.metadata, self.logs, self.long_work, self.server.memory,
-            self.server.reply_memory, self.metrics.registry,
+            settings, self.defaults, self.view, self.machine, self.metadata, self.logs, self.long_work,
+            self.server.memory, self.server.reply_memory, self.metrics.registry,
         )  # fmt: skip
         self._has_metadata = True
         self.isolation.on_changed.append(self.services.coordinators.follow_leaders)

@@ -22,6 +22,7 @@ from millstream.broker.shares.local_queues import LocalQueues
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.producer_ids import ProducerIdPool
 from millstream.cluster.metadata.service import MetadataService
+from millstream.config.settings import Settings
 from millstream.doors.access import NoQuotas
 from millstream.doors.coordinators import CoordinatorKind
 from millstream.observability.metrics import Registry
@@ -42,6 +43,7 @@ Part = TypeVar("Part")
 class Services:
     def __init__(
         self,
+        settings: Settings,
         defaults: Defaults,
         view: ClusterView,
         machine: Machine,
@@ -52,6 +54,7 @@ class Services:
         reply_memory: MemoryBudget,
         registry: Registry,
     ) -> None:
+        self._settings = settings
         self._configs = defaults.static_configs
         self._defaults = defaults
         self._machine = machine
@@ -148,6 +151,7 @@ class Services:
             machine.loop,
             machine.tasks.spawn,
             self._logs.upkeep.delete_records_before,
+            self._settings.performance.max_queues,
         )
         watch_queues(self._registry, QueueSamples(shares, self._share_sessions, machine.clock))
         self._closing.append(shares.close)
@@ -190,13 +194,17 @@ class Services:
     @cached_property
     def mqtt_sessions(self) -> "MqttSessions":
         from millstream.broker.coordinators.mqtt_sessions import MqttSessions
+        from millstream.coordinator.mqtt_sessions.settings import SessionSettings
 
+        mqtt = self._settings.mqtt
         sessions = MqttSessions(
             lambda: self.coordinators.of(CoordinatorKind.MQTT_SESSION),
             self.node_doors.doors.partitions,
             ProducerIdPool(self._metadata.submit).take,
             lambda: self._machine.host.random_below(1 << 62),
             self._machine.clock.now_ms,
+            SessionSettings(mqtt.max_sessions, mqtt.max_subscriptions, mqtt.max_owed_bytes),
+            self._registry,
         )
         self._closing.append(sessions.close)
         return sessions

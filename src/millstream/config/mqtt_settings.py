@@ -63,6 +63,15 @@ class MqttSettings:
     )
     topic_alias_maximum: int = _count(64, "Topic aliases in either direction.", minimum=0, maximum=65_535)
     max_subscriptions: int = _count(1_000, "Filters of one session.")
+    max_sessions: int = _count(
+        200_000,
+        "Sessions of each of the 16 partitions that sessions are kept in; a further client is refused.",
+    )
+    max_owed_bytes: int = own_setting(
+        64 << 20,
+        "Messages of QoS 2 and wills that wait to be appended, of each of these partitions.",
+        kind=_INT, spelling=Spelling.SIZE, minimum=1,
+    )  # fmt: skip
     refused_filters: tuple[str, ...] = own_setting(
         (),
         "Filters that nobody may subscribe to, as they stand: `#` where that is too much.",

@@ -197,6 +197,12 @@ class PerformanceSettings:
         kind=_INT,
         minimum=1,
     )
+    max_queues: int = own_setting(
+        20_000,
+        "Queues (a share group on a partition) that this node leads; one more is refused, and idle ones make room.",
+        kind=_INT,
+        minimum=1,
+    )
     idle_timeout: int = kafka_setting("connections.max.idle.ms", _DURATION)
     socket_send_buffer: int = kafka_setting("socket.send.buffer.bytes", _SIZE)
     socket_receive_buffer: int = kafka_setting("socket.receive.buffer.bytes", _SIZE)

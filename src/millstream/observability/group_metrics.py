@@ -50,6 +50,9 @@ class BoundsState(Protocol):
     @property
     def offsets(self) -> int: ...
 
+    @property
+    def regexes(self) -> int: ...
+
     bytes: int
     refusals: dict[str, int]
 
@@ -60,6 +63,11 @@ def watch_bounds(registry: Registry, state: BoundsState) -> None:
         ("millstream_groups", "Groups that this node coordinates.", lambda: state.groups),
         ("millstream_groups_members", "Members of all groups.", lambda: state.members),
         ("millstream_groups_offsets", "Committed offsets of all groups.", lambda: state.offsets),
+        (
+            "millstream_groups_regexes",
+            "Regular expressions that groups subscribe by.",
+            lambda: state.regexes,
+        ),
         (
             "millstream_groups_bytes",
             "What members of groups say and are assigned, about.",

@@ -32,6 +32,12 @@ class QueuesState(Protocol):
     @property
     def session_count(self) -> int: ...
 
+    @property
+    def queue_count(self) -> int: ...
+
+    @property
+    def stretch_count(self) -> int: ...
+
 
 _FAMILIES: tuple[tuple[str, Kind, str, str], ...] = (
     ("millstream_queue_depth", Kind.GAUGE, "depth", "Messages that are not settled."),
@@ -63,9 +69,16 @@ _FAMILIES: tuple[tuple[str, Kind, str, str], ...] = (
 
 def watch_queues(registry: Registry, state: QueuesState) -> None:
     registry.collector(lambda: _families(state.samples(MAX_QUEUES)))
-    registry.computed_gauge(
-        "millstream_share_sessions", "Share sessions of Kafka's clients.", lambda: state.session_count
-    )
+    for name, documentation, compute in (
+        ("millstream_share_sessions", "Share sessions of Kafka's clients.", lambda: state.session_count),
+        ("millstream_queues", "Queues that this node leads.", lambda: state.queue_count),
+        (
+            "millstream_queue_stretches",
+            "Stretches of records that queues tell apart, of all queues.",
+            lambda: state.stretch_count,
+        ),
+    ):
+        registry.computed_gauge(name, documentation, compute)
 
 
 def _families(samples: list[QueueSample]) -> Iterable[FamilySnapshot]:

@@ -5,11 +5,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+from millstream.broker.coordinators.mqtt_sessions import MqttSessions
 from millstream.broker.handlers.fetch_sessions import FetchSessions
 from millstream.broker.routing.relays import ProxyMetrics
 from millstream.broker.server.limit_metrics import watch_limits
+from millstream.coordinator.mqtt_sessions.settings import SessionSettings
 from millstream.gateway.metrics import GatewayMetrics
 from millstream.http.server import HttpServer
+from millstream.mqtt.door import MqttDoor
+from millstream.mqtt.statistics import Statistics, watch
 from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.group_metrics import GroupSamples, watch_bounds, watch_groups
 from millstream.observability.queue_metrics import watch_queues
@@ -18,7 +22,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "OPERATIONS.md"
 
 
 class Nothing:
-    groups = members = offsets = bytes = 0
+    groups = members = offsets = regexes = bytes = 0
     refusals: ClassVar[dict[str, int]] = {}
 
     def partition_samples(self) -> list[object]:
@@ -30,8 +34,18 @@ class Nothing:
     def disk_free_bytes(self) -> int:
         return 0
 
+    def machines(self) -> list[object]:
+        return []
+
     def samples(self, max_groups: int, max_offsets: int) -> GroupSamples:
         return GroupSamples([], [], 0)
+
+
+class NoQueues:
+    session_count = queue_count = stretch_count = 0
+
+    def samples(self, most: int) -> list[Any]:
+        return []
 
 
 def broker_with() -> Any:
@@ -43,6 +57,19 @@ def broker_with() -> Any:
         server=SimpleNamespace(addresses=0, in_flight_bytes=0, frames=SimpleNamespace(waiting=0)),
         long_work=SimpleNamespace(waiting=0, turns=0),
     )
+
+
+def mqtt_values() -> dict[str, int]:
+    """Of a door what it counts."""
+    door: Any = SimpleNamespace(
+        shared=SimpleNamespace(
+            statistics=Statistics(),
+            subscribers=SimpleNamespace(index=SimpleNamespace(count=0), delivered=0),
+            retained=SimpleNamespace(count=0, size_bytes=0),
+        ),
+        _clients=(),
+    )
+    return MqttDoor.values(door)
 
 
 def test_the_page_names_all_metrics() -> None:
@@ -59,7 +86,11 @@ def test_the_page_names_all_metrics() -> None:
         node.fetch_sessions,
         node.long_work,
     )
-    watch_queues(metrics.registry, SimpleNamespace(samples=lambda _most: [], session_count=0))  # type: ignore[arg-type]
+    watch_queues(metrics.registry, NoQueues())
+    hosted: Any = Nothing()
+    unused: Any = None
+    MqttSessions(lambda: hosted, unused, unused, unused, unused, SessionSettings(), metrics.registry)
+    watch(metrics.registry, mqtt_values)
     HttpServer("127.0.0.1", 0, {}).watch(metrics.registry)
     GatewayMetrics.create(metrics.registry)
     ProxyMetrics(metrics.registry, int)

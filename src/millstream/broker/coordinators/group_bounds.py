@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from millstream.coordinator.decision import Request
 from millstream.coordinator.groups.classic_group import ClassicGroup
+from millstream.coordinator.groups.consumer_group import ConsumerGroup
 from millstream.coordinator.groups.requests import (
     CommitOffsets,
     ConsumerHeartbeat,
@@ -68,6 +69,15 @@ class GroupBounds:
     @property
     def offsets(self) -> int:
         return sum(len(state.offsets) for state in self._states())
+
+    @property
+    def regexes(self) -> int:
+        return sum(
+            len(group.regexes)
+            for state in self._states()
+            for group in state.groups.values()
+            if isinstance(group, ConsumerGroup)
+        )
 
     @property
     def members(self) -> int:

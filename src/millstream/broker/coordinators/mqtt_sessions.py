@@ -22,6 +22,7 @@ from millstream.coordinator.mqtt_sessions.settings import SessionSettings
 from millstream.doors.caller import NODE
 from millstream.doors.partitions import PartitionAccess, Place
 from millstream.observability.logs import get_logger
+from millstream.observability.metrics import Registry
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.internal_topics import MQTT_SESSIONS_TOPIC
 from millstream.protocol.records import Record, encode_batch
@@ -52,20 +53,36 @@ class MqttSessions:
         new_producer_id: Callable[[], Awaitable[int]],
         new_incarnation: Callable[[], int],
         now_ms: Callable[[], int],
-        settings: SessionSettings | None = None,
+        settings: SessionSettings,
+        registry: Registry,
     ) -> None:
         self._hosted = hosted
         self._partitions = partitions
         self._new_producer_id = new_producer_id
         self._now_ms = now_ms
         self._tasks: set[asyncio.Task[None]] = set()
-        used = settings or SessionSettings()
         self.definition: Definition[SessionCoordinator] = Definition(
             InternalTopic(MQTT_SESSIONS_TOPIC, PARTITIONS),
-            lambda partition: SessionCoordinator(partition, used, new_incarnation()),
+            lambda partition: SessionCoordinator(partition, settings, new_incarnation()),
             RemoteSessionRequest,
             perform=self._perform,
         )
+
+        for name, documentation, compute in (
+            ("millstream_mqtt_sessions", "MQTT sessions that this node coordinates.", self._sessions),
+            (
+                "millstream_mqtt_owed_bytes",
+                "Messages of QoS 2 and wills that wait to be appended to the log.",
+                self._owed_bytes,
+            ),
+        ):
+            registry.computed_gauge(name, documentation, compute)
+
+    def _sessions(self) -> int:
+        return sum(len(machine.state.sessions) for machine in self._hosted().machines())
+
+    def _owed_bytes(self) -> int:
+        return sum(machine.owed_bytes for machine in self._hosted().machines())
 
     def close(self) -> None:
         for task in self._tasks:

@@ -27,6 +27,11 @@ def watch_limits(
             "Idempotent producers that are remembered, in all partitions.",
             lambda: sum(len(partition.log.producers) for partition in partitions),
         ),
+        (
+            "millstream_producers_of_one_partition",
+            "Idempotent producers of the partition that remembers most of them.",
+            lambda: max((len(partition.log.producers) for partition in partitions), default=0),
+        ),
         ("millstream_fetch_sessions", "Fetch sessions of clients.", lambda: len(sessions)),
         ("millstream_fetch_session_partitions", "Partitions in fetch sessions.", lambda: sessions.partitions),
         (

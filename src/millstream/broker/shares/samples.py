@@ -18,6 +18,14 @@ class QueueSamples:
     def session_count(self) -> int:
         return self._sessions()
 
+    @property
+    def queue_count(self) -> int:
+        return len(self._shares)
+
+    @property
+    def stretch_count(self) -> int:
+        return sum(queue.engine.run_count for queue in self._shares)
+
     def samples(self, most: int) -> list[QueueSample]:
         now_ms = self._clock.now_ms()
         samples = []

@@ -28,7 +28,6 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.clock import Clock, SteadyTime
 from millstream.storage.lookup import offset_for_timestamp
 
-MOST_QUEUES = 20_000
 _SWEEP_SECONDS = 60.0
 _IDLE_MS = 600_000
 _OPEN_AGAIN_SECONDS = 1.0
@@ -46,7 +45,9 @@ class Shares:
         loop: asyncio.AbstractEventLoop,
         spawn: Callable[[Coroutine[Any, Any, None], str], None],
         delete_before: Callable[[Partition, int], Awaitable[None]],
+        most_queues: int,
     ) -> None:
+        self._most_queues = most_queues
         self._metadata = metadata
         self._partitions = partitions
         self._defaults = defaults
@@ -62,6 +63,9 @@ class Shares:
         self._limits = PartitionLimits(self._spawn, delete_before)
         self._sweeper: asyncio.TimerHandle | None = None
         metadata.subscribe(self._metadata_changed)
+
+    def __len__(self) -> int:
+        return len(self._queues)
 
     def __iter__(self) -> Iterator[LedQueue]:
         return iter(list(self._queues.values()))
@@ -110,9 +114,10 @@ class Shares:
     def _make(self, key: ShareKey, partition: Partition, former: LedQueue | None) -> LedQueue:
         if former is not None:
             former.close(partition.not_leader())
-        elif len(self._queues) >= MOST_QUEUES:
+        elif len(self._queues) >= self._most_queues:
             raise KafkaError(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this node keeps no more than {MOST_QUEUES} queues"
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"this node keeps no more than {self._most_queues} queues (performance.max_queues)",
             )
         queue = LedQueue(
             key,

@@ -80,6 +80,10 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
         self._attendance = Attendance(incarnation)
         self._outbox = Outbox(settings.owed_at_once)
 
+    @property
+    def owed_bytes(self) -> int:
+        return self._outbox.waiting_bytes
+
     # -- events
 
     def handle(self, request: SessionRequest, token: int, now_ms: int) -> SessionDecision:
