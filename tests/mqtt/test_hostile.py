@@ -13,6 +13,7 @@ from millstream.protocol.mqtt.packets import (
     Filter,
     Pingreq,
     Publish,
+    Pubrec,
     Pubrel,
     Subscribe,
     Unsubscribe,
@@ -155,3 +156,15 @@ def test_ten_thousand_idle_connections(strict):
         for each in idle:
             each.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_who_is_sent_away_hears_why_though_it_still_sends(node):
+    """Bytes that were never read would reset the connection, and take the answer with them."""
+    with RawMqtt(node) as client:
+        client.connect("talker")
+        client.send(*(Publish("a", b"x" * 1_000, 2, number) for number in range(1, 3_000)))
+        while isinstance(heard := client.hear(), Pubrec):
+            client.send(Pubrel(heard.packet_id))
+        assert isinstance(heard, Disconnect)
+        assert heard.reason == Reason.RECEIVE_MAXIMUM_EXCEEDED
+        assert client.hear() is None

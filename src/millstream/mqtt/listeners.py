@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 _SUBPROTOCOL: Final = "mqtt"
 _UNSUPPORTED_DATA: Final = 1003
+_LINGER_SECONDS: Final = 5.0
 
 Accept = Callable[[Wire], WireUser | None]
 """What is to be done with the bytes; None where there are connections enough."""
@@ -25,6 +26,7 @@ class TcpWire(asyncio.Protocol):
         self._unsent_bytes = unsent_bytes
         self._transport: asyncio.Transport | None = None
         self._user: WireUser | None = None
+        self._is_ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
@@ -61,15 +63,24 @@ class TcpWire(asyncio.Protocol):
             self._transport.write(data)
 
     def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+        """What the client still sends is read and dropped until it closes too, or for a while.
+
+        A connection that is closed while there are unread bytes is reset, and what the client has not read yet is lost:
+        why it was disconnected.
+        """
+        transport, self._user = self._transport, None
+        if transport is not None and not transport.is_closing() and not self._is_ended:
+            self._is_ended = True
+            transport.write_eof()
+            transport.resume_reading()
+            asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.abort)
 
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
 
     def pause_reading(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is not None and not self._transport.is_closing() and not self._is_ended:
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:

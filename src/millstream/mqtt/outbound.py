@@ -264,11 +264,11 @@ class Outbound:
         """With an alias in the topic's place, where it has one; the first topics get them."""
         outgoing, qos = delivery.outgoing, delivery.qos
         message = outgoing.message
-        topic = message.topic.encode()
+        topic = message.topic
         properties = outgoing.properties(V5, delivery.identifiers, now_ms)
         alias = self._aliases.get(message.topic)
         if alias is not None:
-            topic = b""
+            topic = ""
         elif len(self._aliases) < self._alias_maximum:
             alias = self._aliases[message.topic] = len(self._aliases) + 1
         if alias is not None:

@@ -54,9 +54,7 @@ class Outgoing:
     ) -> PublishFrame:
         message = self.message
         properties = self.properties(version, identifiers, now_ms)
-        return publish_frame(
-            message.topic.encode(), message.payload, qos, retain, version, properties, self.told
-        )
+        return publish_frame(message.topic, message.payload, qos, retain, version, properties, self.told)
 
     def properties(self, version: int, identifiers: tuple[int, ...], now_ms: int) -> PublishProperties:
         message = self.message

@@ -46,6 +46,10 @@ class Member(Protocol):
     def flush(self) -> None: ...
 
 
+_Joined = tuple[Member, int, bool, tuple[int, ...]]
+"""A member, and of its subscription the QoS, whether it gets the retain flag, and its identifiers."""
+
+
 class ShareGroup:
     """`name` is the share group's, `member` who acquires messages for the clients that join.
 
@@ -80,7 +84,7 @@ class ShareGroup:
         self._from_start = from_start
         self._explicit = explicit
         self._max_held = max_held
-        self._members: deque[tuple[Member, Subscription]] = deque()
+        self._members: deque[_Joined] = deque()
         self._waiting: deque[Outgoing] = deque()
         self._held: dict[Outgoing, Member] = {}
         self._settling: dict[Place, dict[SettlementKind, list[int]]] = {}
@@ -106,8 +110,9 @@ class ShareGroup:
 
     def join(self, member: Member, subscription: Subscription) -> None:
         """Replaces what the same member had."""
-        self._members = deque(pair for pair in self._members if pair[0] is not member)
-        self._members.append((member, subscription))
+        self._members = deque(each for each in self._members if each[0] is not member)
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        self._members.append((member, subscription.qos, subscription.retain_as_published, identifiers))
         self.go_on()
         if not self._tasks:
             loop = asyncio.get_running_loop()
@@ -115,7 +120,7 @@ class ShareGroup:
 
     def leave(self, member: Member, sent: Iterable[Delivery] = ()) -> None:
         """`sent` is what it keeps: messages of QoS 2 that it will be sent again."""
-        self._members = deque(pair for pair in self._members if pair[0] is not member)
+        self._members = deque(each for each in self._members if each[0] is not member)
         for delivery in sent:
             self.done(delivery.outgoing, SettlementKind.ACCEPT)
         for outgoing in [each for each, holder in self._held.items() if holder is member]:
@@ -206,14 +211,13 @@ class ShareGroup:
         """In turn, to the next that takes it."""
         members = self._members
         for _ in range(len(members)):
-            member, subscription = members[0]
+            member, most_qos, retain_as_published, identifiers = members[0]
             members.rotate(-1)
             if not member.has_room:
                 continue
             message = outgoing.message
-            qos = min(message.qos, subscription.qos)
-            retain = message.retain and subscription.retain_as_published
-            identifiers = (subscription.identifier,) if subscription.identifier else ()
+            qos = min(most_qos, message.qos)
+            retain = message.retain and retain_as_published
             offer = member.deliver(Delivery(outgoing, qos, retain, identifiers), now_ms)
             if offer is Offer.FULL:
                 continue

@@ -1,6 +1,7 @@
 """Packets to bytes. A PUBLISH for many subscribers is encoded once, with a gap for the packet identifier."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from millstream.protocol.mqtt.packets import (
@@ -60,8 +61,17 @@ class PublishFrame(NamedTuple):
         return bytes((framed[0] | _DUP,)) + framed[1:] if dup else framed
 
 
+def _sized_text(text: str) -> bytes:
+    return write_binary(text.encode())
+
+
+_kept_text = lru_cache(4_096)(_sized_text)
+_LONGEST_KEPT: Final = 256
+_PUBLISH_HEADS: Final = tuple(bytes((0x30 | flags,)) for flags in range(8))
+
+
 def publish_frame(
-    topic: bytes,
+    topic: str,
     payload: bytes,
     qos: int,
     retain: bool,
@@ -79,9 +89,9 @@ def publish_frame(
             extra = write_varint(len(more_users)) + more_users if more_users else b"\0"
         else:
             extra = write_properties(properties, more_users)
-    size = 2 + len(topic) + (2 if qos else 0) + len(extra) + len(payload)
-    head = bytes((0x30 | qos << 1 | retain,)) + write_varint(size)
-    return PublishFrame(head + write_binary(topic), extra + payload)
+    name = _kept_text(topic) if len(topic) <= _LONGEST_KEPT else _sized_text(topic)
+    size = len(name) + (2 if qos else 0) + len(extra) + len(payload)
+    return PublishFrame(_PUBLISH_HEADS[qos << 1 | retain] + write_varint(size) + name, extra + payload)
 
 
 def encode(packet: Packet, version: int) -> bytes:
@@ -93,9 +103,7 @@ def _frame(kind: PacketType, body: bytes, flags: int = 0) -> bytes:
 
 
 def _publish(packet: Publish, version: int) -> bytes:
-    frame = publish_frame(
-        packet.topic.encode(), packet.payload, packet.qos, packet.retain, version, packet.properties
-    )
+    frame = publish_frame(packet.topic, packet.payload, packet.qos, packet.retain, version, packet.properties)
     return frame.with_id(packet.packet_id, dup=packet.dup) if packet.qos else frame.before + frame.after
 
 

@@ -78,7 +78,7 @@ def test_what_a_server_says(version, text, packet):
 def test_an_acknowledgement_and_a_frame_for_many_are_the_same_packets():
     assert puback(258) == encode(p.Puback(258), 5) == bytes.fromhex("40020102")
     for version in (4, 5):
-        frame = publish_frame(b"a/b", b"x" * 300, 2, True, version)
+        frame = publish_frame("a/b", b"x" * 300, 2, True, version)
         assert frame.with_id(7, dup=True) == encode(p.Publish("a/b", b"x" * 300, 2, 7, True, True), version)
         assert frame.size_bytes == len(frame.with_id(7))
 
