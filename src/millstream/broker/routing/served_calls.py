@@ -5,6 +5,7 @@ One hop and no more: what is not led or coordinated here is refused with NotDone
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -187,7 +188,9 @@ class ServedCalls:
             for each in acquired.ranges
         ]
         if released:
-            await self._queues.settle(caller, call.group, call.member, call.place, released)
+            # Where that is not possible, their locks end.
+            with suppress(KafkaError):
+                await self._queues.settle(caller, call.group, call.member, call.place, released)
 
     async def _follow_metadata(self, _caller: Caller, call: FollowMetadata) -> bytes:
         found = await self._followers.next(call.sent, call.max_wait_s)

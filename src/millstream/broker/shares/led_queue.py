@@ -293,6 +293,11 @@ class LedQueue:
         elif size_bytes:
             self.wake()
 
+    def _may_have_some(self) -> bool:
+        """Most writes store acknowledgements, which leave nothing for those who wait."""
+        engine, upper = self.engine, self.upper
+        return engine.wants_scan(upper) or engine.next_available(upper, self._time.now_ms()) is not None
+
     def wake(self) -> None:
         for waiter in list(self._waiters):
             waiter()
@@ -350,7 +355,8 @@ class LedQueue:
                 if changes is None:
                     return
                 self._settled(self)
-                self.wake()
+                if self._waiters and self._may_have_some():
+                    self.wake()
         finally:
             self._writer = None
 
