@@ -105,7 +105,13 @@ class Writer:
         return self.acked
 
 
-def test_topics_of_both_kinds_at_once_and_a_change_of_kind(cluster: ClusterProcesses) -> None:
+@pytest.mark.parametrize(
+    "victim",
+    [None, pytest.param(2, marks=pytest.mark.long)],  # tests/cluster/test_proxy.py kills leaders in make test
+)
+def test_topics_of_both_kinds_at_once_and_a_change_of_kind(
+    cluster: ClusterProcesses, victim: int | None
+) -> None:
     """All that was acknowledged is there once and in order, however the leader that a client is told of changes."""
     consumer = Consumer(
         {
@@ -136,6 +142,8 @@ def test_topics_of_both_kinds_at_once_and_a_change_of_kind(cluster: ClusterProce
             (DIRECT, "direct"),
         ):
             set_routing(cluster, topic, routing)
+            if victim is not None and topic == DIRECT:
+                cluster.nodes[victim].kill() if routing == "proxy" else cluster.nodes[victim].start()
             before = sum(map(len, writer.acked.values()))
             while sum(map(len, writer.acked.values())) < before + 300:
                 assert time.monotonic() < deadline + 120, "the producer stands still"
