@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from millstream.broker.partitions.registry import CutOff
 from millstream.protocol.api import PEER_CLIENT
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.peer_client import Greeting, encode_greeting
@@ -234,6 +235,22 @@ def test_the_setting_is_changed_while_clients_are_connected(trio: Trio) -> None:
         refused = set_routing(client, topic, "sideways")
         assert refused.error_code == ErrorCode.INVALID_CONFIG
         assert "direct, proxy" in refused.error_message
+
+
+def test_a_node_that_is_cut_off_names_the_leaders(trio: Trio, topics: tuple[str, str]) -> None:
+    proxied, _ = topics
+    node = trio.nodes[1]
+    # In truth it is not cut off, and its watch would soon say so.
+    node.loop.call_soon_threadsafe(node.broker.membership._contact.cancel)
+    with RawClient(node.listen) as client:
+        assert leaders(client, proxied) == [1, 1, 1]
+        node.loop.call_soon_threadsafe(node.broker.isolation.cut_off, CutOff.SILENCE)
+        until(lambda: node.broker.partitions.is_cut_off)
+        (found,) = client.call("metadata", 12, topics=[{"name": proxied}]).topics
+        assert [each.leader_id for each in found.partitions] == [1, 2, 3]
+        assert client.is_closed_by_broker(), "others know better"
+    node.loop.call_soon_threadsafe(node.broker.isolation.rejoin, CutOff.SILENCE)
+    until(lambda: not node.broker.partitions.is_cut_off)
 
 
 def test_our_own_tools_hear_who_leads(trio: Trio, client: RawClient, topics: tuple[str, str]) -> None:

@@ -183,7 +183,8 @@ class Metadata:
         if topic is None:
             return _unknown(wanted, refused)
         found = self._describe(topic, live)
-        leader = call.shown_leader(topic)
+        # A node that is cut off could forward nothing: its clients do better with the leaders.
+        leader = None if self._view.is_cut_off else call.shown_leader(topic)
         return found if leader is None else _led_by(leader, found)
 
     def _describe(self, topic: TopicImage, live: frozenset[int]) -> TopicMetadata:
