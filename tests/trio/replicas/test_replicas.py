@@ -4,6 +4,7 @@ import asyncio
 import errno
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from millstream.cluster.metadata.difference import partition_changed
 from millstream.cluster.metadata.image import PartitionImage
 from millstream.cluster.metadata.in_sync_sets import InSyncResult
 from millstream.cluster.metadata.records import ConfigChanged, ConfigResource
+from millstream.cluster.replication.leader import LeaderState
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.record_batch import CorruptBatch
 from millstream.testing.disk import Fault, Operation
 from support.held_disk import HeldDisk
 from support.logs import read_values
@@ -231,10 +234,17 @@ def test_a_segment_that_is_missing_is_fetched_again(trio: Trio) -> None:
     assert partition(trio, other).log.segments.damaged == set()
 
 
-def test_a_replica_with_a_hole_is_let_in_when_it_is_whole(
-    trio: Trio, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In sync before, it could be the only one left of those that were counted on."""
+@dataclass
+class Holed:
+    """A replica that came back with a segment missing, and has all that was written since; its repair is held up."""
+
+    leader: int
+    other: int
+    values: list[bytes]
+    may_repair: threading.Event
+
+
+def with_a_hole(trio: Trio, monkeypatch: pytest.MonkeyPatch) -> Holed:
     leader = create(trio, segment_bytes="400")
     values = [b"%d" % number * 40 for number in range(12)]
     assert set(write(trio, leader, *values)) == {0}
@@ -261,10 +271,44 @@ def test_a_replica_with_a_hole_is_let_in_when_it_is_whole(
     more = [b"more"] * 3
     assert set(write(trio, leader, *more)) == {0}
     until(lambda: state.follower(other).end_offset == len(values + more))  # type: ignore[union-attr]
-    assert other not in image(trio, leader).isr
-    may_repair.set()
-    until(lambda: other in image(trio, leader).isr)
-    assert read_values(partition(trio, other).log) == values + more
+    return Holed(leader, other, values + more, may_repair)
+
+
+def test_a_replica_with_a_hole_is_let_in_when_it_is_whole(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In sync before, it could be the only one left of those that were counted on."""
+    holed = with_a_hole(trio, monkeypatch)
+    assert holed.other not in image(trio, holed.leader).isr
+    holed.may_repair.set()
+    until(lambda: holed.other in image(trio, holed.leader).isr)
+    assert read_values(partition(trio, holed.other).log) == holed.values
+
+
+def test_with_that_rule_broken_it_is_let_in_with_its_hole(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the test before has teeth: nothing but the rule keeps it out. Reads in the hole are refused nevertheless."""
+    may_join = LeaderState.may_join
+
+    def whatever_it_lacks(self: LeaderState, broker_id: int, log_start_offset: int = -1) -> bool:
+        follower = self.follower(broker_id)
+        was_damaged = follower is not None and follower.is_damaged
+        if follower is not None:
+            follower.is_damaged = False
+        joins = may_join(self, broker_id, log_start_offset)
+        if follower is not None:
+            follower.is_damaged = was_damaged
+        return joins
+
+    monkeypatch.setattr(LeaderState, "may_join", whatever_it_lacks)
+    holed = with_a_hole(trio, monkeypatch)
+    until(lambda: holed.other in image(trio, holed.leader).isr)
+    with pytest.raises(CorruptBatch):
+        read_values(partition(trio, holed.other).log)
+    holed.may_repair.set()
+    until(lambda: not partition(trio, holed.other).log.segments.damaged)
+    assert read_values(partition(trio, holed.other).log) == holed.values
 
 
 def test_a_replica_is_let_in_that_lacks_what_its_leader_lacks_too(trio: Trio) -> None:
