@@ -1,5 +1,6 @@
 """Rules of storage, each broken in one place, and the story that shows it. Random seeds barely meet these."""
 
+import errno
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from millstream.config.topic import TopicConfig
 from millstream.protocol.record_batch import CorruptBatch
 from millstream.storage import store as store_module
 from millstream.storage.flush import OwnDirectory
+from millstream.storage.log_health import LogGone, LogHealth
 from millstream.storage.repaired_segment import RepairedSegment
 from millstream.storage.segment import find_segment
 from millstream.storage.segment_recovery import SegmentRecovery
@@ -129,6 +131,16 @@ def cut_of_a_log_that_was_removed() -> None:
     assert store.log().truncations == 0
 
 
+def flush_of_a_log_that_was_removed() -> None:
+    store = written(OLD)
+    log = store.log()
+    append_values(log, b"more")
+    ticket = log.begin_flush()
+    assert ticket is not None
+    store.store.remove("t", 0)
+    assert isinstance(log.fail_flush(ticket, OSError(errno.ENOENT, "No such file or directory")), LogGone)
+
+
 # Rules, broken
 
 
@@ -166,6 +178,11 @@ def removed_logs_write_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(OwnDirectory, "give_up", lambda _: None)
 
 
+def removed_logs_blame_the_disk(patch: pytest.MonkeyPatch) -> None:
+    """A file that went with its topic is missed."""
+    patch.setattr(LogHealth, "removed", lambda _: None)
+
+
 class Rule(NamedTuple):
     broken: Callable[[pytest.MonkeyPatch], None]
     story: Callable[[], None]
@@ -180,5 +197,6 @@ RULES = {
         Rule(repairs_take_sound_batches_away, repaired_from_one_that_has_compacted_more),
         Rule(only_the_last_cut_is_known, cut_twice_between_two_checkpoints),
         Rule(removed_logs_write_on, cut_of_a_log_that_was_removed),
+        Rule(removed_logs_blame_the_disk, flush_of_a_log_that_was_removed),
     )
 }
