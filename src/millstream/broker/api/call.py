@@ -18,6 +18,7 @@ from millstream.protocol.wire import MalformedRequest
 
 if TYPE_CHECKING:
     from millstream.broker.api.served import Served
+    from millstream.broker.server.relay import Relay
 
 # The size of what follows, and the correlation id.
 _HEAD = Struct(">ii")
@@ -47,15 +48,7 @@ class Way(ReplyOrder, Protocol):
     def local_host(self) -> str: ...
 
     @property
-    def only_node(self) -> ShownNode | None: ...
-
-    @property
-    def is_answered_for_others(self) -> bool: ...
-
-    @property
-    def shown_coordinator(self) -> ShownNode | None: ...
-
-    def shown_leader(self, topic: TopicImage) -> int | None: ...
+    def relay(self) -> "Relay | None": ...
 
     @property
     def peer(self) -> str: ...
@@ -136,21 +129,21 @@ class Call(msgspec.Struct):
     @property
     def only_node(self) -> ShownNode | None:
         """The one broker that the caller is told of; None where it is told of all."""
-        return self.way.only_node
+        return None if self.way.relay is None else self.way.relay.only_node
 
     @property
     def is_answered_for_others(self) -> bool:
         """Whether this node may answer the caller in the place of other nodes."""
-        return self.way.is_answered_for_others
+        return self.way.relay is not None
 
     @property
     def shown_coordinator(self) -> ShownNode | None:
         """Who the caller is told coordinates its groups, where this node answers for those who do."""
-        return self.way.shown_coordinator
+        return None if self.way.relay is None else self.way.relay.shown_coordinator
 
     def shown_leader(self, topic: TopicImage) -> int | None:
         """Who the caller is told leads the topic's partitions, where this node answers for those who do."""
-        return self.way.shown_leader(topic)
+        return None if self.way.relay is None else self.way.relay.shown_leader(topic)
 
     @property
     def is_from_node(self) -> bool:

@@ -6,7 +6,8 @@ Where nothing is forwarded a connection has no relay, and none of `routing/relay
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from millstream.broker.server.connection import Connection, Relay
+from millstream.broker.server.connection import Connection
+from millstream.broker.server.relay import Relay
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
 from millstream.cluster.metadata.machine import Records
 from millstream.cluster.metadata.records import ConfigChanged, ConfigResource, TopicDeleted

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from millstream.broker.api.call import Call
 from millstream.broker.api.dispatch import Dispatcher
 from millstream.broker.routing.lane import Buffers, Done, LaneLost
-from millstream.broker.server.addresses import ShownNode
 from millstream.broker.server.connection import Connection
+from millstream.broker.server.relay import Relay
 from millstream.broker.server.replies import PendingReply, Reply
-from millstream.cluster.metadata.image import TopicImage
 from millstream.observability.logs import get_logger
 from millstream.protocol.api import Api
 from millstream.protocol.errors import KafkaError
@@ -50,19 +49,8 @@ class _Place:
         return self._connection.local_host
 
     @property
-    def only_node(self) -> ShownNode | None:
-        return self._connection.only_node
-
-    @property
-    def is_answered_for_others(self) -> bool:
-        return self._connection.is_answered_for_others
-
-    @property
-    def shown_coordinator(self) -> ShownNode | None:
-        return self._connection.shown_coordinator
-
-    def shown_leader(self, topic: TopicImage) -> int | None:
-        return self._connection.shown_leader(topic)
+    def relay(self) -> Relay | None:
+        return self._connection.relay
 
     @property
     def trusts_nodes(self) -> bool:

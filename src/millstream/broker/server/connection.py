@@ -9,7 +9,7 @@ import asyncio
 import enum
 import socket
 from collections import deque
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from millstream.broker.server.frame_memory import Address, IncomingFrame
 from millstream.broker.server.listener import Listener
@@ -21,10 +21,8 @@ from millstream.protocol.wire import I16, I32, MalformedRequest
 from millstream.runtime.read_threshold import ReadThreshold
 
 if TYPE_CHECKING:
-    from millstream.broker.api.call import Call
-    from millstream.broker.server.addresses import ShownNode
+    from millstream.broker.server.relay import Relay
     from millstream.broker.server.server import Server
-    from millstream.cluster.metadata.image import TopicImage
 
 # The header: API key, version, correlation id and the length of the client id.
 MIN_REQUEST_BYTES = 10
@@ -40,40 +38,6 @@ _WRITTEN_TOGETHER_BYTES = 64 << 10
 _ALL_APIS = {**APIS, **PEER_APIS, **OWN_APIS}
 # Of a connection that is not made yet.
 NOWHERE = Address()
-
-
-TAKEN = object()
-
-
-class Relay(Protocol):
-    """What a client's connection has where this node answers for others too."""
-
-    @property
-    def is_only_node(self) -> bool:
-        """Whether the client is told of no other."""
-        ...
-
-    @property
-    def only_node(self) -> "ShownNode | None":
-        """The one broker that the client is told of; None where it is told of all."""
-        ...
-
-    @property
-    def shown_coordinator(self) -> "ShownNode | None":
-        """Who the client is told coordinates its groups; None where it is told who does."""
-        ...
-
-    def shown_leader(self, topic: "TopicImage") -> int | None:
-        """Who the client is told leads the topic's partitions; None where it is told who does."""
-        ...
-
-    def takes(self, call: "Call", request: memoryview, position: int) -> object:
-        """TAKEN where others answer the request, or a part of it. Else it is left to this node: the request as it was
-        read, None if it was not.
-        """
-        ...
-
-    def close(self) -> None: ...
 
 
 class Life(enum.Enum):
@@ -506,25 +470,6 @@ class Connection(asyncio.BufferedProtocol):
         """This node's address as the client reached it."""
         address = None if self._transport is None else self._transport.get_extra_info("sockname")
         return str(address[0]) if address else "127.0.0.1"
-
-    @property
-    def only_node(self) -> "ShownNode | None":
-        """The one broker that the client is told of, where it is told of one."""
-        return None if self.relay is None else self.relay.only_node
-
-    @property
-    def is_answered_for_others(self) -> bool:
-        """Whether this node may answer the client in the place of other nodes."""
-        return self.relay is not None
-
-    @property
-    def shown_coordinator(self) -> "ShownNode | None":
-        """Who the client is told coordinates its groups, where this node answers for those who do."""
-        return None if self.relay is None else self.relay.shown_coordinator
-
-    def shown_leader(self, topic: "TopicImage") -> int | None:
-        """Who the client is told leads the topic's partitions, where this node answers for those who do."""
-        return None if self.relay is None else self.relay.shown_leader(topic)
 
     @property
     def trusts_nodes(self) -> bool:

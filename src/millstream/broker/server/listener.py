@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from millstream.broker.server.connection import Connection, Relay
+    from millstream.broker.server.connection import Connection
+from millstream.broker.server.relay import Relay
 
 NewRelay = Callable[["Connection"], "Relay | None"]
 
