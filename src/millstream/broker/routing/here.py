@@ -230,13 +230,16 @@ class _Arrival:
         self._partition = partition
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def data_arrived(self, _size_bytes: int) -> None:
+    def data_arrived(self, _size_bytes: int = 0) -> None:
         if not self._done.done():
             self._done.set_result(None)
 
     async def within(self, seconds: float) -> None:
         self._partition.await_data(self)
+        # Not by asyncio.wait: its waiter is a turn of the loop more, and readers at the end wait for every record.
+        timer = asyncio.get_running_loop().call_later(seconds, self.data_arrived)
         try:
-            await asyncio.wait((self._done,), timeout=seconds)
+            await self._done
         finally:
+            timer.cancel()
             self._partition.stop_waiting(self)
