@@ -9,6 +9,7 @@ from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.clock import Clock
 from millstream.runtime.disk import NO_ROOM, Disk
+from millstream.runtime.sometimes import sometimes
 from millstream.storage.checkpoint import (
     LogCheckpoint,
     are_files_there,
@@ -142,8 +143,11 @@ class LogStore:
     def _open(self, spec: PartitionSpec, progress: Callable[[RecoveryReport], None]) -> PartitionLog:
         directory = partition_directory(self.data_dir, spec.topic, spec.partition)
         entry = self._entries.get(spec[:3])
-        if self.was_clean and (entry is None or not entry.has_holes):
-            return self._open_as_described(spec, directory, entry or later_log(*spec[:3]), progress)
+        if self.was_clean and entry is None:
+            # The stop left nothing of this log here. What is in its place was an earlier topic's of the same name.
+            return self.create(spec)
+        if self.was_clean and entry is not None and not entry.has_holes:
+            return self._open_as_described(spec, directory, entry, progress)
         try:
             identity = self._identity_in(directory, spec.topic_id, entry)
             state, report = recover_log(
@@ -252,6 +256,7 @@ class LogStore:
         directory = partition_directory(self.data_dir, spec.topic, spec.partition)
         self._wait_until_left(directory)
         if self.disk.exists(directory):
+            sometimes("the directory of an earlier topic was in the way of a new log")
             self._move_away(directory, STRAY)
         # Another one than what was here before, also of the same topic: no checkpoint describes it.
         state = LogState(incarnation=self._new_id().bytes)

@@ -108,6 +108,30 @@ def test_each_log_of_a_partition_has_an_incarnation_of_its_own() -> None:
     assert store.log().incarnation == second.incarnation
 
 
+@pytest.mark.parametrize("power_loss", [False, True])
+@pytest.mark.parametrize("values", [NEW[:1], NEW, OLD])
+def test_a_topic_made_again_while_the_node_was_away_does_not_use_the_old_directory(
+    values: list[bytes], power_loss: bool
+) -> None:
+    """After a clean stop the new log was opened on top of the old one's files. At the next crash recovery took its
+    directory for the old topic's, set it aside, and the node said that its log is whole and empty.
+    """
+    store = checkpointed()
+    store.store.close()
+    store.disk.restart()
+    old_topic, store.topic_ids["t"] = store.topic_ids["t"], b"n" * 16
+    store.open()
+    assert store.store.was_clean
+    assert values_in(store.log()) == []
+    (stray,) = store.store.strays()
+    identity = read_identity(store.disk, stray)
+    assert identity is not None
+    assert identity.topic_id == old_topic
+    write(store, values)
+    store.lose_power() if power_loss else store.kill()
+    assert_untouched(store, values)
+
+
 # Rewritten segments
 
 
