@@ -1,0 +1,54 @@
+"""What a stream is given, and what it is not given any more."""
+
+import asyncio
+from typing import Any, cast
+
+from millstream.doors import Acquired, AcquiredRange, Caller, LogRead, Place, Settled, Settlement
+from millstream.doors.decoded_tail import DecodedTail
+from millstream.gateway.hub import Hub, HubKey, Taker
+from millstream.protocol.records import Record, encode_batch
+
+PLACE = Place("jobs", 0)
+LOCK_S = 30.0
+
+
+class Told:
+    """What a queue was told: `settled` is what came back."""
+
+    def __init__(self) -> None:
+        self.settled: list[Settlement] = []
+
+    async def settle(self, *_who: object) -> tuple[Settled, ...]:
+        self.settled += cast(list[Settlement], _who[-1])
+        return tuple(Settled() for _ in cast(list[Settlement], _who[-1]))
+
+
+def hub_of(queues: Told, now: list[float]) -> Hub:
+    key = HubKey("anonymous", "workers", "http-1", PLACE)
+    return Hub(cast(Any, queues), DecodedTail(100), Caller(client_id="test"), key, lambda: now[0])
+
+
+def ten_messages() -> Acquired:
+    batch = encode_batch([Record(number, 1, None, b"x") for number in range(10)])
+    read = LogRead(PLACE, 0, 10, memoryview(batch), 10, 10, 0)
+    return Acquired(read, (AcquiredRange(0, 9, 1),), 0, int(LOCK_S * 1000))
+
+
+def test_what_waited_past_the_end_of_its_lock_is_not_sent() -> None:
+    now = [100.0]
+    hub, taker = hub_of(Told(), now), Taker(1, room=10, window=10)
+    hub._takers[taker] = None
+    asyncio.run(hub._distribute(ten_messages()))
+    assert [each.id.offset for each in taker.pop(4)] == [0, 1, 2, 3]
+    now[0] += LOCK_S
+    assert taker.pop(10) == []
+    assert taker.room == 6
+
+
+def test_what_nobody_has_room_for_goes_back_as_one() -> None:
+    queues, taker = Told(), Taker(1, room=4, window=4)
+    hub = hub_of(queues, [0.0])
+    hub._takers[taker] = None
+    asyncio.run(hub._distribute(ten_messages()))
+    assert len(taker.pop(10)) == 4
+    assert [(each.first_offset, each.last_offset) for each in queues.settled] == [(4, 9)]
