@@ -25,6 +25,7 @@ pytestmark = [
         reason="needs Spark's Kafka connector in MILLSTREAM_TEST_SPARK_KAFKA_JARS; `make java` fetches it",
     ),
     pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(1200),
 ]
 
 FORMATS = ("millstream", "kafka")
@@ -45,7 +46,7 @@ def topic(broker: NodeProcess, admin, new_topic) -> str:
                 timestamp=1_700_000_000_000 + 1000 * number + index,
                 headers=[("n", b"%d" % number), ("none", None)] if number % 4 == 0 else None,
             )
-        assert producer.flush(90) == 0
+        assert producer.flush(120) == 0
     return name
 
 
@@ -97,7 +98,7 @@ def test_streams_take_the_same_steps(
         frame = reader.options(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=300).load()
         writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / kind))
         query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(90)
+        assert query.awaitTermination(300)
         ends = [json.loads(progress["sources"][0]["endOffset"]) for progress in query.recentProgress]
         steps.append([end for number, end in enumerate(ends) if number == 0 or end != ends[number - 1]])
     assert steps[0] == steps[1]
@@ -113,7 +114,7 @@ def test_deleted_records_fail_a_query_or_are_passed_over(
         writer = frame.writeStream.foreachBatch(lambda batch, _: counts.append(batch.count()))
         query = writer.option("checkpointLocation", str(tmp_path / kind)).trigger(availableNow=True).start()
         try:
-            assert query.awaitTermination(90)
+            assert query.awaitTermination(300)
         except StreamingQueryException as failed:
             return sum(counts), str(failed)
         return sum(counts), ""
@@ -123,7 +124,7 @@ def test_deleted_records_fail_a_query_or_are_passed_over(
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(30):
         producer.produce(topic, b"more", partition=number % 3)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     ends = {n: _end(broker, topic, n) for n in range(3)}
     for future in admin.delete_records([Place(topic, n, ends[n] - 5) for n in range(3)]).values():
         future.result(120)
@@ -175,7 +176,7 @@ def test_either_goes_on_with_the_others_checkpoint(
             .option("checkpointLocation", str(tmp_path))
             .trigger(availableNow=True)
         )
-        assert query.start().awaitTermination(90)
+        assert query.start().awaitTermination(300)
     assert sorted(seen) == list(range(30))
 
 
@@ -193,7 +194,7 @@ def test_real_time_mode_is_for_sparks_connector(
         return writer.outputMode("update").trigger(realTime="5 minutes").start()
 
     with pytest.raises(StreamingQueryException, match="INPUT_STREAM_NOT_SUPPORTED"):
-        start("millstream").awaitTermination(90)
+        start("millstream").awaitTermination(300)
     query = start("kafka")
     try:
         fill(source, range(10))

@@ -94,7 +94,6 @@ def test_spark_submit_runs_the_notebooks_example(tmp_path: Path) -> None:
 
 def test_spark_connect_reads_by_its_server(tmp_path: Path) -> None:
     """The client is a process of its own, which knows nothing of Millstream."""
-    pytest.importorskip("grpc", reason="the packages of pyspark[connect] are not installed")
     client = tmp_path / "client.py"
     client.write_text(CONNECT_CLIENT)
     reserved = ReservedPorts(1)
