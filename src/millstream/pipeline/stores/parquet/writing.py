@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from millstream.pipeline.files import make_directories, move_into_place
+from millstream.pipeline.files import move_into_place
 from millstream.pipeline.stores.errors import StoreUnavailable
 from millstream.pipeline.stores.parquet.layout import Room, batch_name
 
@@ -122,7 +122,7 @@ class _Writing:
 @contextlib.contextmanager
 def staging_directory(root: Path) -> Iterator[Path]:
     directory = root / _STAGING / f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-    make_directories(directory)
+    directory.mkdir(parents=True)
     try:
         yield directory
     finally:
