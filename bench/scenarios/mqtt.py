@@ -42,8 +42,8 @@ class _Ours:
 
 
 def run(session: Session) -> None:
-    seconds = 1.0 if session.plan.quick else 6.0
-    rounds = session.plan.rounds_of(full=3, quick=1)
+    seconds = 1.0 if session.plan.quick else 3.0
+    rounds = session.plan.rounds_of(full=2, quick=1)
     with contextlib.ExitStack() as stack:
         relaxed = stack.enter_context(_ours(session, Durability.RELAXED))
         durable = stack.enter_context(_ours(session, Durability.DURABLE))
