@@ -31,7 +31,7 @@ def test_each_batch_of_a_read_comes_with_its_header() -> None:
 
 def test_deliveries_are_the_records_in_the_ranges_with_their_counts() -> None:
     read = read_of(batch(10, 4), batch(14, 4), offset=10)
-    acquired = Acquired(read, (AcquiredRange(11, 12, 1), AcquiredRange(15, 40, 3)), 5_000)
+    acquired = Acquired(read, (AcquiredRange(11, 12, 1), AcquiredRange(15, 40, 3)), 5_000, 1_000)
     found = [(each.record.offset, each.delivery_count) for each in acquired.deliveries()]
     assert found == [(11, 1), (12, 1), (15, 3), (16, 3), (17, 3)]
 
