@@ -2,5 +2,5 @@
 
 It sees `Doors` and nothing of the node behind it. Without I/O: `ids`, `bodies`, `events`, `places`, `breaker`, `ring`.
 Above them: `brokers` (health, circuit breakers), `produce`, `hub` and `consume` (queues, shared by all streams of a
-group), `settling` (acknowledgements), `reading` (the log itself), `admin`. `gateway` puts the routes together.
+group), `acknowledgements`, `reading` (the log itself), `admin`. `gateway` puts the routes together.
 """

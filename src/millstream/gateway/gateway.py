@@ -8,6 +8,7 @@ from typing import Any
 from millstream.config.proxy_settings import ProxySettings
 from millstream.config.settings import Settings
 from millstream.doors import Caller, Doors, SettlementKind
+from millstream.gateway.acknowledgements import Acknowledgements
 from millstream.gateway.admin import Admin
 from millstream.gateway.admin_groups import AdminGroups
 from millstream.gateway.admin_queues import AdminQueues
@@ -23,7 +24,6 @@ from millstream.gateway.quota import HttpQuotas
 from millstream.gateway.reading import Reading
 from millstream.gateway.redrive import Redrive
 from millstream.gateway.ring import cluster_virtual_nodes
-from millstream.gateway.settling import Settling
 from millstream.gateway.topics import Topics
 from millstream.http.messages import Answer, Handler, Problem, Request, Response, json_response
 from millstream.http.pages import docs_routes
@@ -67,7 +67,9 @@ class Gateway:
         turns = Turns(asyncio.get_running_loop().call_soon)
         self._produce = Produce(doors.messages, self._topics, self._brokers, turns, quotas, settings, metrics)
         self._consume = Consume(self._hubs, self._topics, doors.metadata, quotas, settings, metrics)
-        self._settling = Settling(doors.queues, self._hubs, metrics, is_legacy=settings.legacy)
+        self._acknowledgements = Acknowledgements(
+            doors.queues, self._hubs, metrics, is_legacy=settings.legacy
+        )
         self._reading = Reading(doors.partitions, self._topics, quotas)
         self._admin_groups = AdminGroups(doors.coordinators, doors.metadata, doors.authoriser)
         redrive = Redrive(doors.queues, doors.messages, self._topics, member, turns)
@@ -142,7 +144,7 @@ class Gateway:
 
     def _settle(self, kind: SettlementKind) -> Served:
         async def handle(request: Request, caller: Caller) -> Answer:
-            return await self._settling.handle(request, caller, kind)
+            return await self._acknowledgements.handle(request, caller, kind)
 
         return handle
 

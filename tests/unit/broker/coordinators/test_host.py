@@ -13,7 +13,7 @@ from millstream.doors import CoordinatorKind
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.testing.disk import SimulatedDisk
 from support.inprocess import InProcessNode, node_on
-from support.trio import until
+from support.three_nodes import until
 from unit.coordinator.counting_machine import Add, Cheer, CountingMachine, Get, Wait
 
 KIND = CoordinatorKind.TRANSACTION

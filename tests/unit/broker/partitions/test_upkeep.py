@@ -13,7 +13,7 @@ from millstream.testing.disk import Fault, Operation, SimulatedDisk
 from support.held_disk import HeldDisk
 from support.inprocess import InProcessNode, node_on
 from support.raw_client import RawClient, batch_of, create_topic, produce, produce_fields
-from support.trio import until
+from support.three_nodes import until
 
 OLD_MS = 1_000_000
 

@@ -12,7 +12,7 @@ from support.inprocess import InProcessNode
 from support.raw_client import RawClient
 
 
-class Trio:
+class ThreeNodes:
     """Nodes 1 to 3 of one cluster, each on a disk that fails on command."""
 
     def __init__(

@@ -28,7 +28,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import iter_batches
 from support.inprocess import InProcessNode
 from support.raw_client import batch_of
-from support.trio import Trio, until
+from support.three_nodes import ThreeNodes, until
 from unit.coordinator.counting_machine import Add, CountingMachine, CountingRequest, Get
 
 ME = Caller(client_id="test", host="127.0.0.1")
@@ -37,8 +37,8 @@ A = TypeVar("A")
 
 
 @pytest.fixture(scope="module")
-def trio() -> Iterator[Trio]:
-    nodes = Trio()
+def three() -> Iterator[ThreeNodes]:
+    nodes = ThreeNodes()
     try:
         yield nodes
     finally:
@@ -49,20 +49,22 @@ def do(node: InProcessNode, work: Coroutine[Any, Any, A]) -> A:
     return asyncio.run_coroutine_threadsafe(work, node.loop).result(90)
 
 
-def doors(trio: Trio, number: int) -> Doors:
-    return trio.nodes[number].broker.services.node_doors.doors
+def doors(three: ThreeNodes, number: int) -> Doors:
+    return three.nodes[number].broker.services.node_doors.doors
 
 
-def topic(trio: Trio, name: str, partitions: int = 3, replicas: int = 3, **configs: str) -> list[Place]:
+def topic(
+    three: ThreeNodes, name: str, partitions: int = 3, replicas: int = 3, **configs: str
+) -> list[Place]:
     """Made through node 1, and known to all; its partitions are led by different nodes."""
     settings = tuple((key.replace("_", "."), value) for key, value in configs.items())
     (made,) = do(
-        trio.nodes[1],
-        doors(trio, 1).metadata.create_topics(ME, [NewTopic(name, partitions, replicas, configs=settings)]),
+        three.nodes[1],
+        doors(three, 1).metadata.create_topics(ME, [NewTopic(name, partitions, replicas, configs=settings)]),
     )
     assert made.error is None
-    for number in trio.nodes:
-        until(lambda n=number: trio.knows(n, name))
+    for number in three.nodes:
+        until(lambda n=number: three.knows(n, name))
     return [Place(name, index) for index in range(partitions)]
 
 
@@ -70,26 +72,26 @@ def values(read: LogRead) -> list[bytes | None]:
     return [record.value for record in read.records()]
 
 
-def test_a_batch_is_appended_and_read_through_every_node_wherever_it_is_led(trio: Trio) -> None:
-    for place in topic(trio, "everywhere"):
-        for number, node in trio.nodes.items():
+def test_a_batch_is_appended_and_read_through_every_node_wherever_it_is_led(three: ThreeNodes) -> None:
+    for place in topic(three, "everywhere"):
+        for number, node in three.nodes.items():
             appended = do(
-                node, doors(trio, number).partitions.append(ME, place, batch_of(b"from %d" % number))
+                node, doors(three, number).partitions.append(ME, place, batch_of(b"from %d" % number))
             )
             assert appended.base_offset == number - 1
             assert appended.durability is Durability.REPLICATED_ON_DISK
-        for number, node in trio.nodes.items():
-            read = do(node, doors(trio, number).partitions.read(ME, place, 1))
+        for number, node in three.nodes.items():
+            read = do(node, doors(three, number).partitions.read(ME, place, 1))
             assert values(read) == [b"from 2", b"from 3"]
             assert (read.next_offset, read.high_watermark) == (3, 3)
 
 
-def test_what_was_reached_is_said_as_it_is(trio: Trio) -> None:
-    (relaxed,) = topic(trio, "relaxed", 1, 3, flush_ms="1000000")
-    (alone,) = topic(trio, "alone", 1, 1)
+def test_what_was_reached_is_said_as_it_is(three: ThreeNodes) -> None:
+    (relaxed,) = topic(three, "relaxed", 1, 3, flush_ms="1000000")
+    (alone,) = topic(three, "alone", 1, 1)
     reached = {
         (place.topic, acks): do(
-            trio.nodes[2], doors(trio, 2).messages.send(ME, place, [Message(None, b"x")], acks=acks)
+            three.nodes[2], doors(three, 2).messages.send(ME, place, [Message(None, b"x")], acks=acks)
         ).durability
         for place in (relaxed, alone)
         for acks in Acks
@@ -104,53 +106,57 @@ def test_what_was_reached_is_said_as_it_is(trio: Trio) -> None:
     }
 
 
-def test_messages_of_one_turn_leave_in_one_batch_and_each_sender_gets_its_own_offset(trio: Trio) -> None:
-    for place in topic(trio, "batched"):
+def test_messages_of_one_turn_leave_in_one_batch_and_each_sender_gets_its_own_offset(
+    three: ThreeNodes,
+) -> None:
+    for place in topic(three, "batched"):
 
         async def send_many(place: Place = place) -> list[int]:
             sendings = [
-                doors(trio, 2).messages.send(ME, place, [Message(None, b"%d" % n)] * (1 + n % 2))
+                doors(three, 2).messages.send(ME, place, [Message(None, b"%d" % n)] * (1 + n % 2))
                 for n in range(50)
             ]
             return [each.base_offset for each in await asyncio.gather(*sendings)]
 
-        offsets = do(trio.nodes[2], send_many())
+        offsets = do(three.nodes[2], send_many())
         assert offsets == [n + n // 2 for n in range(50)]
-        read = do(trio.nodes[3], doors(trio, 3).partitions.read(ME, place, 0))
+        read = do(three.nodes[3], doors(three, 3).partitions.read(ME, place, 0))
         assert len(list(iter_batches(read.batches))) == 1
 
 
-def test_one_bad_message_does_not_spoil_the_batch_for_others(trio: Trio) -> None:
-    for place in topic(trio, "keyed", 3, 1, cleanup_policy="compact"):
+def test_one_bad_message_does_not_spoil_the_batch_for_others(three: ThreeNodes) -> None:
+    for place in topic(three, "keyed", 3, 1, cleanup_policy="compact"):
 
         async def send_all(place: Place = place) -> list[Any]:
             keys = (b"a", None, b"b")
             return await asyncio.gather(
-                *(doors(trio, 1).messages.send(ME, place, [Message(key, b"v")]) for key in keys),
+                *(doors(three, 1).messages.send(ME, place, [Message(key, b"v")]) for key in keys),
                 return_exceptions=True,
             )
 
-        first, bad, second = do(trio.nodes[1], send_all())
+        first, bad, second = do(three.nodes[1], send_all())
         assert (first.base_offset, second.base_offset) == (0, 1)
         assert isinstance(bad, KafkaError)
         assert bad.code is ErrorCode.INVALID_RECORD
 
 
-def test_a_message_that_is_too_large_is_refused_by_its_leader(trio: Trio) -> None:
-    place, *_ = topic(trio, "small", max_message_bytes="1000")
+def test_a_message_that_is_too_large_is_refused_by_its_leader(three: ThreeNodes) -> None:
+    place, *_ = topic(three, "small", max_message_bytes="1000")
     with pytest.raises(KafkaError) as refusal:
-        do(trio.nodes[1], doors(trio, 1).messages.send(ME, place, [Message(None, bytes(2000))]))
+        do(three.nodes[1], doors(three, 1).messages.send(ME, place, [Message(None, bytes(2000))]))
     assert refusal.value.code is ErrorCode.MESSAGE_TOO_LARGE
-    assert do(trio.nodes[1], doors(trio, 1).messages.send(ME, place, [Message(None, b"x")])).base_offset == 0
+    assert (
+        do(three.nodes[1], doors(three, 1).messages.send(ME, place, [Message(None, b"x")])).base_offset == 0
+    )
 
 
-def test_offsets_are_found_through_every_node(trio: Trio) -> None:
-    for place in topic(trio, "offsets"):
+def test_offsets_are_found_through_every_node(three: ThreeNodes) -> None:
+    for place in topic(three, "offsets"):
         for timestamp in (1_000, 2_000, 3_000):
             message = Message(None, b"x", timestamp_ms=timestamp)
-            do(trio.nodes[1], doors(trio, 1).messages.send(ME, place, [message]))
-        for number, node in trio.nodes.items():
-            partitions = doors(trio, number).partitions
+            do(three.nodes[1], doors(three, 1).messages.send(ME, place, [message]))
+        for number, node in three.nodes.items():
+            partitions = doors(three, number).partitions
             found = do(node, partitions.offsets(ME, place))
             assert (found.earliest, found.latest, found.last_stable) == (0, 3, 3)
             at = do(node, partitions.offset_at(ME, place, 1_500))
@@ -159,30 +165,30 @@ def test_offsets_are_found_through_every_node(trio: Trio) -> None:
             assert do(node, partitions.offset_at(ME, place, 3_001)) is None
 
 
-def test_what_is_not_there_is_refused_at_once(trio: Trio) -> None:
+def test_what_is_not_there_is_refused_at_once(three: ThreeNodes) -> None:
     place = Place("nowhere", 0)
     for work in (
-        doors(trio, 1).partitions.append(ME, place, batch_of(b"x")),
-        doors(trio, 1).partitions.read(ME, place, 0),
-        doors(trio, 1).messages.send(ME, place, [Message(None, b"x")]),
+        doors(three, 1).partitions.append(ME, place, batch_of(b"x")),
+        doors(three, 1).partitions.read(ME, place, 0),
+        doors(three, 1).messages.send(ME, place, [Message(None, b"x")]),
     ):
         with pytest.raises(KafkaError) as refusal:
-            do(trio.nodes[1], work)
+            do(three.nodes[1], work)
         assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    for place in topic(trio, "short"):
+    for place in topic(three, "short"):
         with pytest.raises(KafkaError) as refusal:
-            do(trio.nodes[1], doors(trio, 1).partitions.read(ME, place, 5))
+            do(three.nodes[1], doors(three, 1).partitions.read(ME, place, 5))
         assert refusal.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_internal_topics_are_not_written_by_doors(trio: Trio) -> None:
+def test_internal_topics_are_not_written_by_doors(three: ThreeNodes) -> None:
     place = Place(KIND.value, 0)
-    counters(trio)
-    do(trio.nodes[1], doors(trio, 1).coordinators.ask(ME, KIND, "internal", Get("internal")))
-    for number, node in trio.nodes.items():
-        until(lambda n=number: trio.knows(n, KIND.value))
+    counters(three)
+    do(three.nodes[1], doors(three, 1).coordinators.ask(ME, KIND, "internal", Get("internal")))
+    for number, node in three.nodes.items():
+        until(lambda n=number: three.knows(n, KIND.value))
         with pytest.raises(KafkaError) as refusal:
-            do(node, doors(trio, number).messages.send(ME, place, [Message(b"k", b"x")]))
+            do(node, doors(three, number).messages.send(ME, place, [Message(b"k", b"x")]))
         assert refusal.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
@@ -200,14 +206,14 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def test_many_followers_share_one_reader(trio: Trio, reads: list[int]) -> None:
-    for place in topic(trio, "followed"):
+def test_many_followers_share_one_reader(three: ThreeNodes, reads: list[int]) -> None:
+    for place in topic(three, "followed"):
         reads.clear()
 
         async def follow(place: Place = place) -> list[list[bytes | None]]:
             async def one() -> list[bytes | None]:
                 seen: list[bytes | None] = []
-                async with aclosing(doors(trio, 3).partitions.follow(ME, place, 0)) as reading:  # type: ignore[type-var]
+                async with aclosing(doors(three, 3).partitions.follow(ME, place, 0)) as reading:  # type: ignore[type-var]
                     async for each in reading:
                         seen += values(each)
                         if len(seen) >= 20:
@@ -216,28 +222,28 @@ def test_many_followers_share_one_reader(trio: Trio, reads: list[int]) -> None:
 
             followers = [asyncio.create_task(one()) for _ in range(50)]
             for n in range(20):
-                await doors(trio, 3).messages.send(ME, place, [Message(None, b"%d" % n)])
+                await doors(three, 3).messages.send(ME, place, [Message(None, b"%d" % n)])
             return await asyncio.gather(*followers)
 
         expected = [b"%d" % n for n in range(20)]
-        assert do(trio.nodes[3], follow()) == [expected] * 50
+        assert do(three.nodes[3], follow()) == [expected] * 50
         # Each looks once where the log ends; from then on one reads for all, and may look in vain before each message.
         assert len(reads) <= 50 + 2 * 20 + 2
 
 
 def test_a_slow_follower_reads_for_itself_and_misses_nothing(
-    trio: Trio, monkeypatch: pytest.MonkeyPatch
+    three: ThreeNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("millstream.broker.routing.follow._LEAST_KEPT_BYTES", 1)
     monkeypatch.setattr("millstream.broker.routing.follow._KEPT_BYTES", 1)
-    place, *_ = topic(trio, "slow")
+    place, *_ = topic(three, "slow")
 
     async def follow() -> tuple[list[bytes | None], list[bytes | None]]:
         seen: dict[str, list[bytes | None]] = {"fast": [], "slow": []}
         go_on = asyncio.Event()
 
         async def one(name: str) -> None:
-            async with aclosing(doors(trio, 1).partitions.follow(ME, place, 0)) as reading:  # type: ignore[type-var]
+            async with aclosing(doors(three, 1).partitions.follow(ME, place, 0)) as reading:  # type: ignore[type-var]
                 async for each in reading:
                     seen[name] += values(each)
                     if len(seen[name]) >= 30:
@@ -247,21 +253,21 @@ def test_a_slow_follower_reads_for_itself_and_misses_nothing(
 
         tasks = [asyncio.create_task(one(name)) for name in seen]
         for n in range(30):
-            await doors(trio, 1).messages.send(ME, place, [Message(None, b"%d" % n)])
+            await doors(three, 1).messages.send(ME, place, [Message(None, b"%d" % n)])
         await tasks[0]
         go_on.set()
         await tasks[1]
         return seen["fast"], seen["slow"]
 
     expected = [b"%d" % n for n in range(30)]
-    assert do(trio.nodes[1], follow()) == (expected, expected)
+    assert do(three.nodes[1], follow()) == (expected, expected)
 
 
-def counters(trio: Trio) -> dict[int, Hosted[CountingMachine]]:
+def counters(three: ThreeNodes) -> dict[int, Hosted[CountingMachine]]:
     """The counting coordinator on every node."""
 
     async def add(number: int) -> Hosted[CountingMachine]:
-        host = trio.nodes[number].broker.services.coordinators
+        host = three.nodes[number].broker.services.coordinators
         if not host.knows(KIND):
             host.add(
                 KIND,
@@ -271,18 +277,18 @@ def counters(trio: Trio) -> dict[int, Hosted[CountingMachine]]:
             )
         return host.of(KIND)
 
-    return {number: do(node, add(number)) for number, node in trio.nodes.items()}
+    return {number: do(node, add(number)) for number, node in three.nodes.items()}
 
 
-def test_a_coordinator_is_asked_through_every_node(trio: Trio) -> None:
-    counters(trio)
+def test_a_coordinator_is_asked_through_every_node(three: ThreeNodes) -> None:
+    counters(three)
     for key in ("a", "b", "c", "d"):
-        for number, node in trio.nodes.items():
-            total = do(node, doors(trio, number).coordinators.ask(ME, KIND, key, Add(key, 5)))
+        for number, node in three.nodes.items():
+            total = do(node, doors(three, number).coordinators.ask(ME, KIND, key, Add(key, 5)))
             assert total == 5 * number
     with pytest.raises(KafkaError, match="only more"):
-        do(trio.nodes[2], doors(trio, 2).coordinators.ask(ME, KIND, "a", Add("a", -1)))
-    everywhere = do(trio.nodes[3], doors(trio, 3).coordinators.ask_all(ME, KIND, Get("a")))
+        do(three.nodes[2], doors(three, 2).coordinators.ask(ME, KIND, "a", Add("a", -1)))
+    everywhere = do(three.nodes[3], doors(three, 3).coordinators.ask_all(ME, KIND, Get("a")))
     assert sorted(everywhere) == [0, 0, 0, 0, 0, 15]
 
 
@@ -294,40 +300,40 @@ def settle(offset: int, kind: SettlementKind = SettlementKind.ACCEPT) -> list[Se
     return [Settlement(offset, offset, kind)]
 
 
-def test_a_message_is_delivered_through_one_node_and_acknowledged_through_another(trio: Trio) -> None:
-    for place in topic(trio, "tasks"):
+def test_a_message_is_delivered_through_one_node_and_acknowledged_through_another(three: ThreeNodes) -> None:
+    for place in topic(three, "tasks"):
         do(
-            trio.nodes[1],
-            doors(trio, 1).messages.send(ME, place, [Message(None, b"%d" % n) for n in range(3)]),
+            three.nodes[1],
+            doors(three, 1).messages.send(ME, place, [Message(None, b"%d" % n) for n in range(3)]),
         )
 
         async def acquire(
             number: int, wait_s: float = 60.0, most: int = 1, place: Place = place
         ) -> list[tuple[int, int]]:
             return taken(
-                await doors(trio, number).queues.acquire(
+                await doors(three, number).queues.acquire(
                     ME, "workers", "m", place, max_messages=most, max_bytes=1 << 20, max_wait_s=wait_s
                 )
             )
 
-        assert do(trio.nodes[1], acquire(1, most=1)) == [(0, 1)]
-        assert do(trio.nodes[2], acquire(2, most=1)) == [(1, 1)]
-        queues = doors(trio, 3).queues
-        (accepted,) = do(trio.nodes[3], queues.settle(ME, "workers", "m", place, settle(0)))
+        assert do(three.nodes[1], acquire(1, most=1)) == [(0, 1)]
+        assert do(three.nodes[2], acquire(2, most=1)) == [(1, 1)]
+        queues = doors(three, 3).queues
+        (accepted,) = do(three.nodes[3], queues.settle(ME, "workers", "m", place, settle(0)))
         assert accepted.error is ErrorCode.NONE
-        (again,) = do(trio.nodes[3], queues.settle(ME, "workers", "other", place, settle(1)))
+        (again,) = do(three.nodes[3], queues.settle(ME, "workers", "other", place, settle(1)))
         assert again.error is ErrorCode.INVALID_RECORD_STATE
-        do(trio.nodes[3], queues.release_all(ME, "workers", "m"))
-        assert do(trio.nodes[3], acquire(3)) == [(1, 2)]
-        assert do(trio.nodes[3], acquire(3)) == [(2, 1)]
-        assert do(trio.nodes[3], acquire(3, wait_s=0.0)) == []
+        do(three.nodes[3], queues.release_all(ME, "workers", "m"))
+        assert do(three.nodes[3], acquire(3)) == [(1, 2)]
+        assert do(three.nodes[3], acquire(3)) == [(2, 1)]
+        assert do(three.nodes[3], acquire(3, wait_s=0.0)) == []
 
 
-def test_what_nobody_waits_for_any_more_is_not_kept_from_others(trio: Trio) -> None:
-    for place in topic(trio, "given-up"):
+def test_what_nobody_waits_for_any_more_is_not_kept_from_others(three: ThreeNodes) -> None:
+    for place in topic(three, "given-up"):
 
         async def story(place: Place = place) -> list[tuple[int, int]]:
-            queues = doors(trio, 2).queues
+            queues = doors(three, 2).queues
             options = {"max_messages": 10, "max_bytes": 1 << 20, "max_wait_s": 60.0}
             gone = asyncio.create_task(queues.acquire(ME, "impatient", "gone", place, **options))  # type: ignore[arg-type]
             # Until it waits at the leader.
@@ -335,20 +341,20 @@ def test_what_nobody_waits_for_any_more_is_not_kept_from_others(trio: Trio) -> N
                 await asyncio.sleep(0.01)
             gone.cancel()
             await asyncio.gather(gone, return_exceptions=True)
-            await doors(trio, 2).messages.send(ME, place, [Message(None, b"x")])
+            await doors(three, 2).messages.send(ME, place, [Message(None, b"x")])
             return taken(await queues.acquire(ME, "impatient", "here", place, **options))  # type: ignore[arg-type]
 
-        ((offset, _),) = do(trio.nodes[2], story())
+        ((offset, _),) = do(three.nodes[2], story())
         assert offset == 0
 
 
 def test_what_is_sent_while_leaders_go_is_there_once_and_in_order() -> None:
     """A batch whose answer was lost is sent again, and found in the log."""
-    trio = Trio(session_ms=2000)
+    three = ThreeNodes(session_ms=2000)
     try:
-        places = topic(trio, "failover", 3, 3, min_insync_replicas="2")
+        places = topic(three, "failover", 3, 3, min_insync_replicas="2")
         survivor = 1
-        others = [number for number in trio.nodes if number != survivor]
+        others = [number for number in three.nodes if number != survivor]
 
         async def send_all() -> dict[Place, list[bytes]]:
             """What was acknowledged, by partition."""
@@ -357,30 +363,32 @@ def test_what_is_sent_while_leaders_go_is_there_once_and_in_order() -> None:
             async def send(place: Place) -> None:
                 for n in range(150):
                     value = b"%s %d" % (str(place).encode(), n)
-                    await doors(trio, survivor).messages.send(ME, place, [Message(None, value)], timeout_s=60)
+                    await doors(three, survivor).messages.send(
+                        ME, place, [Message(None, value)], timeout_s=60
+                    )
                     acknowledged[place].append(value)
 
             await asyncio.gather(*map(send, places))
             return acknowledged
 
-        sending = asyncio.run_coroutine_threadsafe(send_all(), trio.nodes[survivor].loop)
+        sending = asyncio.run_coroutine_threadsafe(send_all(), three.nodes[survivor].loop)
         for number in others:
             until(
                 lambda: any(
-                    (found := trio.nodes[survivor].broker.partitions.get(place.topic, place.partition))
+                    (found := three.nodes[survivor].broker.partitions.get(place.topic, place.partition))
                     is not None
                     and found.high_watermark > 10
                     for place in places
                 )
             )
-            stopped = trio.stop(number)
-            trio.start_again(number, stopped)
+            stopped = three.stop(number)
+            three.start_again(number, stopped)
         acknowledged = sending.result(120)
         for place in places:
             seen: list[bytes | None] = []
             while len(seen) < 150:
-                node = trio.nodes[survivor]
-                seen += values(do(node, doors(trio, survivor).partitions.read(ME, place, len(seen))))
+                node = three.nodes[survivor]
+                seen += values(do(node, doors(three, survivor).partitions.read(ME, place, len(seen))))
             assert seen == acknowledged[place]
     finally:
-        trio.close()
+        three.close()

@@ -25,7 +25,7 @@ from support.raw_client import (
     produce,
     produce_fields,
 )
-from support.trio import Trio, until
+from support.three_nodes import ThreeNodes, until
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 # Far longer than anything takes: an answer that comes at all came because there was something to tell.
@@ -35,8 +35,8 @@ Result = TypeVar("Result")
 
 
 @pytest.fixture(scope="module")
-def trio() -> Iterator[Trio]:
-    nodes = Trio(routing="proxy")
+def three() -> Iterator[ThreeNodes]:
+    nodes = ThreeNodes(routing="proxy")
     try:
         yield nodes
     finally:
@@ -44,13 +44,13 @@ def trio() -> Iterator[Trio]:
 
 
 @pytest.fixture
-def topic(trio: Trio, request: pytest.FixtureRequest) -> str:
+def topic(three: ThreeNodes, request: pytest.FixtureRequest) -> str:
     name = str(request.node.name).replace("[", "-").replace("]", "")
-    create(trio, name)
+    create(three, name)
     return name
 
 
-def create(trio: Trio, name: str) -> None:
+def create(three: ThreeNodes, name: str) -> None:
     """Partition 0 is led by node 1, 1 by 2, 2 by 3."""
     wanted = {
         "name": name,
@@ -58,17 +58,17 @@ def create(trio: Trio, name: str) -> None:
         "replication_factor": -1,
         "assignments": [{"partition_index": index, "broker_ids": [index + 1]} for index in range(3)],
     }
-    with RawClient(trio.nodes[1].listen) as client:
+    with RawClient(three.nodes[1].listen) as client:
         (created,) = client.call("create_topics", 7, topics=[wanted]).topics
     assert created.error_code == 0
-    for number in trio.nodes:
-        until(lambda n=number: trio.knows(n, name))
+    for number in three.nodes:
+        until(lambda n=number: three.knows(n, name))
 
 
 @pytest.fixture
-def client(trio: Trio) -> Iterator[RawClient]:
-    broker = trio.nodes[1].broker
-    with RawClient(trio.nodes[1].listen) as client:
+def client(three: ThreeNodes) -> Iterator[RawClient]:
+    broker = three.nodes[1].broker
+    with RawClient(three.nodes[1].listen) as client:
         yield client
     # Whatever was under way for the client is given up with it.
     until(lambda: broker.server.memory.used_bytes == 0 and broker.server.reply_memory.used_bytes == 0)
@@ -104,7 +104,7 @@ def test_clients_are_told_of_one_node(client: RawClient, topic: str) -> None:
 
 
 def test_where_a_topic_is_direct_clients_are_told_of_all_nodes(
-    trio: Trio, client: RawClient, topic: str
+    three: ThreeNodes, client: RawClient, topic: str
 ) -> None:
     def set_to(operation: int) -> None:
         change = {"name": "client.routing", "config_operation": operation, "value": "direct"}
@@ -113,7 +113,7 @@ def test_where_a_topic_is_direct_clients_are_told_of_all_nodes(
         assert reply.error_code == 0
 
     other = "beside-direct"
-    create(trio, other)
+    create(three, other)
     set_to(0)
     known = client.call("metadata", 12, topics=[{"name": topic}, {"name": other}])
     assert [each.node_id for each in known.brokers] == [1, 2, 3]
@@ -128,8 +128,8 @@ def test_where_a_topic_is_direct_clients_are_told_of_all_nodes(
     write_all(client, topic, b"a", b"b", b"c")
 
 
-def test_a_node_that_is_cut_off_has_nothing_to_say_to_those_who_know_it_alone(trio: Trio) -> None:
-    node = trio.nodes[1]
+def test_a_node_that_is_cut_off_has_nothing_to_say_to_those_who_know_it_alone(three: ThreeNodes) -> None:
+    node = three.nodes[1]
     # In truth it is not cut off, and its watch would soon say so.
     node.loop.call_soon_threadsafe(node.broker.membership._contact.cancel)
     with RawClient(node.listen) as client:
@@ -181,10 +181,10 @@ def test_one_request_reaches_all_leaders(client: RawClient, topic: str) -> None:
 
 
 def test_a_fetch_waits_at_all_leaders_and_the_first_to_have_something_answers(
-    trio: Trio, client: RawClient, topic: str
+    three: ThreeNodes, client: RawClient, topic: str
 ) -> None:
     offsets = [0, 0, 0]
-    with RawClient(trio.nodes[2].listen) as other:
+    with RawClient(three.nodes[2].listen) as other:
         for partition in (2, 1, 1, 0, 2):
             client.send("fetch", 11, **fetch_fields(topic, *offsets, max_wait_ms=LONG_MS))
             assert not client.has_reply(0.05)
@@ -210,9 +210,11 @@ def test_all_that_was_asked_for_is_in_the_answer_and_the_rest_in_the_next(
     assert offsets == [1, 1, 1]
 
 
-def test_the_least_bytes_are_counted_over_all_leaders(trio: Trio, client: RawClient, topic: str) -> None:
+def test_the_least_bytes_are_counted_over_all_leaders(
+    three: ThreeNodes, client: RawClient, topic: str
+) -> None:
     client.send("fetch", 11, **fetch_fields(topic, 0, 0, 0, max_wait_ms=LONG_MS, min_bytes=7_000))
-    with RawClient(trio.nodes[3].listen) as other:
+    with RawClient(three.nodes[3].listen) as other:
         for partition in (1, 2, 2, 0):
             assert not client.has_reply(0.05), "there is less than was asked for"
             assert produce(other, topic, batch_of(b"x" * 2_000), partition=partition).error_code == 0
@@ -251,13 +253,13 @@ def test_what_is_not_there_is_said_of_it_alone(client: RawClient, topic: str) ->
 
 
 def test_a_reader_that_seeks_is_not_answered_from_where_it_was(
-    trio: Trio, client: RawClient, topic: str
+    three: ThreeNodes, client: RawClient, topic: str
 ) -> None:
     write_all(client, topic, b"a", b"b", b"c")
     reply = client.call("fetch", 11, **fetch_fields(topic, 1, 1, 1, max_wait_ms=50))
     assert sizes(reply) == [0, 0, 0]
     client.send("fetch", 11, **fetch_fields(topic, 1, 1, 1, max_wait_ms=LONG_MS))
-    with RawClient(trio.nodes[1].listen) as other:
+    with RawClient(three.nodes[1].listen) as other:
         assert produce(other, topic, batch_of(b"d"), partition=0).error_code == 0
     client.receive()
     # Polls of partitions 1 and 2 are still at their leaders, for other offsets.
@@ -278,16 +280,16 @@ def test_requests_behind_each_other_are_answered_in_their_order(client: RawClien
         client.receive()
 
 
-def for_nodes(trio: Trio) -> str:
+def for_nodes(three: ThreeNodes) -> str:
     """Where the first node listens for the others."""
-    return trio.nodes[1].broker.metadata.image.brokers[1].for_nodes.address
+    return three.nodes[1].broker.metadata.image.brokers[1].for_nodes.address
 
 
-def test_a_request_takes_one_hop(trio: Trio, topic: str) -> None:
-    cluster_id = trio.nodes[1].broker.metadata.image.cluster_id
+def test_a_request_takes_one_hop(three: ThreeNodes, topic: str) -> None:
+    cluster_id = three.nodes[1].broker.metadata.image.cluster_id
     head = struct.pack(">hhih", PEER_CLIENT, 0, 1, -1)
     for greeting in (Greeting(), Greeting(cluster_id, 3, "10.0.0.9:4000")):
-        with RawClient(for_nodes(trio)) as client:
+        with RawClient(for_nodes(three)) as client:
             client.send_bytes(frame(head + encode_greeting(greeting)))
             assert client.receive_frame() == struct.pack(">i", 1)
             assert produce(client, topic, batch_of(b"x"), partition=0).error_code == 0
@@ -295,8 +297,8 @@ def test_a_request_takes_one_hop(trio: Trio, topic: str) -> None:
             assert len(client.call("metadata", 12, topics=[]).brokers) == 3, "and sees all nodes"
 
 
-def test_a_node_of_another_cluster_does_not_forward_here(trio: Trio) -> None:
-    with RawClient(for_nodes(trio)) as client:
+def test_a_node_of_another_cluster_does_not_forward_here(three: ThreeNodes) -> None:
+    with RawClient(for_nodes(three)) as client:
         greeting = encode_greeting(Greeting("x" * 22, 3, "10.0.0.9:4000"))
         client.send_bytes(frame(struct.pack(">hhih", PEER_CLIENT, 0, 1, -1) + greeting))
         assert client.is_closed_by_broker()
@@ -319,11 +321,11 @@ def test_without_acknowledgement_nothing_is_answered(client: RawClient, topic: s
 
 
 def test_a_client_with_much_under_way_is_not_read_from(
-    trio: Trio, client: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch
+    three: ThreeNodes, client: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relay, "MOST_HELD_BYTES", 200_000)
-    memory = trio.nodes[1].broker.server.memory
-    disk = HeldDisk(trio.nodes[2])
+    memory = three.nodes[1].broker.server.memory
+    disk = HeldDisk(three.nodes[2])
     try:
         for _ in range(30):
             client.send("produce", 9, **produce_fields(topic, batch_of(b"x" * 40_000), partition=1))
@@ -338,12 +340,12 @@ def test_a_client_with_much_under_way_is_not_read_from(
         assert (outcome.error_code, outcome.base_offset) == (0, number)
 
 
-def test_groups_of_all_coordinators_through_one(trio: Trio, client: RawClient, topic: str) -> None:
+def test_groups_of_all_coordinators_through_one(three: ThreeNodes, client: RawClient, topic: str) -> None:
     names = [f"group-{number}" for number in range(9)]
     for name in names:
         (found,) = client.call("find_coordinator", 4, key_type=0, coordinator_keys=[name]).coordinators
         assert found.error_code == 0
-    image = trio.nodes[1].broker.metadata.image
+    image = three.nodes[1].broker.metadata.image
     partitions = image.topics["__consumer_offsets"].partitions
     coordinators = {name: partitions[partition_for(name, len(partitions))].leader for name in names}
     assert set(coordinators.values()) == {1, 2, 3}
@@ -369,7 +371,7 @@ def test_groups_of_all_coordinators_through_one(trio: Trio, client: RawClient, t
     assert [(each.group_id, each.error_code) for each in deleted] == [(name, 0) for name in names]
 
 
-def test_members_are_shown_where_they_are(trio: Trio, client: RawClient) -> None:
+def test_members_are_shown_where_they_are(three: ThreeNodes, client: RawClient) -> None:
     for name in ("m-0", "m-1", "m-2", "m-3"):
         client.call("find_coordinator", 4, key_type=0, coordinator_keys=[name])
 

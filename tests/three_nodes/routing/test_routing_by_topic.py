@@ -13,7 +13,7 @@ from millstream.protocol.errors import ErrorCode
 from millstream.protocol.peer_client import Greeting, encode_greeting
 from millstream.protocol.record_batch import iter_batches
 from support.raw_client import RawClient, batch_of, fetched_partitions, frame, milliseconds, produce
-from support.trio import Trio, until
+from support.three_nodes import ThreeNodes, until
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 TOPIC, SET, DELETE = 2, 0, 1
@@ -22,8 +22,8 @@ LONG_MS = 300_000
 
 
 @pytest.fixture(scope="module")
-def trio() -> Iterator[Trio]:
-    nodes = Trio()
+def three() -> Iterator[ThreeNodes]:
+    nodes = ThreeNodes()
     try:
         yield nodes
     finally:
@@ -31,12 +31,12 @@ def trio() -> Iterator[Trio]:
 
 
 @pytest.fixture
-def client(trio: Trio) -> Iterator[RawClient]:
-    with RawClient(trio.nodes[1].listen) as client:
+def client(three: ThreeNodes) -> Iterator[RawClient]:
+    with RawClient(three.nodes[1].listen) as client:
         yield client
 
 
-def create(trio: Trio, name: str, routing: str | None, replicas: tuple[int, ...] = ()) -> str:
+def create(three: ThreeNodes, name: str, routing: str | None, replicas: tuple[int, ...] = ()) -> str:
     """Of partitions 0 to 2, each is kept by the node with the next number, unless all are to have these replicas."""
     wanted = {
         "name": name,
@@ -47,19 +47,19 @@ def create(trio: Trio, name: str, routing: str | None, replicas: tuple[int, ...]
         ],
         "configs": [] if routing is None else [{"name": "client.routing", "value": routing}],
     }
-    with RawClient(trio.nodes[1].listen) as client:
+    with RawClient(three.nodes[1].listen) as client:
         (created,) = client.call("create_topics", 7, topics=[wanted]).topics
     assert created.error_code == 0
-    for number in trio.nodes:
-        until(lambda n=number: trio.knows(n, name))
+    for number in three.nodes:
+        until(lambda n=number: three.knows(n, name))
     return name
 
 
 @pytest.fixture
-def topics(trio: Trio, request: pytest.FixtureRequest) -> tuple[str, str]:
+def topics(three: ThreeNodes, request: pytest.FixtureRequest) -> tuple[str, str]:
     """One that is proxied and one that is direct."""
     name = str(request.node.name)
-    return create(trio, f"{name}-proxied", "proxy"), create(trio, f"{name}-direct", None)
+    return create(three, f"{name}-proxied", "proxy"), create(three, f"{name}-direct", None)
 
 
 def leaders(client: RawClient, topic: str) -> list[int]:
@@ -75,8 +75,8 @@ def set_routing(client: RawClient, topic: str, value: str | None) -> Any:
     return client.call("incremental_alter_configs", 1, resources=[resource]).responses[0]
 
 
-def routing(trio: Trio, number: int, topic: str) -> str | None:
-    return trio.nodes[number].broker.metadata.image.topics[topic].configs.get("client.routing")
+def routing(three: ThreeNodes, number: int, topic: str) -> str | None:
+    return three.nodes[number].broker.metadata.image.topics[topic].configs.get("client.routing")
 
 
 def write(client: RawClient, *topics: str) -> list[list[int]]:
@@ -138,7 +138,9 @@ def test_clients_are_told_by_topic_and_of_all_nodes(client: RawClient, topics: t
     assert {each.node_id for each in found} == {1, 2, 3}, "groups go by the node's setting"
 
 
-def test_one_request_for_topics_of_both_kinds(trio: Trio, client: RawClient, topics: tuple[str, str]) -> None:
+def test_one_request_for_topics_of_both_kinds(
+    three: ThreeNodes, client: RawClient, topics: tuple[str, str]
+) -> None:
     """What is proxied is done by whoever leads it; of the rest this node does what it leads."""
     proxied, direct = topics
     assert write(client, proxied, direct) == [[0, 0, 0], [0, NOT_LEADER, NOT_LEADER]]
@@ -146,7 +148,7 @@ def test_one_request_for_topics_of_both_kinds(trio: Trio, client: RawClient, top
     of_both = [(0, 2), (0, 2), (0, 2), (0, 2), (NOT_LEADER, 0), (NOT_LEADER, 0)]
     assert read(client, proxied, direct) == of_both
     assert read(client, direct) == of_both[3:]
-    image = trio.nodes[1].broker.metadata.image
+    image = three.nodes[1].broker.metadata.image
     assert read(client, *(image.topics[each].topic_id for each in topics)) == of_both
 
     def asked(name: str, **partition: int) -> list[dict[str, Any]]:
@@ -178,11 +180,11 @@ def test_one_request_for_topics_of_both_kinds(trio: Trio, client: RawClient, top
 
 
 def test_a_fetch_of_both_kinds_waits_for_the_first_that_has_something(
-    client: RawClient, trio: Trio, topics: tuple[str, str]
+    client: RawClient, three: ThreeNodes, topics: tuple[str, str]
 ) -> None:
     proxied, direct = topics
     ends = {(proxied, 0): 0, (proxied, 1): 0, (proxied, 2): 0, (direct, 0): 0}
-    with RawClient(trio.nodes[1].listen) as reader:
+    with RawClient(three.nodes[1].listen) as reader:
         for place in ((proxied, 2), (proxied, 1), (direct, 0), (proxied, 0)):
             named = [
                 {
@@ -206,40 +208,40 @@ def test_a_fetch_of_both_kinds_waits_for_the_first_that_has_something(
             ends[place] += 1
 
 
-def test_replicas_of_direct_topics_are_read_beside_proxied_ones(trio: Trio, client: RawClient) -> None:
+def test_replicas_of_direct_topics_are_read_beside_proxied_ones(three: ThreeNodes, client: RawClient) -> None:
     """By clients that say where they are (KIP-392)."""
-    proxied = create(trio, "beside-proxied", "proxy")
-    followed = create(trio, "beside-followed", "direct", replicas=(2, 1))
-    with RawClient(trio.nodes[2].listen) as leader:
+    proxied = create(three, "beside-proxied", "proxy")
+    followed = create(three, "beside-followed", "direct", replicas=(2, 1))
+    with RawClient(three.nodes[2].listen) as leader:
         assert write(leader, proxied, followed) == [[0, 0, 0], [0, 0, 0]]
     until(lambda: read(client, proxied, followed, rack_id="r") == [(0, 1)] * 6)
     assert read(client, proxied, followed) == [(0, 1)] * 3 + [(NOT_LEADER, 0)] * 3
 
 
-def test_the_setting_is_changed_while_clients_are_connected(trio: Trio) -> None:
-    topic = create(trio, "changed", None)
-    with RawClient(trio.nodes[1].listen) as client, RawClient(trio.nodes[2].listen) as other:
+def test_the_setting_is_changed_while_clients_are_connected(three: ThreeNodes) -> None:
+    topic = create(three, "changed", None)
+    with RawClient(three.nodes[1].listen) as client, RawClient(three.nodes[2].listen) as other:
         for _ in range(2):
             assert leaders(client, topic) == leaders(other, topic) == [1, 2, 3]
             assert write(client, topic) == [[0, NOT_LEADER, NOT_LEADER]]
             assert set_routing(client, topic, "proxy").error_code == 0
             assert leaders(client, topic) == [1, 1, 1]
             assert write(client, topic) == [[0, 0, 0]]
-            until(lambda: routing(trio, 2, topic) == "proxy")
+            until(lambda: routing(three, 2, topic) == "proxy")
             assert leaders(other, topic) == [2, 2, 2]
             assert write(other, topic) == [[0, 0, 0]]
             assert {error for error, _ in read(client, topic)} == {0}
             assert set_routing(client, topic, None).error_code == 0
-            until(lambda: routing(trio, 2, topic) is None)
+            until(lambda: routing(three, 2, topic) is None)
             assert [error for error, _ in read(client, topic)] == [0, NOT_LEADER, NOT_LEADER]
         refused = set_routing(client, topic, "sideways")
         assert refused.error_code == ErrorCode.INVALID_CONFIG
         assert "direct, proxy" in refused.error_message
 
 
-def test_a_node_that_is_cut_off_names_the_leaders(trio: Trio, topics: tuple[str, str]) -> None:
+def test_a_node_that_is_cut_off_names_the_leaders(three: ThreeNodes, topics: tuple[str, str]) -> None:
     proxied, _ = topics
-    node = trio.nodes[1]
+    node = three.nodes[1]
     # In truth it is not cut off, and its watch would soon say so.
     node.loop.call_soon_threadsafe(node.broker.membership._contact.cancel)
     with RawClient(node.listen) as client:
@@ -253,26 +255,26 @@ def test_a_node_that_is_cut_off_names_the_leaders(trio: Trio, topics: tuple[str,
     until(lambda: not node.broker.partitions.is_cut_off)
 
 
-def test_our_own_tools_hear_who_leads(trio: Trio, client: RawClient, topics: tuple[str, str]) -> None:
+def test_our_own_tools_hear_who_leads(three: ThreeNodes, client: RawClient, topics: tuple[str, str]) -> None:
     proxied, _ = topics
     client.send_bytes(frame(struct.pack(">hhih", PEER_CLIENT, 0, 1, -1) + encode_greeting(Greeting())))
     assert client.receive_frame() == struct.pack(">i", 1)
     assert leaders(client, proxied) == [1, 2, 3]
     assert write(client, proxied) == [[0, NOT_LEADER, NOT_LEADER]]
     # Another topic that is proxied from now on changes nothing for it.
-    create(trio, "one-more", "proxy")
+    create(three, "one-more", "proxy")
     assert leaders(client, proxied) == [1, 2, 3]
 
 
-def test_who_uses_no_proxied_topic_is_told_nothing_of_them_once_they_are_gone(trio: Trio) -> None:
-    routing = trio.nodes[1].broker.routing
-    with RawClient(trio.nodes[1].listen) as client:
-        names = [name for name in trio.nodes[1].broker.metadata.image.topics if not name.startswith("__")]
+def test_who_uses_no_proxied_topic_is_told_nothing_of_them_once_they_are_gone(three: ThreeNodes) -> None:
+    routing = three.nodes[1].broker.routing
+    with RawClient(three.nodes[1].listen) as client:
+        names = [name for name in three.nodes[1].broker.metadata.image.topics if not name.startswith("__")]
         deleted = client.call(
             "delete_topics", 6, topics=[{"name": name} for name in names], timeout=milliseconds(30_000)
         )
         assert {each.error_code for each in deleted.responses} <= {0}
         until(lambda: not routing.forwards)
-    with RawClient(trio.nodes[1].listen) as client:
+    with RawClient(three.nodes[1].listen) as client:
         client.call("metadata", 12, topics=[])
-        assert not any(connection.relay for connection in trio.nodes[1].broker.server._connections)
+        assert not any(connection.relay for connection in three.nodes[1].broker.server._connections)

@@ -12,15 +12,15 @@ from millstream.doors import Caller, CoordinatorKind, Durability, Message, NewTo
 from millstream.doors.access import AllowAll, NoQuotas
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.clock import SystemClock
-from support.trio import Trio
+from support.three_nodes import ThreeNodes
 
 ME = Caller(client_id="gateway test")
 NOBODY = "127.0.0.1:1"
 
 
 @pytest.fixture(scope="module")
-def trio() -> Iterator[Trio]:
-    nodes = Trio(session_ms=2000)
+def three() -> Iterator[ThreeNodes]:
+    nodes = ThreeNodes(session_ms=2000)
     try:
         yield nodes
     finally:
@@ -40,7 +40,7 @@ def outside(bootstrap: list[str], story: Callable[[GatewayDoors], Awaitable[None
     asyncio.run(main())
 
 
-def test_topics_are_made_written_and_read_from_outside(trio: Trio) -> None:
+def test_topics_are_made_written_and_read_from_outside(three: ThreeNodes) -> None:
     async def story(gateway: GatewayDoors) -> None:
         doors = gateway.doors
         await gateway.metadata.known.wait()
@@ -64,10 +64,10 @@ def test_topics_are_made_written_and_read_from_outside(trio: Trio) -> None:
                     break
 
     # One that is not there comes first.
-    outside([NOBODY, *(node.listen for node in trio.nodes.values())], story)
+    outside([NOBODY, *(node.listen for node in three.nodes.values())], story)
 
 
-def test_coordinators_are_asked_from_outside(trio: Trio) -> None:
+def test_coordinators_are_asked_from_outside(three: ThreeNodes) -> None:
     async def story(gateway: GatewayDoors) -> None:
         await gateway.metadata.known.wait()
         coordinators = gateway.doors.coordinators
@@ -78,26 +78,26 @@ def test_coordinators_are_asked_from_outside(trio: Trio) -> None:
             gateway.metadata.image.topics["__consumer_offsets"].partitions
         )
 
-    outside([trio.nodes[2].listen], story)
+    outside([three.nodes[2].listen], story)
 
 
-def test_another_node_is_followed_when_the_first_one_goes(trio: Trio) -> None:
+def test_another_node_is_followed_when_the_first_one_goes(three: ThreeNodes) -> None:
     async def story(gateway: GatewayDoors) -> None:
         doors, metadata = gateway.doors, gateway.metadata
         await metadata.known.wait()
         await doors.metadata.create_topics(ME, [NewTopic("moving", 6, 3)])
         first = metadata.followed
-        gone = next(number for number, node in trio.nodes.items() if node.listen == first)
-        stopped = await asyncio.to_thread(trio.stop, gone)
+        gone = next(number for number, node in three.nodes.items() if node.listen == first)
+        stopped = await asyncio.to_thread(three.stop, gone)
         try:
             for index in range(6):
                 await doors.messages.send(ME, Place("moving", index), [Message(None, b"x")], timeout_s=60)
             while metadata.followed in (first, None):  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.01)
         finally:
-            await asyncio.to_thread(trio.start_again, gone, stopped)
+            await asyncio.to_thread(three.start_again, gone, stopped)
 
-    outside([node.listen for node in trio.nodes.values()], story)
+    outside([node.listen for node in three.nodes.values()], story)
 
 
 def test_without_a_cluster_nothing_is_done() -> None:

@@ -55,7 +55,7 @@ class _Outcome(msgspec.Struct, frozen=True):
     error: KafkaError | None = None
 
 
-class Settling:
+class Acknowledgements:
     def __init__(self, queues: Queues, hubs: Hubs, metrics: GatewayMetrics, *, is_legacy: bool) -> None:
         self._queues = queues
         self._hubs = hubs

@@ -16,7 +16,7 @@ from millstream.coordinator.placement import partition_for
 from millstream.protocol.errors import ErrorCode
 from support.interrupted import Interruption
 from support.raw_client import RawClient, batch_of, fetch_fields, milliseconds, produce, produce_fields
-from support.trio import Trio, until
+from support.three_nodes import ThreeNodes, until
 
 OFFSETS_TOPIC = "__consumer_offsets"
 SOON = milliseconds(2_000)
@@ -131,8 +131,8 @@ CHANGES = ("node removed", "topics forgotten", "topic deleted", "coordinator mov
 
 
 @pytest.fixture(scope="module", params=["direct", "proxy"])
-def trio(request: pytest.FixtureRequest) -> Iterator[Trio]:
-    nodes = Trio(routing=request.param)
+def three(request: pytest.FixtureRequest) -> Iterator[ThreeNodes]:
+    nodes = ThreeNodes(routing=request.param)
     try:
         yield nodes
     finally:
@@ -140,17 +140,17 @@ def trio(request: pytest.FixtureRequest) -> Iterator[Trio]:
 
 
 @pytest.fixture
-def interruption(trio: Trio, monkeypatch: pytest.MonkeyPatch) -> Iterator[Interruption]:
-    found = Interruption(trio.nodes[1].broker, monkeypatch)
+def interruption(three: ThreeNodes, monkeypatch: pytest.MonkeyPatch) -> Iterator[Interruption]:
+    found = Interruption(three.nodes[1].broker, monkeypatch)
     yield found
     found.over()
-    loop = trio.nodes[1].loop
+    loop = three.nodes[1].loop
     # Whatever it gave up, it coordinates again.
-    loop.call_soon_threadsafe(trio.nodes[1].broker.services.coordinators.follow_leaders)
+    loop.call_soon_threadsafe(three.nodes[1].broker.services.coordinators.follow_leaders)
 
 
 @pytest.fixture
-def topic(trio: Trio, request: pytest.FixtureRequest) -> str:
+def topic(three: ThreeNodes, request: pytest.FixtureRequest) -> str:
     """Of node 1, with three records."""
     name = "".join(each if each.isalnum() else "-" for each in request.node.name)[-200:]
     wanted = {
@@ -159,7 +159,7 @@ def topic(trio: Trio, request: pytest.FixtureRequest) -> str:
         "replication_factor": -1,
         "assignments": [{"partition_index": 0, "broker_ids": [1]}],
     }
-    with RawClient(trio.nodes[1].listen) as client:
+    with RawClient(three.nodes[1].listen) as client:
         (created,) = client.call("create_topics", 7, topics=[wanted]).topics
         assert created.error_code == 0
         for _ in range(3):
@@ -168,13 +168,13 @@ def topic(trio: Trio, request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def group(trio: Trio, topic: str) -> str:
+def group(three: ThreeNodes, topic: str) -> str:
     """The name of one that node 1 coordinates, with a position."""
-    with RawClient(trio.nodes[1].listen) as client:
+    with RawClient(three.nodes[1].listen) as client:
         (found,) = client.call("find_coordinator", 4, key_type=0, coordinator_keys=["any"]).coordinators
         assert found.error_code == 0
-        until(lambda: trio.knows(1, OFFSETS_TOPIC))
-        partitions = trio.nodes[1].broker.metadata.image.topics[OFFSETS_TOPIC].partitions
+        until(lambda: three.knows(1, OFFSETS_TOPIC))
+        partitions = three.nodes[1].broker.metadata.image.topics[OFFSETS_TOPIC].partitions
         names = (f"group-{topic}-{number}" for number in range(10_000))
         name = next(each for each in names if partitions[partition_for(each, len(partitions))].leader == 1)
         version, fields = cases(topic, name)["offset_commit"]
@@ -185,7 +185,7 @@ def group(trio: Trio, topic: str) -> str:
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("case", list(cases("", "")))
 def test_a_request_is_answered_whatever_changes_meanwhile(
-    trio: Trio, interruption: Interruption, topic: str, group: str, case: str, change: str
+    three: ThreeNodes, interruption: Interruption, topic: str, group: str, case: str, change: str
 ) -> None:
     async def delete_topic(broker: Node) -> None:
         await broker.metadata.submit(DeleteTopics((TopicRef(topic),)))
@@ -197,7 +197,7 @@ def test_a_request_is_answered_whatever_changes_meanwhile(
         "coordinator moved": interruption.resign,
     }
     version, fields = cases(topic, group)[case]
-    with RawClient(trio.nodes[1].listen) as client:
+    with RawClient(three.nodes[1].listen) as client:
         interruption.change = changes[change]
         # An end of the connection, or silence, fails here.
         client.call(case.partition(",")[0], version, **fields)
@@ -206,21 +206,21 @@ def test_a_request_is_answered_whatever_changes_meanwhile(
 
 @pytest.mark.parametrize("case", ["metadata", "describe_cluster"])
 def test_a_client_of_a_removed_node_is_told_of_the_others_or_of_the_only_one_it_knows(
-    trio: Trio, interruption: Interruption, topic: str, group: str, case: str
+    three: ThreeNodes, interruption: Interruption, topic: str, group: str, case: str
 ) -> None:
-    node = trio.nodes[1]
+    node = three.nodes[1]
     node.loop.call_soon_threadsafe(lambda: node.loop.create_task(interruption.remove_node(node.broker)))
     until(lambda: 1 not in node.broker.metadata.image.brokers)
     version, fields = cases(topic, group)[case]
     with RawClient(node.listen) as client:
         found = client.call(case, version, **fields)
     is_only_one = node.broker.settings.broker.client_routing == "proxy"
-    expected = [trio.nodes[number].broker.listen for number in ((1,) if is_only_one else (2, 3))]
+    expected = [three.nodes[number].broker.listen for number in ((1,) if is_only_one else (2, 3))]
     assert [(each.host, each.port) for each in found.brokers] == expected
 
 
 def test_a_request_that_is_cancelled_ends_its_connection(
-    trio: Trio, interruption: Interruption, topic: str, group: str
+    three: ThreeNodes, interruption: Interruption, topic: str, group: str
 ) -> None:
     """There is no answer to come: without an end the client would wait for ever."""
 
@@ -228,17 +228,17 @@ def test_a_request_that_is_cancelled_ends_its_connection(
         raise asyncio.CancelledError
 
     version, fields = cases(topic, group)["create_topics"]
-    with RawClient(trio.nodes[1].listen) as client:
+    with RawClient(three.nodes[1].listen) as client:
         interruption.change = cancelled
         client.send("create_topics", version, **fields)
         assert client.is_closed_by_broker()
 
 
 def test_a_coordinator_is_looked_for_by_a_node_that_has_not_heard_of_any(
-    trio: Trio, interruption: Interruption, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
+    three: ThreeNodes, interruption: Interruption, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The internal topic is there, this node does not know it yet, and what it loads meanwhile is taken from it."""
-    node = trio.nodes[1]
+    node = three.nodes[1]
 
     def taken_away(_hosted: Hosted[GroupCoordinator]) -> list["asyncio.Future[None]"]:
         loading = node.loop.create_future()
@@ -256,7 +256,7 @@ def test_a_coordinator_is_looked_for_by_a_node_that_has_not_heard_of_any(
 
 
 def test_records_are_not_deleted_by_a_node_that_leads_no_more(
-    trio: Trio, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
+    three: ThreeNodes, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next leader may not have heard of the new start."""
     delete = Upkeep.delete_records_before
@@ -267,6 +267,6 @@ def test_records_are_not_deleted_by_a_node_that_leads_no_more(
 
     monkeypatch.setattr(Upkeep, "delete_records_before", then_lose_office)
     version, fields = cases(topic, group)["delete_records"]
-    with RawClient(trio.nodes[1].listen) as client:
+    with RawClient(three.nodes[1].listen) as client:
         (found,) = client.call("delete_records", version, **fields).topics[0].partitions
     assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

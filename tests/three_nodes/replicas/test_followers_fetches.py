@@ -9,7 +9,7 @@ import pytest
 from millstream.broker.partitions.partition import Partition
 from millstream.cluster.metadata.image import TopicImage
 from support.raw_client import RawClient, batch_of, fetch_fields, fetched_partitions, produce_fields
-from support.trio import Trio, until
+from support.three_nodes import ThreeNodes, until
 
 NONE, OFFSET_OUT_OF_RANGE, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, STALE_BROKER_EPOCH = 0, 1, 74, 75, 77
 RECORDS = 6
@@ -18,24 +18,24 @@ RECORDS = 6
 class Led:
     """A topic at three nodes whose followers are silent, so that a test can speak for one of them."""
 
-    def __init__(self, trio: Trio) -> None:
-        assert trio.create(1, "t", 3) == 0
-        for number in trio.nodes:
-            until(lambda n=number: trio.nodes[n].broker.partitions.get("t", 0) is not None)
-        self.leader = self._topic(trio, 1).partitions[0].leader
-        self.follower = next(number for number in trio.nodes if number != self.leader)
-        self.broker = trio.nodes[self.leader].broker
-        self.address = trio.nodes[self.leader].listen
+    def __init__(self, three: ThreeNodes) -> None:
+        assert three.create(1, "t", 3) == 0
+        for number in three.nodes:
+            until(lambda n=number: three.nodes[n].broker.partitions.get("t", 0) is not None)
+        self.leader = self._topic(three, 1).partitions[0].leader
+        self.follower = next(number for number in three.nodes if number != self.leader)
+        self.broker = three.nodes[self.leader].broker
+        self.address = three.nodes[self.leader].listen
         with RawClient(self.address) as client:
             for number in range(RECORDS):
                 client.call("produce", 9, **produce_fields("t", batch_of(b"%d" % number), acks=-1))
-        for number in trio.nodes:
-            broker = trio.nodes[number].broker
+        for number in three.nodes:
+            broker = three.nodes[number].broker
             if number != self.leader:
                 broker.loop.call_soon_threadsafe(broker.replicas.replication._fetchers[self.leader].stop)
 
-    def _topic(self, trio: Trio, number: int) -> TopicImage:
-        return trio.nodes[number].broker.metadata.image.topics["t"]
+    def _topic(self, three: ThreeNodes, number: int) -> TopicImage:
+        return three.nodes[number].broker.metadata.image.topics["t"]
 
     @property
     def partition(self) -> Partition:
@@ -83,11 +83,11 @@ class Led:
 
 @pytest.fixture(scope="module")
 def led() -> Iterator[Led]:
-    trio = Trio()
+    three = ThreeNodes()
     try:
-        yield Led(trio)
+        yield Led(three)
     finally:
-        trio.close()
+        three.close()
 
 
 def test_an_older_epoch_is_fenced_and_a_newer_one_unknown(led: Led) -> None:

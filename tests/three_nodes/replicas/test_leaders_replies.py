@@ -15,25 +15,25 @@ from millstream.protocol.fetch import FetchedPartition
 from millstream.protocol.record_batch import stamp
 from millstream.protocol.replica_fetch import ReplicaFetchReply
 from support.raw_client import batch_of
-from support.trio import Trio, until
+from support.three_nodes import ThreeNodes, until
 
 
 @pytest.fixture(scope="module")
-def trio() -> Iterator[Trio]:
-    trio = Trio()
+def three() -> Iterator[ThreeNodes]:
+    three = ThreeNodes()
     try:
-        yield trio
+        yield three
     finally:
-        trio.close()
+        three.close()
 
 
-def followed(trio: Trio, topic: str) -> tuple[Node, ReplicaFetcher, Partition]:
+def followed(three: ThreeNodes, topic: str) -> tuple[Node, ReplicaFetcher, Partition]:
     """A new topic's partition at a node that follows it, and what fetches it there."""
-    assert trio.create(1, topic, 3) == 0
-    for number in trio.nodes:
-        until(lambda n=number: trio.nodes[n].broker.partitions.get(topic, 0) is not None)
-    leader = trio.nodes[1].broker.metadata.image.topics[topic].partitions[0].leader
-    broker = trio.nodes[next(number for number in trio.nodes if number != leader)].broker
+    assert three.create(1, topic, 3) == 0
+    for number in three.nodes:
+        until(lambda n=number: three.nodes[n].broker.partitions.get(topic, 0) is not None)
+    leader = three.nodes[1].broker.metadata.image.topics[topic].partitions[0].leader
+    broker = three.nodes[next(number for number in three.nodes if number != leader)].broker
     partition = broker.partitions.get(topic, 0)
     assert partition is not None
     return broker, broker.replicas.replication._fetchers[leader], partition
@@ -58,8 +58,8 @@ async def deal_with(fetcher: ReplicaFetcher, number: int, reply: ReplicaFetchRep
         await fetcher._apply(*left)
 
 
-def test_replies_to_what_was_asked_in_an_earlier_epoch_change_nothing(trio: Trio) -> None:
-    broker, fetcher, partition = followed(trio, "late")
+def test_replies_to_what_was_asked_in_an_earlier_epoch_change_nothing(three: ThreeNodes) -> None:
+    broker, fetcher, partition = followed(three, "late")
     key = partition.topic_id, partition.index
 
     async def come_late() -> None:
@@ -80,8 +80,8 @@ def test_replies_to_what_was_asked_in_an_earlier_epoch_change_nothing(trio: Trio
 
 
 @pytest.mark.parametrize("position", [40, -1], ids=["header", "record"])
-def test_what_was_damaged_on_the_way_is_not_written(trio: Trio, position: int) -> None:
-    broker, fetcher, partition = followed(trio, f"damaged{position}")
+def test_what_was_damaged_on_the_way_is_not_written(three: ThreeNodes, position: int) -> None:
+    broker, fetcher, partition = followed(three, f"damaged{position}")
     key = partition.topic_id, partition.index
 
     async def come_damaged() -> None:

@@ -11,32 +11,32 @@ from millstream.protocol.fetch import FetchedPartition
 from support.held_disk import HeldDisk
 from support.logs import read_values
 from support.raw_client import RawClient, batch_of, milliseconds, produce_fields
-from support.trio import Trio, until
+from support.three_nodes import ThreeNodes, until
 
 REQUEST_TIMED_OUT = 7
 
 
 @pytest.fixture(scope="module")
-def trio() -> Iterator[Trio]:
-    trio = Trio()
+def three() -> Iterator[ThreeNodes]:
+    three = ThreeNodes()
     try:
-        yield trio
+        yield three
     finally:
-        trio.close()
+        three.close()
 
 
-def led_by(trio: Trio, topic: str, **configs: str) -> int:
-    assert trio.create(1, topic, 2, **configs) == 0
-    until(lambda: trio.knows(1, topic))
-    leader = trio.nodes[1].broker.metadata.image.topics[topic].partitions[0].leader
-    until(lambda: trio.nodes[leader].broker.partitions.get(topic, 0) is not None)
+def led_by(three: ThreeNodes, topic: str, **configs: str) -> int:
+    assert three.create(1, topic, 2, **configs) == 0
+    until(lambda: three.knows(1, topic))
+    leader = three.nodes[1].broker.metadata.image.topics[topic].partitions[0].leader
+    until(lambda: three.nodes[leader].broker.partitions.get(topic, 0) is not None)
     return leader
 
 
-def delete(trio: Trio, leader: int, topic: str, offset: int, timeout_ms: int) -> tuple[int, int]:
+def delete(three: ThreeNodes, leader: int, topic: str, offset: int, timeout_ms: int) -> tuple[int, int]:
     """The error code, and from where on all replicas have records."""
     wanted = [{"name": topic, "partitions": [{"partition_index": 0, "offset": offset}]}]
-    with RawClient(trio.nodes[leader].listen) as client:
+    with RawClient(three.nodes[leader].listen) as client:
         reply = client.call("delete_records", 2, topics=wanted, timeout=milliseconds(timeout_ms))
     (deleted,) = reply.topics[0].partitions
     return int(deleted.error_code), deleted.low_watermark
@@ -45,28 +45,30 @@ def delete(trio: Trio, leader: int, topic: str, offset: int, timeout_ms: int) ->
 @pytest.mark.parametrize(
     "configs", [{}, {"flush_messages": "1000", "flush_ms": "100"}], ids=["durable", "flushed later"]
 )
-def test_a_new_replica_of_a_log_that_begins_within_a_batch(trio: Trio, configs: dict[str, str]) -> None:
+def test_a_new_replica_of_a_log_that_begins_within_a_batch(
+    three: ThreeNodes, configs: dict[str, str]
+) -> None:
     topic = f"t{len(configs)}"
-    leader = led_by(trio, topic, **configs)
-    with RawClient(trio.nodes[leader].listen) as client:
+    leader = led_by(three, topic, **configs)
+    with RawClient(three.nodes[leader].listen) as client:
         for values in ((b"a", b"b", b"c"), (b"d",)):
             client.call("produce", 9, **produce_fields(topic, batch_of(*values), acks=-1))
-    assert delete(trio, leader, topic, 1, 60_000) == (0, 1)
-    broker = trio.nodes[leader].broker
+    assert delete(three, leader, topic, 1, 60_000) == (0, 1)
+    broker = three.nodes[leader].broker
     all_three = AlterReassignments((Reassignment(topic, 0, (1, 2, 3)),))
     (outcome,) = asyncio.run_coroutine_threadsafe(broker.metadata.submit(all_three), broker.loop).result(90)
     assert outcome.error is None
     until(lambda: set(broker.metadata.image.topics[topic].partitions[0].isr) == {1, 2, 3})
-    for node in trio.nodes.values():
+    for node in three.nodes.values():
         copy = node.broker.partitions.get(topic, 0)
         assert copy is not None
         until(lambda c=copy: c.high_watermark == 4 and c.log.log_start_offset == 1)
         assert read_values(copy.log) == [b"b", b"c", b"d"]
 
 
-def test_what_cannot_be_followed_is_asked_for_less_and_less_often(trio: Trio) -> None:
-    leader = led_by(trio, "paused")
-    broker = trio.nodes[leader].broker
+def test_what_cannot_be_followed_is_asked_for_less_and_less_often(three: ThreeNodes) -> None:
+    leader = led_by(three, "paused")
+    broker = three.nodes[leader].broker
     partition = broker.partitions.find("paused", 0)
 
     async def pauses() -> None:
@@ -78,28 +80,28 @@ def test_what_cannot_be_followed_is_asked_for_less_and_less_often(trio: Trio) ->
     asyncio.run_coroutine_threadsafe(pauses(), broker.loop).result(90)
 
 
-def test_a_follower_has_deleted_records_when_its_disk_knows(trio: Trio) -> None:
-    leader = led_by(trio, "deleted")
-    with RawClient(trio.nodes[leader].listen) as client:
+def test_a_follower_has_deleted_records_when_its_disk_knows(three: ThreeNodes) -> None:
+    leader = led_by(three, "deleted")
+    with RawClient(three.nodes[leader].listen) as client:
         client.call("produce", 9, **produce_fields("deleted", batch_of(b"a", b"b"), acks=-1))
-    replicas = trio.nodes[leader].broker.metadata.image.topics["deleted"].partitions[0].replicas
-    held = HeldDisk(trio.nodes[next(each for each in replicas if each != leader)])
+    replicas = three.nodes[leader].broker.metadata.image.topics["deleted"].partitions[0].replicas
+    held = HeldDisk(three.nodes[next(each for each in replicas if each != leader)])
     try:
-        assert delete(trio, leader, "deleted", 1, 500) == (REQUEST_TIMED_OUT, 0)
+        assert delete(three, leader, "deleted", 1, 500) == (REQUEST_TIMED_OUT, 0)
     finally:
         held.let_go()
-    assert delete(trio, leader, "deleted", 1, 60_000) == (0, 1)
+    assert delete(three, leader, "deleted", 1, 60_000) == (0, 1)
 
 
-def test_a_follower_that_deletes_before_its_leader_says_so(trio: Trio) -> None:
+def test_a_follower_that_deletes_before_its_leader_says_so(three: ThreeNodes) -> None:
     """Each node deletes what is too old for itself: whoever would join must have deleted as much as the leader."""
-    leader = led_by(trio, "retained")
-    with RawClient(trio.nodes[leader].listen) as client:
+    leader = led_by(three, "retained")
+    with RawClient(three.nodes[leader].listen) as client:
         client.call("produce", 9, **produce_fields("retained", batch_of(b"a", b"b"), acks=-1))
-    replicas = trio.nodes[leader].broker.metadata.image.topics["retained"].partitions[0].replicas
+    replicas = three.nodes[leader].broker.metadata.image.topics["retained"].partitions[0].replicas
     (follower,) = set(replicas) - {leader}
     for node_id in (follower, leader):
-        broker = trio.nodes[node_id].broker
+        broker = three.nodes[node_id].broker
         until(
             lambda b=broker: (
                 (copy := b.partitions.get("retained", 0)) is not None and copy.high_watermark == 2
@@ -109,7 +111,7 @@ def test_a_follower_that_deletes_before_its_leader_says_so(trio: Trio) -> None:
         assert copy is not None
         deletion = broker.upkeep.delete_records_before(copy, 1)
         asyncio.run_coroutine_threadsafe(deletion, broker.loop).result(90)
-    state = trio.nodes[leader].broker.partitions.find("retained", 0).replication
+    state = three.nodes[leader].broker.partitions.find("retained", 0).replication
     assert state is not None
     known = state.follower(follower)
     assert known is not None

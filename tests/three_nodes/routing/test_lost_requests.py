@@ -9,7 +9,7 @@ from millstream.broker.routing import plans, relay
 from millstream.coordinator.placement import partition_for
 from millstream.protocol.errors import ErrorCode
 from support.raw_client import RawClient, milliseconds
-from support.trio import Trio, until
+from support.three_nodes import ThreeNodes, until
 
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
 # There is no such node: a lane to it is lost at once.
@@ -17,8 +17,8 @@ NO_NODE = 9
 
 
 @pytest.fixture(scope="module")
-def trio() -> Iterator[Trio]:
-    nodes = Trio(routing="proxy")
+def three() -> Iterator[ThreeNodes]:
+    nodes = ThreeNodes(routing="proxy")
     try:
         assert nodes.create(1, "t") == 0
         until(lambda: nodes.knows(1, "t"))
@@ -28,18 +28,18 @@ def trio() -> Iterator[Trio]:
 
 
 @pytest.fixture
-def client(trio: Trio) -> Iterator[RawClient]:
-    with RawClient(trio.nodes[1].listen) as client:
+def client(three: ThreeNodes) -> Iterator[RawClient]:
+    with RawClient(three.nodes[1].listen) as client:
         yield client
 
 
 @pytest.fixture
-def group(trio: Trio, client: RawClient, request: pytest.FixtureRequest) -> str:
+def group(three: ThreeNodes, client: RawClient, request: pytest.FixtureRequest) -> str:
     """The name of one that node 1 coordinates itself."""
     (found,) = client.call("find_coordinator", 4, key_type=0, coordinator_keys=["any"]).coordinators
     assert found.error_code == 0
-    until(lambda: trio.knows(1, "__consumer_offsets"))
-    partitions = trio.nodes[1].broker.metadata.image.topics["__consumer_offsets"].partitions
+    until(lambda: three.knows(1, "__consumer_offsets"))
+    partitions = three.nodes[1].broker.metadata.image.topics["__consumer_offsets"].partitions
     names = (f"{request.node.name}-{number}" for number in range(10_000))
     return next(name for name in names if partitions[partition_for(name, len(partitions))].leader == 1)
 
@@ -135,16 +135,16 @@ def test_a_large_commit_that_was_lost_is_refused_too(client: RawClient, group: s
     assert position(client, group) == 7
 
 
-def test_a_lane_ends_with_the_registration_that_it_was_made_to(trio: Trio) -> None:
-    broker = trio.nodes[1].broker
-    with RawClient(trio.nodes[1].listen) as client:
+def test_a_lane_ends_with_the_registration_that_it_was_made_to(three: ThreeNodes) -> None:
+    broker = three.nodes[1].broker
+    with RawClient(three.nodes[1].listen) as client:
         until(lambda: client.call("list_groups", 4).error_code == 0)
         (way,) = broker.routing.relays._relays
         before = dict(way._lanes)
         assert {node for node, _ in before} == {1, 2, 3}
         # As if node 2 had been started again at the same address.
         before[2, "others"].to = before[2, "others"].to._replace(epoch=-5)
-        trio.nodes[1].loop.call_soon_threadsafe(way.brokers_changed)
+        three.nodes[1].loop.call_soon_threadsafe(way.brokers_changed)
         until(lambda: before[2, "others"].closed)
         assert not before[3, "others"].closed
         assert client.call("list_groups", 4).error_code == 0
@@ -152,12 +152,12 @@ def test_a_lane_ends_with_the_registration_that_it_was_made_to(trio: Trio) -> No
 
 
 def test_a_client_whose_answer_cannot_be_put_together_is_not_left_waiting(
-    trio: Trio, monkeypatch: pytest.MonkeyPatch
+    three: ThreeNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_request: Any, _answers: list[Any]) -> Any:
         raise ValueError("an answer that was not expected")
 
     monkeypatch.setitem(plans.PLANS, "list_groups", plans.PLANS["list_groups"]._replace(join=fail))
-    with RawClient(trio.nodes[1].listen) as client:
+    with RawClient(three.nodes[1].listen) as client:
         client.send("list_groups", 4)
         assert client.is_closed_by_broker()

@@ -1,0 +1,66 @@
+"""One node of three has a disk that fails or fills up: the cluster goes on without it."""
+
+import errno
+from collections.abc import Iterator
+
+import pytest
+
+from millstream.broker.http import NodeHealth
+from millstream.broker.partitions.registry import CutOff
+from millstream.testing.disk import Fault, Operation
+from support.three_nodes import ThreeNodes, until
+
+QUORUM_LOG = "*__cluster_metadata*"
+
+
+@pytest.fixture
+def three() -> Iterator[ThreeNodes]:
+    three = ThreeNodes()
+    try:
+        yield three
+    finally:
+        three.close()
+
+
+def test_a_failed_fsync_of_the_quorums_log_ends_the_node_and_the_others_go_on(three: ThreeNodes) -> None:
+    broken = three.controller()
+    first, second = (number for number in three.nodes if number != broken)
+    three.disks[broken].faults.add(Fault(Operation.SYNC, path=QUORUM_LOG, times=None))
+    # The question goes to a node that is not the controller: what it is told is the outcome.
+    until(lambda: three.create(first, "t") in (0, 36))
+    until(three.nodes[broken].broker.failure.done)
+    until(lambda: three.knows(second, "t"))
+    assert not three.nodes[first].broker.failure.done()
+    until(lambda: three.nodes[first].broker.metadata.controller_id in (first, second))
+    until(lambda: three.create(second, "after") in (0, 36))
+
+
+def test_a_full_disk_costs_a_controller_its_office_but_not_its_place(three: ThreeNodes) -> None:
+    full = three.controller()
+    first, second = (number for number in three.nodes if number != full)
+    three.disks[full].faults.add(Fault(Operation.WRITE, path=QUORUM_LOG, code=errno.ENOSPC, times=None))
+    until(lambda: three.create(first, "t") in (0, 36))
+    until(lambda: three.nodes[second].broker.metadata.controller_id in (first, second))
+    until(lambda: three.create(second, "meanwhile") in (0, 36))
+    assert not three.knows(full, "meanwhile")
+    assert not three.nodes[full].broker.failure.done()
+    broker = three.nodes[full].broker
+    machine, writability = broker.machine, broker.logs.writability
+    health = NodeHealth(
+        full,
+        machine.clock,
+        broker.metrics,
+        broker.partitions,
+        writability,
+        lambda: broker.metadata,
+        lambda: broker.waiting_for,
+        lambda: 0,
+        (),
+    )
+    until(lambda: broker.partitions.is_cut_off_by(CutOff.DISK))
+    assert any("disk is full" in reason for reason in health.reasons_not_to_come())
+    until(lambda: not three.nodes[second].broker.metadata.image.is_live(full))
+    three.disks[full].faults.clear()
+    until(lambda: three.knows(full, "meanwhile"))
+    until(lambda: not health.reasons_not_to_come())
+    assert three.nodes[second].broker.metadata.image.is_live(full)
