@@ -323,7 +323,7 @@ class History:
         self.told.append(Told(time.monotonic_ns(), event, fields))
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.long)])
 def test_fifty_members_share_a_hundred_partitions(node: NodeProcess, protocol: str) -> None:
     """And with the classic protocol no partition ever has two: neither while they come nor while every fifth leaves.
 

@@ -11,9 +11,9 @@ from millstream.testing.simulator.plan import Profile
 from millstream.testing.simulator.run import run_seed
 
 
-# `make long` has the rest: a seed takes seconds, and two of each show that the doors are under faults at all.
+# `make long` has the rest: a seed takes seconds, and one of each shows that the doors are under faults at all.
 @pytest.mark.parametrize(
-    "seed", [1, 3, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 4, 5, 6))]
+    "seed", [3, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 4, 5, 6))]
 )
 @pytest.mark.parametrize("profile", list(Profile))
 def test_what_doors_acknowledge_is_there_once_and_in_order(seed: int, profile: Profile) -> None:
@@ -42,6 +42,7 @@ def test_the_same_seed_is_the_same_run() -> None:
     assert first.trace == second.trace
 
 
+@pytest.mark.long
 def test_batches_that_are_repeated_without_numbers_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the batcher would be if it sent again what a leader cannot know again."""
     at_leader = Routes.at_leader
