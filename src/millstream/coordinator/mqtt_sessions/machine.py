@@ -51,6 +51,8 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 # Few enough that the loop is not held up when ten thousand sessions end at once.
 _TIMERS_PER_TURN: Final = 500
 _LOST_PER_TURN: Final = 500
+# A lease passes in so many parts. A coordinator whose process stood still, or whose clock jumped, counts one of them.
+_LEASE_PARTS: Final = 4
 
 
 class _TimerKind(enum.Enum):
@@ -77,6 +79,7 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
         self._shard = shard
         self._settings = settings
         self._deadlines: Deadlines[_Timer] = Deadlines()
+        self._lease_parts_left: dict[str, int] = {}
         self._attendance = Attendance(incarnation)
         self._outbox = Outbox(settings.owed_at_once)
 
@@ -156,7 +159,7 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
                 case _TimerKind.EXPIRE:
                     self._expired(turn, timer.name)
                 case _TimerKind.NODE:
-                    self._node_lost(turn, timer.name)
+                    self._lease_part_over(turn, timer.name)
                 case _TimerKind.ATTEND:
                     turn.reply_all(self._attendance.hurry(timer.name))
         return self._decided(turn)
@@ -264,8 +267,15 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
 
     # -- nodes
 
-    def _lease(self, node: str, now_ms: int) -> None:
-        self._deadlines.set(_Timer(_TimerKind.NODE, node), now_ms + self._settings.lease_ms)
+    def _lease(self, node: str, now_ms: int, parts: int = _LEASE_PARTS) -> None:
+        self._lease_parts_left[node] = parts
+        self._deadlines.set(_Timer(_TimerKind.NODE, node), now_ms + self._settings.lease_ms // _LEASE_PARTS)
+
+    def _lease_part_over(self, turn: Turn, node: str) -> None:
+        if parts_left := self._lease_parts_left.pop(node) - 1:
+            self._lease(node, turn.now_ms, parts_left)
+        else:
+            self._node_lost(turn, node)
 
     def _attend(self, turn: Turn, request: Attend, token: int) -> None:
         self._lease(request.node, turn.now_ms)
@@ -294,6 +304,7 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
             self._displace(turn, client_id, session.stored)
             self._leave(turn, client_id, session, session.stored, send_will=True)
         if len(lost) > _LOST_PER_TURN:
+            self._lease_parts_left[node] = 1
             self._deadlines.set(_Timer(_TimerKind.NODE, node), turn.now_ms)
 
     # -- the outbox

@@ -177,6 +177,19 @@ def test_after_a_crash_nodes_have_a_whole_lease_to_be_heard_of():
     assert coordinator.sent() == ["w"]
 
 
+def test_a_coordinator_that_stood_still_does_not_take_its_nodes_for_lost():
+    coordinator = Coordinator()
+    coordinator.open(will=will("w"))
+    coordinator.now_ms += 60_000
+    coordinator.wait(0)
+    assert coordinator.sent() == []
+    coordinator.ask(Attend("n1", 0))
+    coordinator.wait(9)
+    assert coordinator.sent() == []
+    coordinator.wait(2)
+    assert coordinator.sent() == ["w"]
+
+
 def test_many_lost_connections_are_handled_a_part_at_a_time():
     coordinator = Coordinator()
     for number in range(1_200):
