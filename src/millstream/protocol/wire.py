@@ -105,7 +105,11 @@ class Reader:
 
     def uvarint(self) -> int:
         at = self.position
-        if at < self._end and (byte := self.buffer[at]) < 0x80:
+        try:
+            byte = self.buffer[at]
+        except IndexError:
+            raise self._too_short(1, at) from None
+        if byte < 0x80:
             self.position = at + 1
             return byte
         value = shift = 0
@@ -203,16 +207,19 @@ class Reader:
 
     def tags(self) -> dict[int, memoryview]:
         found: dict[int, memoryview] = {}
-        if self.flexible:
+        if self.flexible and not self.has_no_tags():
             for _ in range(self._tag_count()):
                 tag = self.uvarint()
                 found[tag] = self.raw(self.uvarint())
         return found
 
 
+_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
+
+
 def uvarint(value: int) -> bytes:
     if value < 0x80:
-        return bytes((value,))
+        return _ONE_BYTE[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -334,7 +334,7 @@ class LocalLog:
 
     def begin_flush(self) -> FlushTicket | None:
         """Everything not yet synced, as work for another thread; None when there is nothing."""
-        if not self._unsynced or self.offline is not None:
+        if self.health.offline is not None or not self._unsynced:
             return None
         invariant(self._flushing is None, "one flush of a log at a time")
         active = self.segments[-1].summary if self.segments else None
