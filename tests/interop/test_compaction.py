@@ -197,8 +197,10 @@ def test_a_client_tells_which_messages_of_a_batch_have_no_key(
     clients: Clients, admin: AdminClient, new_topic: Callable[[], str]
 ) -> None:
     topic = create_topic(admin, new_topic(), configs={"cleanup.policy": "compact"})
-    # Nothing is sent before `flush`, so that all are in one batch.
+    # Nothing is sent before `flush`, so that all are in one batch: messages of a topic that the producer does not know
+    # yet would go to their partition one by one, while they are being flushed.
     producer = clients.confluent.producer(linger_ms=60_000, batch_num_messages=100)
+    producer.list_topics(topic, PATIENCE_S)
     codes: dict[bytes, int] = {}
 
     def delivered(error: KafkaError, message: ConfluentMessage) -> None:

@@ -62,6 +62,7 @@ class SessionLink:
         self._owner = owner
         self._queue: list[Queued] = []
         self._task: asyncio.Task[None] | None = None
+        self._releasing: set[asyncio.Task[None]] = set()
         self._number = 0
 
     async def ask(self, request: Request[A]) -> A:
@@ -90,6 +91,8 @@ class SessionLink:
         """Returns when all that was asked so far is answered."""
         while self._task is not None:
             await asyncio.shield(self._task)
+        if self._releasing:
+            await asyncio.wait(self._releasing)
 
     async def _receive(self, wants: list[WantReceive]) -> None:
         packet_ids = [want.packet_id for want in wants]
@@ -102,8 +105,12 @@ class SessionLink:
             self._owner.received(packet_ids)
 
     async def _release(self, wants: list[WantRelease]) -> None:
+        """Those behind it go on: the answer waits for the log, and a client uses no identifier again before it."""
         packet_ids = tuple(want.packet_id for want in wants)
-        await self._tell(Release(self.client_id, self.epoch, packet_ids), self._owner.released, packet_ids)
+        tell = self._tell(Release(self.client_id, self.epoch, packet_ids), self._owner.released, packet_ids)
+        task = asyncio.get_running_loop().create_task(tell)
+        self._releasing.add(task)
+        task.add_done_callback(self._releasing.discard)
 
     async def _reserve(self, wants: list[WantReserve]) -> None:
         entries = [entry for want in wants for entry in want.entries]

@@ -26,6 +26,7 @@ from millstream.coordinator.mqtt_sessions.records import (
     decode_record,
     encode_record,
 )
+from millstream.coordinator.mqtt_sessions.releases import Releases
 from millstream.coordinator.mqtt_sessions.requests import (
     Attend,
     CloseSession,
@@ -37,6 +38,7 @@ from millstream.coordinator.mqtt_sessions.requests import (
     OwedRefused,
     ProducerGiven,
     Receive,
+    Release,
     SessionEffect,
     SessionOpened,
     SessionReply,
@@ -60,12 +62,13 @@ class _TimerKind(enum.Enum):
     EXPIRE = "expire"
     NODE = "node"
     ATTEND = "attend"
+    RELEASE = "release"
 
 
 class _Timer(NamedTuple):
     kind: _TimerKind
     name: str
-    """A client id, or a node."""
+    """A client id, a node, or the token of a request."""
 
 
 SessionDecision = Decision[SessionRecord, SessionReply, SessionEffect]
@@ -82,6 +85,7 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
         self._lease_parts_left: dict[str, int] = {}
         self._attendance = Attendance(incarnation)
         self._outbox = Outbox(settings.owed_at_once)
+        self._releases = Releases()
 
     @property
     def owed_bytes(self) -> int:
@@ -111,9 +115,16 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
             case OwedRefused():
                 self._outbox.refused(request.number)
                 turn.refuse(request.number)
+                self._answer_released(turn, (request.number,))
             case Receive():
                 self._check_owed()
                 progress.receive(turn, request)
+            case Release():
+                if owed := progress.release(turn, request):
+                    self._releases.wait(token, owed)
+                    timer = _Timer(_TimerKind.RELEASE, str(token))
+                    self._deadlines.set(timer, now_ms + self._settings.release_ms)
+                    return self._decided(turn)
             case Subscribe():
                 progress.subscribe(turn, request, self._settings.max_subscriptions)
             case _:
@@ -133,7 +144,9 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
     def loaded(self, now_ms: int, /) -> SessionDecision:
         """Nodes with connections get a whole lease to be heard of; times of those who left go on."""
         turn = Turn(self.state, now_ms)
+        all_owed = range(self.state.last_owed + 1)
         for client_id, session in list(self.state.sessions.items()):
+            session.received = dict.fromkeys(session.received, all_owed)
             if session.stored == NOT_YET:
                 turn.clear(client_id, session)
                 del self.state.sessions[client_id]
@@ -162,6 +175,9 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
                     self._lease_part_over(turn, timer.name)
                 case _TimerKind.ATTEND:
                     turn.reply_all(self._attendance.hurry(timer.name))
+                case _TimerKind.RELEASE:
+                    if self._releases.give_up(int(timer.name)):
+                        turn.reply(int(timer.name), Done())
         return self._decided(turn)
 
     def _decided(self, turn: Turn) -> SessionDecision:
@@ -318,6 +334,12 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
         for number in request.numbers:
             if number in self.state.owed:
                 turn.write(OwedKey(number), None)
+        self._answer_released(turn, request.numbers)
+
+    def _answer_released(self, turn: Turn, numbers: tuple[int, ...]) -> None:
+        for token in self._releases.settled(numbers):
+            self._deadlines.cancel(_Timer(_TimerKind.RELEASE, str(token)))
+            turn.reply(token, Done())
 
 
 def _expires_ms(stored: StoredSession) -> int:

@@ -49,8 +49,21 @@ def receive(turn: Turn, request: Receive) -> None:
     session = owned(turn, request.client_id, request.epoch)
     for packet_id, messages in request.messages:
         if packet_id not in session.received:
+            first = turn.state.last_owed + 1
             turn.write(ReceivedKey(request.client_id, packet_id), StoredReceived(turn.now_ms))
             turn.owe(messages)
+            session.received[packet_id] = range(first, turn.state.last_owed + 1)
+
+
+def release(turn: Turn, request: Release) -> set[int]:
+    """The numbers of their messages that are not appended yet."""
+    session = owned(turn, request.client_id, request.epoch)
+    owed: set[int] = set()
+    for packet_id in request.packet_ids:
+        if packet_id in session.received:
+            owed |= turn.state.still_owed(session.received[packet_id])
+            turn.write(ReceivedKey(request.client_id, packet_id), None)
+    return owed
 
 
 def _unsubscribe(turn: Turn, request: Unsubscribe) -> None:
@@ -58,13 +71,6 @@ def _unsubscribe(turn: Turn, request: Unsubscribe) -> None:
     for text in request.filters:
         if text in session.subscriptions:
             turn.write(SubscriptionKey(request.client_id, text), None)
-
-
-def _release(turn: Turn, request: Release) -> None:
-    session = owned(turn, request.client_id, request.epoch)
-    for packet_id in request.packet_ids:
-        if packet_id in session.received:
-            turn.write(ReceivedKey(request.client_id, packet_id), None)
 
 
 def _reserve(turn: Turn, request: Reserve) -> None:
@@ -93,7 +99,6 @@ def _save_progress(turn: Turn, request: SaveProgress) -> None:
 
 HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     Unsubscribe: _unsubscribe,
-    Release: _release,
     Reserve: _reserve,
     KeepReceived: _keep_received,
     SaveProgress: _save_progress,

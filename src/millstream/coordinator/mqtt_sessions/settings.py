@@ -14,4 +14,6 @@ class SessionSettings(msgspec.Struct, frozen=True):
     """A node that is not heard of for so long has lost its connections."""
     attend_ms: int = 3_000
     """How long a node's sign of life waits for news."""
+    release_ms: int = 3_000
+    """How long PUBCOMP waits for its message to be in the log: it is durable before, and a partition may be away."""
     owed_at_once: int = 500

@@ -36,7 +36,8 @@ class Session:
         self.subscriptions: dict[str, StoredSubscription] = {}
         self.positions: dict[Place, Position] = {}
         self.flights: dict[int, StoredFlight] = {}
-        self.received: dict[int, None] = {}
+        self.received: dict[int, range] = {}
+        """The numbers of what is owed for each; after a start they are among all that were owed then."""
 
 
 class SessionState:
@@ -72,6 +73,10 @@ class SessionState:
                 if session is not None:
                     _replay_part(session, record)
 
+    def still_owed(self, numbers: range) -> set[int]:
+        fewest = numbers if len(numbers) < len(self.owed) else self.owed
+        return {number for number in fewest if number in numbers and number in self.owed}
+
     def _replay_session(self, client_id: str, value: StoredSession | None) -> None:
         if value is None:
             self.sessions.pop(client_id, None)
@@ -104,4 +109,4 @@ def _replay_part(session: Session, record: SessionRecord) -> None:
             if value is None:
                 session.received.pop(key.packet_id, None)
             else:
-                session.received[key.packet_id] = None
+                session.received[key.packet_id] = range(0)

@@ -198,6 +198,39 @@ def test_many_lost_connections_are_handled_a_part_at_a_time():
     assert sorted(coordinator.sent(), key=int) == [str(number) for number in range(1_200)]
 
 
+# -- PUBCOMP
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_a_message_is_in_the_log_before_its_publisher_is_released(crashed):
+    coordinator = Coordinator()
+    opened = coordinator.open()
+    coordinator.ask(Receive("c", opened.epoch, ((1, (kept("first"),)),)))
+    coordinator.holds_effects = True
+    coordinator.ask(Receive("c", opened.epoch, ((2, (kept("second"),)),)))
+    if crashed:
+        coordinator.crash()
+    assert coordinator.ask(Release("c", opened.epoch, (2,))) is None
+    waiting = coordinator._token
+    coordinator.perform()
+    assert coordinator.answers.pop(waiting) == Done()
+    assert coordinator.sent() == ["first", "second"]
+    assert coordinator.ask(Release("c", opened.epoch, (1,))) == Done()
+
+
+def test_a_publisher_does_not_wait_for_ever_for_a_partition_that_is_away():
+    coordinator = Coordinator()
+    opened = coordinator.open()
+    coordinator.ask(Receive("c", opened.epoch, ((1, (kept("first"),)),)))
+    coordinator.holds_effects = True
+    coordinator.ask(Receive("c", opened.epoch, ((2, (kept("second"),)),)))
+    assert coordinator.ask(Release("c", opened.epoch, (2,))) is None
+    coordinator.wait(3)
+    assert coordinator.answers.pop(coordinator._token) == Done()
+    coordinator.perform()
+    assert coordinator.sent() == ["first", "second"]
+
+
 # -- wills
 
 
