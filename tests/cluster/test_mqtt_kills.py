@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.coordinator.placement import partition_for
+from millstream.coordinator.definition import partition_for
 from millstream.protocol.internal_topics import MQTT_SESSIONS_TOPIC
 from millstream.protocol.mqtt.packets import (
     Filter,

@@ -16,7 +16,7 @@ from kio.serial import entity_reader
 
 from millstream.broker.api.served import load_handler
 from millstream.broker.api.table import TABLE
-from millstream.broker.server.addresses import ShownNode
+from millstream.broker.server.listener import ShownNode
 from millstream.broker.wiring import HandlerParts
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import TopicImage

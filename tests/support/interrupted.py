@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from millstream.broker.api import dispatch
 from millstream.broker.cluster_view import ClusterView
+from millstream.broker.machine import Tasks
 from millstream.broker.node import Node
 from millstream.broker.routing import local_lane
-from millstream.broker.tasks import Tasks
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.service import MetadataService
 

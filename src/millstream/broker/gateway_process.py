@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from millstream import __version__
 from millstream.broker.routing.gateway_doors import OUTSIDE, GatewayDoors
-from millstream.config.roles import gateway_bootstrap
+from millstream.config.checks import gateway_bootstrap
 from millstream.config.settings import Settings
 from millstream.doors.access import AllowAll, NoQuotas
 from millstream.doors.attached import Attach, AttachedDoor

@@ -1,14 +1,53 @@
-"""What the operating system gives to a node, as its parts are handed it: time, disk, threads, tasks."""
+"""What the operating system gives to a node, as its parts get it: time, disk, threads, tasks; and why a node ends."""
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any, NoReturn
 
 import msgspec
 
-from millstream.broker.tasks import Tasks
+from millstream.observability.logs import get_logger
 from millstream.runtime.clock import CautiousTime, Clock
 from millstream.runtime.disk import Disk
 from millstream.runtime.host import Host
 from millstream.runtime.workers import Workers
+
+log = get_logger("millstream.node")
+
+
+class Tasks:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        # In the order they began, so that a simulated run can be repeated.
+        self._running: dict[asyncio.Task[Any], None] = {}
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = self._loop.create_task(work, name=name)
+        self._running[task] = None
+        task.add_done_callback(self._ended)
+
+    async def cancel_all(self) -> None:
+        for task in list(self._running):
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._running.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("task failed", task=task.get_name(), exc_info=error)
+
+
+class NodeEnd:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.failure: asyncio.Future[NoReturn] = loop.create_future()
+
+    def fail(self, reason: str) -> None:
+        """End the process: others can take over only when they know that this node is gone."""
+        if not self.failure.done():
+            log.error("the node ends", reason=reason)
+            self.failure.set_exception(RuntimeError(reason))
+            # Whoever waits for the end looks at whether there is a failure, not at what it is.
+            self.failure.exception()
 
 
 class Machine(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from millstream.broker.api.permissions import AllowAll
 from millstream.broker.cluster_view import ClusterView
 from millstream.broker.dynamic_settings import DynamicSettings
 from millstream.broker.handlers.fetch_sessions import FetchSessions
-from millstream.broker.machine import Machine
+from millstream.broker.machine import Machine, NodeEnd, Tasks
 from millstream.broker.partitions.loading import Loading
 from millstream.broker.partitions.parts import partition_parts
 from millstream.broker.partitions.samples import NodeSamples
@@ -26,7 +26,6 @@ from millstream.broker.server.long_work import LongWork
 from millstream.broker.server.replies import Delayed
 from millstream.broker.server.server import Server
 from millstream.broker.services import Services
-from millstream.broker.tasks import NodeEnd, Tasks
 from millstream.broker.wiring import HandlerParts, new_relays
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
 from millstream.cluster.metadata.defaults import Defaults

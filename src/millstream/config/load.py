@@ -6,11 +6,10 @@ from typing import Any
 
 import msgspec
 
-from millstream.config.checks import check_addresses, check_replication, check_timing
+from millstream.config.checks import check_addresses, check_replication, check_roles, check_timing
 from millstream.config.definitions import broker_definition, inherited_text
 from millstream.config.errors import ConfigError, nearest
 from millstream.config.other_names import PROFILES, translate
-from millstream.config.roles import check_roles
 from millstream.config.setting import Setting, Spelling, settings_of
 from millstream.config.settings import SECTIONS, Settings
 from millstream.config.sources import CONFIG_FILE_VARIABLE, Entry, from_environment, from_flags

@@ -11,8 +11,8 @@ from millstream.broker.node import Node
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.upkeep import Upkeep
 from millstream.cluster.metadata.topics import DeleteTopics, TopicRef
+from millstream.coordinator.definition import partition_for
 from millstream.coordinator.groups.coordinator import GroupCoordinator
-from millstream.coordinator.placement import partition_for
 from millstream.protocol.errors import ErrorCode
 from support.interrupted import Interruption
 from support.raw_client import RawClient, batch_of, fetch_fields, milliseconds, produce, produce_fields

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from millstream.broker.routing import plans, relay
-from millstream.coordinator.placement import partition_for
+from millstream.coordinator.definition import partition_for
 from millstream.protocol.errors import ErrorCode
 from support.raw_client import RawClient, milliseconds
 from support.three_nodes import ThreeNodes, until

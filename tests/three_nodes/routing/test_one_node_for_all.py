@@ -8,7 +8,7 @@ import pytest
 
 from millstream.broker.partitions.registry import CutOff
 from millstream.broker.routing import relay
-from millstream.coordinator.placement import partition_for
+from millstream.coordinator.definition import partition_for
 from millstream.protocol.api import PEER_CLIENT
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.peer_client import Greeting, encode_greeting

@@ -2,9 +2,9 @@
 
 import pytest
 
+from millstream.config.checks import gateway_bootstrap
 from millstream.config.errors import ConfigError
 from millstream.config.load import load_settings
-from millstream.config.roles import gateway_bootstrap
 
 
 def test_a_process_is_all_of_it_by_default() -> None:

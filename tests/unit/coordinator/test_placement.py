@@ -2,7 +2,7 @@
 
 import pytest
 
-from millstream.coordinator.placement import java_string_hash, partition_for
+from millstream.coordinator.definition import java_string_hash, partition_for
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from millstream.broker.server.addresses import ShownNode
+from millstream.broker.server.listener import ShownNode
 from millstream.broker.server.memory import MemoryBudget
 from millstream.broker.server.replies import PendingReply, Reply, ReplyOrder
 from millstream.cluster.metadata.image import TopicImage
@@ -18,7 +18,7 @@ from millstream.protocol.wire import MalformedRequest
 
 if TYPE_CHECKING:
     from millstream.broker.api.served import Served
-    from millstream.broker.server.relay import Relay
+    from millstream.broker.server.listener import Relay
 
 # The size of what follows, and the correlation id.
 _HEAD = Struct(">ii")
@@ -41,8 +41,26 @@ class Encoded(msgspec.Struct, frozen=True):
     body: Sequence[bytes | memoryview]
 
 
-class Way(ReplyOrder, Protocol):
+class Way(Protocol):
     """Where requests come from: a client's connection, or a part of this process."""
+
+    @property
+    def replies(self) -> ReplyOrder: ...
+
+    @property
+    def closed(self) -> bool: ...
+
+    def block(self) -> None:
+        """Handle no further request until `unblock` has been called as often."""
+        ...
+
+    def unblock(self) -> None: ...
+
+    def refuse(self, reason: str) -> None:
+        """Close because of what was sent, with one line in the log."""
+        ...
+
+    def close(self) -> None: ...
 
     @property
     def local_host(self) -> str: ...
@@ -101,8 +119,9 @@ class Call(msgspec.Struct):
         """
         slot = self.slot
         if slot is None:
-            slot = self.slot = ReplySlot(self, self.way)
-            self.way.expect_reply(slot)
+            replies = self.way.replies
+            slot = self.slot = ReplySlot(self, replies)
+            replies.expect(slot)
         if on_abandoned is not None:
             slot.abandoned = on_abandoned
         if on_hurried is not None:
@@ -175,7 +194,7 @@ class Call(msgspec.Struct):
 
     def reply_body(self, body: Reply) -> None:
         if self.slot is None:
-            self.way.send(self.finished(body))
+            self.way.replies.send(self.finished(body))
         else:
             self.slot.complete(self.finished(body))
 

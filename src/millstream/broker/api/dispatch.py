@@ -14,11 +14,11 @@ from millstream.broker.api.call import LATER, NO_REPLY, Call, Occupied
 from millstream.broker.api.permissions import AllowAll
 from millstream.broker.api.sliced_requests import SlicePlan, is_long, joined, parts_of
 from millstream.broker.api.table import TABLE
+from millstream.broker.machine import Tasks
 from millstream.broker.server.connection import Connection
+from millstream.broker.server.listener import TAKEN
 from millstream.broker.server.long_work import LongWork
 from millstream.broker.server.memory import MemoryBudget
-from millstream.broker.server.relay import TAKEN
-from millstream.broker.tasks import Tasks
 from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.logs import get_logger
 from millstream.protocol.api import API_VERSIONS, FIND_COORDINATOR, METADATA, NODE_CALL, PEER_APIS

@@ -147,3 +147,21 @@ class AllowAll(access.AllowAll):
     """The authoriser of a node without access rules: everybody may do everything."""
 
     def check_request(self, _caller: object, _needs: Needs, _request: Any, _name: TopicName) -> None: ...
+
+
+NOT_REQUESTED = -(2**31)
+_OF_ALL = (Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+
+
+def _bits(*operations: Operation) -> int:
+    """As describe calls tell which operations their caller may perform; without access rules, all that there are."""
+    return sum(1 << operation for operation in operations)
+
+
+CLUSTER_OPERATIONS = _bits(
+    *_OF_ALL, Operation.CREATE, Operation.ALTER, Operation.CLUSTER_ACTION, Operation.IDEMPOTENT_WRITE
+)
+TOPIC_OPERATIONS = _bits(
+    *_OF_ALL, Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER
+)
+GROUP_OPERATIONS = _bits(*_OF_ALL, Operation.READ, Operation.DELETE)

@@ -13,8 +13,8 @@ from kio.schema.share_group_describe.v1.request import ShareGroupDescribeRequest
 from kio.schema.share_group_heartbeat.v1 import response as share_alive
 from kio.schema.share_group_heartbeat.v1.request import ShareGroupHeartbeatRequest
 
-from millstream.broker.api.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from millstream.broker.api.call import Call
+from millstream.broker.api.permissions import GROUP_OPERATIONS, NOT_REQUESTED
 from millstream.broker.coordinators.groups import Groups
 from millstream.broker.handlers.admin import answer
 from millstream.broker.handlers.classic_groups import client_host

@@ -17,8 +17,8 @@ from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberRespons
 from kio.schema.sync_group.v5.request import SyncGroupRequest
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
-from millstream.broker.api.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from millstream.broker.api.call import Call
+from millstream.broker.api.permissions import GROUP_OPERATIONS, NOT_REQUESTED
 from millstream.broker.coordinators.groups import Groups
 from millstream.broker.handlers.admin import answer
 from millstream.coordinator.groups.replies import Described, DescribedMember, Joined, Left, Synced

@@ -11,8 +11,8 @@ from kio.schema.describe_topic_partitions.v0.response import (
     DescribeTopicPartitionsResponseTopic,
 )
 
-from millstream.broker.api.authorized_operations import NOT_REQUESTED, TOPIC_OPERATIONS
 from millstream.broker.api.call import Call
+from millstream.broker.api.permissions import NOT_REQUESTED, TOPIC_OPERATIONS
 from millstream.broker.handlers.admin import answer
 from millstream.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from millstream.cluster.metadata.names import invalid_name_reason, is_internal

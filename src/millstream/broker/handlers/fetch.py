@@ -10,13 +10,13 @@ from typing import Any
 
 from millstream.broker.api.call import LATER, Call, Encoded, ReplySlot
 from millstream.broker.handlers.fetch_sessions import FetchSession, FetchSessions
+from millstream.broker.machine import Tasks
 from millstream.broker.partitions.partition import NOBODY, Partition
 from millstream.broker.partitions.reads import Kept, Reads, kept_of
 from millstream.broker.replicas.serving import FollowerFetches
 from millstream.broker.server.long_work import SLICE_ELEMENTS, LongWork
 from millstream.broker.server.memory import MemoryBudget, MemoryWaiter
 from millstream.broker.server.replies import Delayed
-from millstream.broker.tasks import Tasks
 from millstream.observability.metrics import Counter
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import (

@@ -12,7 +12,7 @@ from millstream.broker.cluster_view import ClusterView
 from millstream.broker.coordinators.groups import Groups
 from millstream.broker.coordinators.host import CoordinatorHost
 from millstream.broker.handlers.admin import NoTransactions
-from millstream.broker.server.addresses import host_for
+from millstream.broker.server.listener import host_for
 from millstream.cluster.metadata.service import MetadataService
 from millstream.doors.coordinators import CoordinatorKind
 from millstream.protocol.errors import ErrorCode, KafkaError

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from millstream.broker.api.call import LATER, Call, Encoded, Occupied, ReplySlot
 from millstream.broker.cluster_view import ClusterView
-from millstream.broker.server.addresses import host_for
+from millstream.broker.machine import Tasks
+from millstream.broker.server.listener import host_for
 from millstream.broker.server.long_work import SLICE_ELEMENTS, LongWork
 from millstream.broker.server.memory import MemoryBudget
-from millstream.broker.tasks import Tasks
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import NO_LEADER, MetadataImage, TopicImage
 from millstream.cluster.metadata.names import invalid_name_reason, is_internal

@@ -7,7 +7,7 @@ the node. A topic that was there once is not created again while the node runs: 
 import asyncio
 from collections.abc import Iterator
 
-from millstream.broker.tasks import Tasks
+from millstream.broker.machine import Tasks
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
 from millstream.cluster.metadata.machine import Records

@@ -3,13 +3,39 @@
 from collections import deque
 from typing import NoReturn, Protocol
 
-from millstream.broker.partitions.visible_sizes import VisibleSizes
 from millstream.cluster.replication.leader import LeaderState
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import BatchHeader
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.log import Appended, PartitionLog
+
+# A partition whose followers are away goes on being written to: then it is known less exactly.
+_MOST_MARKS = 1024
+
+
+class VisibleSizes:
+    __slots__ = ("_marks", "_reached")
+
+    def __init__(self) -> None:
+        self._marks: deque[tuple[int, int]] = deque()
+        self._reached = 0
+
+    def mark(self, end_offset: int, appended_bytes: int) -> None:
+        if len(self._marks) >= _MOST_MARKS:
+            self._marks.pop()
+        self._marks.append((end_offset, appended_bytes))
+
+    def up_to(self, offset: int) -> int:
+        """The bytes up to `offset`, which never goes back; at least those that were asked for before."""
+        marks = self._marks
+        while marks and marks[0][0] <= offset:
+            self._reached = marks.popleft()[1]
+        return self._reached
+
+    def clear(self) -> None:
+        self._marks.clear()
+
 
 NOBODY = -1
 

@@ -6,11 +6,10 @@ from collections.abc import Callable
 import msgspec
 
 from millstream.broker.machine import Machine
-from millstream.broker.partitions.appends import Appends
+from millstream.broker.partitions.appends import Appends, ProducerBounds
 from millstream.broker.partitions.cleaner import Cleaner
 from millstream.broker.partitions.flusher import Flusher
 from millstream.broker.partitions.opened_batches import BatchOpener, OpeningLimits
-from millstream.broker.partitions.producer_bounds import ProducerBounds
 from millstream.broker.partitions.reads import Reads
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.partitions.storage_faults import StorageFaults

@@ -6,9 +6,9 @@ from contextlib import suppress
 from functools import partial
 
 from millstream.broker.machine import Machine
+from millstream.broker.partitions.appends import ProducerBounds
 from millstream.broker.partitions.flusher import Flusher
 from millstream.broker.partitions.partition import Partition
-from millstream.broker.partitions.producer_bounds import ProducerBounds
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.partitions.storage_faults import StorageFaults
 from millstream.config.settings import StorageSettings

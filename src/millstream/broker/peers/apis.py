@@ -12,7 +12,7 @@ from millstream.broker.api.call import NO_REPLY, Call
 from millstream.broker.peers.hello import Hello, Welcome
 from millstream.broker.peers.membership import ClusterMembership
 from millstream.broker.peers.network import PeerNetwork
-from millstream.broker.server.addresses import host_for
+from millstream.broker.server.listener import host_for
 from millstream.cluster.founding_messages import (
     AskPromise,
     AskState,

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from millstream.broker.machine import Machine
+from millstream.broker.machine import Machine, NodeEnd
 from millstream.broker.partitions.writability import Writability
 from millstream.broker.peers.contact import ContactWatch
 from millstream.broker.peers.founder import Founder, Promise
@@ -17,8 +17,7 @@ from millstream.broker.peers.lease import Isolation, Lease
 from millstream.broker.peers.link import LONGEST_PAUSE
 from millstream.broker.peers.network import PeerNetwork
 from millstream.broker.replicas.recovered import RecoveredReplicas
-from millstream.broker.server.addresses import WILDCARDS
-from millstream.broker.tasks import NodeEnd
+from millstream.broker.server.listener import WILDCARDS
 from millstream.cluster.founding_messages import (
     AskPromise,
     FoundWith,

@@ -11,7 +11,7 @@ from millstream.broker.peers.contact import Contact
 from millstream.broker.peers.founding import KnownCluster
 from millstream.broker.peers.hello import Hello, Welcome, answer
 from millstream.broker.peers.link import LONGEST_PAUSE, PeerLink
-from millstream.broker.server.addresses import WILDCARDS
+from millstream.broker.server.listener import WILDCARDS
 from millstream.cluster.founding_messages import AskPromise, PromiseAnswer, decode_answer, encode
 from millstream.cluster.metadata.image import BrokerImage, MetadataImage
 from millstream.cluster.metadata.machine import Records

@@ -11,9 +11,8 @@ from millstream.broker.replicas.in_sync import InSyncSets
 from millstream.broker.replicas.recovered import RecoveredReplicas
 from millstream.broker.replicas.repair import Repairs
 from millstream.broker.replicas.replication import Replication
-from millstream.broker.replicas.throttle import ReplicaThrottle
+from millstream.broker.replicas.throttle import ReplicaThrottle, Side
 from millstream.cluster.metadata.service import MetadataService
-from millstream.cluster.metadata.throttles import Side
 from millstream.config.settings import Settings
 from millstream.observability.broker_metrics import BrokerMetrics
 

@@ -3,11 +3,30 @@
 Only replicas that are not in sync are held back: one that is would leave the in-sync set, and producers wait for it.
 """
 
+from enum import StrEnum
+
 from millstream.broker.partitions.partition import Partition
-from millstream.cluster.metadata.image import MetadataImage
+from millstream.cluster.metadata.image import MetadataImage, TopicImage
 from millstream.cluster.metadata.service import MetadataService
-from millstream.cluster.metadata.throttles import Side, is_throttled, throttled_rate
+from millstream.config.topic import MAX_LONG
 from millstream.runtime.clock import Clock
+
+
+class Side(StrEnum):
+    LEADER = "leader"
+    FOLLOWER = "follower"
+
+
+def throttled_rate(image: MetadataImage, broker_id: int, side: Side) -> int | None:
+    """Bytes a second for all throttled replicas of the broker together; None where there is no limit."""
+    text = image.broker_overrides(broker_id).get(f"{side}.replication.throttled.rate")
+    return None if text is None or int(text) == MAX_LONG else int(text)
+
+
+def is_throttled(topic: TopicImage, index: int, broker_id: int, side: Side) -> bool:
+    """Whether the limit holds for this replica; the leader's own list names the replicas that it gives away."""
+    listed = topic.configs.get(f"{side}.replication.throttled.replicas", "")
+    return any(item.strip() in ("*", f"{index}:{broker_id}") for item in listed.split(","))
 
 
 class ReplicaThrottle:

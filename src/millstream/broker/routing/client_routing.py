@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from millstream.broker.server.connection import Connection
-from millstream.broker.server.relay import Relay
+from millstream.broker.server.listener import Relay
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
 from millstream.cluster.metadata.machine import Records
 from millstream.cluster.metadata.records import ConfigChanged, ConfigResource, TopicDeleted

@@ -17,7 +17,7 @@ from millstream.broker.handlers.fetch import MAX_REPLY_BYTES, Wanted
 from millstream.broker.handlers.fetch_sessions import FetchSession
 from millstream.broker.routing.fetch_source import FetchSource, Key
 from millstream.broker.routing.targets import topic_of
-from millstream.broker.server.relay import TAKEN
+from millstream.broker.server.listener import TAKEN
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import (
     TOPIC_ID_FROM,

@@ -8,7 +8,7 @@ from millstream.broker.api.call import Call
 from millstream.broker.api.dispatch import Dispatcher
 from millstream.broker.routing.lane import Buffers, Done, LaneLost
 from millstream.broker.server.connection import Connection
-from millstream.broker.server.relay import Relay
+from millstream.broker.server.listener import Relay
 from millstream.broker.server.replies import PendingReply, Reply
 from millstream.observability.logs import get_logger
 from millstream.protocol.api import Api
@@ -59,10 +59,14 @@ class _Place:
     def speak_for(self, client: str | None) -> None:
         self._connection.speak_for(client)
 
+    @property
+    def replies(self) -> "_Place":
+        return self
+
     def send(self, buffers: Reply) -> None:
         self._done(buffers)
 
-    def expect_reply(self, reply: PendingReply) -> None:
+    def expect(self, reply: PendingReply) -> None:
         self.pending = reply
 
     def completed(self, reply: PendingReply) -> None:

@@ -16,7 +16,7 @@ from millstream.cluster.metadata.machine import Records
 from millstream.cluster.metadata.records import encode_records
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.topics import CreatedTopic, CreateTopics, NewTopic
-from millstream.coordinator.placement import partition_for
+from millstream.coordinator.definition import partition_for
 from millstream.doors.access import Authoriser, Operation, Permission, Resource
 from millstream.doors.caller import NODE, Caller
 from millstream.doors.cluster import Metadata

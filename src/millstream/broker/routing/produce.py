@@ -14,7 +14,7 @@ import msgspec
 
 from millstream.broker.api.call import Call, ReplySlot
 from millstream.broker.routing.lane import Buffers, LaneLost
-from millstream.broker.server.relay import TAKEN
+from millstream.broker.server.listener import TAKEN
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.produce import (
     PartitionOutcome,

@@ -15,9 +15,8 @@ from millstream.broker.routing.plans import PLANS
 from millstream.broker.routing.produce import ProduceRelay
 from millstream.broker.routing.split import SplitRequest
 from millstream.broker.routing.targets import Routing, Targets, coordinator_of, topic_of
-from millstream.broker.server.addresses import ShownNode
 from millstream.broker.server.connection import Connection
-from millstream.broker.server.relay import TAKEN
+from millstream.broker.server.listener import TAKEN, ShownNode
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
 from millstream.observability.logs import get_logger
 from millstream.protocol.api import FETCH, PRODUCE, PRODUCE_SERVED_FROM

@@ -10,8 +10,8 @@ from millstream.broker.machine import Machine
 from millstream.broker.routing.client_routing import AllProxied
 from millstream.broker.routing.relay import ClientRelay
 from millstream.broker.routing.targets import Routing
-from millstream.broker.server.addresses import WILDCARDS, ShownNode
 from millstream.broker.server.connection import Connection
+from millstream.broker.server.listener import WILDCARDS, ShownNode
 from millstream.broker.server.long_work import LongWork
 from millstream.broker.server.server import Server
 from millstream.cluster.metadata.image import MetadataImage

@@ -4,7 +4,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
-from millstream.coordinator.placement import partition_for
+from millstream.coordinator.definition import partition_for
 from millstream.protocol.internal_topics import OFFSETS_TOPIC
 
 

@@ -1,19 +1,21 @@
-"""One client's connection: cuts the byte stream into requests and writes the replies in their order.
+"""One client's connection: cuts the byte stream into requests, and knows who sends them.
 
 Bytes are read into a buffer shared by all connections; requests that are whole in it are handled right there. Only a
-request that continues beyond it gets a buffer of its own, so an idle connection holds no memory. A handler that cannot
-answer at once returns a `PendingReply`; later requests are handled meanwhile, their replies wait for their turn.
+request that continues beyond it gets a buffer of its own, so an idle connection holds no memory. `Intake` hands
+requests to their handlers in turn. A handler that cannot answer at once keeps a place for its reply; later requests are
+handled meanwhile, and `ReplyQueue` sends the replies in the order of the requests.
 """
 
 import asyncio
 import enum
 import socket
-from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from millstream.broker.server.frame_memory import Address, IncomingFrame
-from millstream.broker.server.listener import Listener
-from millstream.broker.server.replies import PendingReply, Reply
+from millstream.broker.server.intake import LONGEST_TURN_SECONDS, Intake, Pause
+from millstream.broker.server.listener import Listener, Relay
+from millstream.broker.server.replies import ReplyQueue
 from millstream.doors.caller import Caller
 from millstream.protocol.api import APIS, OWN_APIS, PEER_APIS
 from millstream.protocol.limits import LIMITS, explain_size
@@ -21,20 +23,12 @@ from millstream.protocol.wire import I16, I32, MalformedRequest
 from millstream.runtime.read_threshold import ReadThreshold
 
 if TYPE_CHECKING:
-    from millstream.broker.server.relay import Relay
     from millstream.broker.server.server import Server
 
 # The header: API key, version, correlation id and the length of the client id.
 MIN_REQUEST_BYTES = 10
 # Replies larger than this count against the node's memory until the client has read them.
 WRITE_HIGH_WATER_BYTES = 1 << 16
-# A client that has more replies, or more bytes of them, waiting behind one that is not ready is made to wait.
-MAX_PENDING_REPLIES = 1000
-MAX_HELD_BYTES = 1 << 20
-# Requests of one client that come together are handled for this long, then others have a turn.
-_LONGEST_TURN_SECONDS = 0.01
-# Small replies that are ready together are one write, up to this.
-_WRITTEN_TOGETHER_BYTES = 64 << 10
 _ALL_APIS = {**APIS, **PEER_APIS, **OWN_APIS}
 # Of a connection that is not made yet.
 NOWHERE = Address()
@@ -46,26 +40,8 @@ class Life(enum.Enum):
     CLOSED = "nothing is taken or sent any more"
 
 
-class Pause(enum.IntEnum):
-    """Why no further request is handled for now, or none is read."""
-
-    WORK = 1
-    """A request is being worked on; those behind it may rely on its effect."""
-    STOPPED = 2
-    """The node stops, or the connection ends."""
-    UNREAD = 3
-    """The client does not take its replies."""
-    HELD_BYTES = 4
-    """Too many bytes of replies wait behind one that is not ready."""
-    HELD_REPLIES = 5
-    """Too many replies wait behind one that is not ready."""
-    MEMORY = 6
-    """A request that is being read waits for memory; those read before are handled."""
-
-
-_MEMORY_ONLY = {Pause.MEMORY}
 # Looked up for every request.
-_CLOSED, _UNREAD = Life.CLOSED, Pause.UNREAD
+_CLOSED = Life.CLOSED
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -80,23 +56,16 @@ class Connection(asyncio.BufferedProtocol):
         self._has_sent_whole = False
         self._threshold = ReadThreshold(None)
         self.address = NOWHERE
-        self._held_bytes = 0
-        self._sends_soon = False
-        """At the end of this turn: those ready by then leave in one write."""
-        self._replies: deque[PendingReply] = deque()
-        self._queued: deque[bytes] = deque()
         self._life = Life.OPEN
-        self._pauses: set[Pause] = set()
-        self._works = 0
-        """How many have blocked it."""
-        self._is_reading = True
-        self._unsent_bytes = 0
+        dispatcher = server.dispatcher
+        self._intake = Intake(partial(dispatcher.dispatch, self), dispatcher.clock, server.loop)
+        self.replies = ReplyQueue(server.loop, server.reply_memory, server.metrics.bytes_out, self._intake)
         self.peer = ""
         self.client = ""
         """Whose requests come: the peer's, or where that forwards them, its client's address."""
         self._caller: Caller | None = None
         self._client_id = b""
-        self.last_active = 0.0
+        self._last_read = 0.0
 
     # -- the transport's side
 
@@ -109,40 +78,34 @@ class Connection(asyncio.BufferedProtocol):
         if self.raw_socket is not None:
             self.raw_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             self._threshold = ReadThreshold(self.raw_socket)
-        self.last_active = self._server.loop.time()
+        self._last_read = self._server.loop.time()
+        self._intake.begin(transport)
+        self.replies.begin(transport)
         self.find_relay()
         self._server.connected(self)
 
     def connection_lost(self, _error: Exception | None) -> None:
         if not self.closed and (self._frame is not None or self._partial):
             self._server.ended(self, "the client left in the middle of a request")
-        self._life = Life.CLOSED
+        self._end()
         if self.relay is not None:
             self.relay.close()
-        self._release_frame()
-        owed, self._unsent_bytes, self._held_bytes = self._unsent_bytes + self._held_bytes, 0, 0
-        replies, self._replies = self._replies, deque()
-        self._queued.clear()
+        if self._frame is not None:
+            frame, self._frame = self._frame, None
+            self._server.frames.end(frame)
         self._server.disconnected(self)
-        for reply in replies:
-            if reply.buffers is None and reply.abandoned is not None:
-                reply.abandoned()
-        self._server.reply_memory.give_back(owed)
+        self.replies.abandon()
 
     def eof_received(self) -> bool:
         return False
 
     def pause_writing(self) -> None:
-        self._pause(Pause.UNREAD)
+        self._intake.pause(Pause.UNREAD)
 
     def resume_writing(self) -> None:
-        self._pauses.discard(Pause.UNREAD)
-        self.last_active = self._server.loop.time()
-        owed, self._unsent_bytes = self._unsent_bytes, 0
-        if owed:
-            self._server.reply_memory.give_back(owed)
-        self._send_ready()
-        self._handle_queued()
+        self._intake.pauses.discard(Pause.UNREAD)
+        self.replies.all_was_read()
+        self._intake.handle_waiting()
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         frame = self._frame
@@ -156,7 +119,7 @@ class Connection(asyncio.BufferedProtocol):
         return scratch
 
     def buffer_updated(self, size: int) -> None:
-        self.last_active = self._server.loop.time()
+        self._last_read = self._server.loop.time()
         frame = self._frame
         if frame is None:
             kept = len(self._partial)
@@ -169,20 +132,20 @@ class Connection(asyncio.BufferedProtocol):
             self._frame = None
             self._has_sent_whole = True
             view = memoryview(frame.buffer)[: frame.size]
-            self._handle(view)
+            self._intake.handle(view)
             view.release()
             self._server.frames.end(frame)
         elif frame.missing or self._server.frames.grow(frame):
             self._threshold.expect(frame.missing)
         else:
-            self._pause(Pause.MEMORY)
+            self._intake.pause(Pause.MEMORY)
 
     # -- requests
 
     def _cut(self, data: memoryview) -> None:
         """Handle every whole request in `data`; keep or make room for the rest."""
         at, end = 0, len(data)
-        largest = self._server.max_request_bytes
+        largest, handle = self._server.max_request_bytes, self._intake.handle
         clock = self._server.dispatcher.clock
         began = clock()
         while end - at >= 4:
@@ -197,19 +160,14 @@ class Connection(asyncio.BufferedProtocol):
                 self._partial = b""
                 self._begin_frame(size, data[at + 4 :])
                 return
-            self._handle(data[at + 4 : at + 4 + size])
+            handle(data[at + 4 : at + 4 + size])
             if self._life is _CLOSED:
                 return
             at += 4 + size
-            if at < end and clock() - began > _LONGEST_TURN_SECONDS:
+            if at < end and clock() - began > LONGEST_TURN_SECONDS:
                 began = float("inf")
-                self._others_first()
+                self._intake.let_others_go_first()
         self._partial = bytes(data[at:])
-
-    def _others_first(self) -> None:
-        """What this client has sent takes long: the rest is handled when the others have had a turn."""
-        self.block()
-        self._server.loop.call_soon(self.unblock)
 
     def _begin_frame(self, size: int, head: memoryview) -> None:
         """Go on reading one large request into a buffer of its own, once there is memory for it."""
@@ -234,32 +192,16 @@ class Connection(asyncio.BufferedProtocol):
         # The shared buffer is used by others meanwhile.
         frame.head = memoryview(bytes(head))
         self._frame = frame
-        self._pause(Pause.MEMORY)
+        self._intake.pause(Pause.MEMORY)
 
     def _frame_granted(self) -> None:
         if self._frame is not None:
             self._threshold.expect(self._frame.missing)
-        self._pauses.discard(Pause.MEMORY)
-        self._update_reading()
+        self._intake.resume(Pause.MEMORY)
 
     def _frame_stalled(self) -> None:
         self._server.ended(self, "a request stopped half-way, and others wait for its memory")
         self.abort()
-
-    def _handle(self, request: memoryview) -> None:
-        if not self._is_reading or self._queued:
-            self._queued.append(bytes(request))
-            return
-        self._server.dispatcher.dispatch(self, request)
-
-    def _handle_queued(self) -> None:
-        clock = self._server.dispatcher.clock
-        began = clock()
-        while self._queued and not self.closed and self._may_handle:
-            self._server.dispatcher.dispatch(self, memoryview(bytearray(self._queued.popleft())))
-            if self._queued and clock() - began > _LONGEST_TURN_SECONDS:
-                self._others_first()
-        self._update_reading()
 
     def caller(self, client_id: bytes | memoryview) -> Caller:
         """Who sends a request that says this client id; mostly the same as the one before."""
@@ -292,161 +234,30 @@ class Connection(asyncio.BufferedProtocol):
 
     def block(self) -> None:
         """Handle no further request of this connection until `unblock` has been called as often."""
-        self._works += 1
-        self._pause(Pause.WORK)
+        self._intake.block()
+
+    def unblock(self) -> None:
+        self._intake.unblock()
+
+    # -- the end
+
+    @property
+    def closed(self) -> bool:
+        return self._life is _CLOSED
 
     def stop_reading(self) -> None:
         """Take no further request; replies still go out."""
-        self._pause(Pause.STOPPED)
+        self._intake.pause(Pause.STOPPED)
 
     def close_when_answered(self) -> None:
         """Take no further request, and close when those before are answered."""
         if not self.closed:
             self._life = Life.ENDING
             self.stop_reading()
-            if not self._replies:
+            if self.replies:
+                self.replies.drained = self.close
+            else:
                 self.close()
-
-    def unblock(self) -> None:
-        self._works -= 1
-        if not self._works:
-            self._pauses.discard(Pause.WORK)
-        if not self.closed:
-            self._handle_queued()
-
-    @property
-    def closed(self) -> bool:
-        return self._life is Life.CLOSED
-
-    @property
-    def _may_handle(self) -> bool:
-        """Whether another request that was read is handled now."""
-        return not self._pauses or self._pauses == _MEMORY_ONLY
-
-    def _pause(self, reason: Pause) -> None:
-        self._pauses.add(reason)
-        self._update_reading()
-
-    def _update_reading(self) -> None:
-        is_reading = not self._queued and not self._pauses
-        if is_reading == self._is_reading or self._transport is None or self.closed:
-            return
-        self._is_reading = is_reading
-        if is_reading:
-            self._transport.resume_reading()
-        else:
-            self._transport.pause_reading()
-
-    # -- replies
-
-    def send(self, buffers: Reply) -> None:
-        """Write a reply now if it is its turn, else when those before it are written."""
-        if self._replies or _UNREAD in self._pauses:
-            reply = PendingReply(self)
-            self.expect_reply(reply)
-            reply.complete(buffers)
-        else:
-            self._write(buffers)
-
-    def expect_reply(self, reply: PendingReply) -> None:
-        self._replies.append(reply)
-        if len(self._replies) > MAX_PENDING_REPLIES:
-            self._pause(Pause.HELD_REPLIES)
-
-    def completed(self, reply: PendingReply) -> None:
-        """Called by a reply that is ready."""
-        if self._life is _CLOSED or self._sends_soon:
-            return
-        if self._replies[0] is not reply or _UNREAD in self._pauses:
-            self._hold(reply)
-        elif len(self._replies) == 1:
-            self._send_ready()
-        else:
-            # Those behind it may have waited for the same disk.
-            self._sends_soon = True
-            self._server.loop.call_soon(self._send_all_ready)
-
-    def _send_all_ready(self) -> None:
-        self._sends_soon = False
-        self._send_ready()
-        for reply in self._replies:
-            if reply.buffers is not None and not reply.held_bytes:
-                self._hold(reply)
-
-    def _hold(self, reply: PendingReply) -> None:
-        """Keep a reply until those before it are written; it counts like one that the client has not read."""
-        assert reply.buffers is not None
-        reply.held_bytes = sum(map(len, reply.buffers))
-        self._held_bytes += reply.held_bytes
-        self._server.reply_memory.take(reply.held_bytes)
-        if self._held_bytes > MAX_HELD_BYTES:
-            self._hurry()
-            self._pause(Pause.HELD_BYTES)
-
-    def _hurry(self) -> None:
-        """What is held is memory that others wait for: a fetch at the head is answered with what there is."""
-        first = self._replies[0]
-        if first.buffers is None and first.hurried is not None:
-            self._server.loop.call_soon(first.hurried)
-
-    def _send_ready(self) -> None:
-        replies, pauses = self._replies, self._pauses
-        released = 0
-        while (
-            replies and replies[0].buffers is not None and _UNREAD not in pauses and self._life is not _CLOSED
-        ):
-            reply = replies.popleft()
-            assert reply.buffers is not None
-            released += reply.held_bytes
-            buffers = reply.buffers
-            if len(buffers) == 1 and replies and replies[0].buffers is not None:
-                released += self._take_ready(buffers)
-            self._write(buffers)
-        if released:
-            self._held_bytes -= released
-            self._server.reply_memory.give_back(released)
-        if self._life is Life.ENDING and not replies:
-            self.close()
-            return
-        if self._is_reading:
-            return
-        if self._held_bytes > MAX_HELD_BYTES:
-            self._hurry()
-        else:
-            pauses.discard(Pause.HELD_BYTES)
-        if len(replies) <= MAX_PENDING_REPLIES:
-            pauses.discard(Pause.HELD_REPLIES)
-        # Not at once: this may be the answer to a request that is just being taken from the queue.
-        self._server.loop.call_soon(self._handle_queued)
-
-    def _take_ready(self, buffers: Reply) -> int:
-        """Add further small replies to the first, as one buffer; how many of their bytes were held."""
-        replies, released = self._replies, 0
-        size = len(buffers[0])
-        while replies and (more := replies[0].buffers) is not None:
-            if len(more) != 1 or (size := size + len(more[0])) > _WRITTEN_TOGETHER_BYTES:
-                break
-            released += replies.popleft().held_bytes
-            buffers += more
-        buffers[:] = [b"".join(buffers)]
-        return released
-
-    def _write(self, buffers: Reply) -> None:
-        transport = self._transport
-        if transport is None or self._life is _CLOSED or not buffers:
-            return
-        size = sum(map(len, buffers))
-        self.last_active = self._server.loop.time()
-        self._server.metrics.bytes_out.value += size
-        if len(buffers) == 1:
-            transport.write(buffers[0])
-        else:
-            transport.writelines(buffers)
-        if _UNREAD in self._pauses:
-            self._unsent_bytes += size
-            self._server.reply_memory.take(size)
-
-    # -- the end
 
     def refuse(self, reason: str) -> None:
         """Close because of what the client sent, with one line in the log."""
@@ -456,12 +267,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         if not self.closed:
-            self._life = Life.CLOSED
+            self._end()
             if self._transport is not None:
                 self._transport.close()
 
     def abort(self) -> None:
-        self._life = Life.CLOSED
+        self._end()
         if self._transport is not None:
             self._transport.abort()
 
@@ -480,19 +291,22 @@ class Connection(asyncio.BufferedProtocol):
         return None if self._transport is None else self._transport.get_extra_info("socket")
 
     @property
+    def last_active(self) -> float:
+        return max(self._last_read, self.replies.last_sent)
+
+    @property
     def has_unsent(self) -> bool:
-        return Pause.UNREAD in self._pauses
+        return Pause.UNREAD in self._intake.pauses
 
     @property
     def is_waiting(self) -> bool:
         """A request of this connection is being worked on, or waits for memory to be read into."""
-        waits = Pause.WORK in self._pauses or Pause.MEMORY in self._pauses
-        return not self.closed and (bool(self._replies) or waits)
+        return not self.closed and (bool(self.replies) or self._intake.is_busy)
 
-    def _release_frame(self) -> None:
-        if self._frame is not None:
-            frame, self._frame = self._frame, None
-            self._server.frames.end(frame)
+    def _end(self) -> None:
+        self._life = Life.CLOSED
+        self._intake.end()
+        self.replies.end()
 
 
 def _explain_size(size: int, largest: int) -> str:

@@ -4,7 +4,7 @@ import resource
 from typing import NamedTuple
 
 from millstream.broker.handlers.fetch_sessions import FetchSessions
-from millstream.broker.partitions.producer_bounds import ProducerBounds
+from millstream.broker.partitions.appends import ProducerBounds
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.server.long_work import LongWork
 from millstream.broker.server.server import Server

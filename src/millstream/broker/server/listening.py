@@ -5,8 +5,7 @@ import errno
 import msgspec
 
 from millstream.broker.api.table import ListenerKind, listener_for
-from millstream.broker.server.addresses import WILDCARDS
-from millstream.broker.server.listener import NewRelay
+from millstream.broker.server.listener import WILDCARDS, NewRelay
 from millstream.broker.server.server import Server
 from millstream.cluster.metadata.records import FOR_NODES, Endpoint
 from millstream.config.settings import BrokerSettings

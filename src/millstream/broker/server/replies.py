@@ -1,41 +1,39 @@
 """Replies of one connection: each has its place in the order in which they were asked for."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from millstream.broker.server.intake import Intake, Pause
+from millstream.broker.server.memory import MemoryBudget
+from millstream.observability.metrics import Counter
+
 Reply = list[bytes | memoryview]
+
+# A client that has more replies, or more bytes of them, waiting behind one that is not ready is made to wait.
+MAX_PENDING_REPLIES = 1000
+MAX_HELD_BYTES = 1 << 20
+# Small replies that are ready together are one write, up to this.
+_WRITTEN_TOGETHER_BYTES = 64 << 10
+# Looked up for every reply.
+_UNREAD = Pause.UNREAD
 
 
 class ReplyOrder(Protocol):
     """Who sends replies in the order of their requests."""
 
-    @property
-    def closed(self) -> bool: ...
-
     def send(self, buffers: Reply) -> None:
         """Write a reply now if it is its turn, else when those before it are written."""
         ...
 
-    def expect_reply(self, reply: "PendingReply") -> None:
+    def expect(self, reply: "PendingReply") -> None:
         """Keep the next place for it."""
         ...
 
     def completed(self, reply: "PendingReply") -> None:
         """Called by a reply that is ready."""
         ...
-
-    def block(self) -> None:
-        """Handle no further request until `unblock` has been called as often."""
-        ...
-
-    def unblock(self) -> None: ...
-
-    def refuse(self, reason: str) -> None:
-        """Close because of what was sent, with one line in the log."""
-        ...
-
-    def close(self) -> None: ...
 
 
 class PendingReply:
@@ -55,6 +53,180 @@ class PendingReply:
         if self.buffers is None:
             self.buffers = buffers
             self._order.completed(self)
+
+
+class ReplyQueue:
+    """Writes replies in their order. What waits for its turn, or for the client, counts as the node's memory."""
+
+    __slots__ = (
+        "_bytes_out",
+        "_held_bytes",
+        "_intake",
+        "_loop",
+        "_memory",
+        "_replies",
+        "_sends_soon",
+        "_transport",
+        "_unsent_bytes",
+        "drained",
+        "last_sent",
+    )
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, memory: MemoryBudget, bytes_out: Counter, intake: Intake
+    ) -> None:
+        self._loop = loop
+        self._memory = memory
+        self._bytes_out = bytes_out
+        self._intake = intake
+        self._transport: asyncio.Transport | None = None
+        """None when nothing can be sent any more."""
+        self._replies: deque[PendingReply] = deque()
+        self._held_bytes = 0
+        self._unsent_bytes = 0
+        self._sends_soon = False
+        """At the end of this turn: those ready by then leave in one write."""
+        self.drained: Callable[[], None] | None = None
+        """Called when the last reply is written."""
+        self.last_sent = 0.0
+
+    def __bool__(self) -> bool:
+        """Whether a reply is expected."""
+        return bool(self._replies)
+
+    def begin(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def end(self) -> None:
+        """Send nothing more."""
+        self._transport = self.drained = None
+
+    def abandon(self) -> None:
+        """The client has gone: those who work on replies hear of it."""
+        owed, self._unsent_bytes, self._held_bytes = self._unsent_bytes + self._held_bytes, 0, 0
+        replies, self._replies = self._replies, deque()
+        for reply in replies:
+            if reply.buffers is None and reply.abandoned is not None:
+                reply.abandoned()
+        self._memory.give_back(owed)
+
+    def send(self, buffers: Reply) -> None:
+        """Write a reply now if it is its turn, else when those before it are written."""
+        if self._replies or _UNREAD in self._intake.pauses:
+            reply = PendingReply(self)
+            self.expect(reply)
+            reply.complete(buffers)
+        else:
+            self._write(buffers)
+
+    def expect(self, reply: PendingReply) -> None:
+        self._replies.append(reply)
+        if len(self._replies) > MAX_PENDING_REPLIES:
+            self._intake.pause(Pause.HELD_REPLIES)
+
+    def completed(self, reply: PendingReply) -> None:
+        """Called by a reply that is ready."""
+        if self._transport is None or self._sends_soon:
+            return
+        if self._replies[0] is not reply or _UNREAD in self._intake.pauses:
+            self._hold(reply)
+        elif len(self._replies) == 1:
+            self._send_ready()
+        else:
+            # Those behind it may have waited for the same disk.
+            self._sends_soon = True
+            self._loop.call_soon(self._send_all_ready)
+
+    def all_was_read(self) -> None:
+        """The client has taken what was written."""
+        self.last_sent = self._loop.time()
+        owed, self._unsent_bytes = self._unsent_bytes, 0
+        if owed:
+            self._memory.give_back(owed)
+        self._send_ready()
+
+    def _send_all_ready(self) -> None:
+        self._sends_soon = False
+        self._send_ready()
+        for reply in self._replies:
+            if reply.buffers is not None and not reply.held_bytes:
+                self._hold(reply)
+
+    def _hold(self, reply: PendingReply) -> None:
+        """Keep a reply until those before it are written; it counts like one that the client has not read."""
+        assert reply.buffers is not None
+        reply.held_bytes = sum(map(len, reply.buffers))
+        self._held_bytes += reply.held_bytes
+        self._memory.take(reply.held_bytes)
+        if self._held_bytes > MAX_HELD_BYTES:
+            self._hurry()
+            self._intake.pause(Pause.HELD_BYTES)
+
+    def _hurry(self) -> None:
+        """What is held is memory that others wait for: a fetch at the head is answered with what there is."""
+        first = self._replies[0]
+        if first.buffers is None and first.hurried is not None:
+            self._loop.call_soon(first.hurried)
+
+    def _send_ready(self) -> None:
+        replies, pauses = self._replies, self._intake.pauses
+        released = 0
+        while (
+            replies
+            and replies[0].buffers is not None
+            and _UNREAD not in pauses
+            and self._transport is not None
+        ):
+            reply = replies.popleft()
+            assert reply.buffers is not None
+            released += reply.held_bytes
+            buffers = reply.buffers
+            if len(buffers) == 1 and replies and replies[0].buffers is not None:
+                released += self._take_ready(buffers)
+            self._write(buffers)
+        if released:
+            self._held_bytes -= released
+            self._memory.give_back(released)
+        if self.drained is not None and not replies:
+            self.drained()
+            return
+        if self._intake.is_reading:
+            return
+        if self._held_bytes > MAX_HELD_BYTES:
+            self._hurry()
+        else:
+            pauses.discard(Pause.HELD_BYTES)
+        if len(replies) <= MAX_PENDING_REPLIES:
+            pauses.discard(Pause.HELD_REPLIES)
+        # Not at once: this may be the answer to a request that is just being taken from the line.
+        self._loop.call_soon(self._intake.handle_waiting)
+
+    def _take_ready(self, buffers: Reply) -> int:
+        """Add further small replies to the first, as one buffer; how many of their bytes were held."""
+        replies, released = self._replies, 0
+        size = len(buffers[0])
+        while replies and (more := replies[0].buffers) is not None:
+            if len(more) != 1 or (size := size + len(more[0])) > _WRITTEN_TOGETHER_BYTES:
+                break
+            released += replies.popleft().held_bytes
+            buffers += more
+        buffers[:] = [b"".join(buffers)]
+        return released
+
+    def _write(self, buffers: Reply) -> None:
+        transport = self._transport
+        if transport is None or not buffers:
+            return
+        size = sum(map(len, buffers))
+        self.last_sent = self._loop.time()
+        self._bytes_out.value += size
+        if len(buffers) == 1:
+            transport.write(buffers[0])
+        else:
+            transport.writelines(buffers)
+        if _UNREAD in self._intake.pauses:
+            self._unsent_bytes += size
+            self._memory.take(size)
 
 
 class Delayed:

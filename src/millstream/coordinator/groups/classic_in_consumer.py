@@ -8,6 +8,7 @@ again.
 from msgspec.structs import replace
 
 from millstream.coordinator.groups import consumer_changes as changes
+from millstream.coordinator.groups.classic_group import check_instance
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
 from millstream.coordinator.groups.consumer_heartbeat import after_removal
 from millstream.coordinator.groups.consumer_protocol import (
@@ -16,7 +17,6 @@ from millstream.coordinator.groups.consumer_protocol import (
     decode_subscription,
     encode_assignment,
 )
-from millstream.coordinator.groups.identity import check_instance
 from millstream.coordinator.groups.migration import ids_by_name, names_by_id
 from millstream.coordinator.groups.records import (
     ClassicProtocols,

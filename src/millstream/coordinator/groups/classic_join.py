@@ -1,8 +1,7 @@
 """JoinGroup in a classic group."""
 
 from millstream.coordinator.groups import classic_rebalance as rebalance
-from millstream.coordinator.groups.classic_group import ClassicGroup, ClassicMember, Phase
-from millstream.coordinator.groups.identity import check_instance
+from millstream.coordinator.groups.classic_group import ClassicGroup, ClassicMember, Phase, check_instance
 from millstream.coordinator.groups.records import ClassicGroupKey
 from millstream.coordinator.groups.replies import Joined
 from millstream.coordinator.groups.requests import JoinGroup

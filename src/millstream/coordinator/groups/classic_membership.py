@@ -1,8 +1,13 @@
 """SyncGroup, Heartbeat and LeaveGroup of classic groups, and what silence means."""
 
 from millstream.coordinator.groups import classic_rebalance as rebalance
-from millstream.coordinator.groups.classic_group import ClassicGroup, ClassicMember, Phase
-from millstream.coordinator.groups.identity import check_instance, classic_member
+from millstream.coordinator.groups.classic_group import (
+    ClassicGroup,
+    ClassicMember,
+    Phase,
+    check_instance,
+    classic_member,
+)
 from millstream.coordinator.groups.replies import Alive, Left, MemberLeft, Synced
 from millstream.coordinator.groups.requests import LeaveGroup, LeavingMember, MemberHeartbeat, SyncGroup
 from millstream.coordinator.groups.turn import Timer, TimerKind, Turn

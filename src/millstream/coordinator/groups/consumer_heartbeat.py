@@ -5,9 +5,8 @@ from msgspec.structs import replace
 from millstream.coordinator.groups import consumer_changes as changes
 from millstream.coordinator.groups import migration
 from millstream.coordinator.groups.assignors import ASSIGNORS
-from millstream.coordinator.groups.classic_group import ClassicGroup
+from millstream.coordinator.groups.classic_group import ClassicGroup, check_instance
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
-from millstream.coordinator.groups.identity import check_instance
 from millstream.coordinator.groups.partition_sets import is_subset
 from millstream.coordinator.groups.records import (
     Current,

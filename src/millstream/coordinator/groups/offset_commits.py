@@ -1,10 +1,9 @@
 """OffsetCommit, OffsetFetch and OffsetDelete."""
 
 from millstream.coordinator.groups import classic_rebalance
-from millstream.coordinator.groups.classic_group import ClassicGroup, Phase
+from millstream.coordinator.groups.classic_group import ClassicGroup, Phase, check_instance, classic_member
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
 from millstream.coordinator.groups.consumer_protocol import PROTOCOL_TYPE
-from millstream.coordinator.groups.identity import check_instance, classic_member
 from millstream.coordinator.groups.records import CommittedOffset, OffsetKey
 from millstream.coordinator.groups.replies import Committed, Fetched, FetchedOffset, OffsetsDeleted
 from millstream.coordinator.groups.requests import CommitOffsets, DeleteOffsets, FetchOffsets, OffsetToCommit

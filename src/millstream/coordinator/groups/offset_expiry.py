@@ -5,7 +5,7 @@ import msgspec
 from millstream.coordinator.groups import migration
 from millstream.coordinator.groups.classic_group import Phase
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
-from millstream.coordinator.groups.expiry_walk import ExpiryWalk
+from millstream.coordinator.groups.offsets import ExpiryWalk
 from millstream.coordinator.groups.records import ClassicGroupKey, CommittedOffset, OffsetKey
 from millstream.coordinator.groups.state import Group
 from millstream.coordinator.groups.turn import Timer, TimerKind, Turn

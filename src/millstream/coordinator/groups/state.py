@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, cast
 from millstream.coordinator.deadlines import Deadlines
 from millstream.coordinator.groups.classic_group import ClassicGroup, Phase
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
-from millstream.coordinator.groups.expiry_walk import ExpiryWalk
-from millstream.coordinator.groups.offsets import Offsets
+from millstream.coordinator.groups.offsets import ExpiryWalk, Offsets
 from millstream.coordinator.groups.records import (
     ClassicGroupKey,
     CommittedOffset,

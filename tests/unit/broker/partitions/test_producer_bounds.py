@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from millstream.broker.partitions.producer_bounds import HARMLESS_AFTER_MS, ProducerBounds
+from millstream.broker.partitions.appends import HARMLESS_AFTER_MS, ProducerBounds
 from millstream.config.settings import PerformanceSettings
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import BatchHeader

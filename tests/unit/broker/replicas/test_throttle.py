@@ -5,10 +5,9 @@ from typing import Any
 from uuid import UUID
 
 from millstream.broker.partitions.partition import Partition
-from millstream.broker.replicas.throttle import ReplicaThrottle
+from millstream.broker.replicas.throttle import ReplicaThrottle, Side
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import ConfigChanged, ConfigResource, PartitionCreated, TopicCreated
-from millstream.cluster.metadata.throttles import Side
 from millstream.testing.clock import ManualClock
 from support.logs import TOPIC_ID, new_log
 

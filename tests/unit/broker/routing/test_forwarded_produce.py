@@ -11,7 +11,7 @@ from millstream.broker.routing import produce as subject
 from millstream.broker.routing.lane import Done, LaneLost
 from millstream.broker.routing.produce import ProduceRelay
 from millstream.broker.routing.targets import Targets
-from millstream.broker.server.relay import TAKEN
+from millstream.broker.server.listener import TAKEN
 from millstream.protocol.api import APIS, PRODUCE
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.produce import PartitionOutcome, decode_produce, encode_produce_reply

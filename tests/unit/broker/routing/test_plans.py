@@ -22,7 +22,7 @@ from kio.schema.list_offsets.v7.response import (
 from millstream.broker.routing.client_routing import AllProxied
 from millstream.broker.routing.plans import PLANS
 from millstream.broker.routing.targets import Targets
-from millstream.coordinator.placement import partition_for
+from millstream.coordinator.definition import partition_for
 from millstream.protocol.errors import ErrorCode
 from support.kio_messages import build
 from support.led_image import image

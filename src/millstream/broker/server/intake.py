@@ -1,0 +1,118 @@
+"""Requests of one connection that were read: each is handled in its turn, unless there is a reason to wait."""
+
+import asyncio
+import enum
+from collections import deque
+from collections.abc import Callable
+
+# Requests of one client that come together are handled for this long, then others have a turn.
+LONGEST_TURN_SECONDS = 0.01
+
+
+class Pause(enum.IntEnum):
+    """Why no further request is handled for now, or none is read."""
+
+    WORK = 1
+    """A request is being worked on; those behind it may rely on its effect."""
+    STOPPED = 2
+    """The node stops, or the connection ends."""
+    UNREAD = 3
+    """The client does not take its replies."""
+    HELD_BYTES = 4
+    """Too many bytes of replies wait behind one that is not ready."""
+    HELD_REPLIES = 5
+    """Too many replies wait behind one that is not ready."""
+    MEMORY = 6
+    """A request that is being read waits for memory; those read before are handled."""
+
+
+_MEMORY_ONLY = {Pause.MEMORY}
+
+
+class Intake:
+    """While there is a reason to pause nothing is read from the socket, and what was read waits in line."""
+
+    __slots__ = ("_clock", "_dispatch", "_line", "_loop", "_transport", "_works", "is_reading", "pauses")
+
+    def __init__(
+        self,
+        dispatch: Callable[[memoryview], None],
+        clock: Callable[[], float],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._dispatch: Callable[[memoryview], None] | None = dispatch
+        """None when nothing is handled any more."""
+        self._clock = clock
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._line: deque[bytes] = deque()
+        self._works = 0
+        """How many have blocked it."""
+        self.pauses: set[Pause] = set()
+        self.is_reading = True
+
+    def begin(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def end(self) -> None:
+        """Handle nothing more."""
+        self._transport = self._dispatch = None
+        self._line.clear()
+
+    def handle(self, request: memoryview) -> None:
+        if not self.is_reading or self._line:
+            self._line.append(bytes(request))
+        elif self._dispatch is not None:
+            self._dispatch(request)
+
+    def handle_waiting(self) -> None:
+        began = self._clock()
+        while self._line and self._dispatch is not None and self._may_handle:
+            self._dispatch(memoryview(bytearray(self._line.popleft())))
+            if self._line and self._clock() - began > LONGEST_TURN_SECONDS:
+                self.let_others_go_first()
+        self._update()
+
+    def let_others_go_first(self) -> None:
+        """What this client has sent takes long: the rest is handled when the others have had a turn."""
+        self.block()
+        self._loop.call_soon(self.unblock)
+
+    def block(self) -> None:
+        """Handle no further request until `unblock` has been called as often."""
+        self._works += 1
+        self.pause(Pause.WORK)
+
+    def unblock(self) -> None:
+        self._works -= 1
+        if not self._works:
+            self.pauses.discard(Pause.WORK)
+        self.handle_waiting()
+
+    def pause(self, reason: Pause) -> None:
+        self.pauses.add(reason)
+        self._update()
+
+    def resume(self, reason: Pause) -> None:
+        self.pauses.discard(reason)
+        self._update()
+
+    @property
+    def is_busy(self) -> bool:
+        """A request is being worked on, or waits for memory to be read into."""
+        return Pause.WORK in self.pauses or Pause.MEMORY in self.pauses
+
+    @property
+    def _may_handle(self) -> bool:
+        """Whether another request that was read is handled now."""
+        return not self.pauses or self.pauses == _MEMORY_ONLY
+
+    def _update(self) -> None:
+        is_reading = not self._line and not self.pauses
+        if is_reading == self.is_reading or self._transport is None:
+            return
+        self.is_reading = is_reading
+        if is_reading:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
