@@ -64,6 +64,20 @@ def flush(log: PartitionLog) -> None:
     log.complete_flush(ticket)
 
 
+def truncate_to(log: PartitionLog, offset: int, now_ms: int) -> None:
+    """Cut the log's end, and wait for the disk."""
+    truncation = log.begin_truncation(offset, now_ms)
+    truncation.prepare(log.disk)
+    log.truncate(truncation)
+    ticket = log.begin_flush()
+    if ticket is not None:
+        try:
+            ticket.run(log.disk)
+        except OSError as error:
+            raise log.fail_flush(ticket, error) from error
+        log.complete_flush(ticket)
+
+
 def compact(log: PartitionLog, now_ms: int = NOW_MS) -> None:
     """What the cleaner does, in one process and one thread."""
     disk = log.disk
@@ -84,7 +98,7 @@ def compact(log: PartitionLog, now_ms: int = NOW_MS) -> None:
     )
     result = run_job(disk, job)
     for group in result.groups:
-        number = log.begin_rewrite(group.sources)
+        number = log.place.begin_rewrite(group.sources)
         flush(log)
         commit_swap(disk, log.directory, group.sources)
         apply_swap(disk, log.directory, group.sources)

@@ -25,6 +25,7 @@ from support.logs import (
     flush,
     read_records,
     read_values,
+    truncate_to,
 )
 
 SMALL = TopicConfig(segment_bytes=300)
@@ -100,7 +101,7 @@ def repaired_from_one_that_has_compacted_more() -> None:
         read = other.log().read(repaired.next_offset, 1 << 20, other.log().log_end_offset)
         repaired.add(memoryview(read.data))
     repaired.write(store.disk)
-    number = log.begin_rewrite([damaged.base_offset])
+    number = log.place.begin_rewrite([damaged.base_offset])
     flush(log)
     repaired.put_in_place(damaged, number)
     assert sound - lost <= {record.offset for record in read_records(log)}
@@ -108,9 +109,9 @@ def repaired_from_one_that_has_compacted_more() -> None:
 
 def cut_twice_between_two_checkpoints() -> None:
     store = written(OLD)
-    store.log().truncate_to(6, NOW_MS)
+    truncate_to(store.log(), 6, NOW_MS)
     write(store, NEW)
-    store.log().truncate_to(16, NOW_MS)
+    truncate_to(store.log(), 16, NOW_MS)
     values = read_values(store.log())
     store.kill()
     assert read_values(store.log()) == values

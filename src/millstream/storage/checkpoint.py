@@ -111,7 +111,7 @@ def describe(topic: str, partition: int, log: PartitionLog) -> LogCheckpoint:
     return LogCheckpoint(
         topic,
         partition,
-        log.topic_id,
+        log.place.identity.topic_id,
         log.log_start_offset,
         log.flushed_offset,
         log.cleaned_offset,
@@ -134,8 +134,8 @@ def describe(topic: str, partition: int, log: PartitionLog) -> LogCheckpoint:
         log.producers.encode() if len(log.producers) else b"",
         log.truncations,
         log.health.is_doubtful,
-        log.incarnation,
-        log.rewrites,
+        log.place.identity.incarnation,
+        log.place.identity.rewrites,
         [(s.base_offset, s.summary.number) for s in log.segments if s.summary.number],
         sorted(log.segments.damaged),
     )

@@ -133,6 +133,12 @@ class Unsynced:
         self.directories, self.garbage = set(), []
         return ticket
 
+    def drop(self) -> list[Segment]:
+        """Nothing of it is to be synced; returns the segments that were pinned."""
+        segments, self.segments, self.sealed, self.small_files = self.segments, [], [], {}
+        self.directories, self.garbage = set(), []
+        return segments
+
     def put_back(self, ticket: FlushTicket) -> None:
         """A ticket that could not be carried out is for the next one to do, before what came since."""
         for segment in ticket.segments:

@@ -1,10 +1,8 @@
 """A log as one node keeps it: append, roll, flush, move its start. On the event loop; nothing waits for an fsync."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import NamedTuple
-
-import msgspec
 
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -17,26 +15,20 @@ from millstream.protocol.record_batch import (
 from millstream.runtime.disk import NO_ROOM, Buffer
 from millstream.runtime.invariant import invariant
 from millstream.runtime.sometimes import sometimes
-from millstream.storage.flush import FlushTicket, OwnDirectory, Unsynced
-from millstream.storage.identity import NO_INCARNATION, Identity
+from millstream.storage.flush import FlushTicket, Unsynced
+from millstream.storage.identity import Identity
 from millstream.storage.layout import (
     CUT_FILE,
-    EPOCHS_FILE,
-    IDENTITY_FILE,
-    START_OFFSET_FILE,
     TRUNCATION_FILE,
-    encode_start_offset,
-    parent_directories,
 )
-from millstream.storage.leader_epochs import LeaderEpochs
-from millstream.storage.log_health import LogGone, LogHealth, LogWork, NoRoom
+from millstream.storage.log_directory import LogDirectory
+from millstream.storage.log_health import LogHealth, LogWork, NoRoom
 from millstream.storage.log_reader import LogRead, LogReader
+from millstream.storage.log_state import LogState
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.producer_snapshots import ProducerSnapshots
-from millstream.storage.producer_state import ProducerStates
 from millstream.storage.segment import Segment, SegmentSummary
 from millstream.storage.segments import Segments, new_segment
-from millstream.storage.truncation import TruncationMarker
 
 
 class Appended(NamedTuple):
@@ -44,29 +36,6 @@ class Appended(NamedTuple):
     last_offset: int
     log_append_time_ms: int
     duplicate: bool
-
-
-class LogState(msgspec.Struct):
-    """What a log is made of when it is opened: empty, from the checkpoint, or from recovery."""
-
-    segments: list[Segment] = msgspec.field(default_factory=list)
-    log_start_offset: int = 0
-    flushed_offset: int = 0
-    flushed_position: tuple[int, int] = (0, 0)
-    cleaned_offset: int = 0
-    checkpointed_base: int = 0
-    epochs: LeaderEpochs = msgspec.field(default_factory=LeaderEpochs)
-    producers: ProducerStates = msgspec.field(default_factory=ProducerStates)
-    unwritten: dict[str, bytes] = msgspec.field(default_factory=dict)
-    """Small files that the next flush is to write."""
-    truncations: int = 0
-    is_doubtful: bool = False
-    incarnation: bytes = NO_INCARNATION
-    rewrites: int = 0
-    rewritten: dict[int, int] = msgspec.field(default_factory=dict)
-    damaged: set[int] = msgspec.field(default_factory=set)
-    marker: TruncationMarker | None = None
-    """Of cuts that the checkpoint on disk does not know of."""
 
 
 class LocalLog:
@@ -80,7 +49,6 @@ class LocalLog:
     ) -> None:
         state = state or LogState()
         self.directory = directory
-        self.topic_id = topic_id
         self.config = config
         self.files = files
         self.disk = files.disk
@@ -97,15 +65,13 @@ class LocalLog:
         self.truncations = state.truncations
         self.health = LogHealth(directory, is_doubtful=state.is_doubtful)
         self.work = LogWork.NOTHING
-        self.incarnation = state.incarnation
-        self.rewrites = state.rewrites
-        self._rewritten = state.rewritten
         self.unflushed_messages = 0
         self.appended_bytes = 0
+        identity = Identity(topic_id, state.incarnation, state.rewrites, state.rewritten)
         self._unsynced = Unsynced()
         self._unsynced.small_files.update(state.unwritten)
+        self.place = LogDirectory(files.disk, directory, identity, self._unsynced)
         self._flushing: FlushTicket | None = None
-        self.own_directory = OwnDirectory()
         self._marker = state.marker
         self._snapshots = ProducerSnapshots(
             directory, (each.base_offset for each in self.segments), state.checkpointed_base
@@ -203,9 +169,8 @@ class LocalLog:
 
     def note_epochs(self) -> None:
         """Have the next flush write them."""
-        if not self.segments and not self.disk.exists(self.directory):
-            return
-        self._unsynced.small_files[f"{self.directory}/{EPOCHS_FILE}"] = self.epochs.encode()
+        if self.segments or self.disk.exists(self.directory):
+            self.place.note_epochs(self.epochs)
 
     def _check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
         config = self.config
@@ -218,14 +183,6 @@ class LocalLog:
                 f"timestamps {header.base_timestamp} to {header.max_timestamp} are out of range at {now_ms}: see "
                 "message.timestamp.before.max.ms and message.timestamp.after.max.ms",
             )
-
-    def write_by_name(self, work: Callable[[], None]) -> None:
-        """In a thread: change files of the directory while nothing else does; LogGone when it is not this log's now."""
-        with self.own_directory as is_ours:
-            if is_ours:
-                work()
-        if not self.own_directory.is_ours:
-            raise LogGone
 
     # -- segments
 
@@ -260,53 +217,20 @@ class LocalLog:
     def checkpointed(self, base_offset: int) -> None:
         """A start after a crash will scan from the segment at `base_offset` on: older snapshots have served."""
         if self._marker is not None and self.work is not LogWork.TRUNCATING:
-            self._unsynced.garbage.append(f"{self.directory}/{TRUNCATION_FILE}")
+            self.place.remove(TRUNCATION_FILE)
             self._marker = None
         self._unsynced.garbage += self._snapshots.checkpointed(base_offset)
 
     def _start_segment(self, now_ms: int) -> Segment:
         self.health.require_kept()
-        self._ensure_directory()
+        self._make_directory()
         segment = new_segment(self.files, self.directory, self.log_end_offset, self.config, now_ms)
         self._unsynced.directories.add(self.directory)
         return segment
 
-    def _ensure_directory(self) -> None:
-        if self.segments or self.disk.exists(f"{self.directory}/{IDENTITY_FILE}"):
-            return
-        self.disk.make_dirs(self.directory)
-        identity = f"{self.directory}/{IDENTITY_FILE}"
-        self.disk.write_atomically(identity, self.identity.encode(), durable=False)
-        self._note_identity()
-        if self.epochs.entries:
-            # A leader that has not written yet.
-            self._unsynced.small_files[f"{self.directory}/{EPOCHS_FILE}"] = self.epochs.encode()
-        self._unsynced.directories.update(parent_directories(self.directory))
-
-    # -- what a checkpoint stands for
-
-    @property
-    def identity(self) -> Identity:
-        return Identity(self.topic_id, self.incarnation, self.rewrites, self._rewritten)
-
-    def begin_rewrite(self, bases: Sequence[int]) -> int:
-        """Files of these segments are to be replaced: returns the number of what takes their place.
-
-        Once the next flush has returned, no checkpoint from before stands for them.
-        """
-        self.rewrites += 1
-        self._rewritten = {**self._rewritten, **dict.fromkeys(bases, self.rewrites)}
-        self._note_identity()
-        return self.rewrites
-
-    def described(self, numbers: Mapping[int, int]) -> None:
-        """A checkpoint is on disk that has segments with these numbers, by base offset, and no others."""
-        self._rewritten = {
-            base: number for base, number in self._rewritten.items() if numbers.get(base, number) != number
-        }
-
-    def _note_identity(self) -> None:
-        self._unsynced.small_files[f"{self.directory}/{IDENTITY_FILE}"] = self.identity.encode()
+    def _make_directory(self) -> None:
+        if not self.segments:
+            self.place.make(self.epochs)
 
     # -- flushing
 
@@ -342,7 +266,7 @@ class LocalLog:
             self.log_end_offset,
             (active.base_offset, active.size_bytes) if active else self.flushed_position,
             self.appended_bytes,
-            self.own_directory,
+            self.place.ownership,
         )
         self.unflushed_messages = 0
         return self._flushing
@@ -407,10 +331,10 @@ class LocalLog:
         invariant(offset <= self.log_end_offset, "the log's start stays at or before its end")
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
-        self._unsynced.small_files[f"{self.directory}/{START_OFFSET_FILE}"] = encode_start_offset(offset)
+        self.place.note_start(offset)
         # The first of them begins there too: one of the two files can be made again from the other.
         self.note_epochs()
-        self._ensure_directory()
+        self._make_directory()
 
     def drop_segments(self, count: int) -> list[str]:
         """Take the first `count` segments out of the log; returns their paths for deletion."""
@@ -449,11 +373,10 @@ class LocalLog:
     def retire(self) -> None:
         """The log is being deleted: late requests get an error, files are closed."""
         self.health.removed()
-        self.own_directory.give_up()
+        self.place.ownership.give_up()
         if self._flushing is not None:
             sometimes("a log was removed while it was flushed")
-        unsynced, self._unsynced = self._unsynced, Unsynced()
-        self._release(unsynced.segments)
+        self._release(self._unsynced.drop())
         for segment in self.segments:
             if segment.pins == 0:
                 segment.close()
@@ -467,13 +390,7 @@ class LocalLog:
             if ticket is not None:
                 ticket.run(self.disk)
                 self.complete_flush(ticket)
-            for segment in self.segments:
-                if segment.index.dirty or segment.time_index.dirty:
-                    segment.seal()
-                    segment.index.write(self.disk, durable=False)
-                    segment.time_index.write(self.disk, durable=False)
-            if self.segments:
-                self.segments[-1].trim()
+            self.segments.write_indexes(self.disk)
         except OSError as error:
             if ticket is not None:
                 self.fail_flush(ticket, error)

@@ -10,12 +10,11 @@ from millstream.storage.layout import (
     GAPS_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
-    START_OFFSET_FILE,
     TRUNCATION_FILE,
-    encode_start_offset,
 )
 from millstream.storage.leader_epochs import LeaderEpochs
-from millstream.storage.local_log import Appended, LocalLog, LogState
+from millstream.storage.local_log import Appended, LocalLog
+from millstream.storage.log_state import LogState
 from millstream.storage.segment import Segment
 from millstream.storage.truncation import Truncation
 
@@ -107,11 +106,11 @@ class PartitionLog(LocalLog):
             LeaderEpochs(),
             now_ms,
             self.config.index_interval_bytes,
-            self.own_directory,
+            self.place.ownership,
             earlier=self._marker,
         )
         # What a checkpoint made needless is written again now.
-        self._keep(TRUNCATION_FILE)
+        self.place.keep(TRUNCATION_FILE)
         at = self.segments.find(offset)
         if at < 0 or not self.log_start_offset <= offset <= self.log_end_offset:
             return restart
@@ -129,17 +128,13 @@ class PartitionLog(LocalLog):
             position=position,
         )
         planned.epochs.truncate_from_end(offset)
-        self._keep(f"{segment.base_offset:020d}{SNAPSHOT_SUFFIX}")
+        self.place.keep(f"{segment.base_offset:020d}{SNAPSHOT_SUFFIX}")
         planned.snapshot = self._snapshots.newest(self.disk, segment.base_offset)
         if planned.snapshot is not None or segment.base_offset < self._snapshots.checkpointed_base:
             # Older snapshots are gone once a checkpoint makes them needless: then all of the log tells the producers.
             since = planned.snapshot or 0
             planned.scanned = [each.summary for each in self.segments[:at] if each.base_offset >= since]
         return planned
-
-    def _keep(self, name: str) -> None:
-        path = f"{self.directory}/{name}"
-        self._unsynced.garbage = [each for each in self._unsynced.garbage if each != path]
 
     def _place_to_cut(self, segment: Segment, offset: int, may_cut_more: bool) -> tuple[int, int]:
         """Position and offset of the end that the segment is to have."""
@@ -192,26 +187,12 @@ class PartitionLog(LocalLog):
         }
         if last is None:
             self.flushed_offset = truncation.end_offset
-            start = f"{self.directory}/{START_OFFSET_FILE}"
-            self._unsynced.small_files[start] = encode_start_offset(self.log_start_offset)
-            self._ensure_directory()
+            self.place.note_start(self.log_start_offset)
+            self._make_directory()
         else:
             self._unsynced.mark(last)
         self._unsynced.directories.add(self.directory)
         self.note_epochs()
-
-    def truncate_to(self, offset: int, now_ms: int) -> None:
-        """All of it at once, for those who may wait for the disk."""
-        truncation = self.begin_truncation(offset, now_ms)
-        truncation.prepare(self.disk)
-        self.truncate(truncation)
-        ticket = self.begin_flush()
-        if ticket is not None:
-            try:
-                ticket.run(self.disk)
-            except OSError as error:
-                raise self.fail_flush(ticket, error) from error
-            self.complete_flush(ticket)
 
     def replace_damaged(self, damaged: Segment, sound: Segment, path: str) -> None:
         """Put the synced file at `path` in the place of a damaged segment's; the next flush writes the indexes.

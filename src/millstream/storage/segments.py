@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 from millstream.config.topic import TopicConfig
+from millstream.runtime.disk import Disk
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.segment import MAX_RELATIVE_OFFSET, Segment, SegmentSummary, find_segment
 
@@ -35,6 +36,16 @@ class Segments(list[Segment]):
         self.size_bytes += sum(each.summary.size_bytes for each in others)
         self.size_bytes -= sum(each.summary.size_bytes for each in gone)
         return gone
+
+    def write_indexes(self, disk: Disk) -> None:
+        """At the end of the node's life."""
+        for segment in self:
+            if segment.index.dirty or segment.time_index.dirty:
+                segment.seal()
+                segment.index.write(disk, durable=False)
+                segment.time_index.write(disk, durable=False)
+        if self:
+            self[-1].trim()
 
     def messages_from(self, start_offset: int) -> int:
         """Messages that can be read in a log that begins there."""

@@ -167,7 +167,7 @@ class LogStore:
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} cannot be opened: {error}"
             )
             if entry is not None:
-                log.incarnation = entry.incarnation
+                log.place.identity = Identity(spec.topic_id, entry.incarnation)
                 self._unopened[spec.topic, spec.partition] = entry
             progress(RecoveryReport(directory, damages=[str(error)]))
             return log
@@ -271,8 +271,8 @@ class LogStore:
         if log is None:
             return None
         log.retire()
-        if log.own_directory.is_held:
-            self._leaving.append((log.directory, log.own_directory))
+        if log.place.ownership.is_held:
+            self._leaving.append((log.directory, log.place.ownership))
         return self._move_away(log.directory, room) if self.disk.exists(log.directory) else None
 
     def _wait_until_left(self, directory: str) -> None:
@@ -316,7 +316,7 @@ class LogStore:
             if log is None:
                 continue
             numbers = dict(entry.numbers)
-            log.described({each[0]: numbers.get(each[0], 0) for each in entry.segments})
+            log.place.described({each[0]: numbers.get(each[0], 0) for each in entry.segments})
             # Its end may have been cut while the checkpoint was written.
             if log.truncations == entry.truncations:
                 log.checkpointed(entry.flushed_position[0])
@@ -328,7 +328,10 @@ class LogStore:
     def _log_of(self, entry: LogCheckpoint) -> PartitionLog | None:
         """The very log that the entry described."""
         log = self.logs.get((entry.topic, entry.partition))
-        if log is None or (log.topic_id, log.incarnation) != (entry.topic_id, entry.incarnation):
+        if log is None or (log.place.identity.topic_id, log.place.identity.incarnation) != (
+            entry.topic_id,
+            entry.incarnation,
+        ):
             return None
         return log
 

@@ -59,7 +59,7 @@ def repair(store: Store, offset: int, other: PartitionLog) -> None:
     while not repaired.is_whole:
         repaired.add(memoryview(other.read(repaired.next_offset, 150, other.log_end_offset).data))
     repaired.write(store.disk)
-    number = log.begin_rewrite([damaged.base_offset])
+    number = log.place.begin_rewrite([damaged.base_offset])
     flush(log)
     repaired.put_in_place(damaged, number)
     flush(log)

@@ -103,9 +103,9 @@ def test_each_log_of_a_partition_has_an_incarnation_of_its_own() -> None:
     assert second is not None
     assert first.topic_id == second.topic_id == store.topic_ids["t"]
     assert first.incarnation != second.incarnation
-    assert second.incarnation == store.log().incarnation
+    assert second.incarnation == store.log().place.identity.incarnation
     store.kill()
-    assert store.log().incarnation == second.incarnation
+    assert store.log().place.identity.incarnation == second.incarnation
 
 
 @pytest.mark.parametrize("power_loss", [False, True])
@@ -175,7 +175,7 @@ def test_a_rewritten_segment_is_described_by_the_next_checkpoint() -> None:
 def test_the_number_is_on_disk_before_the_file_is_replaced() -> None:
     store = checkpointed(COMPACTED)
     log = store.log()
-    number = log.begin_rewrite([0])
+    number = log.place.begin_rewrite([0])
     flush(log)
     found = read_identity(store.disk, log.directory)
     assert found is not None
@@ -189,7 +189,7 @@ def test_numbers_are_never_given_twice() -> None:
     store = checkpointed(COMPACTED)
     numbers = []
     for _ in range(3):
-        numbers.append(store.log().begin_rewrite([0]))
+        numbers.append(store.log().place.begin_rewrite([0]))
         flush(store.log())
         store.checkpoint()
         store.kill()
@@ -212,7 +212,9 @@ def test_a_segment_that_was_not_rewritten_and_differs_from_the_checkpoint_is_dam
 def as_earlier_version(store: Store) -> None:
     """Neither the directory nor the checkpoint says which incarnation it is."""
     log = store.log()
-    store.disk.write_atomically(f"{log.directory}/{IDENTITY_FILE}", Identity(log.topic_id).encode())
+    store.disk.write_atomically(
+        f"{log.directory}/{IDENTITY_FILE}", Identity(log.place.identity.topic_id).encode()
+    )
     found = read_checkpoint(store.disk, DATA_DIR)
     assert found is not None
     entries = [_of_earlier_version(entry) for entry in found[0]]
@@ -273,7 +275,7 @@ def test_after_a_clean_stop_of_an_earlier_version_nothing_is_scanned() -> None:
     write(store, NEW)
     found = read_identity(store.disk, store.log().directory)
     assert found is not None
-    assert found.incarnation == store.log().incarnation != b""
+    assert found.incarnation == store.log().place.identity.incarnation != b""
     store.checkpoint()
     store.kill()
     assert_untouched(store, [*OLD, *NEW])
@@ -310,7 +312,7 @@ def test_a_directory_that_was_exchanged_while_the_node_was_stopped_is_recovered(
     store = checkpointed()
     store.store.close()
     log = store.log()
-    other = Identity(log.topic_id, bytes([7]) * 16)
+    other = Identity(log.place.identity.topic_id, bytes([7]) * 16)
     store.disk.write_atomically(f"{log.directory}/{IDENTITY_FILE}", other.encode())
     store.disk.restart()
     store.open()

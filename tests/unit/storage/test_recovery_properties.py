@@ -21,7 +21,7 @@ from millstream.protocol.records import decode_records
 from millstream.storage.log import PartitionLog
 from millstream.storage.lookup import offset_for_timestamp
 from millstream.testing.disk import Crashed, SimulatedDisk
-from support.logs import Store, batch_of, compact, flush, read_batches
+from support.logs import Store, batch_of, compact, flush, read_batches, truncate_to
 
 SMALL = {"segment_bytes": 700, "index_interval_bytes": 150}
 TOPICS = {
@@ -154,7 +154,7 @@ class CrashMachine(RuleBasedStateMachine):
         target = ends[int(share * (len(ends) - 1))]
         model.acknowledged = model.cut_to = target
         self.scan_from[topic] = 0
-        log.truncate_to(target, self.store.clock.now_ms())
+        truncate_to(log, target, self.store.clock.now_ms())
         assert log.log_start_offset <= log.log_end_offset <= target
         assert log.flushed_offset == log.log_end_offset
         self.leader_epoch += 1

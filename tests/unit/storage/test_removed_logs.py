@@ -71,11 +71,11 @@ def _advance(log: PartitionLog, _: Disk) -> None:
 
 
 def _commit_swap(log: PartitionLog, disk: Disk) -> None:
-    log.write_by_name(lambda: commit_swap(disk, log.directory, [0, 4]))
+    log.place.write_by_name(lambda: commit_swap(disk, log.directory, [0, 4]))
 
 
 def _finish_swap(log: PartitionLog, disk: Disk) -> None:
-    log.write_by_name(lambda: finish_swap(disk, log.directory, [0, 4]))
+    log.place.write_by_name(lambda: finish_swap(disk, log.directory, [0, 4]))
 
 
 @pytest.mark.parametrize("work", [_roll, _advance, _commit_swap, _finish_swap])
@@ -107,7 +107,7 @@ def test_a_log_is_removed_at_once_though_a_thread_writes_in_its_directory() -> N
 
     def write_late() -> None:
         with pytest.raises(LogGone):
-            old.write_by_name(work)
+            old.place.write_by_name(work)
         ended.set()
 
     writer, maker = (

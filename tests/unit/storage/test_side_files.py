@@ -14,7 +14,7 @@ from millstream.storage.layout import (
     decode_start_offset,
 )
 from millstream.storage.leader_epochs import LeaderEpochs
-from support.logs import Store, append, batch_of, flush, read_values
+from support.logs import Store, append, batch_of, flush, read_values, truncate_to
 
 SMALL = TopicConfig(segment_bytes=300, index_interval_bytes=100)
 COUNT = 30
@@ -91,7 +91,7 @@ def assert_sound(store: Store, name: str) -> None:
     if name == IDENTITY_FILE:
         found = read_identity(store.disk, log.directory)
         assert found is not None
-        assert found == log.identity
+        assert found == log.place.identity
     elif name == EPOCHS_FILE:
         assert LeaderEpochs.decode(store.disk.read(path), path).entries == log.epochs.entries
     elif store.disk.exists(path):
@@ -135,7 +135,7 @@ def test_files_of_segments_are_made_again_or_not_needed(suffix: str, harm: Harm)
 def test_a_log_that_was_cut_is_all_scanned_when_it_is_not_known_where(harm: Harm) -> None:
     store = filled(is_checkpointed=True)
     log = store.log()
-    log.truncate_to(20, 0)
+    truncate_to(log, 20, 0)
     append(log, batch_of([b"after"]), leader_epoch=5)
     flush(log)
     path = f"{log.directory}/{TRUNCATION_FILE}"

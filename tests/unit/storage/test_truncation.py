@@ -10,7 +10,17 @@ from millstream.storage.layout import TRUNCATION_FILE
 from millstream.storage.log import PartitionLog
 from millstream.storage.truncation import read_marker
 from millstream.testing.disk import Crashed, Fault, Operation, SimulatedDisk
-from support.logs import NOW_MS, Store, append, append_values, batch_of, flush, new_log, read_values
+from support.logs import (
+    NOW_MS,
+    Store,
+    append,
+    append_values,
+    batch_of,
+    flush,
+    new_log,
+    read_values,
+    truncate_to,
+)
 
 SMALL = {"segment_bytes": 300, "index_interval_bytes": 50}
 
@@ -20,7 +30,7 @@ def test_records_behind_the_cut_are_gone_and_others_take_their_offsets() -> None
     for number in range(20):
         append_values(log, b"old-%d" % number)
     flush(log)
-    log.truncate_to(7, NOW_MS)
+    truncate_to(log, 7, NOW_MS)
     assert (log.log_end_offset, log.flushed_offset) == (7, 7)
     assert read_values(log) == [b"old-%d" % number for number in range(7)]
     append(log, batch_of([b"new"]), leader_epoch=3)
@@ -34,7 +44,7 @@ def test_a_cut_inside_of_a_batch_takes_the_whole_batch() -> None:
     append_values(log, b"a", b"b")
     append_values(log, b"c", b"d", b"e")
     flush(log)
-    log.truncate_to(4, NOW_MS)
+    truncate_to(log, 4, NOW_MS)
     assert log.log_end_offset == 2
     assert read_values(log) == [b"a", b"b"]
 
@@ -53,7 +63,7 @@ def test_a_cut_at_a_damaged_batch_loses_no_other() -> None:
         append_values(log, b"%d" % number)
     flush(log)
     rot(log, 3)
-    log.truncate_to(3, NOW_MS)
+    truncate_to(log, 3, NOW_MS)
     assert read_values(log) == [b"0", b"1", b"2"]
 
 
@@ -80,9 +90,9 @@ def test_epochs_behind_the_cut_are_forgotten() -> None:
     for epoch in (1, 2, 4):
         append(log, batch_of([b"x", b"y"]), leader_epoch=epoch)
     flush(log)
-    log.truncate_to(4, NOW_MS)
+    truncate_to(log, 4, NOW_MS)
     assert log.epochs.entries == [(1, 0), (2, 2)]
-    log.truncate_to(3, NOW_MS)
+    truncate_to(log, 3, NOW_MS)
     assert log.epochs.entries == [(1, 0)]
 
 
@@ -91,7 +101,7 @@ def test_producers_are_as_they_were_at_the_cut() -> None:
     for sequence in range(12):
         append(log, batch_of([b"v" * 50], producer=(7, 0, sequence)))
     flush(log)
-    log.truncate_to(5, NOW_MS)
+    truncate_to(log, 5, NOW_MS)
     again = append(log, batch_of([b"v" * 50], producer=(7, 0, 4)))
     assert (again.duplicate, again.base_offset) == (True, 4)
     assert append(log, batch_of([b"v" * 50], producer=(7, 0, 5))).base_offset == 5
@@ -107,7 +117,7 @@ def test_producers_are_found_again_where_a_checkpoint_has_made_their_snapshots_n
         flush(log)
         store.checkpoint()
     flush(log)
-    log.truncate_to(3, NOW_MS)
+    truncate_to(log, 3, NOW_MS)
     for _ in range(2):
         assert append(store.log(), batch_of([b"v" * 50], producer=(7, 0, 2))).base_offset == 2
         store.kill()
@@ -122,7 +132,7 @@ def test_outside_of_the_log_it_begins_anew(offset: int) -> None:
     log.advance_start(3)
     flush(log)
     store.checkpoint()
-    log.truncate_to(offset, NOW_MS)
+    truncate_to(log, offset, NOW_MS)
     for _ in range(2):
         log = store.log()
         assert (log.log_start_offset, log.log_end_offset) == (offset, offset)
@@ -142,7 +152,7 @@ def test_a_checkpoint_from_before_the_cut_is_not_believed() -> None:
         append_values(log, b"%d" % number)
     flush(log)
     store.checkpoint()
-    log.truncate_to(4, NOW_MS)
+    truncate_to(log, 4, NOW_MS)
     log = store.kill().log()
     assert (log.log_end_offset, store.report().damages) == (4, [])
     append(log, batch_of([b"new"]), leader_epoch=1)
@@ -160,7 +170,7 @@ def test_a_checkpoint_that_was_under_way_does_not_hide_the_cut() -> None:
         append_values(log, b"%d" % number)
     flush(log)
     entries = store.store.checkpoint()
-    log.truncate_to(4, NOW_MS)
+    truncate_to(log, 4, NOW_MS)
     write_checkpoint(store.disk, store.store.data_dir, entries)
     store.store.checkpoint_written(entries)
     marker = read_marker(store.disk, log.directory)
@@ -180,7 +190,7 @@ def test_a_crash_at_any_step_leaves_the_whole_log_or_the_cut_one() -> None:
         store.checkpoint()
         store.disk.crash_after(operations)
         try:
-            store.log().truncate_to(5, NOW_MS)
+            truncate_to(store.log(), 5, NOW_MS)
         except Crashed:
             log = store.lose_power().log()
             assert log.offline is None
@@ -219,7 +229,7 @@ def test_a_disk_that_fails_takes_the_log_offline() -> None:
     flush(log)
     disk.faults.add(Fault(Operation.TRUNCATE, path="*.log"))
     with pytest.raises(KafkaError, match="cannot use"):
-        log.truncate_to(2, NOW_MS)
+        truncate_to(log, 2, NOW_MS)
     assert log.offline is not None
 
 
@@ -230,11 +240,11 @@ def test_a_second_cut_does_not_let_the_checkpoint_vouch_for_what_the_first_one_t
         append_values(store.log(), b"old-%d" % number)
     flush(store.log())
     store.checkpoint()
-    store.log().truncate_to(6, NOW_MS)
+    truncate_to(store.log(), 6, NOW_MS)
     for number in range(20):
         append_values(store.log(), b"%d" % number)
     flush(store.log())
-    store.log().truncate_to(24, NOW_MS)
+    truncate_to(store.log(), 24, NOW_MS)
     kept = read_values(store.log())
     for _ in range(2):
         store.kill()
@@ -249,9 +259,9 @@ def test_a_marker_outlives_a_flush_that_removes_an_older_one() -> None:
     for number in range(20):
         append_values(store.log(), b"%d" % number)
     flush(store.log())
-    store.log().truncate_to(15, NOW_MS)
+    truncate_to(store.log(), 15, NOW_MS)
     store.checkpoint()
-    store.log().truncate_to(6, NOW_MS)
+    truncate_to(store.log(), 6, NOW_MS)
     assert store.disk.exists(f"{store.log().directory}/{TRUNCATION_FILE}")
     store.kill()
     assert store.log().log_end_offset == 6
@@ -264,7 +274,7 @@ def test_a_cut_that_is_given_up_leaves_the_marker_of_the_one_before() -> None:
         append_values(store.log(), b"%d" % number)
     flush(store.log())
     store.checkpoint()
-    store.log().truncate_to(6, NOW_MS)
+    truncate_to(store.log(), 6, NOW_MS)
     planned = store.log().begin_truncation(2, NOW_MS)
     planned.prepare(store.disk)
     store.log().note_epochs()

@@ -213,12 +213,12 @@ class Cleaner:
     async def _swap(self, partition: Partition, group: CleanedGroup) -> None:
         target, disk, workers = partition.log, self._machine.disk, self._machine.workers
         # On disk before the files are: a checkpoint from before must not stand for what is put in place now.
-        number = target.begin_rewrite(group.sources)
+        number = target.place.begin_rewrite(group.sources)
         await self._flusher.sync(partition)
         target.health.is_half_swapped = True
         try:
             await workers.run(
-                lambda: target.write_by_name(lambda: commit_swap(disk, target.directory, group.sources))
+                lambda: target.place.write_by_name(lambda: commit_swap(disk, target.directory, group.sources))
             )
         except OSError:
             target.health.is_half_swapped = is_committed(disk, target.directory, group.sources)
@@ -241,6 +241,6 @@ class Cleaner:
             ),
         )
         await workers.run(
-            lambda: target.write_by_name(lambda: finish_swap(disk, target.directory, group.sources))
+            lambda: target.place.write_by_name(lambda: finish_swap(disk, target.directory, group.sources))
         )
         target.health.is_half_swapped = False

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 from uuid import UUID
 
+from millstream.broker.machine import Tasks
 from millstream.broker.partitions.partition import NOBODY
-from millstream.broker.tasks import Tasks
 from millstream.cluster.metadata.image import PartitionImage
 from millstream.cluster.metadata.recovered_replicas import RecoveredReplica, ReportRecovered
 from millstream.cluster.metadata.service import MetadataService
@@ -86,7 +86,11 @@ class RecoveredReplicas:
         for topic in self._metadata.image.topics.values():
             for p in topic.partitions:
                 found = logs.get((topic.name, p.index)) if p.last_known_elr else None
-                if found is None or found.offline is not None or found.topic_id != topic.topic_id.bytes:
+                if (
+                    found is None
+                    or found.offline is not None
+                    or found.place.identity.topic_id != topic.topic_id.bytes
+                ):
                     # What cannot be opened may hold what others lack: it is waited for.
                     continue
                 is_counted = any(each.broker_id == me and not each.is_left for each in p.last_known_elr)

@@ -196,7 +196,7 @@ class Repairs:
         target, disk = partition.log, self._machine.disk
         await self._machine.workers.run(lambda: repaired.write(disk))
         # On disk before the file is: a checkpoint from before must not stand for what is put in place now.
-        number = target.begin_rewrite([damaged.base_offset])
+        number = target.place.begin_rewrite([damaged.base_offset])
         await self._flusher.sync(partition)
         if target.offline is not None:
             raise target.offline

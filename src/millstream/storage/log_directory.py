@@ -1,0 +1,92 @@
+"""A log's directory: whose it is, and the small files beside the records, which the next flush writes."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from millstream.runtime.disk import Disk
+from millstream.storage.flush import OwnDirectory, Unsynced
+from millstream.storage.identity import Identity
+from millstream.storage.layout import (
+    EPOCHS_FILE,
+    IDENTITY_FILE,
+    START_OFFSET_FILE,
+    encode_start_offset,
+    parent_directories,
+)
+from millstream.storage.leader_epochs import LeaderEpochs
+from millstream.storage.log_health import LogGone
+
+
+class LogDirectory:
+    """There is none before the first append, so ten thousand empty logs cost nothing."""
+
+    __slots__ = ("_disk", "_path", "_unsynced", "identity", "ownership")
+
+    def __init__(self, disk: Disk, path: str, identity: Identity, unsynced: Unsynced) -> None:
+        self._disk = disk
+        self._path = path
+        self._unsynced = unsynced
+        self.identity = identity
+        self.ownership = OwnDirectory()
+
+    def make(self, epochs: LeaderEpochs) -> None:
+        """Unless it is there."""
+        identity = f"{self._path}/{IDENTITY_FILE}"
+        if self._disk.exists(identity):
+            return
+        self._disk.make_dirs(self._path)
+        self._disk.write_atomically(identity, self.identity.encode(), durable=False)
+        self._note_identity()
+        if epochs.entries:
+            # A leader that has not written yet.
+            self.note_epochs(epochs)
+        self._unsynced.directories.update(parent_directories(self._path))
+
+    def note_epochs(self, epochs: LeaderEpochs) -> None:
+        self._unsynced.small_files[f"{self._path}/{EPOCHS_FILE}"] = epochs.encode()
+
+    def note_start(self, log_start_offset: int) -> None:
+        self._unsynced.small_files[f"{self._path}/{START_OFFSET_FILE}"] = encode_start_offset(
+            log_start_offset
+        )
+
+    def _note_identity(self) -> None:
+        self._unsynced.small_files[f"{self._path}/{IDENTITY_FILE}"] = self.identity.encode()
+
+    def remove(self, name: str) -> None:
+        """With the next flush."""
+        self._unsynced.garbage.append(f"{self._path}/{name}")
+
+    def keep(self, name: str) -> None:
+        """It was to be removed, and is needed again."""
+        path = f"{self._path}/{name}"
+        self._unsynced.garbage = [each for each in self._unsynced.garbage if each != path]
+
+    def begin_rewrite(self, bases: Sequence[int]) -> int:
+        """Files of these segments are to be replaced: returns the number of what takes their place.
+
+        Once the next flush has returned, no checkpoint from before stands for them.
+        """
+        number = self.identity.rewrites + 1
+        rewritten = {**self.identity.rewritten, **dict.fromkeys(bases, number)}
+        self.identity = replace(self.identity, rewrites=number, rewritten=rewritten)
+        self._note_identity()
+        return number
+
+    def described(self, numbers: Mapping[int, int]) -> None:
+        """A checkpoint is on disk that has segments with these numbers, by base offset, and no others."""
+        unknown = {
+            base: number
+            for base, number in self.identity.rewritten.items()
+            if numbers.get(base, number) != number
+        }
+        self.identity = replace(self.identity, rewritten=unknown)
+
+    def write_by_name(self, work: Callable[[], None]) -> None:
+        """In a thread: change files there while nothing else does; LogGone when the log was removed."""
+        with self.ownership as is_ours:
+            if is_ours:
+                work()
+        if not self.ownership.is_ours:
+            raise LogGone
