@@ -1,6 +1,6 @@
-"""A node: its parts made and connected, its start and its end. Nothing but `process` and `testing` imports it.
+"""A node: makes and connects its parts, starts and stops them. Only `process` and `testing` import it.
 
-What needs no metadata is made at once; the rest when the node has joined its cluster, or has opened its own.
+Parts that need no metadata are made at once; the rest when the node has joined its cluster or opened its own.
 """
 
 import asyncio

@@ -143,8 +143,8 @@ def new_relays(node: "Node", routing: "Routing") -> "Relays":
 
 
 def warm_up(workers: "Workers") -> None:
-    """Import in a thread what the first request other than produce and fetch would make the loop wait for."""
-    # Nothing depends on it: what cannot be imported fails again, with a message, when it is needed.
+    """Import in a thread the modules that the first request other than produce and fetch needs."""
+    # Nothing depends on it: a failed import fails again, with a message, when the module is needed.
     workers.submit(_import_most_used, lambda _result, _error: None)
 
 

@@ -85,7 +85,7 @@ class LogCheckpoint(msgspec.Struct, array_like=True, frozen=True):
 
 
 def described(entry: LogCheckpoint, identity: Identity | None, config: TopicConfig) -> LogCheckpoint | None:
-    """What recovery may believe of a directory; None when not even that offsets follow each other."""
+    """What recovery may believe of a directory; None when it may not even expect that offsets follow each other."""
     if identity is not None and entry.incarnation == identity.incarnation != NO_INCARNATION:
         return entry
     if identity is not None and NO_INCARNATION not in (entry.incarnation, identity.incarnation):

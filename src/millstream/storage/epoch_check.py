@@ -15,7 +15,7 @@ from millstream.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 
 
 class EpochCheck(msgspec.Struct):
-    """`newest` is the last epoch there is. A log without other replicas keeps what it can: nobody else has it."""
+    """`newest` is the last epoch there is. A log without other replicas keeps what it can: no other node has it."""
 
     flushed: LeaderEpochs
     newest: int

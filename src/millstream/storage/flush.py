@@ -28,7 +28,7 @@ class OwnDirectory:
         return self._is_ours
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
-        """What fails because the log went meanwhile has not failed: nobody wants it any more."""
+        """An error because the log was removed meanwhile is no failure: its files are not wanted any more."""
         self._mutex.release()
         return isinstance(error, OSError) and not self._is_ours
 
@@ -77,7 +77,8 @@ class FlushTicket(msgspec.Struct):
         for segment in self.sealed:
             segment.index.write(disk, durable=True)
             segment.time_index.write(disk, durable=True)
-        # Where the log begins comes first: epochs that reach below it are cut, those that are missing are lost.
+        # The file with the log's start comes first: recovery cuts epochs that reach below it, and cannot make up
+        # missing ones.
         for path in sorted(self.small_files, key=lambda path: not path.endswith(START_OFFSET_FILE)):
             disk.write_atomically(path, self.small_files[path])
         for directory in sorted(self.directories):
@@ -140,7 +141,7 @@ class Unsynced:
         return segments
 
     def put_back(self, ticket: FlushTicket) -> None:
-        """A ticket that could not be carried out is for the next one to do, before what came since."""
+        """The next ticket has to do what this one could not, before what came since."""
         for segment in ticket.segments:
             if segment in self.segments:
                 segment.pins -= 1

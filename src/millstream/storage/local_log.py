@@ -84,7 +84,7 @@ class LocalLog:
 
     @property
     def is_being_changed(self) -> bool:
-        """Somebody cleans, repairs or cuts it: no other may begin."""
+        """It is being cleaned, repaired or cut: nothing else may begin."""
         return self.work is not LogWork.NOTHING
 
     @property
@@ -215,7 +215,9 @@ class LocalLog:
         return started
 
     def checkpointed(self, base_offset: int) -> None:
-        """A start after a crash will scan from the segment at `base_offset` on: older snapshots have served."""
+        """A checkpoint is on disk: a start after a crash scans from the segment at `base_offset` on, and needs no older
+        snapshots.
+        """
         if self._marker is not None and self.work is not LogWork.TRUNCATING:
             self.place.remove(TRUNCATION_FILE)
             self._marker = None
@@ -278,7 +280,7 @@ class LocalLog:
         self.flushed_position = max(self.flushed_position, ticket.end_position)
 
     def fail_flush(self, ticket: FlushTicket, error: OSError) -> KafkaError:
-        """When only files beside the records found no room, all is tried again with the next flush."""
+        """If only files beside the records found no room, the next flush tries all of it again."""
         self._flushing = None
         if ticket.synced and error.errno in NO_ROOM and not self.health.is_gone:
             self._unsynced.put_back(ticket)
@@ -364,9 +366,9 @@ class LocalLog:
         return gone
 
     def trust(self) -> None:
-        """This replica leads or has caught up with the leader: what recovery cut is there again, or nobody has it."""
+        """This replica leads or has caught up with the leader: it has again what recovery cut, or no replica has it."""
         self.health.is_doubtful = False
-        # A name that stays makes a later start ask the others in vain, and does no other harm.
+        # If the file stays, a later start asks the other replicas once more, and nothing else happens.
         with suppress(OSError):
             self.disk.unlink(f"{self.directory}/{CUT_FILE}")
 

@@ -92,10 +92,10 @@ class PartitionLog(LocalLog):
         return self._flushing is not None
 
     def begin_truncation(self, offset: int, now_ms: int, *, may_cut_more: bool = False) -> Truncation:
-        """What is to be done so that the log ends at `offset`, or before the batch that holds it.
+        """A plan to make the log end at `offset`, or before the batch that holds it.
 
-        Where `offset` is outside of the log, it is to begin there again. Where damage hides the place, it is to end
-        before the damage if nobody counts on what lies between (`may_cut_more`); otherwise CorruptBatch.
+        Where `offset` is outside of the log, the log is to begin there. Where damage hides the place, the log is to end
+        before the damage if no replica needs what lies between (`may_cut_more`); otherwise CorruptBatch.
         """
         restart = Truncation(
             self.truncations + 1,
@@ -109,7 +109,7 @@ class PartitionLog(LocalLog):
             self.place.ownership,
             earlier=self._marker,
         )
-        # What a checkpoint made needless is written again now.
+        # A checkpoint made this file needless; the cut writes it again.
         self.place.keep(TRUNCATION_FILE)
         at = self.segments.find(offset)
         if at < 0 or not self.log_start_offset <= offset <= self.log_end_offset:
@@ -131,7 +131,7 @@ class PartitionLog(LocalLog):
         self.place.keep(f"{segment.base_offset:020d}{SNAPSHOT_SUFFIX}")
         planned.snapshot = self._snapshots.newest(self.disk, segment.base_offset)
         if planned.snapshot is not None or segment.base_offset < self._snapshots.checkpointed_base:
-            # Older snapshots are gone once a checkpoint makes them needless: then all of the log tells the producers.
+            # A checkpoint removes older snapshots: then the producers are learned from all of the log.
             since = planned.snapshot or 0
             planned.scanned = [each.summary for each in self.segments[:at] if each.base_offset >= since]
         return planned

@@ -10,7 +10,7 @@ from millstream.runtime.disk import NO_ROOM
 
 
 class LogWork(enum.Enum):
-    """Changes to files that take a while: one at a time, and only NOTHING may be followed by another."""
+    """Changes to files that take a while: one at a time, so each begins from NOTHING."""
 
     NOTHING = "nothing"
     CLEANING = "cleaning"
@@ -19,7 +19,7 @@ class LogWork(enum.Enum):
 
 
 class NoRoom(KafkaError):
-    """The disk is full: what was to be written is not there, all else is sound, and it can be tried again."""
+    """The disk is full: this write did not happen, all else is sound, and it can be tried again."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
@@ -44,7 +44,9 @@ class LogHealth:
         self.is_doubtful = is_doubtful
         """Recovery cut something that may have been confirmed."""
         self.is_half_swapped = False
-        """Compacted segments are about to take the place of others, on disk or in memory alone: a start finishes it."""
+        """Compacted segments are taking the place of others, perhaps only on disk or only in memory: the next start
+        finishes it.
+        """
 
     @property
     def is_gone(self) -> bool:

@@ -82,7 +82,7 @@ class LogReader:
             if base >= until:
                 expected_epoch, until = epochs.span_of(base)
             if epoch != expected_epoch and expected_epoch != UNDEFINED_EPOCH:
-                # Not under the checksum either, and what followers judge histories by.
+                # Epochs are not under the checksum either, and followers compare histories by them.
                 if at == 0:
                     raise segment.corrupt(position, f"record batch claims leader epoch {epoch}")
                 break

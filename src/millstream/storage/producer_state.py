@@ -144,11 +144,11 @@ class ProducerStates:
         raise self._out_of_order(header, expected)
 
     def refuse(self, header: BatchHeader, error: KafkaError) -> None:
-        """Not appended, because of something that passes.
+        """Remember a batch that was refused for a reason that passes.
 
-        What this producer has already sent behind it is refused for the same reason. It must not come first, and a gap
-        in the sequence would make some clients begin a new epoch and send again what is in the log without their
-        knowledge. One that is in the log, and was sent again, leaves no gap: nothing behind it need wait.
+        Batches that this producer has already sent behind it are refused for the same reason. They must not come first,
+        and a gap in the sequence would make some clients begin a new epoch and send again what is already in the log. A
+        batch that is in the log, and was sent again, leaves no gap: nothing behind it needs to wait.
         """
         if header.producer_id < 0 or self.has(header):
             return
@@ -162,7 +162,7 @@ class ProducerStates:
             )
 
     def has(self, header: BatchHeader) -> bool:
-        """Whether it is in the log, so that it was sent again."""
+        """Whether the batch is in the log already, and was sent again."""
         state = self._producers.get(header.producer_id)
         if state is None:
             return False
@@ -186,7 +186,7 @@ class ProducerStates:
             -1,
             -1,
         )
-        # Taken out first: who wrote last stands last.
+        # Taken out first: the producer that wrote last is the last in the dictionary.
         before = self._producers.pop(header.producer_id, None)
         older = b""
         if before is not None:

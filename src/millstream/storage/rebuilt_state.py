@@ -46,7 +46,7 @@ class RebuiltState(msgspec.Struct):
                 return begun
             begun._unreadable.add(offset)
         if begun._unreadable:
-            # All of the log tells the producers.
+            # No snapshot can be read: the producers are learned from the whole log.
             begun.producers_from = 0
         return begun
 
@@ -73,7 +73,7 @@ class RebuiltState(msgspec.Struct):
                 disk.unlink(snapshot_path(directory, offset))
 
     def new_files(self, directory: str, names: list[str], last_base: int) -> dict[str, bytes]:
-        """What a later recovery, which will scan from `last_base` on, would not learn otherwise."""
+        """Side files for a later recovery, which will scan from `last_base` on and could not learn this otherwise."""
         files: dict[str, bytes] = {}
         if self.epochs.dirty:
             files[f"{directory}/{EPOCHS_FILE}"] = self.epochs.encode()

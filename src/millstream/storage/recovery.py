@@ -105,7 +105,7 @@ def recover_log(
     if names:
         new_files |= _remade_files(disk, directory, names, known, identity, start, rebuilt.epochs, report)
     unwritten = _write_new_files(disk, new_files)
-    # A cut is written down before it is made: that the log ends there does not say that the disk knows it.
+    # A cut is written down before it is made: that the log ends there does not prove that the cut is on disk.
     is_as_known = known is not None and not is_cut and (0, 0) < position == known.flushed_position
     report.is_synced = not names or (is_as_known and not report.damaged_segments and not report.remade)
     damaged = {each for each in known.damaged if each in bases} if known is not None else set()
@@ -195,7 +195,7 @@ def _remade_files(
 
 
 def _known_after(marker: TruncationMarker, known: LogCheckpoint) -> LogCheckpoint:
-    """What a checkpoint from before the end was cut still says for sure."""
+    """What is still certain of a checkpoint that was written before the end was cut."""
     return msgspec.structs.replace(
         known,
         log_start_offset=min(known.log_start_offset, marker.log_start_offset),
@@ -231,7 +231,7 @@ def _names_without_litter(disk: Disk, directory: str) -> list[str]:
     names = disk.list_dir(directory)
     for name in names:
         if name.endswith(TEMPORARY_SUFFIX):
-            # What cannot be removed is none of ours.
+            # A name that cannot be removed is no file of ours.
             with suppress(OSError):
                 disk.unlink(f"{directory}/{name}")
     return [name for name in names if not name.endswith(TEMPORARY_SUFFIX)]
@@ -351,7 +351,7 @@ def _stored_start(disk: Disk, directory: str, names: list[str]) -> int | None:
 
 
 def _write_new_files(disk: Disk, files: dict[str, bytes]) -> dict[str, bytes]:
-    """Returns those for which there is no room: reads need none of them, so a full disk does not end them."""
+    """Returns the files for which there is no room: reads need none of them, so a full disk ends nothing."""
     unwritten: dict[str, bytes] = {}
     for path, data in files.items():
         try:

@@ -21,7 +21,7 @@ REPAIRED_SUFFIX = ".repaired.tmp"
 
 
 def is_of_its_epoch(header: BatchHeader, epochs: LeaderEpochs, log_start: int) -> bool:
-    """By what the log knows of who wrote what. Of what lies below its start it knows only that it is no later."""
+    """Whether the log's own epochs agree. Below its start it only knows that epochs are not later."""
     expected = epochs.epoch_of(max(header.base_offset, log_start))
     is_deleted = header.last_offset < log_start
     return header.leader_epoch == expected or (is_deleted and header.leader_epoch < expected)
@@ -51,7 +51,7 @@ class RepairedSegment:
         return self._segment.summary.size_bytes
 
     def clear(self) -> None:
-        # What was deleted need not be had from anywhere, and mostly cannot.
+        # Deleted records are not fetched, and mostly no replica has them.
         self._fetched, self.next_offset = [], max(self._damaged.base_offset, self._log_start)
 
     def add(self, data: memoryview) -> None:
@@ -59,7 +59,7 @@ class RepairedSegment:
         found = self.next_offset
         for position, header in iter_batches(data):
             if header.base_offset >= self._end_offset:
-                # What is missing at the segment's end was compacted away there.
+                # Records that are missing at the segment's end were compacted away there.
                 self.next_offset = self._end_offset
                 return
             # The log may begin within a batch, which comes whole.

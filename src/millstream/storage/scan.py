@@ -54,8 +54,9 @@ def scan_batches(
 def scan_sound(
     file: File, position: int, end: int, *, piece_bytes: int = PIECE_BYTES
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """As `scan_batches`, but what is no sound batch is passed over: a position that is not where the batch before
-    ended tells that something was."""
+    """As `scan_batches`, but damage is passed over. A caller sees it by a position that is not where the batch before
+    ended.
+    """
     while position < end:
         try:
             for found in scan_batches(file, position, end, piece_bytes=piece_bytes):

@@ -208,7 +208,7 @@ class Segment:
         self.rebuild_indexes()
 
     def rebuild_indexes(self, interval_bytes: int = 4096) -> None:
-        """Index what is sound; damage is left to those who read there."""
+        """Index the sound batches; readers report the damage."""
         whole = self.summary
         self.summary = SegmentSummary(whole.base_offset)
         self.index = OffsetIndex(self.index.path, bytearray())

@@ -25,7 +25,7 @@ from millstream.storage.rebuilt_state import RebuiltState
 from millstream.storage.scan import find_batch, scan_batches
 from millstream.storage.segment import Segment, SegmentSummary
 
-# Where nobody knows how far leader epochs have come.
+# Where it is not known how far leader epochs have come.
 ANY_EPOCH = 2**31 - 1
 
 _FOR_EVER = 2**63
@@ -58,7 +58,7 @@ class RecoveryReport(msgspec.Struct):
     """Files beside the records that were missing or damaged, and were made again from what is sound."""
 
     def doubt(self, disk: Disk) -> None:
-        """Before anything is cut: what goes may have been confirmed, and a crash must not let that be forgotten."""
+        """Called before a cut: acknowledged records may be cut, and a crash must not let that be forgotten."""
         if self.is_doubtful:
             return
         self.is_doubtful = True
@@ -101,7 +101,7 @@ class SegmentRecovery:
 
     def __post_init__(self) -> None:
         flushed = LeaderEpochs(self.rebuilt.epochs.entries)
-        # Without the epochs that were flushed, what the batches claim is all there is.
+        # Without the flushed epochs, only the batches tell theirs.
         has_replicas = self.committed is not None and not self.rebuilt.has_lost_epochs
         self._epochs = EpochCheck(flushed, self.max_epoch, has_replicas, self.config.durable)
         entries = self.known.summaries() if self.known is not None else {}
@@ -163,7 +163,8 @@ class SegmentRecovery:
     def hole_before(self, base: int, segments: list[Segment], log_start: int) -> int | None:
         """From which offset on records that were synced are missing before the segment at `base`; None if none are."""
         if not segments and self.committed is None:
-            # Deleted for want of room, perhaps, before the start could be written down: the two cannot be told apart.
+            # The segments may have been deleted on a full disk, before the new start could be written: the two cases
+            # look the same.
             return None
         end = segments[-1].summary.end_offset if segments else log_start
         for each in self._synced_segments():
@@ -194,17 +195,17 @@ class SegmentRecovery:
         return segment
 
     def extend_damage(self, damaged: Segment, next_base: int) -> None:
-        """What lies between damage and the next segment is part of the damage, if it was synced.
+        """Everything between damage and the next segment counts as damage, if it was synced.
 
-        So it is with a hole that an earlier recovery marked, when it was ended before it could write a checkpoint.
+        So does a hole that an earlier recovery marked before it was ended without a checkpoint.
         """
         if not self.is_scanned(next_base):
             damaged.summary.end_offset = max(damaged.summary.end_offset, next_base)
 
     def may_be_uncommitted(self, offset: int) -> bool:
-        """Whether other replicas need not have what begins at `offset`, so that it cannot be repaired from them.
+        """Whether other replicas may lack the records from `offset` on, so that these cannot be repaired from them.
 
-        It is cut although it was synced: as a leader's it would keep all others from following.
+        They are cut although they were synced: a leader with damage there would keep all others from following.
         """
         return self.committed is not None and offset >= self.committed
 
@@ -330,7 +331,7 @@ class SegmentRecovery:
             cut_bytes = segment.file.pread(size - end, end)
             self.files.disk.write_atomically(f"{segment.log_path}.{end}.cut", cut_bytes)
         segment.file.truncate(end)
-        # What was synced and is not even there any more is lost as well.
+        # Synced bytes that are not in the file any more are lost as well.
         self.report.cut_bytes += max(size - end, 1)
 
 

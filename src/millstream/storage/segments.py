@@ -1,4 +1,4 @@
-"""The segments of one log, the oldest first, and what they come to together."""
+"""The segments of one log, the oldest first, with their total size and number of records."""
 
 from collections.abc import Collection, Iterable
 from contextlib import suppress
@@ -38,7 +38,7 @@ class Segments(list[Segment]):
         return gone
 
     def write_indexes(self, disk: Disk) -> None:
-        """At the end of the node's life."""
+        """Called when the node stops."""
         for segment in self:
             if segment.index.dirty or segment.time_index.dirty:
                 segment.seal()
@@ -60,7 +60,7 @@ class Segments(list[Segment]):
     def is_full(
         self, config: TopicConfig, size_bytes: int, last_offset: int, max_timestamp: int, now_ms: int
     ) -> bool:
-        """Whether so many bytes more are for a new segment."""
+        """Whether a batch of so many bytes needs a new segment."""
         active = self[-1]
         summary = active.summary
         if max_timestamp >= 0 and summary.first_timestamp >= 0:

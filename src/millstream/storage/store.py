@@ -124,11 +124,11 @@ class LogStore:
             self._set_strays_aside()
 
     def _set_strays_aside(self) -> None:
-        """A crash can bring back the directory of a deleted partition. Nobody serves it; it is moved, not deleted."""
+        """A crash can bring back the directory of a deleted partition. It is not served; it is moved, not deleted."""
         owned = {log.directory for log in self.logs.values()}
         topics = f"{self.data_dir}/{TOPICS}"
         for topic in self.disk.list_dir(topics):
-            # What cannot be moved does no harm, and a file that is no directory of ours is nobody's business.
+            # A directory that cannot be moved does no harm, and a file here is none of ours.
             with suppress(OSError):
                 for name in self.disk.list_dir(f"{topics}/{topic}"):
                     directory = f"{topics}/{topic}/{name}"
@@ -183,7 +183,7 @@ class LogStore:
         if entry is None:
             return later_log(*spec[:3]) if self._has_checkpoint else None
         if not self.disk.list_dir(directory):
-            # Files that were synced are missed, whoever removed them.
+            # Synced files are missing, whatever removed them.
             return entry
         return described(entry, identity, spec.config)
 
@@ -206,7 +206,7 @@ class LogStore:
         return PartitionLog(self.files, directory, spec.topic_id, spec.config, state)
 
     def _make_durable(self) -> None:
-        """Acknowledgements build on what was recovered from now on."""
+        """From now on acknowledgements rely on the recovered records."""
         logs, self._unsynced = self._unsynced, []
         if len(logs) > _MANY_LOGS:
             try:
@@ -233,9 +233,9 @@ class LogStore:
             self.checkpoint_written(entries)
 
     def _identity_in(self, directory: str, topic_id: bytes, entry: LogCheckpoint | None) -> Identity | None:
-        """Whose directory it is; None when it is this partition's but does not say so.
+        """Whose directory it is; None when it is this partition's but has no identity file.
 
-        One of an earlier topic of the same name is moved out of the way, and so is one that was never flushed: it
+        A directory of an earlier topic of the same name is moved out of the way. So is one that was never flushed: it
         holds nothing that must be kept, and may be anyone's.
         """
         names = self.disk.list_dir(directory)
@@ -276,7 +276,9 @@ class LogStore:
         return self._move_away(log.directory, room) if self.disk.exists(log.directory) else None
 
     def _wait_until_left(self, directory: str) -> None:
-        """A thread that still writes there by name would write into the new log; it has no more than a file to go."""
+        """A thread that still writes there by name would write into the new log; it ends after the file that it is
+        writing.
+        """
         for path, own_directory in self._leaving:
             if path == directory:
                 own_directory.wait_until_left()
@@ -322,7 +324,9 @@ class LogStore:
                 log.checkpointed(entry.flushed_position[0])
 
     def has_removed(self, entries: Iterable[LogCheckpoint]) -> bool:
-        """Whether a log went while a checkpoint with these entries was written: one without it should follow."""
+        """Whether a log was removed while a checkpoint with these entries was written: then another checkpoint should
+        follow.
+        """
         return any(self._log_of(entry) is None for entry in entries)
 
     def _log_of(self, entry: LogCheckpoint) -> PartitionLog | None:

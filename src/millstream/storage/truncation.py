@@ -40,7 +40,7 @@ class TruncationMarker(msgspec.Struct, frozen=True):
     position: tuple[int, int]
 
     def after(self, earlier: "TruncationMarker | None") -> "TruncationMarker":
-        """Of both cuts, where no checkpoint was written in between: the log may have grown again before this one."""
+        """Both cuts as one, where no checkpoint was written in between: the log may have grown again since."""
         if earlier is None:
             return self
         return TruncationMarker(
@@ -120,7 +120,7 @@ class Truncation(msgspec.Struct):
                 disk.sync_dir(self.directory)
 
     def _learn(self, disk: Disk, cut: SegmentSummary) -> None:
-        """What the log in memory has to know of what is left: producers, and the last segment with its indexes."""
+        """Learn what the log in memory needs after the cut: producers, and the last segment with its indexes."""
         if self.snapshot is not None:
             stored = ProducerStates.decode(disk.read(snapshot_path(self.directory, self.snapshot)))
             self.producers = stored or ProducerStates()

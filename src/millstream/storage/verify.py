@@ -77,7 +77,7 @@ def verify_partition(
     known = _known_of(identity, known)
     rewritten = identity.rewritten if identity is not None else {}
     summaries = known.summaries().values() if known is not None else ()
-    # Of files that took the place of those that the checkpoint describes nothing is known.
+    # The checkpoint says nothing of files that replaced those it describes.
     own = [each for each in summaries if rewritten.get(each.base_offset, each.number) == each.number]
     dense = {each.base_offset for each in own if not each.compacted}
     # Where a follower's end was cut since, the checkpoint says too much.
@@ -176,7 +176,7 @@ class _Segment:
 
     def verify(self, synced: int | None, *, is_last: bool, read: Read) -> int:
         """Returns the offset after its last batch."""
-        # By position and by offset: what no batch has taken out at the end is wrong.
+        # By position and by offset. Each batch takes its entry out: one that is left at the end is wrong.
         offsets = {position: offset for offset, position in self._entries(OffsetIndex, ".index")}
         times = {offset: timestamp for timestamp, offset in self._entries(TimeIndex, ".timeindex")}
         last_time = max(times.values(), default=-1)

@@ -57,7 +57,7 @@ class Way(Protocol):
     def unblock(self) -> None: ...
 
     def refuse(self, reason: str) -> None:
-        """Close because of what was sent, with one line in the log."""
+        """Close the connection because of what the client sent, with one line in the log."""
         ...
 
     def close(self) -> None: ...
@@ -114,8 +114,8 @@ class Call(msgspec.Struct):
     ) -> ReplySlot:
         """The place of this call's reply; always the same.
 
-        `on_abandoned` is called when the caller is gone before the reply is ready, `on_hurried` when so much waits
-        behind it that it should be answered with what there is.
+        `on_abandoned` is called when the caller is gone before the reply is ready. `on_hurried` is called when too many
+        replies wait behind this one: it should be answered with what there is.
         """
         slot = self.slot
         if slot is None:
@@ -157,20 +157,20 @@ class Call(msgspec.Struct):
 
     @property
     def shown_coordinator(self) -> ShownNode | None:
-        """Who the caller is told coordinates its groups, where this node answers for those who do."""
+        """The node that the caller is told coordinates its groups; None where it is told the real one."""
         return None if self.way.relay is None else self.way.relay.shown_coordinator
 
     def shown_leader(self, topic: TopicImage) -> int | None:
-        """Who the caller is told leads the topic's partitions, where this node answers for those who do."""
+        """The node that the caller is told leads the topic's partitions; None where it is told the real one."""
         return None if self.way.relay is None else self.way.relay.shown_leader(topic)
 
     @property
     def is_from_node(self) -> bool:
-        """It came in where other nodes do."""
+        """It came in at the nodes' listener."""
         return self.way.trusts_nodes
 
     def require_node(self) -> None:
-        """Refuse what only other nodes may say where they do not come in."""
+        """Refuse a request that only other nodes may send, unless it came in at their listener."""
         if not self.is_from_node:
             raise MalformedRequest(f"{self.api.name} of another node, at a listener that is for clients")
 
@@ -180,7 +180,9 @@ class Call(msgspec.Struct):
         return self.way
 
     def speak_for(self, client: str | None) -> None:
-        """What follows on this connection is of that client, or of nobody else, and is for this node alone."""
+        """From now on requests of this connection are that client's, or the caller's own where it is None, and none is
+        forwarded.
+        """
         self.way.speak_for(client)
 
     def occupy(self, memory: MemoryBudget, *, is_in_order: bool = True) -> "Occupied":

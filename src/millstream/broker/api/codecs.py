@@ -30,7 +30,7 @@ class Codec(msgspec.Struct, frozen=True):
     decode: Decode
     encode: Encode
     failure: Callable[[int, KafkaError], Any] = lambda _version, _error: None
-    """An answer that is nothing but an error of the whole request; None where the version has no place for one."""
+    """An answer that holds only an error of the whole request; None where this version has no field for one."""
     is_large: Callable[[int, Any], bool] = lambda _version, _answer: False
     """Whether writing the answer would take others' time."""
     large_bytes: int = _ANY_SIZE
@@ -163,7 +163,7 @@ def _served_versions(flexible: bool) -> bytes:
 
 
 def _of_nodes(decode: Callable[[memoryview], Any], encode: Callable[[Any], bytes]) -> Codec:
-    """What nodes say to each other has one version and no throttle time."""
+    """Messages between nodes have one version and no throttle time."""
     return Codec(
         lambda buffer, position, _version: decode(buffer[position:]),
         lambda _version, answer, _throttle_ms: [encode(answer)],
@@ -209,7 +209,7 @@ def _node_call() -> Codec:
 
 
 def _queue_call() -> Codec:
-    # Copied: what is asked may wait, and the buffer is used again.
+    # Copied: the request may wait, and the buffer is used again.
     return _of_nodes(lambda body: memoryview(bytes(body)), bytes)
 
 

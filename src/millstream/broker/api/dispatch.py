@@ -70,12 +70,12 @@ class Dispatcher:
         topic_name: Callable[[UUID], str | None],
         is_cut_off: Callable[[], bool],
     ) -> None:
-        """`collaborators` are those of a handler, by its API's name; `is_cut_off` is whether others may have gone on
-        without this node.
+        """`collaborators` gives those of a handler, by its API's name. `is_cut_off` says whether other nodes may have
+        taken over what this node leads.
         """
         self.clock = clock
         self.is_open = False
-        """Whether clients are served: other nodes find this one before it has found its place."""
+        """Whether clients are served. Other nodes connect before that, while this one joins the cluster."""
         self._collaborators = collaborators
         self._metrics = metrics
         self._tasks = tasks
@@ -105,7 +105,7 @@ class Dispatcher:
         if key not in connection.listener.apis:
             raise MalformedRequest(f"API key {key} is not served here")
         if not self.is_open and (key not in PEER_APIS or key == NODE_CALL):
-            # Clients come back when the node has found its place.
+            # Clients come back when the node has joined its cluster.
             connection.close()
             return
         served = self._served.get(key) or self.served(key)
@@ -126,7 +126,7 @@ class Dispatcher:
         relay, read = connection.relay, None
         if relay is not None:
             if relay.is_only_node and self._is_cut_off() and key not in PEER_APIS:
-                # The client knows of this node alone, and looks for another only when it has nothing to say.
+                # The client knows only this node, and looks for another when the connection closes.
                 connection.close()
                 return
             try:
@@ -138,7 +138,7 @@ class Dispatcher:
                 return
         self.serve(call, request, position, read)
         if key in _WHO_LEADS and self._is_cut_off():
-            # Others know better, and clients ask again where they are connected already.
+            # Other nodes have newer metadata, and clients ask those that they are connected to.
             connection.close_when_answered()
 
     def served(self, key: int) -> "Served":

@@ -1,7 +1,7 @@
 """Which permissions a request needs, by API, as Kafka asks for them.
 
-A function gets the request and the way from a topic's id to its name, and says what its caller must be allowed. What a
-caller may see of a list (all topics, all groups) is for the handler to leave out.
+A function gets the request and a way to find a topic's name by its id, and returns the permissions that the caller must
+have. Handlers of lists (all topics, all groups) leave out what the caller may not see.
 """
 
 from collections.abc import Callable, Iterable, Iterator

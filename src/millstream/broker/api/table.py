@@ -17,7 +17,7 @@ from millstream.protocol.api import APIS, OWN_APIS, PEER_APIS, Api
 
 
 class ListenerKind(enum.Enum):
-    """Who comes in there. Other nodes bring their clients' requests too, so they are served everything."""
+    """Who connects there. Other nodes forward their clients' requests, so they are served everything."""
 
     CLIENTS = "clients"
     NODES = "nodes"
@@ -92,9 +92,9 @@ def _row(
     slices: SlicePlan | None = None,
     is_in_order: bool = True,
 ) -> ApiRow:
-    """Of an API for clients, which other nodes use too when they forward a client's requests.
+    """The row of an API for clients; other nodes use it too when they forward a client's requests.
 
-    Its handler is `handle` in a module named as the API, or a function named as the API in one that it shares.
+    Its handler is `handle` in a module named as the API, or a function named as the API in a shared module.
     """
     shared = module or _SHARED.get(name, "")
     named = f"handlers.{shared or name}:{handler or (name if shared else 'handle')}"
@@ -102,20 +102,20 @@ def _row(
 
 
 def _unsecured_row(name: str, function: str, operation: Operation) -> ApiRow:
-    """Of what needs access rules, users or quotas, of which there are none."""
+    """The row of an API about access rules, users or quotas, which this cluster does not have."""
     return _row(name, cluster(operation), module="no_security", handler=function)
 
 
 def _node_row(
     name: str, handler: str, listeners: frozenset[ListenerKind] = _NODES, *, is_in_order: bool = True
 ) -> ApiRow:
-    """Of an API of the nodes among themselves, and of our own tools, which come to the clients' listener too."""
+    """The row of an API between nodes; our own tools use some of them, on the clients' listener too."""
     action = cluster(Operation.CLUSTER_ACTION)
     return ApiRow(_BY_NAME[name], handler, action, None, listeners, is_in_order=is_in_order)
 
 
 def _share_state_row(name: str, function: str) -> ApiRow:
-    """Of what brokers ask a share coordinator."""
+    """The row of an API that brokers send to a share coordinator."""
     action = cluster(Operation.CLUSTER_ACTION)
     return ApiRow(_BY_NAME[name], f"handlers.share_group_state:{function}", action, None, _EVERYWHERE)
 
@@ -252,7 +252,7 @@ TABLE: dict[int, ApiRow] = {
         _node_row("peer_client", "peers.apis:client", _EVERYWHERE),
         _node_row("peer_founding", "peers.apis:founding", _EVERYWHERE, is_in_order=False),
         _node_row("node_call", "routing.served_calls:node_call"),
-        # What it needs depends on what is asked, and is checked there.
+        # The permissions depend on the call inside, and are checked there.
         _row("queue_call", needs.nothing, is_in_order=False),
         # One at a time: a client cannot make the node read more than it waits for.
         _node_row("log_checksum", "handlers.log_checksum:handle", _EVERYWHERE),

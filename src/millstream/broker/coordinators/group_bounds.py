@@ -1,7 +1,7 @@
-"""What groups may take of a node's memory: how many there are, what their members say, what they have committed.
+"""How much of a node's memory groups may take: their number, what members send, committed offsets.
 
-Asked before a request reaches its coordinator. Bytes are counted as they come in and counted again, from what there
-is, every so often; in between, what replaced something else counts twice.
+It is checked before a request reaches its coordinator. Bytes are added as requests come in, and counted from the groups
+themselves every half minute; in between, a value that replaces another counts twice.
 """
 
 import asyncio
@@ -123,14 +123,14 @@ class GroupBounds:
                     await pause()
 
     def recount(self) -> Iterator[None]:
-        """Count again what there is, group by group; whoever calls lets others have a turn in between."""
+        """Count what the groups hold, group by group; the caller lets others have a turn in between."""
         counted = 0
         before = self.bytes
         for state in self._states():
             for group in list(state.groups.values()):
                 counted += size_of(group)
                 yield
-        # What came in meanwhile may or may not have been seen.
+        # Requests that came in meanwhile may have been counted or not.
         self.bytes = counted + max(self.bytes - before, 0)
 
 

@@ -1,7 +1,7 @@
-"""The coordinators of this node, of whatever kind.
+"""The coordinators of this node, of any kind.
 
-A kind is a definition that is added by name. Its machines are loaded when their partitions are led here, not when they
-are first asked: sessions end on time after a failover, and whoever asks next finds them loaded.
+A kind is a definition that is added by name. A coordinator is loaded when this node begins to lead its partition, not
+when it is first asked: so sessions end on time after a failover, and the next request finds it loaded.
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ class CoordinatorHost:
         return self._metadata.image
 
     def add(self, kind: CoordinatorKind, define: Callable[[], Definition[Any]]) -> None:
-        """`define` is called when there is the topic, or when it is first needed: a node without them starts faster."""
+        """`define` is called when the topic exists or is first needed: a node without coordinators starts faster."""
         self._definitions[kind] = define
         if self._is_running:
             self._follow(kind)

@@ -85,7 +85,8 @@ class Hosted(Generic[M]):
             )
         except KafkaError as error:
             raise NotDecided(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
-        # A coordinator may lose its partition while it loads: that is for those who ask it, not for who made the topic.
+        # A coordinator may lose its partition while it loads. Those who ask it hear of that, not the one who created
+        # the topic.
         await asyncio.gather(*self._elect(), return_exceptions=True)
 
     # -- asking
@@ -111,7 +112,7 @@ class Hosted(Generic[M]):
 
     @property
     def requests(self) -> Any:
-        """The union of those that other nodes may send; None where none comes from there."""
+        """The type of all requests that other nodes may send; None where they send none."""
         return self._definition.requests
 
     async def ask_all(self, request: Request[A]) -> list[A | KafkaError]:
@@ -119,7 +120,7 @@ class Hosted(Generic[M]):
         return await self._runtime.submit_to_all(request)
 
     def _require_newest(self, key: str) -> None:
-        """When it is answered: what was known when it was asked may have been overtaken while it waited."""
+        """Checked again when it is answered: the partition may have moved while the request waited."""
         partitions = self._partitions
         try:
             partitions.require_newest(partitions.find(self.topic, self.partition_of(key)))
@@ -136,7 +137,7 @@ class Hosted(Generic[M]):
     # -- what is led here
 
     def follow_leaders(self) -> None:
-        """Who leads a partition coordinates it, unless others may have gone on without this node."""
+        """The leader of a partition coordinates it, unless other nodes may have taken over."""
         led = self._led()
         for index in self._runtime.partitions:
             if index not in led:

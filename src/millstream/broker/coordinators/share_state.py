@@ -22,7 +22,7 @@ _PARTITIONS = "share.coordinator.state.topic.num.partitions"
 
 
 def share_state(configs: Mapping[str, str]) -> Definition[ShareCoordinator]:
-    # Snapshots make what is before them needless, and the coordinator trims it: nothing else may.
+    # A snapshot replaces all records before it, and the coordinator trims them: nothing else may delete records here.
     kept = (("cleanup.policy", "delete"), ("retention.ms", "-1"), ("retention.bytes", "-1"))
     return Definition(
         InternalTopic(SHARE_STATE_TOPIC, int(configs.get(_PARTITIONS, "50")), kept),
@@ -32,9 +32,9 @@ def share_state(configs: Mapping[str, str]) -> Definition[ShareCoordinator]:
 
 
 class DeletedTopics:
-    """Lets what is stored of queues go with their topics, a few at a time.
+    """Removes the stored state of queues whose topics are gone, a few at a time.
 
-    A topic that was not known twice: a new one may be known to its leader before it is known here.
+    A topic must be unknown at two looks: the leader of a new one may know it before this node does.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class DeletedTopics:
         }
         for key in islice(sorted(unknown & self._unknown), _AT_ONCE):
             with suppress(KafkaError):
-                # Done, or done with a later sweep: nobody waits for it.
+                # Done now or in a later sweep; no request waits for it.
                 hosted.decide(str(key), DeleteState(key)).add_done_callback(_ignore)
         self._unknown = unknown
         self._timer = self._loop.call_later(_SWEEP_SECONDS, self._sweep)

@@ -19,7 +19,7 @@ _UNTHROTTLED = datetime.timedelta()
 
 
 class NoTransactions(KafkaError):
-    """Every client gives up at this code, and none at one that says that the coordinator is away."""
+    """Every client gives up at this code. A code that says that the coordinator is away would be retried for ever."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -45,9 +45,9 @@ def layers_of(defaults: Defaults, image: MetadataImage) -> BrokerLayers:
 async def submit_within(
     metadata: MetadataService, command: Command[Result], patience: datetime.timedelta
 ) -> Result:
-    """Submit and wait for as long as the client does; what was submitted may still happen afterwards.
+    """Submit a command and wait as long as the client does; the command may still be carried out afterwards.
 
-    Clients that send no time (zero or less) want no limit of their own.
+    Clients that send no time limit (zero or less) wait without one.
     """
     seconds = patience.total_seconds()
     try:
@@ -61,12 +61,12 @@ async def submit_within(
 
 
 async def others_first() -> None:
-    """Between two commands of one request: everybody else has a turn."""
+    """Between two commands of one request: other work has a turn."""
     await asyncio.sleep(0)
 
 
 async def unhurried(items: Iterable[Item], size: int = 200) -> AsyncIterator[Item]:
-    """The items, with a turn for everybody else after each so many."""
+    """Yields the items; after every few of them, other work has a turn."""
     for number, item in enumerate(items, 1):
         yield item
         if number % size == 0:

@@ -65,7 +65,7 @@ def describe_cluster(
 
 
 def _controller(metadata: MetadataService, call: Call) -> int:
-    """A client that is to come to this node with everything finds the controller here too."""
+    """A client that is told only of this node is told that it is the controller too."""
     return metadata.controller_id if call.only_node is None else call.only_node.node_id
 
 
@@ -85,7 +85,7 @@ def _brokers(
 ) -> tuple[DescribeClusterBroker, ...]:
     image, shown = metadata.image, call.only_node
     if shown is not None:
-        # Whatever the metadata says of this node by now: the client knows no other.
+        # Listed even if the metadata has this node as fenced: the client knows no other.
         fenced = not image.is_live(node_id)
         return (_described(*shown, rack, fenced),)
     return tuple(

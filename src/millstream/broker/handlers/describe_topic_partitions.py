@@ -91,7 +91,7 @@ def _described(
 def _as_shown(
     call: Call, found: TopicImage | None, topic: DescribeTopicPartitionsResponseTopic
 ) -> DescribeTopicPartitionsResponseTopic:
-    """Clients that are to come to this node hear that it leads what anybody leads."""
+    """Clients that are told only of this node hear that it leads every partition that has a leader."""
     node_id = None if found is None else call.shown_leader(found)
     if node_id is None:
         return topic

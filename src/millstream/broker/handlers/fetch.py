@@ -285,7 +285,7 @@ class DelayedFetch:
                 )
             return False
         if partition.log.config.client_routing == "proxy":
-            # Clients are to come to the node that they asked, whoever leads the topic.
+            # With proxy routing, clients read from the node that they asked, not from a follower in their rack.
             return False
         preferred = self._fetches.preferred_reader(partition, self._request.rack_id, wanted.fetch_offset)
         if preferred is None:
@@ -325,7 +325,7 @@ class DelayedFetch:
         self._begin_waiting(self._request.max_wait_ms)
 
     def _keep(self, fetched: list[FetchedPartition], found_bytes: int) -> None:
-        """Unless memory is short: half of it is for replies that somebody gets now."""
+        """Unless memory is short: half of it is kept for replies that can be sent now."""
         memory = self._fetches.reply_memory
         if found_bytes > memory.free_bytes - memory.limit_bytes // 2:
             return
@@ -337,7 +337,7 @@ class DelayedFetch:
 
     def _watch(self, some: Wanted) -> None:
         for topic, wanted in some:
-            # Found a moment ago for `read`; whether it may be answered is asked again when it is.
+            # It was found just now for `read`; whether it may be answered is checked again before the answer.
             partition = self._fetches.reads.partitions.find_replica(topic, wanted.partition)
             partition.await_data(self)
             self._watched.append(partition)

@@ -67,7 +67,7 @@ class FetchSession(msgspec.Struct):
             cached.log_start_offset = partition.log_start_offset
             cached.last_stable_offset = partition.last_stable_offset
             if len(partition.records):
-                # Who got data goes to the end of the line, so that a small fetch size starves nobody.
+                # A partition that got data goes to the end of the line, so that a small fetch size starves none.
                 self.partitions.move_to_end(key)
             if partition.error:
                 cached.answered = False
@@ -136,7 +136,7 @@ class FetchSessions:
         self._sessions.move_to_end(session.session_id)
         added = _named(request)
         if added and not self._has_room(added, now, session):
-            # It goes on without a session, which the client is told by not being told of one.
+            # The fetch goes on without a session; a reply with session id 0 tells the client so.
             del self._sessions[session.session_id]
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "there is no room for more partitions")
         session.update(request)

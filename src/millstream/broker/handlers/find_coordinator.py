@@ -1,6 +1,6 @@
 """FindCoordinator, versions 0 to 6: which node keeps a group or a share group's partition.
 
-Not done: transactions. Who looks for their coordinator is told so with a code that no client retries.
+Not done: transactions. A client that looks for their coordinator gets a code that no client retries.
 """
 
 import msgspec

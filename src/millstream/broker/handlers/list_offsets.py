@@ -121,7 +121,7 @@ async def _find_by_time(long_work: LongWork, partition: Partition, timestamp: in
     if log.offline is not None:
         # The topic was deleted meanwhile, or the log cannot be read any more.
         raise log.offline
-    # Nothing where the log begins inside of that batch, or moved on meanwhile: then it is looked for from there.
+    # It finds nothing where the log's start moved into or past that batch; then the search begins again from there.
     if found is not None and found.offset >= log.log_start_offset:
         return found
     return offset_for_timestamp(log, timestamp)

@@ -40,7 +40,7 @@ async def _checksum(faults: StorageFaults, partition: Partition, wanted: Checksu
     until = partition.high_watermark
     if wanted.until != HIGH_WATERMARK:
         until = min(until, wanted.until)
-    # What lies below the start is gone: the caller sees where it is now.
+    # Records below the log's start are gone: the reply tells the caller where the log begins now.
     offset = max(wanted.offset, log.log_start_offset)
     size = crc = count = 0
     while size < limit and offset < until:

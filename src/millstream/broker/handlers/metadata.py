@@ -183,7 +183,7 @@ class Metadata:
         if topic is None:
             return _unknown(wanted, refused)
         found = self._describe(topic, live)
-        # A node that is cut off could forward nothing: its clients do better with the leaders.
+        # A node that is cut off cannot forward requests: clients are told the real leaders.
         leader = None if self._view.is_cut_off else call.shown_leader(topic)
         return found if leader is None else _led_by(leader, found)
 
@@ -234,7 +234,7 @@ def _unknown(wanted: WantedTopic, refused: Refused) -> TopicMetadata:
 
 
 def _led_by(node_id: int, topic: TopicMetadata) -> TopicMetadata:
-    """For clients that are to come to this node: it leads what anybody leads."""
+    """For clients that are told only of this node: it appears to lead every partition that has a leader."""
     return topic._replace(
         partitions=[
             each if each.leader == NO_LEADER else each._replace(leader=node_id) for each in topic.partitions

@@ -1,4 +1,4 @@
-"""What a cluster without access rules, users and quotas answers to who asks for them or sets them, as Kafka's does.
+"""Requests about access rules, users and quotas, answered as a Kafka cluster without any of them does.
 
 DescribeAcls, CreateAcls, DeleteAcls, DescribeUserScramCredentials, AlterUserScramCredentials, DescribeClientQuotas,
 AlterClientQuotas and the four calls for delegation tokens. Not done: keeping any of them.

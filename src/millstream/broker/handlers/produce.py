@@ -238,7 +238,7 @@ def _answer(produce: ProduceRequest, outcomes: list[PartitionOutcome], waiting: 
         return outcomes
     failed = next((outcome for outcome in outcomes if outcome.error), None)
     if failed is not None:
-        # Nobody reads a reply to acks=0; a closed connection is the only way to say that something went wrong.
+        # There is no reply to acks=0; a closed connection is the only way to say that something went wrong.
         raise KafkaError(failed.error, failed.message or "")
     return NO_REPLY
 

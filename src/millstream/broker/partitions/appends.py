@@ -68,7 +68,7 @@ class Appends:
         """A partition that clients, or nodes themselves, may write to here; KafkaError for others."""
         partition = self._partitions.find(topic, index)
         if not by_node and is_internal(partition.topic):
-            # What is in there is replayed into groups and the like; only they write it.
+            # Its records are replayed by coordinators; only they may write them.
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"the topic {partition.topic} is internal; clients cannot write to it",
@@ -103,5 +103,5 @@ class Appends:
         try:
             self._producer_bounds.admit(partition.log.producers, header.producer_id, now_ms)
         except KafkaError as error:
-            # What it has already sent behind this batch is refused too.
+            # Batches that it has already sent behind this one are refused too.
             partition.refuse(header, error)

@@ -65,7 +65,7 @@ class Cleaner:
         self._last_cleaned: PartitionLog | None = None
 
     async def run(self) -> None:
-        """Look for work every now and then, for ever."""
+        """Look for work at regular intervals, until the node stops."""
         while True:
             await asyncio.sleep(self.interval_ms / 1000)
             await self._let_clean()

@@ -21,7 +21,7 @@ from millstream.runtime.clock import Clock
 log = get_logger("millstream.topics")
 
 _AGAIN_SECONDS = 5.0
-# For brokers that are about to come: what is placed without them stays without them.
+# Time for more brokers to start: a partition that is placed before they are there gets no replica on them.
 _COMPANY_SECONDS = 10.0
 _WITHOUT_CONTROLLER = (
     ErrorCode.NOT_CONTROLLER,
@@ -46,7 +46,7 @@ class DeclaredTopics:
         metadata.subscribe(self._changed)
 
     async def begin(self, tasks: Tasks, *, waits: bool) -> None:
-        """A node that is alone waits, and has them before it is ready; one of several does not wait for company."""
+        """A single node creates them before it is ready; a node of a cluster does not wait for the others."""
         if not waits or not await self.create():
             tasks.spawn(self.run(), "declared topics")
 

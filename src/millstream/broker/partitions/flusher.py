@@ -43,7 +43,7 @@ class Flusher:
         return self._clock.monotonic() - next(iter(self._started.values()), self._clock.monotonic())
 
     def close(self) -> None:
-        """Start nothing more: what is not synced by now is for the logs to sync when they are closed."""
+        """Start nothing more: closing the logs syncs what is not synced by now."""
         self._closed = True
 
     def flush_soon(self, partition: Partition) -> None:

@@ -31,7 +31,7 @@ class Loading:
         self._changes = changes
         self._metrics = metrics
         self.is_done = False
-        """Whether the logs are open. A store that was not loaded knows of none: its checkpoint would say so."""
+        """Whether the logs are open. Before that a checkpoint must not be written: it would list no logs."""
         self.damaged: dict[str, list[int]] = {}
         """By directory, the segments in which recovery found damage."""
         self.lost_unsynced = False
@@ -62,7 +62,7 @@ class Loading:
         log.info(
             "logs loaded",
             partitions=len(specs),
-            # Where there was nothing, nothing can have been left behind.
+            # Without logs, a crash has left nothing behind.
             clean=store.was_clean or not specs,
             scanned_bytes=progress.scanned_bytes,
             cut_bytes=progress.cut_bytes,

@@ -60,7 +60,7 @@ class BatchOpener:
         return self._memory.held(size_bytes + OPENING_BYTES)
 
     async def run(self, convert: Callable[[], Result], *, is_long: bool) -> Result:
-        """What takes long is done one job after the other: the threads that do it are those that sync."""
+        """Long jobs run one after the other: the same threads sync the logs."""
         return await (self.long_work.apart(convert) if is_long else self._workers.run(convert))
 
 

@@ -10,7 +10,7 @@ from millstream.protocol.record_batch import BatchHeader
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.log import Appended, PartitionLog
 
-# A partition whose followers are away goes on being written to: then it is known less exactly.
+# While followers are away the list would grow with each append; beyond this, sizes are known less exactly.
 _MOST_MARKS = 1024
 
 
@@ -57,22 +57,22 @@ class FlushScheduler(Protocol):
 
 
 class ReplicaListener(Protocol):
-    """A follower's fetches from this node, which are told of what they may tell."""
+    """A follower's fetch session, which hears of everything that it may pass on."""
 
     def has_more(self, partition: "Partition") -> None:
         """There is more to fetch, or the partition is no longer led here."""
         ...
 
     def advanced(self, partition: "Partition") -> None:
-        """The high watermark or the log's start moved: to be told with whatever is told next."""
+        """The high watermark or the log's start moved; the follower hears of it with the next reply."""
         ...
 
 
 class Partition:
-    """Consumers see records below the high watermark: what is on disk in a durable topic, and at every replica that
-    is in sync.
+    """Consumers see records below the high watermark: those that are on disk in a durable topic, and at every replica
+    that is in sync.
 
-    A leader without followers has no `replication`: then what is durable here is acknowledged and seen.
+    A leader without followers has no `replication`: then records that are durable here are acknowledged and seen.
     """
 
     __slots__ = (
@@ -121,7 +121,7 @@ class Partition:
         if high_watermark is not None:
             self.high_watermark = max(min(high_watermark, log.log_end_offset), log.log_start_offset)
         self.awaits_repair: set[int] = set()
-        """Where there is damage that others may mend. Until then a leader does not count on this replica."""
+        """Offsets of damage that another replica may repair. Until then the leader does not count on this replica."""
         self.flushing = False
         self._flushes = flushes
         self._acks: deque[tuple[int, AckWaiter]] = deque()
@@ -144,7 +144,7 @@ class Partition:
     # -- writing
 
     def refuse(self, header: BatchHeader, error: KafkaError) -> NoReturn:
-        """Not appended, because of something that passes."""
+        """Refuse a batch for a reason that may pass, such as a full disk."""
         self.log.producers.refuse(header, error)
         raise error
 
@@ -222,7 +222,7 @@ class Partition:
             self._advance(end_offset, end_bytes)
 
     def start_moved(self) -> None:
-        """The log's start is another: followers are told now, because somebody may wait for their answer."""
+        """The log's start moved: followers are told now, because a DeleteRecords request may wait for their answer."""
         for listener in self.listeners:
             listener.has_more(self)
 
@@ -243,7 +243,7 @@ class Partition:
                 waiter.data_arrived(grown)
 
     def fail(self, error: KafkaError) -> None:
-        """The log went offline, or its leader is another: nothing that waits will be granted any more."""
+        """The log went offline, or another node leads: no waiting request will be acknowledged."""
         for acks in (self._acks, self._local_acks):
             while acks:
                 acks.popleft()[1].acknowledged(self, error)
@@ -272,7 +272,9 @@ class Partition:
         self.count_replicas()
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
-        """Another node leads, or nobody: those who wait for an acknowledgement have to ask there."""
+        """Another node leads, or none does: requests that wait for an acknowledgement are refused, and clients ask the
+        leader.
+        """
         self._leave_role()
         self.is_leader, self.leader_epoch, self.leader_id = False, leader_epoch, leader_id
         self.replication = None
@@ -284,7 +286,7 @@ class Partition:
             listener.has_more(self)
 
     def in_sync_set_changed(self) -> None:
-        """The controller's word on the in-sync set has come."""
+        """The controller has changed the in-sync set."""
         replication = self.replication
         if replication is None:
             return
@@ -312,7 +314,7 @@ class Partition:
         )
 
     def isolated_error(self) -> KafkaError:
-        # What clients look for another leader after; it may be in the log or not, as when leaders change.
+        # Clients look for another leader after this code. The records may be in the log or not, as when leaders change.
         return KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"this node is cut off from the others, and another may lead {self.topic}-{self.index} by now",
@@ -320,7 +322,7 @@ class Partition:
 
     @property
     def is_being_handed_over(self) -> bool:
-        """The controller was asked for something with which another leads from then on, and has not answered yet."""
+        """This node has asked the controller for a change that gives leadership to another, and has no answer yet."""
         return self.replication is not None and self.replication.is_being_handed_over
 
     @property

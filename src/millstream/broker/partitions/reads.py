@@ -1,4 +1,4 @@
-"""Reading a partition for those who fetch: clients, and followers. What is the same for both is here."""
+"""Reading a partition: what fetches of clients and of followers have in common."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from millstream.protocol.record_batch import read_header
 
 
 class Kept(NamedTuple):
-    """What was found of a partition for a reader that waits for more; it is not read and verified again."""
+    """Batches that were found for a reader that waits for more; they are not read and verified again."""
 
     batches: memoryview
     next_offset: int

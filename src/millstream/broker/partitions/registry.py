@@ -8,7 +8,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 
 class CutOff(Enum):
-    """Why others may have gone on without this node."""
+    """Why other nodes may have taken over what this one leads."""
 
     SILENCE = "it hears nothing of the other nodes"
     DISK = "its disk is full or does not answer, and others lead"
@@ -35,7 +35,7 @@ class Partitions:
 
     @property
     def is_cut_off(self) -> bool:
-        """Others may have gone on without this node: it serves clients nothing that another may lead by now."""
+        """Other nodes may have taken over: this node serves no partition that another may lead by now."""
         return bool(self._cut_off_by)
 
     @property
@@ -49,7 +49,7 @@ class Partitions:
         self._cut_off_by.discard(why)
 
     def cut_off(self, why: CutOff) -> None:
-        """Who waits for an acknowledgement that may never come hears so, and may ask elsewhere."""
+        """Requests that wait for an acknowledgement, which may never come, are refused; clients may ask elsewhere."""
         if self._cut_off_by:
             self._cut_off_by.add(why)
             return
@@ -63,9 +63,9 @@ class Partitions:
         return self.is_cut_off and partition.has_other_replicas
 
     def require_newest(self, partition: Partition) -> None:
-        """Raise KafkaError unless what this node knows of the partition is the newest that anybody acknowledged.
+        """Raise KafkaError unless this node knows everything that was ever acknowledged in the partition.
 
-        Writes need not ask: they are acknowledged by those who are in sync.
+        Writes need not ask: the replicas that are in sync acknowledge them.
         """
         if partition.has_other_replicas and (
             self.is_cut_off or partition.is_being_handed_over or not self.has_lease()
@@ -84,7 +84,7 @@ class Partitions:
         return partitions
 
     def remove(self, partition: Partition) -> None:
-        """This node keeps the partition no longer; others of its topic it may."""
+        """This node no longer keeps the partition; it may keep others of the topic."""
         partitions = self._by_name.get(partition.topic, {})
         partitions.pop(partition.index, None)
         if not partitions:
@@ -115,7 +115,7 @@ class Partitions:
         return partition
 
     def find_for_client(self, topic: str | bytes, index: int, *, followed: bool = False) -> Partition:
-        """As `find`, or `find_replica` where `followed`; KafkaError while others may have gone on without this node."""
+        """As `find`, or `find_replica` where `followed`; KafkaError while other nodes may have taken over."""
         partition = self.find_replica(topic, index) if followed else self.find(topic, index)
         self.require_newest(partition)
         return partition

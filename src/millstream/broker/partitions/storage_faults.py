@@ -53,7 +53,8 @@ class StorageFaults:
         if operation in _WRITES and any(
             each.log.offline is not None and each.has_other_replicas for each in self._partitions
         ):
-            # Others have what this node cannot write any more: as long as it lives it might be chosen to lead it.
+            # Other replicas have the records that this node cannot write any more. While it lives it might be chosen to
+            # lead.
             self._end_node(f"a replica cannot be written: {error.message}")
 
     def read_failed(self, partition: Partition | None, offset: int, error: KafkaError) -> None:

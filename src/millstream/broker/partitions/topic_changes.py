@@ -95,7 +95,7 @@ class TopicChanges:
                     topic = new.topic_by_id(topic_id)
                     if topic is not None:
                         if topic.name in reconfigured:
-                            # First: a set that is smaller now must not be counted by a minimum that was raised before.
+                            # The settings first: the new in-sync set is checked against the new minimum.
                             self._reconfigure(topic, index, broker_configs)
                         self._change(topic, topic.partitions[index], broker_configs)
                 case BrokerRegistered(broker_id) | BrokerChanged(broker_id):
@@ -149,7 +149,7 @@ class TopicChanges:
         self._replication.update(partition, image)
 
     def _is_kept_elsewhere(self, spec: PartitionSpec, image: PartitionImage) -> bool:
-        """Whether nothing can be on this node's disk only."""
+        """Whether every record of the partition is on another node's disk too."""
         p = self._metadata.image.partition(spec.topic, spec.partition) or image
         return len(p.replicas) > 1 and self._node_id not in (p.leader, *p.counted_on)
 

@@ -82,7 +82,7 @@ class Upkeep:
                 await self._write(entries)
                 if not store.has_removed(entries):
                     return
-                # A log went meanwhile: what is said of it must not be found by another of its name.
+                # A log was removed meanwhile: another log of the same name must not find this entry.
                 entries = store.checkpoint()
 
     async def _write(self, entries: list[LogCheckpoint]) -> None:
@@ -140,8 +140,8 @@ class Upkeep:
         target.producers.expire(now_ms, self._producer_expiration_ms)
         if target.is_being_changed or not (count := _count_expired(partition, now_ms)):
             return
-        # Where the log begins afterwards is on disk before what is before it goes. Without room for that, segments
-        # still go: they make room.
+        # The new start of the log is on disk before the segments below it go. If the disk has no room for it, the
+        # segments still go: they make room.
         with suppress(KafkaError):
             await self._move_start(partition, count, now_ms)
         try:
@@ -214,7 +214,7 @@ def _report_removal(_: object, error: BaseException | None) -> None:
 
 
 async def _repeat(interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
-    """Do it for ever; one failure is logged and the next round tries again."""
+    """Repeat until the node stops; a failure is logged and the next round tries again."""
     while True:
         await asyncio.sleep(interval_ms / 1000)
         try:

@@ -1,4 +1,4 @@
-"""Whether this node can write. While its disk is full or does not answer, others lead, and nobody waits for it."""
+"""Whether this node can write. While its disk is full or does not answer, other nodes lead."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _LOOK_SECONDS = 0.5
 
 
 class Writability:
-    """Told to the controller with every sign of life. A node that is alone has nobody to make way for."""
+    """The controller hears it with every heartbeat. A node without others keeps leading."""
 
     def __init__(
         self, machine: Machine, flusher: Flusher, data_dir: str, longest_sync_seconds: float
@@ -55,7 +55,7 @@ class Writability:
         return self._has_room and is_answering
 
     async def _wait_for_room(self) -> None:
-        """Until a file of some size can be written: what is free now and then is soon taken by what was held up."""
+        """Wait until a file of some size can be written: writes that waited would fill a smaller gap at once."""
         disk, path = self._machine.disk, f"{self._data_dir}/room"
 
         def try_it() -> None:

@@ -1,6 +1,6 @@
-"""The APIs of nodes among themselves (30000 to 30004), which our own tools use too.
+"""The APIs between nodes (30000 to 30004); our own tools use some of them too. Each has one version.
 
-Each has one version. A node that is alone answers only who asks for its state, and who wants no more than its own.
+A node without others answers only two of them: what its state is, and that a connection is for itself alone.
 """
 
 from collections.abc import Callable
@@ -59,9 +59,9 @@ async def command(membership: ClusterMembership | None, command: Command[Any], _
 
 
 def client(membership: ClusterMembership | None, greeting: Greeting, call: Call) -> None:
-    """Whoever made this connection wants what this very node has: nothing that comes on it is forwarded.
+    """The caller wants only what this node has itself: no request of this connection is forwarded.
 
-    Another node that forwards a client's requests begins with it, and says whose they are; so do our own tools.
+    A node that forwards a client's requests begins with it, and says whose they are; so do our own tools.
     """
     if greeting.cluster_id:
         call.require_node()
@@ -70,7 +70,7 @@ def client(membership: ClusterMembership | None, greeting: Greeting, call: Call)
             raise MalformedRequest(
                 f"node {greeting.node_id} of cluster {greeting.cluster_id} forwards to cluster {network.cluster_id}"
             )
-    # One hop and no more: what is not answered here is refused, and found again from there.
+    # One hop and no more: this node refuses what it cannot answer, and the sender looks for the right node again.
     call.speak_for(greeting.client if greeting.cluster_id else None)
 
 

@@ -83,7 +83,7 @@ class ContactWatch:
         self._network = network
         self._lease = lease
         self._isolation = isolation
-        # After a controller's death nobody is heard until somebody stands for election.
+        # After a controller has died no messages come until a node stands for election.
         election_ticks = 2 * (raft.election_ticks + raft.heartbeat_ticks)
         self._seconds = max(cluster.session_timeout, election_ticks * cluster.tick) / 1000
 
@@ -108,13 +108,13 @@ class ContactWatch:
                 await self._return()
 
     def _prolong(self, voters: Collection[int]) -> None:
-        """Of the last one alive: it need not ask a controller whether there is one."""
+        """For the last node alive, which needs no controller for its lease."""
         at = no_election_possible_at(voters, self._network.ended_at)
         if at is not None:
             self._lease.prolong(at)
 
     async def _return(self) -> None:
-        """By the controller's word: until it has come, this node would act on what was true before."""
+        """Confirmed by the controller: until then this node would act on old metadata."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._seconds):
                 await self._metadata.quorum.read_barrier()

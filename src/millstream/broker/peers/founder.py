@@ -48,7 +48,7 @@ class Promise:
                 ) from error
 
     def claim(self, me: MemberKey) -> bool:
-        """Whether this node may found now; then it promises nobody else from this moment on."""
+        """Whether this node may found a cluster now; if so, it gives its promise to no other from this moment on."""
         self.is_claimed = self.to in (None, me)
         return self.is_claimed
 
@@ -122,7 +122,7 @@ class Founder:
         return [each.refusal for each in answers if each.refusal is not None]
 
     def _may_found(self) -> bool:
-        """Looked at in one moment, after all have promised: from here on this node promises nobody else."""
+        """Checked in one step, after all have promised: from here on this node gives its promise to no other."""
         now = self._situation()
         is_alone = not any(each.members for each in now.answers) and now.known is None
         return is_alone and self._promise.claim(now.me)

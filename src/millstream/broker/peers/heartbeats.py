@@ -75,7 +75,7 @@ class Heartbeats:
                     await self._is_due.wait()
 
     def last(self) -> BrokerHeartbeat:
-        """The word that this node leaves: from now on others may lead what it leads."""
+        """Tell the controller that this node leaves: from now on others may lead its partitions."""
         self._lease.give_up()
         return self._next(wants_to_stop=True)
 
@@ -119,11 +119,11 @@ class Heartbeats:
             if self._isolation.is_cut_off_by(CutOff.DISK):
                 await self._come_back()
         elif beat.is_serving:
-            # Others are there again: it is said once more, and not served from then on.
+            # Other brokers are there again: the next heartbeat says that this node does not serve.
             self.hurry()
 
     async def _come_back(self) -> None:
-        """With the newest metadata: until they are there, this node would act on what was true before."""
+        """Only with the newest metadata: before that, this node would act on old ones."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._interval_seconds):
                 await self._metadata.quorum.read_barrier()

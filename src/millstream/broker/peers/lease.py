@@ -1,8 +1,8 @@
-"""Until when no other node can have acknowledged something newer than what this one knows.
+"""The lease: until when no other node can have acknowledged anything that this one does not know.
 
-A node that others went on without would answer from memory: a group's old positions, an old end of a log. So whoever
-leads answers such questions only with a lease. It counts from when the node SENT the sign of life that a controller
-took, and is shorter than the session after which a controller fences it. docs/decisions/replication.md has the proof.
+A node that is cut off would answer from memory: a group's old positions, an old end of a log. So a leader answers such
+questions only while it has a lease. A lease counts from when the node SENT the heartbeat that a controller took, and is
+shorter than the session after which a controller fences the node. docs/decisions/replication.md has the proof.
 """
 
 from collections import deque
@@ -50,7 +50,7 @@ class Lease:
 
     @property
     def is_valid(self) -> bool:
-        """To be asked for every answer: after a pause nothing else says that time went by."""
+        """Check it for every answer: after a pause of the process nothing else shows that time went by."""
         current = self._settle()
         if self._now() < current.until and self._applied_index() >= current.index:
             return True
@@ -72,7 +72,7 @@ class Lease:
             self._current = _Term(at + self._seconds, current.index)
 
     def give_up(self) -> None:
-        """Before this node says something by which another may lead from then on."""
+        """Call it before this node tells the controller something that lets another lead."""
         self._current = _NONE
         self._pending.clear()
 
@@ -101,7 +101,7 @@ class Isolation:
         self._partitions.has_lease = has_lease
 
     def cut_off(self, why: CutOff) -> None:
-        """It does not lead any more for clients, and says so."""
+        """This node does not lead any more for clients, and says so."""
         if self._partitions.is_cut_off_by(why):
             return
         self._partitions.cut_off(why)

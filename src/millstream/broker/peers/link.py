@@ -97,7 +97,7 @@ class PeerLink:
             pause = min(2 * pause, self._longest_pause)
 
     def _tell_gone(self) -> None:
-        """Once: a node that nobody can connect to may still be alive, and says so by other ways."""
+        """Told once: a node that refuses connections may still be alive, and shows it in other ways."""
         peer, self._last_peer = self._last_peer, None
         if peer is not None:
             self.ended = peer
@@ -120,7 +120,7 @@ class PeerLink:
         return True
 
     def has_just_lost(self, node_id: int) -> bool:
-        """Whether the connection to that node broke a moment ago, and nobody knows yet what became of the node."""
+        """Whether the connection to that node broke a moment ago, and it is not known yet what became of the node."""
         if self._last_peer is None or self._last_peer.node_id != node_id:
             return False
         reader = self._reader
@@ -215,7 +215,7 @@ class PeerLink:
 
     @property
     def _has_room(self) -> bool:
-        """Whether something more may be written; uvloop raises when the other end is gone and nobody noticed yet."""
+        """Whether more may be written; uvloop raises when the other end is gone and that was not noticed yet."""
         transport = None if self._writer is None else self._writer.transport
         return (
             transport is not None

@@ -63,7 +63,7 @@ class ClusterMembership:
     ) -> None:
         _, for_nodes = endpoints
         if any(each.host in WILDCARDS for each in endpoints):
-            # What "the address they came by" is only the node itself can say, and clients hear of it from others too.
+            # Only the node itself knows which address a client came by, and clients hear of nodes from others too.
             raise CannotJoin(
                 f"a node of several that listens on {WILDCARDS[0]} or {WILDCARDS[1]} must say where it is reached: set"
                 " broker.advertised_host (for --node-listen broker.node_advertised_host), or listen on one address"
@@ -116,7 +116,7 @@ class ClusterMembership:
         stored = open_replica(disk, data_dir, self._node_id)
         if stored is None:
             key = MemberKey(self._node_id, self._machine.host.new_id())
-            # With nothing in it: what the cluster begins with comes from whoever founds it.
+            # Empty: the founder brings the first metadata.
             stored = create_replica(disk, data_dir, key, Snapshot())
         return stored
 
@@ -192,7 +192,7 @@ class ClusterMembership:
             accepted.wait(), "waiting for a controller to be let in by", self._why_no_majority
         )
         self._waiting = None
-        # Nobody else speaks to a removed node any more, not even to say that its registration is gone.
+        # Other nodes no longer speak to a removed node, not even to say that its registration is gone.
         self.network.removed = self._end.fail
         watch = ContactWatch(
             self._node_id,
@@ -206,7 +206,7 @@ class ClusterMembership:
         self._contact = asyncio.create_task(watch.run(), name="contact")
 
     async def leave(self) -> None:
-        """Hand over what this node leads before it stops; given up when nobody answers in time."""
+        """Hand over what this node leads before it stops; given up when no controller answers in time."""
         if self._contact is not None:
             self._contact.cancel()
         if self._beating is not None and self._heartbeats is not None:
@@ -306,7 +306,9 @@ class ClusterMembership:
     async def _unless_refused(
         self, work: Coroutine[Any, Any, Result], waiting: str, reason: Callable[[], str]
     ) -> Result:
-        """The result of `work`, which may wait for others for ever, unless they will not have this node."""
+        """The result of `work`, which may wait for others without limit; it ends with an error if they refuse this
+        node.
+        """
         task, failure = asyncio.ensure_future(work), self._end.failure
         refused = asyncio.ensure_future(self.network.refused.wait())
         told = Repeats(asyncio.get_running_loop().time)

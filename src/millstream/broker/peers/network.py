@@ -135,7 +135,7 @@ class PeerNetwork:
         link = next((each for each in self._links.values() if each.peer == message.to), None)
         is_sent = link is not None and link.send(self.cluster_id, message)
         if not is_sent and isinstance(message, InstallSnapshot):
-            # Not at once: whoever sends is in the middle of its own work.
+            # Not at once: the sender is in the middle of its own work.
             asyncio.get_running_loop().call_soon(self._snapshot_lost, message.to)
 
     async def forward(self, node_id: int, command: bytes) -> bytes:
@@ -148,9 +148,9 @@ class PeerNetwork:
 
     @property
     def ended_at(self) -> dict[int, float]:
-        """When a process that has ended was last looked for in vain, by the clock that leases go by.
+        """When an attempt to reach an ended process began and failed, by the clock that leases go by.
 
-        At a seed's address, which outlives restarts: elsewhere the node may be another one by now, and alive.
+        Only at a seed's address, which outlives restarts: at another address a different node may live by now.
         """
         return {
             link.ended.node_id: link.ended_at

@@ -43,7 +43,7 @@ class Conversation:
             self.end(error)
 
     def resume(self) -> None:
-        """What had to be waited for is done: go on with what came meanwhile."""
+        """The work is done: go on with the replies that came meanwhile."""
         self.work = None
         while self._kept and not self.is_busy and not self.over.done():
             self._kept.popleft()()

@@ -47,6 +47,6 @@ class Copying:
 
     def _cut_ended(self, task: "asyncio.Task[None]") -> None:
         del self._cuts[task]
-        # Who waited for it may have gone: then nobody need hear of an error.
+        # The task that waited may have ended: then the error concerns no one.
         if not task.cancelled():
             task.exception()

@@ -51,7 +51,9 @@ class Following(msgspec.Struct, eq=False):
     _pause_seconds: float = _FIRST_PAUSE_SECONDS
 
     async def begin(self) -> None:
-        """Before the first request: what this node wrote as a leader is on disk, and what it never wrote forgotten."""
+        """Before the first request: flush what this node wrote as a leader, and forget epochs in which it wrote
+        nothing.
+        """
         if self.has_to_sync:
             await self.copying.flusher.sync(self.partition)
         self._require_current()
@@ -130,8 +132,8 @@ class Following(msgspec.Struct, eq=False):
                 await self._begin_with(memoryview(reply.records))
             self._append(memoryview(reply.records))
         has_deleted = self._has_deleted(reply)
-        # What is not on disk is not there: neither for the leader's count nor for the next request. And a start is
-        # not followed further than the disk has come.
+        # Records that are not on disk count neither for the leader nor for the next request. And a new start is not
+        # followed further than the disk has come.
         if has_deleted or (len(reply.records) and self.partition.log.config.durable):
             await self._sync()
         self._taken(reply)
@@ -226,7 +228,7 @@ class Following(msgspec.Struct, eq=False):
             await asyncio.sleep(_BUSY_PAUSE_SECONDS)
         self._require_current()
         target.work = LogWork.TRUNCATING
-        # It is never left half done: whoever ends the fetcher waits for it.
+        # It is never left half done: stopping the fetcher waits for it.
         await asyncio.shield(self.copying.begin_cut(self._cut(offset)))
 
     async def _cut(self, offset: int) -> None:

@@ -8,7 +8,7 @@ from millstream.protocol.stream import BrokenStream, RequestStream
 from millstream.runtime.read_threshold import ReadThreshold
 
 _FIRST_BYTES = 1 << 16
-# Larger replies than are asked for are not worth keeping room for; and after so many small ones, none is.
+# No buffer is kept that is larger than any reply asked for; and after so many small replies, no large one is.
 _MOST_KEPT_BYTES = 32 << 20
 _SMALL_REPLIES = 8
 _CONNECT_SECONDS = 2.0
@@ -53,7 +53,7 @@ class ReplicaLink(asyncio.BufferedProtocol):
     ) -> "asyncio.Future[memoryview]":
         """The reply's body; ConnectionError when the connection ends before."""
         reply: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-        # Whoever waited may have gone: then nobody need hear of an error.
+        # The task that waited may have ended: then the error concerns no one.
         reply.add_done_callback(lambda future: future.cancelled() or future.exception())
 
         def received(found: memoryview | None) -> None:
@@ -71,7 +71,7 @@ class ReplicaLink(asyncio.BufferedProtocol):
         return reply
 
     def give_back(self, reply: memoryview) -> None:
-        """Nobody looks at the reply any more: its buffer is used again, because new memory for each costs too much."""
+        """The reply was dealt with: its buffer is used again, because new memory for each costs too much."""
         frame = reply.obj
         self._small_replies = self._small_replies + 1 if len(reply) <= _FIRST_BYTES else 0
         if not isinstance(frame, bytearray) or len(frame) > _MOST_KEPT_BYTES:
@@ -120,7 +120,7 @@ class ReplicaLink(asyncio.BufferedProtocol):
                 self._threshold.expect(4 + length - self._filled)
                 return
             frame, end = self._buffer, 4 + length
-            # What was handed out is the receiver's: the rest goes on in a buffer of its own.
+            # The receiver owns this buffer now: the rest goes on in another one.
             rest = memoryview(frame)[end : self._filled]
             self._buffer = self._another(len(rest))
             self._buffer[: len(rest)] = rest
@@ -152,9 +152,9 @@ class ReplicaLink(asyncio.BufferedProtocol):
 
 
 class WakeUp:
-    """For the one task that waits; one that was called before does not let it wait.
+    """Wakes the one task that waits; if it is called first, the task does not wait.
 
-    One future, where tasks and `asyncio.wait` would cost several times as much, with every request.
+    It is one future: tasks and `asyncio.wait` would cost several times as much with every request.
     """
 
     __slots__ = ("_is_woken", "_loop", "_waiter")

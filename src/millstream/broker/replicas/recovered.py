@@ -74,7 +74,7 @@ class RecoveredReplicas:
             await self.tell()
 
     def _is_asked(self, image: PartitionImage) -> bool:
-        """Whether nobody leads, and what this node has is waited for."""
+        """Whether the partition has no leader, and the controller waits to hear what this node has."""
         me = self._node_id
         return image.leader == NOBODY and any(
             each.broker_id == me and each.end_offset < 0 for each in image.last_known_elr
@@ -91,7 +91,8 @@ class RecoveredReplicas:
                     or found.offline is not None
                     or found.place.identity.topic_id != topic.topic_id.bytes
                 ):
-                    # What cannot be opened may hold what others lack: it is waited for.
+                    # A log that cannot be opened may hold records that others lack: the controller goes on waiting for
+                    # it.
                     continue
                 is_counted = any(each.broker_id == me and not each.is_left for each in p.last_known_elr)
                 is_whole = found.config.durable and not found.health.is_doubtful

@@ -127,7 +127,8 @@ class Repairs:
                     if partition.log.health.is_gone:
                         return
                     if isinstance(error, _NotToBeHad):
-                        # It is asked for on and on, but not waited for: too few might be in sync until then.
+                        # It is tried again and again, but the in-sync set does not wait for it: too few replicas might
+                        # be in sync until then.
                         self._await_no_more(partition, offset)
                     log.warning(
                         "not repaired yet",
@@ -265,7 +266,7 @@ class Repairs:
         endpoint = broker.for_nodes
         link = await ReplicaLink.connect(endpoint.host, endpoint.port)
         try:
-            # What it has itself is wanted, also where it forwards to leaders.
+            # Only the node's own replica is wanted, also where it forwards requests to leaders.
             link.send(PEER_CLIENT, 0, encode_greeting(Greeting()))
             while not repaired.is_whole:
                 wanted = FetchPartition(partition.index, -1, repaired.next_offset, -1, -1, _FETCH_BYTES)

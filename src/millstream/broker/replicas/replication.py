@@ -70,7 +70,8 @@ class Replication:
         partition.follow(image.leader, image.leader_epoch)
         if image.leader != NOBODY and partition.log.offline is None:
             for base in partition.log.segments.damaged:
-                # Of the new leader it can be had, or it is known that it cannot, before this replica is counted on.
+                # The new leader is asked for it: it has the records, or it is known that it has not, before this
+                # replica counts.
                 self.copying.faults.on_damage(partition, base)
             self._fetcher(image.leader).follow(partition, image.leader_epoch)
 
@@ -182,7 +183,7 @@ class Replication:
             if partition.log.offline is not None:
                 raise partition.log.offline
             if not partition.is_leader:
-                # Whoever leads now may not have heard of the new start.
+                # The new leader may not have heard of the new start.
                 raise partition.not_leader()
             if state is None:
                 return own

@@ -110,8 +110,8 @@ class ReplicaFetch:
                 self._session.news.pop(key, None)
                 return [reply]
             if request.fetch_offset > partition.log.log_end_offset:
-                # It names no epoch that would tell where the logs part. What it asks from is not what it has of this
-                # leader's: counted, it would confirm what is yet to be written up to there.
+                # The request names no epoch that would tell where the logs part. Its offset is not what the follower
+                # has of this leader's log: if it counted, it would acknowledge records that are not yet written.
                 raise KafkaError(
                     ErrorCode.OFFSET_OUT_OF_RANGE, f"the log ends at {partition.log.log_end_offset}"
                 )
@@ -126,7 +126,7 @@ class ReplicaFetch:
         return []
 
     def _read(self) -> list[FetchedPartition]:
-        """Everything that is new to the follower, up to the limits; the rest stays news."""
+        """Everything that is new to the follower, up to the limits; the rest waits for the next reply."""
         session = self._session
         left = min(self._request.max_bytes, _MOST_REPLY_BYTES)
         new: list[FetchedPartition] = []

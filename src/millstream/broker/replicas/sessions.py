@@ -33,7 +33,7 @@ class WantedPartition(msgspec.Struct):
     high_watermark: int = _NEVER_TOLD
     log_start_offset: int = _NEVER_TOLD
     is_answered: bool = False
-    """It was sent something that it has to act on: until it says where it is then, there is nothing to tell it."""
+    """It was sent something that it must act on: until it reports where it is then, there is nothing to tell it."""
 
     def differs(self, found: FetchedPartition) -> bool:
         return self.high_watermark != found.high_watermark or self.log_start_offset < found.log_start_offset
@@ -61,10 +61,10 @@ class ReplicaSession(msgspec.Struct, eq=False):
             wanted = self.wanted[key] = WantedPartition(request)
         else:
             if request.current_leader_epoch != wanted.request.current_leader_epoch:
-                # What it was told in the epoch before it may have thrown away.
+                # It may have cut off what it was told in the epoch before.
                 wanted.high_watermark = _NEVER_TOLD
             wanted.request, wanted.is_answered = request, False
-        # By its own word, not by what it was told: it may have heard it and not been able to follow yet.
+        # As the follower reports it, not as it was told: it may not have been able to follow yet.
         wanted.log_start_offset = request.log_start_offset
         self.news[key] = None
         return wanted

@@ -42,7 +42,7 @@ class ReplicaThrottle:
         self._free_at = 0.0
 
     def spend(self, partition: Partition, follower: int, size_bytes: int) -> None:
-        """So many bytes of a replica went by; if they count, the next ones have to wait for that long."""
+        """So many bytes of a replica were copied; if the replica is throttled, the next ones have to wait."""
         if size_bytes and (rate := self._rate_for(partition, follower)) is not None:
             now = self._clock.monotonic()
             self._free_at = max(self._free_at, now) + size_bytes / rate

@@ -40,7 +40,7 @@ _OF_ONE = frozenset(
         ErrorCode.POLICY_VIOLATION,
     }
 )
-# The leader does not know the producer any more, or otherwise: nothing was written, and another id is as good.
+# The leader refused the producer's id or sequence: nothing was written, and the batch may go with another id.
 _OF_THE_PRODUCER = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -131,7 +131,7 @@ class Batcher:
         self._looking = self._loop.call_later(_LOOK_SECONDS, self._look) if busy else None
 
     def batch_bytes(self, topic: str) -> int:
-        """What a batch of the topic may have, as far as the metadata says; its leader knows."""
+        """The size limit of the topic's batches, as far as the metadata tells; the leader has the last word."""
         found = self._metadata.image.topic(topic)
         configured = None if found is None else found.configs.get("max.message.bytes")
         return int(configured) if configured is not None else TopicConfig().max_message_bytes
@@ -169,7 +169,7 @@ class _Lane:
         self._earliest = min(self._earliest, sending.deadline)
         self._batcher.waiting_bytes += sending.size_bytes
         if self._task is None:
-            # It begins when this turn of the loop is over: with all that comes in it.
+            # It begins at the end of this turn of the loop, with all messages that came in it.
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"batches to {self._place}")
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ class _Lane:
             self._task.cancel()
 
     def give_up_late(self, now: float) -> None:
-        """Tell those whose time is over; what is on its way may arrive all the same."""
+        """Tell those whose time is over; a batch that was sent may still arrive."""
         if now < self._earliest:
             return
         earliest = _NEVER
@@ -218,7 +218,7 @@ class _Lane:
         while self._waiting and (not cut or self._waiting[0].size_bytes <= room):
             sending = self._waiting.popleft()
             if sending.answer.done():
-                # Nobody waits for it any more.
+                # The caller has given up.
                 self._batcher.waiting_bytes -= sending.size_bytes
                 continue
             sending.is_on_its_way = True
@@ -238,7 +238,7 @@ class _Lane:
                 return
             self._end_all(sendings, error)
         except KafkaError as error:
-            # Nobody knows which number comes next.
+            # It is not known which sequence number comes next.
             self._producer_id = None
             self._end_all(sendings, error)
         except BaseException:

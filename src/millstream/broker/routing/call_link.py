@@ -44,7 +44,7 @@ class _Waiting(msgspec.Struct, eq=False):
         if not self.answer.done():
             error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the connection to {address} was lost")
             self.answer.set_exception(error)
-            # Whoever gave up in the same turn does not look at it.
+            # The caller may have given up in the same turn.
             self.answer.exception()
 
 
@@ -82,10 +82,10 @@ class CallLink:
     async def call(
         self, caller: Caller, call: NodeCall[A], wait_s: float = 0.0, late: Callable[[A], None] | None = None
     ) -> A:
-        """The answer, which may take `wait_s` at the other end; KafkaError when it was refused.
+        """The answer, which may take `wait_s` at the other end; KafkaError when the call was refused.
 
-        NotDone when it was not sent, REQUEST_TIMED_OUT when nobody knows what became of it. If whoever waits gives up,
-        the other end is told; `late` gets an answer that comes all the same.
+        NotDone when it was not sent, REQUEST_TIMED_OUT when it is unknown whether it was carried out. If the caller
+        gives up, the other end is told; an answer that comes anyway goes to `late`.
         """
         body = encode_call(caller, call)
         loop = asyncio.get_running_loop()
@@ -104,7 +104,7 @@ class CallLink:
         except TimeoutError:
             self._give_up(connection, correlation, waiting)
             if connection.last_heard < began:
-                # Nothing has come since: the connection may be dead, and nobody told us.
+                # Nothing has come since: the connection may be dead without a sign.
                 self._lost(connection)
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"the node at {self.address} did not answer in time"

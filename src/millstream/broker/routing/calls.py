@@ -22,7 +22,7 @@ A = TypeVar("A")
 
 
 class NodeCall(msgspec.Struct, Generic[A_co], frozen=True, array_like=True):
-    """By its type parameter, what it is answered with."""
+    """The type parameter is the type of the answer."""
 
 
 class Append(NodeCall[Appended], frozen=True, tag=1):
@@ -192,7 +192,7 @@ def encode_refusal(error: KafkaError) -> bytes:
 
 
 def decode_answer(call: NodeCall[A], data: bytes | memoryview) -> A:
-    """What the call was answered with; the KafkaError with which it was refused is raised."""
+    """The answer; raises the KafkaError with which the call was refused."""
     try:
         if data[0]:
             refusal = _refusal_decoder.decode(data[1:])

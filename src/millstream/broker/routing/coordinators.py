@@ -66,7 +66,7 @@ class RoutedCoordinators:
         return [answer for answers in found for answer in answers]
 
     async def _make_topic(self, caller: Caller, kind: CoordinatorKind, key: str, timeout_s: float) -> None:
-        """Where nobody has needed the kind yet: the node that is asked makes its topic, and this one hears of it."""
+        """The first request of its kind: the node that is asked creates the topic, and this one hears of it."""
         if self._routes.metadata.image.topic(kind.value) is not None:
             return
 
@@ -91,7 +91,7 @@ class RoutedCoordinators:
 
 
 async def answers_here(host: CoordinatorHost, kind: CoordinatorKind, request: Request[A]) -> list[A]:
-    """Of all that this node coordinates. One that has just moved away lacks nothing here: its new node answers."""
+    """From all coordinators of this node. One that has just moved away is not missing: its new node answers."""
     if not host.knows(kind) or host.image.topic(kind.value) is None:
         return []
     answers: list[A] = []

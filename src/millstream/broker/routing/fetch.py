@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # A poll that began again for more bytes ends with the client's patience, and is waited for this much longer.
 _GRACE_SECONDS = 0.1
-# What was found for a client's next fetch is memory that others may want; one that comes late gets it then.
+# Records that wait for a client's next fetch take memory that others may want; they are dropped after this time.
 _KEEP_SECONDS = 2.0
 
 
@@ -119,7 +119,7 @@ class FetchRelay:
             else session.wanted()
         )
         if self._relay.is_only_node:
-            # Nobody is sent elsewhere to read.
+            # No client is sent to another node to read.
             fetch = fetch._replace(rack_id="")
         is_here = reply is None and not self._is_any_proxied(asked)
         wanted = [] if is_here else [self._find(topic, partition) for topic, partition in asked]
@@ -179,7 +179,7 @@ class FetchRelay:
     def _ask(self, current: _Fetch, source: FetchSource, min_bytes: int) -> None:
         request = current.request
         wait = current.deadline - self._relay.loop.time()
-        # An answer must say of every partition where it stands: what is not known yet is asked for first.
+        # An answer must tell the state of every partition: those that are not known yet are asked for first.
         is_instant = wait <= 0 or request.min_bytes <= 0 or not source.is_known
         wait_ms = 0 if is_instant else max(round(wait * 1000), 1)
         max_bytes = max(request.max_bytes // len(current.by_node), min_bytes)
@@ -247,7 +247,7 @@ class FetchRelay:
         for source in sources:
             left = source.take(left, taken)
         if taken and len(sources) > 1:
-            # Those who were served are last in the next turn, so that a small limit starves nobody.
+            # Sources that were served are last in the next turn, so that a small limit starves none.
             for source in sources:
                 if any(key in taken for key in current.by_node[source.node]):
                     self._sources[source.node] = self._sources.pop(source.node)
@@ -272,7 +272,7 @@ class FetchRelay:
             self._forgetting = self._relay.loop.call_later(_KEEP_SECONDS, self._forget_found)
 
     def _forget_found(self) -> None:
-        """Unless a fetch is there that may be answered with it; what is wanted still is asked for again."""
+        """Unless a fetch waits that may be answered with it. What is still wanted is asked for again."""
         self._forgetting = None
         if self._current is None:
             for source in self._sources.values():

@@ -30,7 +30,7 @@ class FetchSource:
     def __init__(self, relay: "ClientRelay", node: int, changed: Callable[[], None]) -> None:
         self.node = node
         self.found: dict[Key, tuple[FetchPartition, FetchedPartition]] = {}
-        """What was found, and at what it was asked for."""
+        """What was found, and the offset that it was asked for at."""
         self.found_bytes = 0
         self.is_asking = False
         self.min_bytes = 0
@@ -67,9 +67,9 @@ class FetchSource:
         )
 
     def want(self, partitions: dict[Key, FetchPartition]) -> None:
-        """What the client asks for now; a poll that asks for something else is ended, what else was found forgotten."""
+        """What the client asks for now. A poll for something else is ended, and its records are forgotten."""
         self._wanted = partitions
-        # Of what is not wanted any more nothing new comes: what was known of it would be told as if it were.
+        # A partition that is no longer wanted gets no news: what was known of it would look as if it were current.
         self._standing = {key: known for key, known in self._standing.items() if key in partitions}
         for key, (asked, found) in list(self.found.items()):
             if not _is_same(partitions.get(key), asked):

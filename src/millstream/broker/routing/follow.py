@@ -1,7 +1,7 @@
 """Any number of followers of a partition, one reader of its log.
 
-The reader keeps what it has read last. Who is at the end waits for it and shares what it reads; who is behind what is
-kept reads the log for itself until it has caught up. So a follower costs a position and no memory.
+The reader keeps its last reads. A follower at the end waits for the reader and shares what it reads; a follower that is
+further behind reads the log for itself until it has caught up. So a follower costs a position and no memory.
 """
 
 import asyncio
@@ -145,7 +145,7 @@ class Follows:
                     await reader.more()
                     continue
                 if read is None:
-                    # Whoever is behind the reader finds something at once, unless a new leader knows less for now.
+                    # A follower behind the reader finds records at once, unless a new leader has fewer for now.
                     wait_s = 0.0 if reader.end is None else _PAUSE_SECONDS
                     read = await self.read(caller, place, offset, isolation, wait_s)
                     if read.next_offset == offset:
@@ -164,7 +164,7 @@ class Follows:
     async def read(
         self, caller: Caller, place: Place, offset: int, isolation: Isolation, wait_s: float
     ) -> LogRead:
-        """For ever while there is no leader: a follower has nothing better to do than to wait for one."""
+        """Without a limit while there is no leader: a follower has nothing to do but wait for one."""
         while True:
             try:
                 return await self._partitions.read(

@@ -50,7 +50,7 @@ _followed = msgspec.msgpack.Decoder(tuple[str, bytes])
 
 
 class FollowedMetadata:
-    """The image of a node, followed from outside. `routes` is set by whoever connects the parts."""
+    """The metadata of a node, followed from outside. `routes` is set when the parts are connected."""
 
     routes: Routes
 

@@ -1,6 +1,7 @@
-"""Partitions that this node leads, by value: what doors of this process and other nodes for their doors ask of it.
+"""Partitions that this node leads, by value: for doors of this process, and for doors of other nodes.
 
-What is refused before it is written is `NotDone`; any other error of an append leaves open whether it is in the log.
+A request that is refused before anything is written is `NotDone`; after any other error of an append the records may be
+in the log or not.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ class Here:
 
     @property
     def is_cut_off(self) -> bool:
-        """Others may have gone on without this node."""
+        """Other nodes may have taken over."""
         return self._partitions.is_cut_off
 
     # -- writing

@@ -69,7 +69,7 @@ class RemoteLane(asyncio.BufferedProtocol):
         self._loop = server.loop
         self._transport: asyncio.Transport | None = None
         self._unsent: list[bytes | memoryview] = []
-        # What may be in flight is bounded by what the client may have in flight.
+        # The client's own limit bounds what is in flight.
         self._stream: RequestStream[Done] = RequestStream(most_in_flight=sys.maxsize)
         self._watch: asyncio.TimerHandle | None = None
         self._partial = b""
@@ -141,7 +141,7 @@ class RemoteLane(asyncio.BufferedProtocol):
         self._watch = None
         deadline = self._stream.deadline()
         if deadline is None:
-            # Either nobody waits, or one who waits as long as it takes, with others perhaps behind it.
+            # Either no request waits, or the first one waits as long as it takes, perhaps with others behind it.
             if self._stream.in_flight:
                 self._watch = self._loop.call_later(1.0, self._look)
         elif deadline <= self._loop.time():

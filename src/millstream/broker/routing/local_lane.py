@@ -25,9 +25,9 @@ class LocalCall(Call):
 
 
 class _Place:
-    """Where one request's reply goes: whoever asked gets it when it is there, whatever waits before it.
+    """Where one request's reply goes: to the caller as soon as it is ready, whatever waits before it.
 
-    To its handler it is the client's connection; what the handler holds up, the lane holds up too.
+    To its handler it is the client's connection; what blocks the connection blocks the lane too.
     """
 
     def __init__(self, lane: "LocalLane", connection: Connection, done: Callable[[Reply], None]) -> None:
@@ -89,7 +89,7 @@ class _Place:
 
 
 class LocalLane:
-    """Requests are handled one after the other, as those of a connection are: one that its handler holds up holds up
+    """Requests are handled one after the other, as those of a connection are: one that its handler blocks holds up
     those behind it.
     """
 
@@ -112,7 +112,7 @@ class LocalLane:
 
         def finished(buffers: Reply) -> None:
             if self._waiting.pop(place, None) is not None:
-                # Not at once: whoever sends is in the middle of its own work.
+                # Not at once: the sender is in the middle of its own work.
                 self._loop.call_soon(done, memoryview(b"".join((head, *buffers))))
 
         place = _Place(self, self._connection, finished)

@@ -27,7 +27,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 Result = TypeVar("Result")
 Changed = Callable[[MetadataImage, MetadataImage], None]
 
-# How many images are remembered for those who follow them: who is further behind gets all of the newest.
+# So many images are remembered for followers; one that is further behind gets the whole newest image.
 _REMEMBERED = 100
 
 

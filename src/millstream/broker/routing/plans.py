@@ -10,7 +10,7 @@ from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import ConfigResource
 from millstream.protocol.errors import ErrorCode
 
-# The part of the request for each node. What nobody can be asked for is this node's: it says so in its answer.
+# The part of the request for each node. Parts that no node can answer go to this one, whose answer says so.
 Parts = dict[int, Any]
 
 
@@ -20,7 +20,7 @@ class Plan(NamedTuple):
     is_by_topic: bool = False
     """Who answers is a matter of each topic's setting client.routing, not of the node's alone."""
     lost: ErrorCode | None = None
-    """What is said for a node that does not answer; without it this node answers in its place."""
+    """The answer in the place of a node that does not answer; without it this node answers."""
 
 
 # Partitions, by who leads them

@@ -34,13 +34,14 @@ _NOWHERE = -1
 # A leader that is gone has a successor within about a second; a client's other partitions wait meanwhile.
 PATIENCE_SECONDS = 5.0
 _RETRY_SECONDS = 0.05
-# A client that knows of other nodes may have sent the batch before by one of them: so long it is waited for.
+# A client that knows other nodes may have sent the batch before this one through another node: it is waited for so
+# long.
 _EARLY_SECONDS = 1.0
 # Beyond the request's own timeout, after which the leader answers by itself.
 _GRACE_SECONDS = 2.0
-# What a leader answers that is one no more; the batch may be in its log or not.
+# Errors of a node that is no longer the leader; the batch may be in its log or not.
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
-# What a leader answers that did not write what it was sent, now: nothing is said of an attempt before.
+# Errors of a leader that did not write this batch now; an earlier attempt may have been written.
 _REFUSED_FOR_NOW = (
     ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -90,7 +91,7 @@ class ProduceRelay:
         is_here = True
         for topic, partitions in produce.topics:
             for index, _ in partitions:
-                # What nobody can be asked for is this node's: its own answer says so.
+                # A partition without a known leader goes to this node: its own answer says so.
                 leader = targets.leader(topic, index)
                 nodes.append(me if leader is None else leader)
                 is_here = is_here and nodes[-1] == me and (topic, index) not in self._lines
@@ -196,7 +197,7 @@ class ProduceRelay:
             batch.may_be_written |= is_moved
             self._set_aside(batch)
         elif batch.may_be_written and outcome.error in _REFUSED_FOR_NOW:
-            # A client that heard this would take the batch for one that is nowhere.
+            # A client that got this error would conclude that the batch was not written.
             self._fail(batch, f"an attempt before was not answered, and now: {outcome.error.name}")
         else:
             self._finish(batch, outcome)
@@ -268,10 +269,10 @@ class ProduceRelay:
         if request.reply is not None:
             request.reply.answer(outcomes)
         elif any(outcome.error for outcome in outcomes):
-            # As a leader does: nobody reads a reply to acks=0.
+            # As a leader does: there is no reply to acks=0.
             reason = next(outcome.message or outcome.error.name for outcome in outcomes if outcome.error)
             self._relay.connection.refuse(reason)
-        # Each refers to the other: without this the collector would have to find them.
+        # They refer to each other: without this, only the garbage collector would free them.
         request.batches.clear()
         self._relay.held.give_back(request.size_bytes)
 
@@ -281,7 +282,7 @@ def _body_of(request: _Request, batches: list[_Waiting]) -> Buffers:
     return encode_produce_request(
         request.context.version,
         produce.transactional_id,
-        # Without an answer nobody would know how much is under way; the client gets none all the same.
+        # Without an answer it would be unknown how much is under way; the client gets none.
         produce.acks or 1,
         produce.timeout_ms,
         [Batch(*each.key, each.records) for each in batches],

@@ -59,7 +59,7 @@ class RoutedQueues:
             Acquire(group, member, place, max_messages, max_bytes, max_wait_s, max_held),
             patience_s=max_wait_s + _PATIENCE_SECONDS,
             wait_s=max_wait_s,
-            # What a lost answer handed out is available to others when its lock ends.
+            # Messages in a lost answer are available to others when their locks end.
             may_repeat=True,
             late=too_late,
         )
@@ -90,7 +90,7 @@ class RoutedQueues:
                         caller, ReleaseAll(group, member), _PATIENCE_SECONDS
                     )
             except KafkaError as error:
-                # What that node has handed out is available to others when its locks end.
+                # Messages that the node has handed out are available to others when their locks end.
                 log.info("locks not released", node=node_id, group=group, error=error.message)
 
         await asyncio.gather(*(of_node(broker.broker_id) for broker in self._routes.view.brokers()))
@@ -143,7 +143,7 @@ class RoutedQueues:
         self._authoriser.check(caller, Permission(Operation.READ, Resource.TOPIC, place.topic))
 
     def _give_back(self, caller: Caller, group: str, member: str, place: Place, acquired: Acquired) -> None:
-        """Nobody waits any more for what was handed out."""
+        """The caller has gone: give back the messages that were handed out."""
         if not acquired.ranges:
             return
         settlements = [

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = get_logger("millstream.proxy")
 
-# These begin with the id of a group, and its coordinator answers them.
+# These requests begin with a group's id; its coordinator answers them.
 _OF_A_GROUP = (
     "offset_commit", "join_group", "heartbeat", "leave_group", "sync_group", "offset_delete",
     "consumer_group_heartbeat", "share_group_heartbeat",
@@ -141,7 +141,7 @@ class ClientRelay:
         done: Done,
         version: int | None = None,
     ) -> None:
-        """On the lane of that kind; what is sent on one lane is handled in its order."""
+        """On the lane of that kind; requests of one lane are handled in order."""
         asked = context.version if version is None else version
         if node != self.node_id:
             self.metrics.count(context.api.name, sum(map(len, body)))
@@ -174,7 +174,7 @@ class ClientRelay:
             if not isinstance(answer, LaneLost):
                 reply.answer_body([self.body(context, answer)])
             elif node != self.node_id:
-                # This node's own answer to what another should have answered is the right refusal.
+                # This node answers in the other's place: it says that it does not lead or coordinate this.
                 self.pass_on(self.node_id, context, body, reply, self.lane_after_loss(context))
             else:
                 self.connection.close()
@@ -184,8 +184,8 @@ class ClientRelay:
         self.send(node, kind, context, (body,), seconds, answered)
 
     def lane_after_loss(self, context: Call) -> str:
-        """Where this node itself answers what another should have: a read as ever, whatever it leads by now. What
-        changes a group may have been done already, and is not done again.
+        """Where this node answers in the place of one that is gone. Reads are answered as usual, by what it leads now.
+        Changes of a group may have been carried out already, and are not carried out again.
         """
         return REFUSING if context.api.name in _CHANGING_A_GROUP else "others"
 
@@ -207,7 +207,7 @@ class ClientRelay:
         if node == self.node_id:
             dispatcher = self.relays.refusing if kind == REFUSING else self.relays.dispatcher
             return LocalLane(dispatcher, self.connection, self.loop)
-        # A node that is gone is asked at an address at which nobody answers.
+        # A node that is gone is asked at an address where nothing answers.
         to = self._registered(node) or Registered("", 0, -1)
         return RemoteLane(self.server, node, to, self.relays.greeting(self.connection))
 

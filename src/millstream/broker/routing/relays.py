@@ -146,7 +146,7 @@ class Relays:
         return ShownNode(self.node_id, host, number)
 
     def cut_off(self) -> None:
-        """Who knows of this node alone looks for another only when it has nothing to say."""
+        """A client that knows only this node looks for another when its connection closes."""
         for relay in list(self._relays):
             if relay.is_only_node:
                 relay.connection.close()

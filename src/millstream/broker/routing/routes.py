@@ -63,7 +63,7 @@ class Routes:
         may_repeat: bool,
         late: Callable[[A], None] | None = None,
     ) -> A:
-        """The answer of whoever leads the partition, `here` or there; see `at_node` for the rest."""
+        """The answer of the partition's leader, `here` or there; see `at_node` for the rest."""
 
         def leader() -> int | None:
             if self.metadata.image.partition(place.topic, place.partition) is None:
@@ -86,10 +86,11 @@ class Routes:
         may_repeat: bool,
         late: Callable[[A], None] | None = None,
     ) -> A:
-        """Ask the node that `find` finds, and again for `patience_s` where another may answer by then.
+        """Ask the node that `find` finds, and try again for `patience_s` where another may answer by then. `wait_s` is
+        how long an answer itself may take.
 
-        `wait_s` is what an answer itself may take. What may have been done is asked again only if it `may_repeat`;
-        otherwise, and when the time is over, that is REQUEST_TIMED_OUT.
+        A call that may have been carried out is repeated only if it `may_repeat`; otherwise, and when the time is over,
+        the result is REQUEST_TIMED_OUT.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience_s
@@ -106,7 +107,7 @@ class Routes:
             except KafkaError as error:
                 if error.code not in _PASSING:
                     if is_uncertain:
-                        # What was done before decides what this answer means.
+                        # An earlier attempt decides what this answer means.
                         raise _uncertain(error) from error
                     raise
                 is_uncertain |= not isinstance(error, NotDone)

@@ -1,6 +1,7 @@
-"""What this node does for doors of other nodes: has a call done here, and gives its answer.
+"""Carries out calls of other nodes' doors, and answers them.
 
-One hop and no more: what is not led or coordinated here is refused with NotDone, and found again from there.
+One hop and no more: what this node does not lead or coordinate is refused with NotDone, and the caller looks for the
+right node again.
 """
 
 import asyncio
@@ -132,7 +133,7 @@ class ServedCalls:
         except KafkaError as error:
             body = encode_refusal(error)
         except asyncio.CancelledError:
-            # Answered all the same: whoever cancelled it keeps a place for the answer.
+            # Answered anyway: the caller that cancelled it keeps a place for the answer.
             cancelled = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the call was cancelled")
             call.reply_body([encode_refusal(cancelled)])
             raise
@@ -182,7 +183,7 @@ class ServedCalls:
         )
 
     async def _give_back(self, caller: Caller, call: Acquire, acquired: Acquired) -> None:
-        """Whoever asked is gone: others need not wait until the locks end."""
+        """The caller is gone: others need not wait until the locks end."""
         released = [
             Settlement(each.first_offset, each.last_offset, SettlementKind.UNDELIVERED)
             for each in acquired.ranges

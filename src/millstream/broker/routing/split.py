@@ -58,7 +58,7 @@ class SplitRequest:
         return True
 
     async def _take_large(self, body: bytes) -> None:
-        """What takes long to read is cut in a thread, and this node's part goes the way of the others'."""
+        """A long request is cut in a thread, and this node's part goes the same way as the others'."""
         relay, context = self._relay, self._context
         targets = relay.targets
 
@@ -100,7 +100,7 @@ class SplitRequest:
                     error_response(self._context.api, self._context.version, self._plan.lost, str(reply)),
                 )
             elif node != relay.node_id:
-                # This node's own answer to what another should have answered is the right refusal.
+                # This node answers in the other's place: it says that it does not lead or coordinate this.
                 self._ask(place, relay.node_id, body, relay.lane_after_loss(self._context))
             else:
                 relay.connection.close()

@@ -14,7 +14,7 @@ def topic_of(image: MetadataImage, topic: str | bytes) -> TopicImage | None:
 
 
 def leader_of(image: MetadataImage, topic: str | bytes, index: int) -> int | None:
-    """None where there is no such partition, and where nobody leads it."""
+    """None where there is no such partition, or it has no leader."""
     found = topic_of(image, topic)
     if found is None or not 0 <= index < len(found.partitions):
         return None
@@ -51,8 +51,8 @@ class Targets(NamedTuple):
     routing: Routing
 
     def leader(self, topic: str | bytes, index: int) -> int | None:
-        """None where nobody can be asked: this node's own answer is the right refusal. So it is for a topic of which
-        clients are told the leaders.
+        """None where no node can be asked: this node's own answer is the right refusal. Also None for a topic whose
+        real leaders clients are told.
         """
         leader = leader_of(self.image, topic, index)
         if leader is None or leader == self.me:
