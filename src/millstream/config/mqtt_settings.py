@@ -114,6 +114,11 @@ class MqttSettings:
     moved_to: str | None = own_setting(
         None, "An address (host:port) that every client of this node is sent to instead (0x9D)."
     )
+    reason_strings: bool = own_setting(
+        True,
+        "Whether clients of MQTT 5 are told in words, beside the reason code, why something was refused.",
+        kind=ConfigType.BOOLEAN,
+    )
     max_session_expiry: int = own_setting(
         7 * 24 * 3_600_000, "How long a session is kept without a connection, at most.",
         kind=_LONG, spelling=Spelling.DURATION, minimum=0, maximum=0xFFFF_FFFE * 1000,

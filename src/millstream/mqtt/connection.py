@@ -56,7 +56,7 @@ from millstream.protocol.mqtt.properties import (
     ConnackProperties,
     DisconnectProperties,
 )
-from millstream.protocol.mqtt.reasons import Reason, Violation, protocol_error
+from millstream.protocol.mqtt.reasons import Reason, Unanswered, Violation, protocol_error
 
 
 class State(enum.Enum):
@@ -175,6 +175,8 @@ class Connection:
                     return
                 else:
                     self._other(packet, now_ms)
+        except Unanswered as violation:
+            self._end(violation.reason, violation.message, send_will=self.state is State.CONNECTED)
         except Violation as violation:
             unnamed = violation.reason is Reason.CLIENT_IDENTIFIER_NOT_VALID
             if self.state is State.CONNECTING and (violation.version == V5 or unnamed):
@@ -245,7 +247,7 @@ class Connection:
             self.client_id,
             self._limits,
             session.unreleased,
-            explains=asked.request_problem_information != 0,
+            explains=self._limits.explains and asked.request_problem_information != 0,
             is_taken=self._is_taken,
         )
         self.outbound = Outbound(
@@ -283,12 +285,16 @@ class Connection:
             self.close(reason, text, server)
 
     def _refuse(self, reason: Reason, text: str, server: str | None = None) -> None:
-        for explained in (text or None, None):
+        for explained in self._explanations(text):
             properties = ConnackProperties(reason_string=explained, server_reference=server)
             connack = encode(Connack(reason, False, properties), self.version)
             if self._is_taken(connack):
                 break
         self._out.append(connack)
+
+    def _explanations(self, text: str) -> tuple[str | None, ...]:
+        """What to say besides the reason, the first that the client takes."""
+        return (text, None) if text and self._limits.explains else (None,)
 
     def _is_taken(self, data: bytes) -> bool:
         """Whether the client takes a packet as large as that; an explanation is left out where it does not."""
@@ -419,7 +425,7 @@ class Connection:
             return
         if self.state is State.CONNECTED:
             if self.version == V5:
-                for explained in (text or None, None):
+                for explained in self._explanations(text):
                     properties = DisconnectProperties(reason_string=explained, server_reference=server)
                     disconnect = encode(Disconnect(reason, properties), V5)
                     if self._is_taken(disconnect):

@@ -154,7 +154,8 @@ class Inbound:
         """Whether this is to be made durable; what is not known is answered here."""
         stage = self._second.get(packet_id)
         if stage is None:
-            self.bytes_out.append(self._answer(Pubcomp, packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND))
+            # Mostly one that was released before, whose PUBCOMP the client did not get: no error.
+            self.bytes_out.append(self._answer(Pubcomp, packet_id))
             return False
         if stage is not Stage.KEPT:
             return False

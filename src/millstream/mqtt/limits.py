@@ -48,6 +48,8 @@ class MqttLimits(msgspec.Struct, frozen=True):
     """Where nodes listen for MQTT, by their ids, where that is not this node's port at their host."""
     moved_to: str | None = None
     """Every client is sent there."""
+    explains: bool = True
+    """Whether clients of 5.0 are told in words why something was refused."""
     max_session_expiry_s: int = 7 * 24 * 3600
     server_keep_alive_s: int = 0
     """0: as the client asks."""

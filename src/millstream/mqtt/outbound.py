@@ -18,7 +18,7 @@ from millstream.mqtt.limits import MqttLimits
 from millstream.mqtt.outgoing import Delivery
 from millstream.protocol.mqtt.encoder import encode, publish_frame
 from millstream.protocol.mqtt.packets import V5, Pubrel
-from millstream.protocol.mqtt.reasons import Reason, protocol_error
+from millstream.protocol.mqtt.reasons import protocol_error
 
 _MOST_IDS = 65_535
 _ERRORS_FROM = 0x80
@@ -194,7 +194,8 @@ class Outbound:
         entry = self._flight.get(packet_id)
         if entry is None or entry.stage is Stage.RESERVED:
             if reason < _ERRORS_FROM:
-                self._pubrel(packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND)
+                # Mostly an exchange that is over, whose last packet the client did not get: no error.
+                self._pubrel(packet_id)
             return None
         if entry.delivery is not None and entry.delivery.qos != 2:
             raise protocol_error("PUBREC for a message of QoS 1")
@@ -241,8 +242,8 @@ class Outbound:
         self._flight[packet_id] = replace(self._flight[packet_id], stage=Stage.RELEASED)
         self._pubrel(packet_id)
 
-    def _pubrel(self, packet_id: int, reason: Reason = Reason.SUCCESS) -> None:
-        self.bytes_out.append(encode(Pubrel(packet_id, reason), self._version))
+    def _pubrel(self, packet_id: int) -> None:
+        self.bytes_out.append(encode(Pubrel(packet_id), self._version))
 
     def _free_id(self) -> int:
         packet_id = self._last_id

@@ -118,6 +118,38 @@ def test_an_explanation_that_makes_a_packet_too_large_is_left_out():
     assert talk.heard() == [p.Disconnect(Reason.NOT_AUTHORIZED)]
 
 
+def test_reasons_are_given_without_words_where_that_is_set():
+    talk = Talk(5, MqttLimits(explains=False))
+    talk.connect()
+    talk.machine.close(Reason.SERVER_BUSY, "why")
+    assert talk.heard() == [p.Disconnect(Reason.SERVER_BUSY)]
+    talk = Talk(5, MqttLimits(explains=False))
+    talk.say(p.Connect("c1"))
+    talk.machine.refuse(Reason.SERVER_BUSY, "why")
+    assert talk.heard() == [p.Connack(Reason.SERVER_BUSY)]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        bytes.fromhex("3080808080 01"),
+        bytes.fromhex("2080808080 01"),
+        bytes.fromhex("c001 00"),
+        bytes.fromhex("d001 00"),
+        bytes.fromhex("e001 8e"),
+        bytes.fromhex("e001 05"),
+        bytes.fromhex("e006 00 04 1c 0001 61"),
+    ],
+    ids=["length", "length of CONNACK", "PINGREQ", "PINGRESP", "server's reason", "reason", "reference"],
+)
+def test_who_has_left_or_whose_packets_cannot_be_told_apart_is_not_answered_and_its_will_is_sent(data):
+    talk = Talk()
+    talk.connect(will=WILL)
+    talk.machine.receive(data, talk.now_ms)
+    assert talk.heard() == []
+    assert closed(talk).send_will
+
+
 def test_mqtt_3_1_is_served_to_who_has_an_id():
     talk = Talk(4)
     talk.machine.receive(bytes.fromhex("100f 0006 4d5149736470 03 02 0000 0001 61"), 0)

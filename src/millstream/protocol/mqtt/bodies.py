@@ -39,7 +39,7 @@ from millstream.protocol.mqtt.properties import (
     WillProperties,
     read_properties,
 )
-from millstream.protocol.mqtt.reasons import Reason, Violation, malformed, protocol_error
+from millstream.protocol.mqtt.reasons import Reason, Unanswered, Violation, malformed, protocol_error
 from millstream.protocol.mqtt.topics import SHARE_PREFIX, check_name, has_wildcards
 
 # One SUBSCRIBE of a megabyte could name a quarter of a million filters.
@@ -72,10 +72,6 @@ _LEVELS: Final = {b"MQIsdp": (_LEVEL_3_1,), b"MQTT": (V3, V5)}
 A = TypeVar("A", Puback, Pubrec, Pubrel, Pubcomp)
 
 
-class _Unanswered(Violation):
-    """The payload of a CONNECT cannot be read: who knows what it is. Its connection is closed without a word."""
-
-
 def read_connect(data: bytes, at: int, end: int, head_flags: int = 0) -> Connect:
     """One of 3.1 is read as of 3.1.1: it differs in what is said here, and in nothing that a server does."""
     level, at = _level(data, at, end)
@@ -87,7 +83,7 @@ def read_connect(data: bytes, at: int, end: int, head_flags: int = 0) -> Connect
         if level == _LEVEL_3_1 and not connect.client_id:
             raise Violation(Reason.CLIENT_IDENTIFIER_NOT_VALID, "a client of MQTT 3.1 has to have an id")
     except Violation as violation:
-        if not isinstance(violation, _Unanswered):
+        if not isinstance(violation, Unanswered):
             violation.version = version
         raise
     return connect
@@ -117,7 +113,7 @@ def _connect(data: bytes, at: int, end: int, version: int, *, is_3_1: bool) -> C
         if flags & _PASSWORD:
             password, at = read_binary(data, at, end)
     except Violation as violation:
-        raise _Unanswered(violation.reason, violation.message) from None
+        raise Unanswered(violation.reason, violation.message) from None
     _all_read(at, end)
     return Connect(
         client_id, version, bool(flags & _CLEAN), keep_alive_s, username, password, will, properties, is_3_1
@@ -141,7 +137,7 @@ def _client_id(data: bytes, at: int, end: int, version: int) -> tuple[str, int]:
     try:
         raw, at = read_binary(data, at, end)
     except Violation as violation:
-        raise _Unanswered(violation.reason, violation.message) from None
+        raise Unanswered(violation.reason, violation.message) from None
     try:
         return checked_text(raw), at
     except Violation as violation:
@@ -202,10 +198,10 @@ def read_ack(made: type[A], reasons: frozenset[int]) -> Callable[[bytes, int, in
 
 
 def read_subscribe(data: bytes, at: int, end: int, version: int) -> Subscribe:
-    packet_id, at = _packet_id(data, at, end)
+    packet_id, at = _packet_id(data, at, end, Reason.MALFORMED_PACKET)
     properties = SubscribeProperties()
     if version == V5:
-        properties, at = read_properties(SubscribeProperties, data, at, end, stray=Reason.MALFORMED_PACKET)
+        properties, at = read_properties(SubscribeProperties, data, at, end, refusal=Reason.MALFORMED_PACKET)
         if len(properties.subscription_identifiers) > 1:
             raise protocol_error("a SUBSCRIBE has more than one subscription identifier")
     filters: list[Filter] = []
@@ -215,7 +211,7 @@ def read_subscribe(data: bytes, at: int, end: int, version: int) -> Subscribe:
         filters.append(_filter(text, options, version))
         _not_too_many(filters)
     if not filters:
-        raise protocol_error("a SUBSCRIBE without filters")
+        raise malformed("a SUBSCRIBE without filters")
     return Subscribe(packet_id, tuple(filters), properties)
 
 
@@ -247,7 +243,7 @@ def _filter(text: str, options: int, version: int) -> Filter:
     if options & 0xC0:
         raise malformed("reserved bits of a filter's options are set")
     if handling == 3:
-        raise protocol_error("a filter has retain handling 3")
+        raise malformed("a filter has retain handling 3")
     no_local = bool(options & 0x04)
     if text.startswith(SHARE_PREFIX):
         _check_share(text)
@@ -271,17 +267,19 @@ def read_suback(data: bytes, at: int, end: int, version: int) -> Suback:
 
 
 def read_unsubscribe(data: bytes, at: int, end: int, version: int) -> Unsubscribe:
-    packet_id, at = _packet_id(data, at, end)
+    packet_id, at = _packet_id(data, at, end, Reason.MALFORMED_PACKET)
     properties = UnsubscribeProperties()
     if version == V5:
-        properties, at = read_properties(UnsubscribeProperties, data, at, end, stray=Reason.MALFORMED_PACKET)
+        properties, at = read_properties(
+            UnsubscribeProperties, data, at, end, refusal=Reason.MALFORMED_PACKET
+        )
     filters: list[str] = []
     while at < end:
         text, at = _filter_text(data, at, end)
         filters.append(text)
         _not_too_many(filters)
     if not filters:
-        raise protocol_error("an UNSUBSCRIBE without filters")
+        raise malformed("an UNSUBSCRIBE without filters")
     return Unsubscribe(packet_id, tuple(filters), properties)
 
 
@@ -314,7 +312,8 @@ def read_disconnect(data: bytes, at: int, end: int, version: int) -> Disconnect:
         _all_read(at, end)
         return Disconnect()
     reason, at = read_byte(data, at, end)
-    _known(reason, _LEFT)
+    if reason not in _LEFT:
+        raise Unanswered(Reason.PROTOCOL_ERROR, f"a DISCONNECT has the reason code 0x{reason:02x}")
     properties = DisconnectProperties()
     if at < end:
         properties, at = read_properties(DisconnectProperties, data, at, end)
@@ -324,7 +323,7 @@ def read_disconnect(data: bytes, at: int, end: int, version: int) -> Disconnect:
 
 def check_clients_disconnect(packet: Disconnect) -> None:
     if packet.reason in _SERVERS_ONLY or packet.properties.server_reference is not None:
-        raise protocol_error("a DISCONNECT says what only a server may say")
+        raise Unanswered(Reason.PROTOCOL_ERROR, "a DISCONNECT says what only a server may say")
 
 
 def read_auth(data: bytes, at: int, end: int, version: int) -> Auth:
@@ -341,10 +340,10 @@ def read_auth(data: bytes, at: int, end: int, version: int) -> Auth:
     return Auth(reason, properties)
 
 
-def _packet_id(data: bytes, at: int, end: int) -> tuple[int, int]:
+def _packet_id(data: bytes, at: int, end: int, refusal: Reason = Reason.PROTOCOL_ERROR) -> tuple[int, int]:
     packet_id, at = read_u16(data, at, end)
     if not packet_id:
-        raise protocol_error("packet identifier 0 is not allowed")
+        raise Violation(refusal, "packet identifier 0 is not allowed")
     return packet_id, at
 
 

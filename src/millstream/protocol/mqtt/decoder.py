@@ -25,13 +25,14 @@ from millstream.protocol.mqtt.packets import (
 )
 from millstream.protocol.mqtt.primitives import MOST_VARINT, checked_text
 from millstream.protocol.mqtt.properties import PublishProperties, read_properties
-from millstream.protocol.mqtt.reasons import Reason, Violation, malformed, protocol_error
+from millstream.protocol.mqtt.reasons import Reason, Unanswered, Violation, malformed, protocol_error
 from millstream.protocol.mqtt.topics import check_name
 
 _PUBLISH: Final = int(PacketType.PUBLISH)
 _PUBACK_HEAD: Final = PacketType.PUBACK << 4
 _CONNECT: Final = int(PacketType.CONNECT)
 _SERVERS_ANSWERS: Final = frozenset({PacketType.SUBACK, PacketType.UNSUBACK, PacketType.PINGRESP})
+_PINGS: Final = frozenset({PacketType.PINGREQ, PacketType.PINGRESP})
 _LONGEST_KEPT_NAME: Final = 256
 _MOST_KEPT_NAMES: Final = 8_192
 
@@ -67,7 +68,7 @@ class Decoder:
     `longest` is the most bytes of one packet.
     """
 
-    __slots__ = ("_ended", "_longest", "_names", "_needed", "_pending", "_side", "version")
+    __slots__ = ("_authenticates", "_ended", "_longest", "_names", "_needed", "_pending", "_side", "version")
 
     def __init__(
         self,
@@ -81,6 +82,7 @@ class Decoder:
         self._longest = longest
         self._names = names or NameCache()
         self._side = side
+        self._authenticates = False
         self._pending = bytearray()
         self._needed = 0
         self._ended = False
@@ -124,8 +126,8 @@ class Decoder:
             size = data[at + 1]
             body = at + 2
             if size > 0x7F:
-                self._check_kind(head)
                 size, body = _long_size(data, at, end)
+                self._check_kind(head)
                 if body < 0:
                     self._needed = end - at + 1
                     break
@@ -183,7 +185,7 @@ class Decoder:
     def _topic(self, raw: bytes, properties: PublishProperties) -> str:
         if not raw:
             if properties.topic_alias is None:
-                raise protocol_error("a PUBLISH without a topic or an alias of one")
+                raise malformed("a PUBLISH without a topic or an alias of one")
             return ""
         return self._names.check(raw)
 
@@ -204,12 +206,16 @@ class Decoder:
         raise protocol_error(f"a packet of type {kind} must not be sent in this direction")
 
     def _other(self, head: int, data: bytes, at: int, stop: int) -> Packet:
-        self._check_kind(head)
         kind, flags = head >> 4, head & 0x0F
+        if kind in _PINGS and at < stop:
+            raise Unanswered(Reason.MALFORMED_PACKET, "a ping has a body")
+        self._check_kind(head)
         if kind == _CONNECT:
             return self._connect(flags, data, at, stop)
         wanted, read = BODIES[kind]
         if flags != wanted:
+            if kind == PacketType.AUTH and not self._authenticates:
+                raise protocol_error("AUTH of a client that named no method in CONNECT")
             raise malformed(f"reserved flags of a packet of type {kind} are set")
         packet = read(data, at, stop, self.version)
         if type(packet) is Disconnect and self._side is Side.SERVER:
@@ -221,11 +227,14 @@ class Decoder:
             raise protocol_error("a second CONNECT")
         packet = read_connect(data, at, stop, flags)
         self.version = packet.version
+        self._authenticates = packet.properties.authentication_method is not None
         return packet
 
 
 def _long_size(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Remaining length of more than a byte, and where the body begins: -1 when that is not known yet."""
+    if data[at] < 0x10:
+        raise protocol_error("there is no packet of type 0")
     value = shift = 0
     for position in range(at + 1, min(at + 5, end)):
         byte = data[position]
@@ -236,7 +245,7 @@ def _long_size(data: bytes, at: int, end: int) -> tuple[int, int]:
             return value, position + 1
         shift += 7
     if end - at >= 5:
-        raise malformed("the remaining length does not end")
+        raise Unanswered(Reason.MALFORMED_PACKET, "the remaining length does not end")
     return 0, -1
 
 

@@ -68,13 +68,15 @@ class ConnectProperties(Properties, frozen=True, gc=False):
 
 
 class ConnackProperties(Properties, frozen=True, gc=False):
+    """Written in this order, which means nothing: it is mosquitto's, so that both brokers can be compared."""
+
     session_expiry_s: int | None = None
+    assigned_client_identifier: str | None = None
+    topic_alias_maximum: int | None = None
+    maximum_packet_size: int | None = None
     receive_maximum: int | None = None
     maximum_qos: int | None = None
     retain_available: int | None = None
-    maximum_packet_size: int | None = None
-    assigned_client_identifier: str | None = None
-    topic_alias_maximum: int | None = None
     reason_string: str | None = None
     wildcard_available: int | None = None
     subscription_identifiers_available: int | None = None
@@ -172,12 +174,12 @@ MOST_USER_PROPERTIES: Final = 1_000
 
 
 def read_properties(
-    made: type[P], data: bytes, at: int, end: int, stray: Reason = Reason.PROTOCOL_ERROR
+    made: type[P], data: bytes, at: int, end: int, refusal: Reason = Reason.PROTOCOL_ERROR
 ) -> tuple[P, int]:
     """The properties that begin with their length at `at`, and the position behind them.
 
     What cannot be read is malformed, whatever else is wrong: all are read before one that must not be there is refused.
-    `stray` is the reason for that.
+    `refusal` is the reason for that, and for a value that is not allowed.
     """
     size, at = read_varint(data, at, end)
     stop = at + size
@@ -198,11 +200,11 @@ def read_properties(
         if wrong is not None:
             read_on -= 1
         elif row.name not in allowed:
-            wrong = Violation(stray, f"property 0x{identifier:02x} is not allowed in this packet")
+            wrong = Violation(refusal, f"property 0x{identifier:02x} is not allowed in this packet")
         elif row.check is None or (wrong := row.check(value)) is None:
             wrong = _keep(found, row.name, value)
     if wrong is not None:
-        raise wrong
+        raise Violation(refusal, wrong.message) if wrong.reason is Reason.PROTOCOL_ERROR else wrong
     for name in _REPEATABLE & found.keys():
         found[name] = tuple(found[name])
     return made(**found), stop

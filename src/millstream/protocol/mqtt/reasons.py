@@ -63,6 +63,13 @@ class Violation(Exception):
         self.version = 0
 
 
+class Unanswered(Violation):
+    """One after which the connection is closed without a word.
+
+    The length of a packet cannot be read, so there is no saying what the client speaks; or the client has left already.
+    """
+
+
 def malformed(message: str) -> Violation:
     return Violation(Reason.MALFORMED_PACKET, message)
 
