@@ -120,9 +120,11 @@ def moved_before_it_is_copied(patch: pytest.MonkeyPatch) -> None:
     """A reassignment counts new replicas as in sync before they have anything."""
     finish = election._finish_reassignment
 
-    def at_once(p: Any, in_sync: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+    def at_once(
+        p: Any, in_sync: tuple[int, ...], min_insync: int
+    ) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
         if not p.adding:
-            return finish(p, in_sync)
+            return finish(p, in_sync, min_insync)
         replicas = tuple(each for each in p.replicas if each not in p.removing)
         return replicas, replicas, True
 

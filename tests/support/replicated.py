@@ -86,7 +86,7 @@ class Cluster:
     def partition(self, topic: str = "t") -> PartitionImage:
         return self.image.topics[topic].partitions[0]
 
-    def set_isr(self, isr: Iterable[int], topic: str = "t") -> InSyncResult:
+    def set_isr(self, isr: Iterable[int], topic: str = "t", *, may_end_move: bool = True) -> InSyncResult:
         """As the partition's leader asks for it."""
         p, brokers = self.partition(topic), self.image.brokers
         change = InSyncChange(
@@ -95,6 +95,7 @@ class Cluster:
             p.leader_epoch,
             tuple((broker, brokers[broker].epoch) for broker in isr),
             p.partition_epoch,
+            may_end_move,
         )
         (result,) = self.do(ChangeInSyncSets(p.leader, brokers[p.leader].epoch, (change,)))
         return result

@@ -114,7 +114,7 @@ class InSyncSets:
             # One that is silent would have to go again at once, and so on for as long as nothing is committed.
             and not state.is_lagging(each, end, now, self._max_lag_seconds)
         ]
-        if not leaving and not joining and not state.is_replaced:
+        if not leaving and not joining and not (state.is_move_ready and state.may_end_move):
             return []
         change = state.propose(joining=joining, leaving=leaving)
         return [(partition, state, change)]
@@ -151,6 +151,7 @@ class InSyncSets:
                     state.leader_epoch,
                     state.broker_epochs(change.isr, metadata.broker_epoch),
                     change.partition_epoch,
+                    state.may_end_move,
                 )
                 for partition, state, change in asked
             ),

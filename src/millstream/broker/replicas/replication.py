@@ -9,6 +9,7 @@ from millstream.broker.replicas.fetcher import ReplicaFetcher
 from millstream.broker.replicas.in_sync import InSyncSets, start_of_members
 from millstream.broker.replicas.recovered import RecoveredReplicas
 from millstream.broker.replicas.sessions import ReplicaSessions
+from millstream.cluster.metadata.election import staying_in_sync
 from millstream.cluster.metadata.image import PartitionImage
 from millstream.cluster.replication.leader import LeaderState
 from millstream.observability.logs import get_logger
@@ -95,8 +96,8 @@ class Replication:
                 image.isr,
                 image.partition_epoch,
                 now,
-                is_leaving=self._node_id in image.removing,
-                is_replaced=self._is_replaced(image),
+                removing=image.removing,
+                is_move_ready=_is_move_ready(image, state.min_isr),
             )
             partition.in_sync_set_changed()
             self.in_sync.consider(partition)
@@ -115,8 +116,8 @@ class Replication:
             isr=image.isr,
             partition_epoch=image.partition_epoch,
             min_isr=config.needed_in_sync(len(image.replicas)),
-            is_leaving=self._node_id in image.removing,
-            is_replaced=self._is_replaced(image),
+            removing=image.removing,
+            is_move_ready=_is_move_ready(image, config.needed_in_sync(len(image.replicas))),
         )
         log.debug(
             "leading",
@@ -128,13 +129,8 @@ class Replication:
             isr=list(image.isr),
         )
         partition.lead(image.leader_epoch, state)
-        if state.is_replaced:
+        if state.is_move_ready:
             self.in_sync.consider(partition)
-
-    def _is_replaced(self, image: PartitionImage) -> bool:
-        """A reassignment takes the partition away from here, and waits only for this node to ask for its end."""
-        staying = set(image.isr) - set(image.removing)
-        return self._node_id in image.removing and bool(staying) and staying >= set(image.adding)
 
     def config_changed(self, partition: Partition) -> None:
         state = partition.replication
@@ -171,7 +167,8 @@ class Replication:
                 f"broker {broker_id} is not known to keep {partition.topic}-{partition.index}",
             )
         partition.count_replicas()
-        if state.pending is None and state.may_join(broker_id, start_of_members(partition)):
+        may_end_move = state.is_move_ready and broker_id in state.removing and state.may_end_move
+        if state.pending is None and (may_end_move or state.may_join(broker_id, start_of_members(partition))):
             self.in_sync.consider(partition)
 
     async def low_watermark(self, partition: Partition, wanted: int, timeout_s: float) -> int:
@@ -227,3 +224,8 @@ class Replication:
         fetcher = self._fetchers.get(partition.leader_id)
         if fetcher is not None:
             fetcher.unfollow(partition)
+
+
+def _is_move_ready(image: PartitionImage, min_isr: int) -> bool:
+    """A reassignment waits only for the leader to ask for its end."""
+    return bool(image.removing and staying_in_sync(image, image.isr, min_isr))

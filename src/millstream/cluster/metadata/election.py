@@ -102,20 +102,21 @@ def next_state(
     losses: Losses = NO_LOSSES,
     recovered: Recovered | None = None,
     seek: Seek = Seek.IF_NEEDED,
-    by_leader: bool = False,
+    may_end_move: bool = False,
 ) -> PartitionImage:
     """The partition as it must be among these brokers, `p` itself where nothing changes.
 
     `isr` is what the leader reports or a reassignment leaves; without it, it is what `p` has, less those that are gone.
-    `by_leader` when the leader asks: one that leaves is replaced at its own word only, after which it answers no reads.
+    `may_end_move` at the leader's word: all that a reassignment takes out of the in-sync set know who leads, so none of
+    them answers reads as a leader.
     """
     # A partition with one replica has nobody else to ask: what its broker still has is what there is.
     unclean = losses.unclean if len(p.replicas) > 1 else _NOBODY
     wanted = p.isr if isr is None else isr
     in_sync = tuple(b for b in wanted if b not in unclean and is_usable(brokers, b))
     replicas, is_done = p.replicas, False
-    if by_leader or p.leader not in in_sync or p.leader not in p.removing:
-        replicas, in_sync, is_done = _finish_reassignment(p, in_sync)
+    if may_end_move or not set(in_sync) & set(p.removing):
+        replicas, in_sync, is_done = _finish_reassignment(p, in_sync, rules.min_insync)
     had_all = {*p.isr, *p.elr, *wanted}
     known = _last_known_elr(p.last_known_elr, had_all, unclean, losses.wiped, recovered)
     eligible = tuple(b for b in replicas if b in had_all and b not in in_sync and b not in unclean)
@@ -134,7 +135,7 @@ def next_state(
         elif leader == best:
             sometimes("logs in doubt were compared and the best one leads")
         # One that was to be added may lead now, and nobody else would tell that the move is done.
-        replicas, in_sync, is_done = _finish_reassignment(p, (leader,))
+        replicas, in_sync, is_done = _finish_reassignment(p, (leader,), rules.min_insync)
         if leader not in eligible and leader != best:
             # After an unclean election the others may have what the leader lost, and nobody is sure of anything more.
             eligible, known = (), ()
@@ -170,14 +171,23 @@ def next_state(
     return p if changed == p else replace(changed, partition_epoch=p.partition_epoch + 1)
 
 
-def _finish_reassignment(
-    p: PartitionImage, in_sync: tuple[int, ...]
-) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
-    """Replicas and those in sync, without the leaving ones once everybody that is added has come in."""
-    if not p.adding and not p.removing:
-        return p.replicas, in_sync, False
+def staying_in_sync(p: PartitionImage, in_sync: Collection[int], min_insync: int) -> tuple[int, ...]:
+    """Who is in sync when the partition's reassignment ends; none while it must not end.
+
+    Everybody that is added has come in, and the minimum is kept without those that leave, where it is kept with them.
+    """
     staying = tuple(b for b in in_sync if b not in p.removing)
-    if not staying or not set(p.adding) <= set(staying):
+    target = len(p.replicas) - len(p.removing)
+    is_enough = len(staying) >= min(min_insync, target, len(in_sync))
+    return staying if is_enough and set(p.adding) <= set(staying) else ()
+
+
+def _finish_reassignment(
+    p: PartitionImage, in_sync: tuple[int, ...], min_insync: int
+) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+    """Replicas and those in sync, without the leaving ones where the reassignment may end."""
+    staying = staying_in_sync(p, in_sync, min_insync) if p.adding or p.removing else ()
+    if not staying:
         return p.replicas, in_sync, False
     return tuple(b for b in p.replicas if b not in p.removing), staying, True
 

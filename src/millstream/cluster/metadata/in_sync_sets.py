@@ -16,13 +16,17 @@ __all__ = ["ChangeInSyncSets", "InSyncChange", "InSyncResult", "min_insync"]
 
 
 class InSyncChange(msgspec.Struct, frozen=True):
-    """What the leader wants: members with the broker epochs in which it saw them; -1 where it does not know."""
+    """What the leader wants: members with the broker epochs in which it saw them; -1 where it does not know.
+
+    `may_end_move`: all that a reassignment takes out of the set know that this leader leads.
+    """
 
     topic_id: UUID
     index: int
     leader_epoch: int
     isr: tuple[tuple[int, int], ...]
     partition_epoch: int
+    may_end_move: bool = True
 
 
 class InSyncResult(msgspec.Struct, frozen=True):
@@ -70,9 +74,11 @@ class ChangeInSyncSets(msgspec.Struct, frozen=True):
         if error is not ErrorCode.NONE:
             return InSyncResult(error)
         isr = tuple(broker for broker, _ in change.isr)
-        if set(isr) == set(p.isr) and p.leader not in p.removing:
+        if set(isr) == set(p.isr) and not (change.may_end_move and p.removing):
             return _state(p)
-        after = next_state(p, image.brokers, rules_of(image, topic), isr=isr, by_leader=True)
+        after = next_state(
+            p, image.brokers, rules_of(image, topic), isr=isr, may_end_move=change.may_end_move
+        )
         if after is not p:
             records.append(partition_changed(topic.topic_id, after))
         if after.leader != self.broker_id or after.leader_epoch != p.leader_epoch:

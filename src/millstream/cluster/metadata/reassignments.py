@@ -85,20 +85,17 @@ def _without_adding(p: PartitionImage) -> Replicas:
 def _start(
     image: MetadataImage, topic: TopicImage, p: PartitionImage, before: Replicas, target: Replicas
 ) -> list[MetadataRecord]:
-    removing = tuple(b for b in before if b not in target)
+    # One that was to be added may lead by now; like any other leader it goes at its own word.
+    leading = tuple(b for b in p.adding if b == p.leader)
+    removing = tuple(b for b in (*before, *leading) if b not in target)
     draft = replace(
         p,
         replicas=target + removing,
         adding=tuple(b for b in target if b not in before),
         removing=removing,
     )
-    # What was to be added and is not any more goes at once: nobody counts on it.
+    # What else was to be added and is not any more goes at once: nobody counts on it.
     isr = tuple(b for b in p.isr if b in draft.replicas)
-    if p.isr and not isr:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Of the replicas {list(draft.replicas)} none would be in sync; wait until one is.",
-        )
     draft = replace(draft, elr=tuple(b for b in p.elr if b in draft.replicas))
     if not p.isr and not draft.elr and not p.counted_on <= set(draft.replicas):
         raise KafkaError(

@@ -55,14 +55,14 @@ class LeaderState:
         "_followers",
         "epoch_start_offset",
         "high_watermark",
-        "is_leaving",
-        "is_replaced",
+        "is_move_ready",
         "isr",
         "leader_epoch",
         "me",
         "min_isr",
         "partition_epoch",
         "pending",
+        "removing",
         "replicas",
     )
 
@@ -78,12 +78,12 @@ class LeaderState:
         isr: tuple[int, ...],
         partition_epoch: int,
         min_isr: int = 1,
-        is_leaving: bool = False,
-        is_replaced: bool = False,
+        removing: tuple[int, ...] = (),
+        is_move_ready: bool = False,
     ) -> None:
-        """`is_leaving` when a reassignment takes the partition away from here, `is_replaced` when others are ready."""
+        """`removing` are replicas that a reassignment takes away, `is_move_ready` when the others need them no more."""
         self.me = me
-        self.is_leaving, self.is_replaced = is_leaving, is_replaced
+        self.removing, self.is_move_ready = removing, is_move_ready
         self.leader_epoch = leader_epoch
         self.epoch_start_offset = epoch_start_offset
         self.high_watermark = high_watermark
@@ -113,8 +113,8 @@ class LeaderState:
         partition_epoch: int,
         now: float,
         *,
-        is_leaving: bool = False,
-        is_replaced: bool = False,
+        removing: tuple[int, ...] = (),
+        is_move_ready: bool = False,
     ) -> None:
         """The controller's word on the same leader epoch; what was asked for on an older state is decided."""
         if partition_epoch < self.partition_epoch:
@@ -122,7 +122,7 @@ class LeaderState:
         if partition_epoch > self.partition_epoch:
             self.pending = None
         self.isr, self.partition_epoch = isr, partition_epoch
-        self.is_leaving, self.is_replaced = is_leaving, is_replaced
+        self.removing, self.is_move_ready = removing, is_move_ready
         if replicas != self.replicas:
             self._set_replicas(replicas, now)
 
@@ -175,7 +175,19 @@ class LeaderState:
     @property
     def is_being_handed_over(self) -> bool:
         """What is pending may make another lead, who needs this node no more to commit something."""
-        return self.is_leaving and self.pending is not None
+        return self.me in self.removing and self.pending is not None
+
+    @property
+    def may_end_move(self) -> bool:
+        """Whether all in sync that a reassignment takes away have asked this leader for records, in this epoch.
+
+        One that has led before it may not know yet, and would answer reads with what it has when it is needed no more.
+        """
+        return all(
+            each == self.me or self._followers[each].end_offset != UNKNOWN
+            for each in self.removing
+            if each in self.isr
+        )
 
     @property
     def is_under_minimum(self) -> bool:

@@ -107,11 +107,9 @@ def partitions_with(state: LeaderState | None) -> Partitions:
     return partitions
 
 
-def leader(*, is_leaving: bool = False) -> LeaderState:
+def leader(*, removing: tuple[int, ...] = ()) -> LeaderState:
     members = (1, 2, 3)
-    return LeaderState(
-        1, 4, 0, 0, 0.0, replicas=members, isr=members, partition_epoch=0, is_leaving=is_leaving
-    )
+    return LeaderState(1, 4, 0, 0, 0.0, replicas=members, isr=members, partition_epoch=0, removing=removing)
 
 
 def test_reads_need_a_lease_and_writes_do_not() -> None:
@@ -132,7 +130,7 @@ def test_what_no_other_node_keeps_is_read_without() -> None:
 
 
 def test_a_leader_that_asks_to_be_replaced_answers_no_reads_meanwhile() -> None:
-    state = leader(is_leaving=True)
+    state = leader(removing=(1,))
     partitions = partitions_with(state)
     partitions.find_for_client("t", 0)
     change = state.propose()

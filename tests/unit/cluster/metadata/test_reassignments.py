@@ -10,6 +10,7 @@ from millstream.cluster.metadata.command_codec import (
     encode_result,
 )
 from millstream.cluster.metadata.image import NO_LEADER
+from millstream.cluster.metadata.leader_elections import RestorePreferredLeaders
 from millstream.cluster.metadata.partitions import CreatePartitions, PartitionIncrease
 from millstream.cluster.metadata.reassignments import AlterReassignments, Reassignment
 from millstream.protocol.errors import ErrorCode
@@ -52,11 +53,61 @@ def test_a_leader_that_stays_leads_on_with_a_new_epoch_that_shuts_the_old_ones_o
     assert (p.replicas, p.leader, p.leader_epoch) == ((1, 4), 1, 1)
 
 
-def test_fewer_replicas_at_once() -> None:
+def test_fewer_replicas_at_the_leaders_word() -> None:
     cluster = three()
     assert reassign(cluster, 1) is ErrorCode.NONE
+    assert cluster.set_isr((1, 2, 3), may_end_move=False).error == 0
+    assert cluster.partition().removing == (2, 3)
+    assert cluster.set_isr((1, 2, 3)).error == NEW_LEADER
     assert cluster.partition().replicas == (1,)
     assert cluster.led() == (1, (1,), ())
+
+
+def test_fewer_replicas_at_once_where_those_that_go_are_not_in_sync() -> None:
+    cluster = three()
+    cluster.fence(2, 3)
+    assert reassign(cluster, 1) is ErrorCode.NONE
+    assert cluster.partition().replicas == (1,)
+
+
+def test_a_move_goes_on_when_its_leader_is_replaced_by_the_preferred_one() -> None:
+    """The one that was replaced may not know it yet, so the move ends when the new leader has heard of it."""
+    cluster = three()
+    assert reassign(cluster, 3, 2) is ErrorCode.NONE
+    assert cluster.do(RestorePreferredLeaders()) == 1
+    p = cluster.partition()
+    assert (p.leader, p.isr, p.removing) == (3, (1, 2, 3), (1,))
+    assert cluster.set_isr((1, 2, 3), may_end_move=False).error == 0
+    assert cluster.partition().removing == (1,)
+    assert cluster.set_isr((1, 2, 3)).error == NEW_LEADER
+    p = cluster.partition()
+    assert (p.leader, p.replicas, p.isr, p.removing) == (3, (3, 2), (2, 3), ())
+
+
+def test_a_move_takes_no_copy_away_that_the_minimum_needs() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create(1, 2, 3, min_insync_replicas=2)
+    cluster.fence(2)
+    assert reassign(cluster, 1, 2) is ErrorCode.NONE
+    assert cluster.set_isr((1, 3)).error == 0
+    assert cluster.partition().removing == (3,)
+    cluster.beat(2)
+    assert cluster.set_isr((1, 3, 2)).error == NEW_LEADER
+    assert cluster.partition().replicas == (1, 2)
+    assert cluster.led() == (1, (1, 2), ())
+
+
+def test_a_move_that_was_called_off_replaces_its_new_leader_at_its_own_word() -> None:
+    cluster = three()
+    reassign(cluster, 4, 5)
+    assert cluster.set_isr((1, 2, 3, 4)).error == 0
+    assert cluster.do(RestorePreferredLeaders()) == 1
+    assert reassign(cluster, cancel=True) is ErrorCode.NONE
+    p = cluster.partition()
+    assert (p.leader, set(p.replicas), p.adding, p.removing) == (4, {1, 2, 3, 4}, (), (4,))
+    assert cluster.set_isr((1, 2, 3, 4)).error == NEW_LEADER
+    p = cluster.partition()
+    assert (p.leader, set(p.replicas), p.removing) == (1, {1, 2, 3}, ())
 
 
 def test_a_leader_that_leaves_is_replaced_at_its_own_word() -> None:
@@ -90,13 +141,17 @@ def test_called_off_half_way() -> None:
     assert p.leader_epoch == 1  # whoever was added may be so again
 
 
-def test_not_called_off_when_only_the_new_ones_have_the_data() -> None:
+def test_called_off_when_only_the_new_ones_have_the_data_it_waits_for_the_old_ones() -> None:
     cluster = three()
     reassign(cluster, 4, 5)
     assert cluster.set_isr((1, 4)).error == 0
     cluster.fence(1)
     assert cluster.led() == (4, (4,), ())
-    assert reassign(cluster, cancel=True) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert reassign(cluster, cancel=True) is ErrorCode.NONE
+    assert cluster.set_isr((4,)).error == 0
+    assert cluster.led() == (4, (4,), ())
+    assert cluster.set_isr((4, 2)).error == NEW_LEADER
+    assert cluster.led() == (2, (2,), ())
 
 
 def test_a_change_of_mind_counts_from_what_there_was_before() -> None:
