@@ -4,6 +4,7 @@ One request waits at each coordinator that keeps a session of a client here, how
 """
 
 import asyncio
+from collections.abc import Iterable
 from typing import Protocol
 
 from millstream.coordinator.mqtt_sessions.requests import Attend, Confirm
@@ -32,12 +33,12 @@ class Attending:
         self._caller = caller
         self._node = node
         self.clients: dict[str, Attended] = {}
-        self._shards: dict[int, set[str]] = {}
+        self._shards: dict[int, dict[str, None]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def add(self, client: Attended, shard: int) -> None:
         self.clients[client.client_id] = client
-        self._shards.setdefault(shard, set()).add(client.client_id)
+        self._shards.setdefault(shard, {})[client.client_id] = None
         if shard not in self._tasks:
             task = asyncio.get_running_loop().create_task(self._run(shard), name=f"mqtt attend {shard}")
             self._tasks[shard] = task
@@ -45,7 +46,7 @@ class Attending:
     def remove(self, client: Attended, shard: int) -> None:
         if self.clients.get(client.client_id) is client:
             del self.clients[client.client_id]
-            self._shards[shard].discard(client.client_id)
+            self._shards[shard].pop(client.client_id, None)
 
     def stop(self) -> None:
         for task in self._tasks.values():
@@ -75,7 +76,7 @@ class Attending:
         finally:
             del self._tasks[shard]
 
-    async def _confirm(self, key: str, clients: set[str]) -> None:
+    async def _confirm(self, key: str, clients: Iterable[str]) -> None:
         sessions = tuple((client_id, self.clients[client_id].epoch) for client_id in clients)
         confirmed = await self._coordinators.ask(
             self._caller, CoordinatorKind.MQTT_SESSION, key, Confirm(self._node, sessions)

@@ -86,7 +86,7 @@ class MqttDoor:
         self._sys = SysTopics(self.shared.subscribers, self.values)
         self._max_connections = max_connections
         self._servers: list[asyncio.Server] = []
-        self._clients: set[Client] = set()
+        self._clients: dict[Client, None] = {}
         self._is_stopping = False
 
     def values(self) -> dict[str, int]:
@@ -137,8 +137,8 @@ class MqttDoor:
         if self._is_stopping or len(self._clients) >= self._max_connections:
             return None
         client = Client(self.shared, wire)
-        self._clients.add(client)
-        client.ended.add_done_callback(lambda _: self._clients.discard(client))
+        self._clients[client] = None
+        client.ended.add_done_callback(lambda _: self._clients.pop(client, None))
         self.shared.statistics.connections += 1
         return client
 

@@ -54,7 +54,7 @@ class Reading:
         self._rules = rules
         self._subscribers = subscribers
         self._reader = reader
-        self.places: set[Place] = set()
+        self.places: dict[Place, None] = {}
         """All that its filters are looked for in."""
         self.behind: dict[Place, int] = {}
         self.once: dict[Place, int] = {}
@@ -78,7 +78,7 @@ class Reading:
         """Go on where the last connection stopped; a partition that it did not know yet is read from its start."""
         known = {Place(each.topic, each.partition): each for each in stored}
         for place in places:
-            self.places.add(place)
+            self.places[place] = None
             position = known.get(place)
             self.behind[place] = 0 if position is None else position.offset
             if position is not None and position.once_offset > position.offset:

@@ -110,7 +110,7 @@ async def _begin(client: "Client", wanted: list[Subscription]) -> None:
         *(door.subscribers.follow(place) for place in places), door.retained.catch_up()
     )
     fresh = [place for place in places if place not in client.reading.places]
-    client.reading.places.update(fresh)
+    client.reading.places.update(dict.fromkeys(fresh))
     if client.machine.session_expiry_s and client.link is not None:
         positions = {tail.place: tail.position for tail in tails if tail is not None}
         await client.link.ask(

@@ -17,7 +17,7 @@ READ_TO = 10
 def saved(*in_flight: InFlight, queued: tuple[Delivery, ...] = ()) -> int:
     nothing: Any = None
     reading = Reading(nothing, nothing, nothing, nothing, nothing)
-    reading.places.add(PLACE)
+    reading.places[PLACE] = None
     reading.fall_behind(PLACE, READ_TO)
     (position,) = reading.positions(queued, in_flight)
     return position.offset

@@ -159,7 +159,7 @@ class Routes:
         self._changed.set()
         if old.brokers is not new.brokers:
             known = {each.for_nodes.address for each in new.brokers.values() if each.endpoints}
-            for address in self._links.keys() - known:
+            for address in [each for each in self._links if each not in known]:
                 self._links.pop(address).close()
 
 

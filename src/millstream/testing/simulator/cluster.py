@@ -11,7 +11,7 @@ from millstream.testing.simulator.machine import Machine
 from millstream.testing.simulator.network import Network
 from millstream.testing.simulator.node import PORT, TICK_MS, SimulatedNode
 from millstream.testing.simulator.process import CURRENT
-from millstream.testing.simulator.split_jobs import SplitJob
+from millstream.testing.simulator.split_jobs import SplitJob, end_threads
 
 
 class SimulatedCluster:
@@ -67,6 +67,7 @@ class SimulatedCluster:
     def end(self) -> None:
         for node in self.nodes.values():
             node.machine.end()
+        end_threads()
 
     def declare(self, topics: tuple[TopicSettings, ...]) -> None:
         """Topics in the settings of all nodes that are not started yet."""

@@ -1,7 +1,8 @@
 """Jobs that are done in pieces: between two changes of the disk the event loop and other jobs may come first.
 
 Each runs in a thread of its own, but never at the same time as anything else: who goes on is handed over. So the order
-is the simulation's, and a run can be repeated.
+is the simulation's, and a run can be repeated. A thread whose job is over does the next one: to start one costs ten
+times as much as to hand over.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,6 +16,43 @@ from millstream.runtime.workers import Job
 _here = local()
 
 
+class _Thread:
+    """`go` lets its job run to the next stop, and `back` says that it stopped or is over."""
+
+    __slots__ = ("_thread", "back", "go", "job")
+
+    def __init__(self) -> None:
+        self.job: SplitJob | None = None
+        self.go, self.back = Lock(), Lock()
+        self.go.acquire()
+        self.back.acquire()
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Only without a job."""
+        self.go.release()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            self.go.acquire()
+            if self.job is None:
+                return
+            self.job.run()
+            self.job = None
+            self.back.release()
+
+
+_idle: list[_Thread] = []
+
+
+def end_threads() -> None:
+    """No job is under way any more, and no thread is left behind."""
+    while _idle:
+        _idle.pop().end()
+
+
 class SplitJob:
     """`go_on` lets it run to its next stop; it has its `result` or its `error` when `is_over`."""
 
@@ -25,22 +63,18 @@ class SplitJob:
         self._job = job
         self._context = context
         self._is_hurried = False
-        self._go = Lock()
-        self._back = Lock()
-        self._go.acquire()
-        self._back.acquire()
-        self._thread: Thread | None = None
+        self._thread: _Thread | None = None
 
     def go_on(self) -> bool:
         """Whether it is over now."""
-        if self._thread is None:
-            self._thread = Thread(target=self._run, daemon=True)
-            self._thread.start()
-        else:
-            self._go.release()
-        self._back.acquire()
+        thread = self._thread
+        if thread is None:
+            thread = self._thread = _idle.pop() if _idle else _Thread()
+            thread.job = self
+        thread.go.release()
+        thread.back.acquire()
         if self.is_over:
-            self._thread.join()
+            _idle.append(thread)
         return self.is_over
 
     def hurry(self) -> None:
@@ -51,17 +85,19 @@ class SplitJob:
 
     def stop(self) -> None:
         """Called in its thread: others first."""
-        self._back.release()
-        self._go.acquire()
+        assert self._thread is not None
+        self._thread.back.release()
+        self._thread.go.acquire()
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """All of it, in its thread."""
         _here.job = self
         try:
             self.result = self._context.run(self._job)
         except BaseException as error:  # noqa: BLE001 - handed to the submitter; a crash ends the thread only
             self.error = error
+        _here.job = None
         self.is_over = True
-        self._back.release()
 
     @property
     def may_stop(self) -> bool:
