@@ -121,7 +121,13 @@ class Client:
                 break
             # What is refused at once is answered at once.
             self._act(wants)
-        is_paused = self.sending.is_full or self._is_blocked or self.machine.holds
+        link = self.link
+        is_paused = (
+            self._is_blocked
+            or self.machine.holds
+            or self.sending.is_full
+            or (link is not None and link.is_full)
+        )
         if is_paused is not self._is_paused:
             self._is_paused = is_paused
             if is_paused:

@@ -5,7 +5,7 @@ What is asked while an answer is awaited goes together with the next request, so
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from millstream.coordinator.decision import Request
 from millstream.coordinator.mqtt_sessions.records import FlightStage, Position, StoredFlight
@@ -26,6 +26,9 @@ from millstream.mqtt.wants import WantKeepReceived, WantReceive, WantRelease, Wa
 from millstream.protocol.errors import KafkaError
 
 A = TypeVar("A")
+
+_MOST_BYTES: Final = 1 << 20
+_MOST_WAITING: Final = 2_000
 
 Queued = WantReceive | WantRelease | WantReserve | WantKeepReceived
 
@@ -61,6 +64,7 @@ class SessionLink:
         self.shard = shard
         self._owner = owner
         self._queue: list[Queued] = []
+        self._waiting_bytes = 0
         self._task: asyncio.Task[None] | None = None
         self._releasing: set[asyncio.Task[None]] = set()
         self._number = 0
@@ -70,8 +74,15 @@ class SessionLink:
             self._caller, CoordinatorKind.MQTT_SESSION, self.client_id, request
         )
 
+    @property
+    def is_full(self) -> bool:
+        """More is not read from the connection before some of it is kept."""
+        return self._waiting_bytes > _MOST_BYTES or len(self._queue) > _MOST_WAITING
+
     def add(self, want: Queued) -> None:
         self._queue.append(want)
+        if type(want) is WantReceive:
+            self._waiting_bytes += len(want.message.payload)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -79,11 +90,12 @@ class SessionLink:
         try:
             while self._queue:
                 queue, self._queue = self._queue, []
-                while queue:
-                    kind = type(queue[0])
-                    count = next((n for n, each in enumerate(queue) if type(each) is not kind), len(queue))
-                    group, queue = queue[:count], queue[count:]
-                    await _GROUPS[kind](self, group)
+                self._waiting_bytes = 0
+                # At the same time: an identifier waits for one step only, for its client hears of each before the next.
+                kinds: dict[type, list[Queued]] = {}
+                for want in queue:
+                    kinds.setdefault(type(want), []).append(want)
+                await asyncio.gather(*(_GROUPS[kind](self, group) for kind, group in kinds.items()))
         finally:
             self._task = None
 

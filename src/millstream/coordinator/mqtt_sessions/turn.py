@@ -31,6 +31,7 @@ class Turn:
         self.state = state
         self.now_ms = now_ms
         self._records: list[SessionRecord] = []
+        self._sequences: dict[SequenceKey, SessionRecord] = {}
         self._replies: list[Reply[SessionReply]] = []
         self.effects: list[SessionEffect] = []
 
@@ -47,7 +48,7 @@ class Turn:
             self.reply(token, answer)
 
     def decision(self) -> Decision[SessionRecord, SessionReply, SessionEffect]:
-        return Decision(self._records, self._replies, effects=self.effects)
+        return Decision([*self._records, *self._sequences.values()], self._replies, effects=self.effects)
 
     # -- what is written in more than one place
 
@@ -62,10 +63,11 @@ class Turn:
         if before is not None:
             following, epoch = before.following, before.epoch
         self.write(OwedKey(number), StoredOwed(message, following))
-        self.write(
-            SequenceKey(message.topic, message.partition),
-            StoredSequence((following + 1) % _SEQUENCES, epoch),
-        )
+        # Of all that a decision owes to a partition the last number is enough: its records are stored together.
+        key = SequenceKey(message.topic, message.partition)
+        record = SessionRecord(key, StoredSequence((following + 1) % _SEQUENCES, epoch))
+        self.state.replay(record)
+        self._sequences[key] = record
 
     def refuse(self, number: int) -> None:
         """It will never be appended: those behind it get the numbers of another epoch, without a gap."""

@@ -373,3 +373,22 @@ def test_nothing_is_left_of_a_session_that_has_ended():
     coordinator.crash(compacted=True)
     assert coordinator.machine.state.sessions == {}
     assert len(coordinator.log) == 2, "the producer and its next sequence number"
+
+
+def test_messages_that_are_received_together_store_the_last_sequence_number_of_a_partition_only():
+    coordinator = Coordinator()
+    opened = coordinator.open()
+    coordinator.ask(Receive("c", opened.epoch, ((1, (kept("a"),)),)))
+    before = len(coordinator.log)
+    coordinator.holds_effects = True
+    coordinator.ask(
+        Receive("c", opened.epoch, ((2, (kept("b"),)), (3, (kept("c"),)), (4, (kept("d", partition=1),))))
+    )
+    assert len(coordinator.log) - before == 3 * 2 + 2, (
+        "identifier and message of each, a number for each partition"
+    )
+    coordinator.holds_effects = False
+    coordinator.crash()
+    coordinator.ask(Receive("c", opened.epoch, ((5, (kept("e"),)),)))
+    assert coordinator.sent() == ["a", "b", "c", "e"]
+    assert coordinator.sent(partition=1) == ["d"]

@@ -1,0 +1,103 @@
+"""A door that is not listened at, on virtual time: clients by their bytes, and a coordinator that may be away."""
+
+import asyncio
+from types import SimpleNamespace
+
+from millstream.coordinator.mqtt_sessions.requests import Attend
+from millstream.mqtt.door import MqttDoor
+from millstream.mqtt.limits import MqttLimits
+from millstream.mqtt.rules import Rules
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.mqtt.decoder import Decoder, Side
+from millstream.protocol.mqtt.encoder import encode
+from millstream.protocol.mqtt.packets import V5, Connect, Will
+from millstream.testing.simulator.loop import SimulatedLoop
+from millstream.testing.simulator.machine import SimulatedClock
+from support.mqtt_coordinator import Coordinator
+
+
+class Line:
+    """What a door reaches coordinators through: there is one, and it may be away for a while."""
+
+    def __init__(self, loop):
+        self.coordinator = Coordinator()
+        self._loop = loop
+        self._since = loop.time()
+        self.is_away = False
+        self.asked = []
+        """Names of the requests, without signs of life."""
+
+    async def ask(self, _caller, _kind, _key, request, *, timeout_s=10.0):
+        if not isinstance(request, Attend):
+            self.asked.append(type(request).__name__)
+        await asyncio.sleep(0.01)
+        if self.is_away:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is away")
+        self.pass_time()
+        answer = self.coordinator.ask(request)
+        if answer is None:
+            # A sign of life waits for news; nobody's session is taken over here.
+            await asyncio.sleep(min(timeout_s, 3.0))
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "there was no news")
+        return answer
+
+    def pass_time(self):
+        now = self._loop.time()
+        self.coordinator.wait(now - self._since)
+        self._since = now
+
+    def come_back(self):
+        """At another node, say: it is built again from its log."""
+        self.coordinator.now_ms += round((self._loop.time() - self._since) * 1000)
+        self._since = self._loop.time()
+        self.coordinator.crash()
+        self.is_away = False
+
+
+class Wire:
+    host = "device"
+
+    def __init__(self):
+        self.got = []
+        self.is_paused = False
+        self._decoder = Decoder(side=Side.CLIENT, version=V5)
+
+    def write(self, data):
+        self.got += self._decoder.feed(data)
+
+    def close(self): ...
+    def abort(self): ...
+
+    def pause_reading(self):
+        self.is_paused = True
+
+    def resume_reading(self):
+        self.is_paused = False
+
+
+class House:
+    """A door that is not listened at, and the line to its coordinator."""
+
+    def __init__(self, loop):
+        self.line = Line(loop)
+        topic = SimpleNamespace(partitions=[None])
+        doors = SimpleNamespace(
+            coordinators=self.line,
+            partitions=None,
+            view=SimpleNamespace(node_id=1),
+            metadata=SimpleNamespace(image=SimpleNamespace(topic=lambda _name: topic)),
+        )
+        self.door = MqttDoor(doors, Rules(), MqttLimits(), SimulatedClock(loop), lambda: "id")
+
+    def connect(self, text, *more):
+        wire = Wire()
+        user = self.door.accept(wire)
+        will = Will("will/c", text.encode(), 1)
+        packets = (Connect("c", V5, True, 0, None, None, will), *more)
+        user.data(b"".join(encode(packet, V5) for packet in packets))
+        return wire, user
+
+
+def run(scenario):
+    loop = SimulatedLoop()
+    return loop.run(scenario(House(loop)))
