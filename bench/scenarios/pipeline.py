@@ -37,7 +37,7 @@ _FULL_ROWS, _QUICK_ROWS = 1_000_000, 60_000
 def run(session: Session) -> None:
     try:
         from bench.scenarios import pipeline_data, pipeline_influx
-        from millstream.pipeline.job.session import open_session
+        from millstream.pipeline.job.parts import open_session
 
         spark = open_session("bench-pipeline", "local[2]", {})
     except ImportError as missing:
@@ -148,7 +148,7 @@ class _Bench:
             store = _open(f"parquet:{directory / 'store'}", directory)
             began = time.perf_counter()
             _process(records, store)
-            points = store.points_frame(self._spark, start, end, copies=True)
+            points = store.points_frame(self._spark, start, end)
             store.write_rollups(rollups_of(points, Resolution.MINUTE, minutes), 1)
             seconds = time.perf_counter() - began
             self._check(store)
@@ -175,7 +175,7 @@ class _Bench:
         """Typed records of the topic, as a backfill of all of it takes them."""
         from millstream.config.pipeline_settings import PipelineSettings
         from millstream.pipeline.job.dataflow import telemetry_since
-        from millstream.pipeline.job.reasons import Limits
+        from millstream.pipeline.job.judge import Limits
 
         settings = PipelineSettings(bootstrap=self._bootstrap, topic=topic or self._topic)
         return telemetry_since(self._spark, settings, datetime.fromtimestamp(0, UTC), Limits())
@@ -184,8 +184,7 @@ class _Bench:
         """Lines with the columns of the topic, read as one would without it: by `from_json`."""
         from pyspark.sql import functions as f
 
-        from millstream.pipeline.job.reasons import Limits
-        from millstream.pipeline.job.records import record_type, typed_fields
+        from millstream.pipeline.job.judge import Limits, record_type, typed_fields
 
         records = self._spark.read.text(str(self._directory / "text")).select(
             f.lit(None).cast("binary").alias("key"),
@@ -208,7 +207,7 @@ def _open(url: str, directory: Path) -> "Store":
 def _process(records: "DataFrame", store: "Store") -> int:
     """One micro-batch, as `millstream pipeline run` treats it; how many records were dead letters."""
     from millstream.pipeline.job.dataflow import Dataflow
-    from millstream.pipeline.job.reasons import Limits
+    from millstream.pipeline.job.judge import Limits
 
     counted: list[int] = []
     dataflow = Dataflow(store, Limits(), lambda letters: counted.append(letters.count()))

@@ -114,7 +114,7 @@ class _Producer:
         from bench.scenarios import pipeline_data
         from millstream.pipeline.metrics import GPU_UTIL
 
-        self.probe = pipeline_data.one_series(_PROBE_GPU, GPU_UTIL.name)
+        self.probe = pipeline_data.one_series(_PROBE_GPU, GPU_UTIL)
         self._others = pipeline_data.series()
         self._topic = topic
         self._client = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
@@ -219,7 +219,7 @@ class _Watch:
 
     def _ask(self) -> dict[datetime, datetime]:
         """New probes, and when the answer was there."""
-        from millstream.pipeline.stores.query import TelemetryQuery
+        from millstream.pipeline.stores.base import TelemetryQuery
 
         now = datetime.now(UTC)
         # The store is asked again for what it had lately: micro-batches need not end in the order of time.

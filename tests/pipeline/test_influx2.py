@@ -8,15 +8,12 @@ from typing import Any
 import pytest
 
 from millstream.pipeline.moments import micros
-from millstream.pipeline.stores.errors import StoreUnavailable
-from millstream.pipeline.stores.influx.connection import InfluxConnection
-from millstream.pipeline.stores.influx.influxql import InfluxQl
+from millstream.pipeline.stores.base import StoreUnavailable, TelemetryQuery
+from millstream.pipeline.stores.influx.connection import InfluxConnection, InfluxTarget, parse_target
 from millstream.pipeline.stores.influx.lines import Lines
 from millstream.pipeline.stores.influx.posting import Posting
-from millstream.pipeline.stores.influx.queries import InfluxQueries
-from millstream.pipeline.stores.influx.target import InfluxTarget, parse_target
-from millstream.pipeline.stores.query import TelemetryQuery
-from millstream.pipeline.stores.tables import POINTS
+from millstream.pipeline.stores.influx.queries import InfluxQl, InfluxQueries
+from millstream.pipeline.stores.rows import POINTS
 from support.influx import InfluxProcess, influxd_path
 from support.influx2 import BUCKET, ORGANISATION, TOKEN, Influx2, influx2_in_front_of
 from support.store_rows import UTIL, at, point
@@ -39,7 +36,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Influx2]:
 
 
 def target(server: Influx2, bucket: str = BUCKET, token: str = TOKEN, gzip: bool = True) -> InfluxTarget:
-    made = parse_target(server.url, database=bucket, organisation=ORGANISATION, token=token, gzip=gzip)
+    options = {"org": ORGANISATION, "bucket": bucket, "gzip": str(gzip).lower()}
+    made = parse_target(server.url, options, token, is_v2=True)
     return replace(made, retry_for=timedelta(seconds=2), post_points=7)
 
 
@@ -81,7 +79,7 @@ def test_a_conflict_of_types_is_found_line_by_line(server: Influx2) -> None:
 
 def test_lines_that_cannot_be_read_are_refused_one_by_one(server: Influx2) -> None:
     refused = outcomes(target(server), [line(0), "not a line", line(2)])
-    assert [(row["kind"], row["source_offset"]) for row in refused] == [("refused", 1)]
+    assert [(row["unavailable"], row["source_offset"]) for row in refused] == [(False, 1)]
 
 
 def test_a_busy_server_is_asked_again(server: Influx2) -> None:
@@ -104,4 +102,4 @@ def test_wrong_credentials_and_names_are_said_at_once(
         connection.write(line(0).encode())
     connection.close()
     (row,) = outcomes(target(server, **changes), [line(0)])
-    assert (row["kind"], reason in row["reason"]) == ("unavailable", True)
+    assert (row["unavailable"], reason in row["reason"]) == (True, True)

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from millstream.pipeline.stores.influx.influxql import InfluxQl
+from millstream.pipeline.stores.influx.connection import parse_target
 from millstream.pipeline.stores.influx.lines import event_lines, point_lines, rollup_lines
 from millstream.pipeline.stores.influx.posting import Posting
-from millstream.pipeline.stores.influx.queries import InfluxQueries
-from millstream.pipeline.stores.influx.target import parse_target
-from millstream.pipeline.stores.tables import EVENTS, POINTS, ROLLUPS
+from millstream.pipeline.stores.influx.queries import InfluxQl, InfluxQueries
+from millstream.pipeline.stores.rows import EVENTS, POINTS, ROLLUPS
 from support.api_server import running_api
 from support.influx import InfluxProcess, influxd_path
 from support.store_rows import UTIL, event, point, rollup
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 def test_the_same_answers_as_from_parquet_and_503_without_a_server(tmp_path: Path) -> None:
     server = InfluxProcess(tmp_path / "influx")
-    made = parse_target(server.url, database="telemetry", organisation=None, token="", gzip=None)
+    made = parse_target(server.url, {"db": "telemetry"}, "", is_v2=False)
     target = replace(made, retry_for=timedelta(seconds=0.2))
     reader = InfluxQl(target)
     try:

@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 
-from millstream.pipeline.stores.influx.influxql import InfluxQl
+from millstream.pipeline.stores.base import EventQuery, RollupQuery, TelemetryQuery
+from millstream.pipeline.stores.influx.connection import InfluxTarget, parse_target
 from millstream.pipeline.stores.influx.lines import event_lines, point_lines, rollup_lines
 from millstream.pipeline.stores.influx.posting import Posting
-from millstream.pipeline.stores.influx.queries import InfluxQueries
-from millstream.pipeline.stores.influx.target import InfluxTarget, parse_target
-from millstream.pipeline.stores.query import EventQuery, RollupQuery, TelemetryQuery
-from millstream.pipeline.stores.rows import Resolution
-from millstream.pipeline.stores.tables import EVENTS, POINTS, ROLLUPS
+from millstream.pipeline.stores.influx.queries import InfluxQl, InfluxQueries
+from millstream.pipeline.stores.rows import EVENTS, POINTS, ROLLUPS, Resolution
 from support.influx import InfluxProcess, influxd_path
 from support.store_rows import at, event, point, rollup
 
@@ -32,7 +30,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxTarget]:
     server = InfluxProcess(tmp_path_factory.mktemp("influx"))
     try:
         server.start().query("CREATE DATABASE lines")
-        yield parse_target(server.url, database="lines", organisation=None, token="", gzip=None)
+        yield parse_target(server.url, {"db": "lines"}, "", is_v2=False)
     finally:
         server.stop()
 
@@ -96,7 +94,7 @@ def test_rollups_and_events_with_odd_text(target: InfluxTarget) -> None:
     ]
     assert post(Posting(target, EVENTS, event_lines), events) == []
     (refused,) = post(Posting(target, EVENTS, event_lines), [event(0, "bad\\")])
-    assert (refused["kind"], refused["reason"].endswith("event_id")) == ("refused", True)
+    assert (refused["unavailable"], refused["reason"].endswith("event_id")) == (False, True)
     server = InfluxQl(target)
     asked = InfluxQueries(server)
     assert [r.key for r in asked.rollups(RollupQuery(Resolution.MINUTE)).rows] == texts

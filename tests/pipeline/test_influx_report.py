@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from millstream.pipeline.stores.influx.connection import parse_target
 from millstream.pipeline.stores.influx.lines import LineBuilder, event_lines, point_lines, rollup_lines
 from millstream.pipeline.stores.influx.posting import Posting
-from millstream.pipeline.stores.influx.target import parse_target
-from millstream.pipeline.stores.tables import EVENTS, POINTS, ROLLUPS, Table
+from millstream.pipeline.stores.rows import EVENTS, POINTS, ROLLUPS, Table
 from support import fleet_api
 from support.influx import InfluxProcess, influxd_path
 from support.store_rows import Row
@@ -29,7 +29,7 @@ def test_the_same_report_as_from_parquet(tmp_path: Path) -> None:
     server = InfluxProcess(tmp_path / "influx").start()
     try:
         server.query("CREATE DATABASE telemetry")
-        target = parse_target(server.url, database="telemetry", organisation=None, token="", gzip=None)
+        target = parse_target(server.url, {"db": "telemetry"}, "", is_v2=False)
         tables: list[tuple[Table, LineBuilder, list[Row]]] = [
             (POINTS, point_lines, list(fleet_api.points(now))),
             (ROLLUPS, rollup_lines, list(fleet_api.rollups(now))),

@@ -12,7 +12,7 @@ import confluent_kafka
 import pytest
 
 from millstream.config.pipeline_settings import PipelineSettings
-from millstream.pipeline.stores.query import EventQuery, RollupQuery
+from millstream.pipeline.stores.base import EventQuery, RollupQuery
 from millstream.pipeline.stores.rows import Level, Resolution
 from support.influx import InfluxProcess, influxd_path
 from support.node import NodeProcess

@@ -9,7 +9,7 @@ import confluent_kafka
 import duckdb
 import pytest
 
-from millstream.pipeline.stores.query import GpuQuery, RollupQuery
+from millstream.pipeline.stores.base import GpuQuery, RollupQuery
 from millstream.pipeline.stores.rows import Level, Resolution
 from millstream.testing import EmbeddedBroker
 from support.pipeline import PipelineProcess, opened_store

@@ -2,7 +2,6 @@
 
 import math
 import random
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -12,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.config.pipeline_settings import PipelineSettings
-from millstream.pipeline.stores.base import Store
-from millstream.pipeline.stores.query import EventQuery, RollupQuery, TelemetryQuery
+from millstream.pipeline.stores.base import EventQuery, RollupQuery, Store, TelemetryQuery
 from millstream.pipeline.stores.rows import Level, Resolution
 from support.node import NodeProcess
 from support.telemetry_records import records_frame, telemetry_json
@@ -74,16 +72,16 @@ def parts(spark: "SparkSession", data: Path, broker: NodeProcess) -> "Iterator[P
 
 
 def feed(spark: "SparkSession", opened: "Parts", batch_id: int, records: list[tuple[int, bytes]]) -> None:
-    from millstream.pipeline.job.batch import BatchProcessor
     from millstream.pipeline.job.dataflow import Dataflow
-    from millstream.pipeline.job.records import typed_fields
+    from millstream.pipeline.job.judge import typed_fields
 
     def no_letters(frame: object) -> None:
         raise AssertionError("there are no bad records")
 
     dataflow = Dataflow(opened.store, opened.limits, no_letters)
-    process = BatchProcessor(dataflow, opened.ledger, threading.Event(), lambda error: None)
-    process(typed_fields(records_frame(spark, records), dataflow.limits), batch_id)
+    fields = typed_fields(records_frame(spark, records), dataflow.limits)
+    stored = dataflow.process(fields, batch_id, opened.ledger.watermark)
+    opened.ledger.record(batch_id, stored.summary, rejected=stored.rejected)
 
 
 def content(store: Store) -> tuple[object, ...]:

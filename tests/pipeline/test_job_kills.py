@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from millstream.pipeline.stores.base import Store
-from millstream.pipeline.stores.query import RollupQuery, TelemetryQuery
+from millstream.pipeline.stores.base import RollupQuery, Store, TelemetryQuery
 from millstream.pipeline.stores.rows import Level, Resolution
 from millstream.testing import EmbeddedBroker
 from support.influx import InfluxProcess, influxd_path

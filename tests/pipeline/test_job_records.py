@@ -73,8 +73,7 @@ class Outcome:
 def judged(spark: "SparkSession", values: Sequence[bytes | None]) -> "tuple[DataFrame, DataFrame]":
     """The records by their types, and the odd ones as an examination of their text found them."""
     from millstream.pipeline.job import judge
-    from millstream.pipeline.job.reasons import Limits
-    from millstream.pipeline.job.records import typed_fields
+    from millstream.pipeline.job.judge import Limits, typed_fields
     from millstream.pipeline.job.text import text_fields
 
     now = LOG_TIME + timedelta(days=9)
@@ -86,7 +85,7 @@ def judged(spark: "SparkSession", values: Sequence[bytes | None]) -> "tuple[Data
 @pytest.fixture(scope="module")
 def outcomes(spark: "SparkSession") -> dict[str, Outcome]:
     from millstream.pipeline.job.dead_letters import dead_letters
-    from millstream.pipeline.job.points import points_of, without_duplicates
+    from millstream.pipeline.job.judge import points_of, without_duplicates
 
     rows, looked_at = judged(spark, [value for values in RECORDS.values() for value in values])
     verdicts = {row.offset: row.verdict for row in rows.select("offset", "verdict").collect()}

@@ -20,7 +20,7 @@ FINER_THAN_MICROSECONDS = re.compile(rb"\.\d{7,}")
 
 
 def rows_of(frame: "DataFrame") -> dict[int, dict[str, Any]]:
-    from millstream.pipeline.job.points import points_of
+    from millstream.pipeline.job.judge import points_of
 
     kept = {row.offset: row.verdict for row in frame.select("offset", "verdict").collect()}
     points = {row.source_offset: row.asDict() for row in points_of(frame).collect()}
@@ -28,9 +28,7 @@ def rows_of(frame: "DataFrame") -> dict[int, dict[str, Any]]:
 
 
 def test_what_types_take_the_text_says_too(spark: "SparkSession") -> None:
-    from millstream.pipeline.job.judge import judged
-    from millstream.pipeline.job.reasons import Limits
-    from millstream.pipeline.job.records import typed_fields
+    from millstream.pipeline.job.judge import Limits, judged, typed_fields
     from millstream.pipeline.job.text import text_fields
 
     values = corpus(seed=11, mutations=1500)
@@ -75,9 +73,7 @@ def _has_name_twice(document: str) -> bool:
 
 
 def test_what_streamers_send_is_typed(spark: "SparkSession") -> None:
-    from millstream.pipeline.job.judge import judged
-    from millstream.pipeline.job.reasons import Limits
-    from millstream.pipeline.job.records import typed_fields
+    from millstream.pipeline.job.judge import Limits, judged, typed_fields
 
     values = plain_records()
     found = rows_of(judged(typed_fields(records_frame(spark, enumerate(values)), Limits()), Limits(), NOW))

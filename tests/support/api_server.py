@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.http.server import HttpServer
-from millstream.pipeline.api.app import api_routes
+from millstream.pipeline.api.server import api_routes
 from millstream.pipeline.stores.base import StoreReader
 
 

@@ -31,7 +31,7 @@ _SMALL = {
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
     pytest.importorskip("pyspark", reason="the `spark` extra is not installed")
-    from millstream.pipeline.job.session import open_session
+    from millstream.pipeline.job.parts import open_session
 
     made = open_session("millstream-tests", "local[2]", {**_SMALL, **_connector()})
     made.sparkContext.setLogLevel("ERROR")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.pipeline.stores.local_frames import local_frame
 from millstream.pipeline.stores.parquet.layout import POINTS_ROOM, Room, batch_name
-from millstream.pipeline.stores.tables import EVENTS, POINTS, ROLLUPS
+from millstream.pipeline.stores.rows import EVENTS, POINTS, ROLLUPS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

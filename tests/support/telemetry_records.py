@@ -21,7 +21,7 @@ def records_frame(
     from pyspark.sql.types import StructType
 
     from millstream.pipeline.declaration import DCGM
-    from millstream.pipeline.job.records import source_schema
+    from millstream.pipeline.job.judge import source_schema
     from millstream.spark.typed.layout import layout_of
     from millstream.spark.typed.rows import TypedRows
 

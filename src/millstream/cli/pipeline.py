@@ -183,7 +183,7 @@ def report(
         opened = store_of(settings)
         try:
             wanted = last_day(opened) if start is None and end is None else parse_range(start, end)
-            summary = write_report(opened, *wanted, file, StageView().say)
+            found = write_report(opened, *wanted, file, StageView().say)
         except NothingToReport as error:
             raise CommandError(str(error)) from error
         except OSError as error:
@@ -193,8 +193,8 @@ def report(
         finally:
             opened.close()
     output.note(
-        f"{summary.gpus:,} GPUs of {summary.hosts:,} hosts, {summary.points:,} points,"
-        f" {summary.start:%Y-%m-%d %H:%M} to {summary.end:%Y-%m-%d %H:%M} UTC"
+        f"{len(found.gpus):,} GPUs of {len(found.hosts):,} hosts, {found.points:,} points,"
+        f" {found.start:%Y-%m-%d %H:%M} to {found.end:%Y-%m-%d %H:%M} UTC"
     )
     output.line(str(file))
 

@@ -156,8 +156,8 @@ def check_access(settings: PipelineSettings, *, insecure: bool) -> None:
 def spark_session(settings: PipelineSettings, name: str, conf: Sequence[str] | None) -> "SparkSession":
     from pyspark.errors import PySparkException
 
-    from millstream.pipeline.job.explain import in_one_line
-    from millstream.pipeline.job.session import open_session
+    from millstream.pipeline.job.parts import open_session
+    from millstream.pipeline.job.run import in_one_line
     from millstream.spark.java import NoJava
 
     try:
@@ -175,7 +175,7 @@ def domain_errors() -> Iterator[None]:
     """Failures of the pipeline as errors of a command."""
     from millstream.client import ClientError
     from millstream.pipeline.files import DirectoryInUse
-    from millstream.pipeline.stores.errors import StoreError, StoreUnavailable
+    from millstream.pipeline.stores.base import StoreError, StoreUnavailable
 
     try:
         yield

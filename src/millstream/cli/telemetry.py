@@ -17,11 +17,9 @@ from millstream.cli.settings import settings_for
 from millstream.cli.telemetry_options import StreamOptions, duration_ms, parse_share
 from millstream.cli.telemetry_view import TelemetryView
 from millstream.client import ClientError
-from millstream.pipeline.dcgm_csv import CsvError
 from millstream.pipeline.record import RecordForm
-from millstream.pipeline.sources import Timestamps
-from millstream.pipeline.stream import Target, run_stream
-from millstream.pipeline.streamer import Limits, Summary
+from millstream.pipeline.sources import CsvError, Timestamps
+from millstream.pipeline.streamer import Limits, Summary, Target, run_stream
 
 app = typer.Typer(help="Stream GPU telemetry into a topic.", no_args_is_help=True)
 

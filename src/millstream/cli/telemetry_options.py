@@ -6,12 +6,17 @@ from pathlib import Path
 
 from millstream.cli.errors import UsageError
 from millstream.config.units import parse_duration_ms
-from millstream.pipeline.dcgm_csv import BadRow, check_header
-from millstream.pipeline.fleet.faults import FaultPlan
+from millstream.pipeline.fleet.load import FaultPlan, Share
 from millstream.pipeline.fleet.telemetry import POINTS_PER_REPORT, Fleet, FleetSettings
 from millstream.pipeline.record import RecordForm, parse_time_ms
-from millstream.pipeline.share import Share
-from millstream.pipeline.sources import Burst, CsvSource, Timestamps, fleet_bursts
+from millstream.pipeline.sources import (
+    BadRow,
+    Burst,
+    CsvSource,
+    Timestamps,
+    check_header,
+    fleet_bursts,
+)
 from millstream.runtime.clock import SystemClock
 
 DEFAULT_HOSTS = 4

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from millstream.pipeline.metrics import METRICS, SENTINEL_RANGES, MetricKind
+from millstream.pipeline.metrics import METRICS, SENTINEL_RANGES, Metric
 
 _REQUIRED = ("time", "metric", "uuid", "value")
 LABELS = ("gpu_id", "device", "model_name", "hostname", "container", "pod", "namespace", "labels_raw")
@@ -28,15 +28,8 @@ class DeclarationError(ValueError):
     """A declaration that cannot be used; the message says what is wrong and where."""
 
 
-class MetricRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    minimum: float
-    maximum: float
-    unit: str = ""
-    kind: MetricKind = MetricKind.GAUGE
-
-
 class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    metrics: dict[str, MetricRange]
+    metrics: dict[str, Metric]
     fields: dict[str, tuple[str, ...]]
     sentinels: tuple[tuple[float, float], ...] = ()
     nested_gpu_id: bool = False
@@ -85,10 +78,7 @@ def _check(path: Path, declared: Declaration) -> None:
 
 
 DCGM = Declaration(
-    metrics={
-        name: MetricRange(metric.minimum, metric.maximum, metric.unit, metric.kind)
-        for name, metric in METRICS.items()
-    },
+    metrics=METRICS,
     fields={
         "time": ("timestamp",),
         "metric": ("metric_name",),

@@ -1,6 +1,5 @@
-"""How a run went over time: its rows a second and its lag, a line of JSON a minute in `<data>/history.jsonl`.
-
-The job appends, the query API reads. A line that a crash cut off is passed over.
+"""What a job writes about itself for the query API: `<data>/status.json`, and how it went over time, a line of JSON
+a minute in `<data>/history.jsonl`. A line that a crash cut off is passed over.
 """
 
 from collections.abc import Mapping
@@ -15,6 +14,20 @@ from millstream.pipeline.moments import minute_of, minute_start, rfc3339
 
 KEPT = timedelta(days=7)
 _MOST_LINES = 2 * (KEPT // timedelta(minutes=1))
+_ALIVE_FOR = timedelta(seconds=30)
+
+
+def read_status(path: Path | None) -> dict[str, Any]:
+    """The status and `running`; a job that never ran, or a file that cannot be read, is not running."""
+    try:
+        content = orjson.loads(path.read_bytes()) if path is not None else {}
+        updated_at = datetime.fromisoformat(str(content["updated_at"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"running": False}
+    if updated_at.tzinfo is None:
+        updated_at = updated_at.replace(tzinfo=UTC)
+    stopped = content.get("running") is False
+    return {**content, "running": not stopped and datetime.now(UTC) - updated_at < _ALIVE_FOR}
 
 
 class History:

@@ -1,7 +1,8 @@
 """The metrics of a GPU that the pipeline knows: dcgm-exporter's default counters."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 
 class MetricKind(StrEnum):
@@ -9,15 +10,13 @@ class MetricKind(StrEnum):
     COUNTER = "counter"
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A known metric; a value outside `minimum` to `maximum` (inclusive) cannot be a measurement of it."""
+class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A value outside `minimum` to `maximum` (inclusive) cannot be a measurement of it."""
 
-    name: str
-    unit: str
-    kind: MetricKind
     minimum: float
     maximum: float
+    unit: str = ""
+    kind: MetricKind = MetricKind.GAUGE
 
 
 SENTINEL_RANGES = (
@@ -31,47 +30,39 @@ As doubles all int64 blanks are 2^63, so its range starts at the double below. A
 plausible for its metric (an energy counter can pass 2^31 mJ) is a measurement.
 """
 
-METRICS: dict[str, Metric] = {}
-"""All that are known, by name."""
+GPU_UTIL, MEM_COPY_UTIL = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_MEM_COPY_UTIL"
+ENC_UTIL, DEC_UTIL = "DCGM_FI_DEV_ENC_UTIL", "DCGM_FI_DEV_DEC_UTIL"
+SM_CLOCK, MEM_CLOCK = "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_MEM_CLOCK"
+GPU_TEMP, MEMORY_TEMP = "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_MEMORY_TEMP"
+POWER_USAGE, XID_ERRORS = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_XID_ERRORS"
+FB_USED, FB_FREE = "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE"
+TOTAL_ENERGY_CONSUMPTION = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+PCIE_REPLAY_COUNTER, NVLINK_BANDWIDTH_TOTAL = (
+    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
+    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
+)
 
-_LARGEST_COUNT = 1e18
+_PERCENT, _CELSIUS, _MIB = Metric(0, 100, "%"), Metric(-40, 150, "C"), Metric(0, 4_194_304, "MiB")
+_RATIO, _SMALL_CODE = Metric(0, 1, "ratio"), Metric(0, 100, "code")
 
-
-def _gauge(name: str, unit: str, minimum: float, maximum: float) -> Metric:
-    return _known(Metric(name, unit, MetricKind.GAUGE, minimum, maximum))
-
-
-def _counter(name: str, unit: str, maximum: float = _LARGEST_COUNT) -> Metric:
-    return _known(Metric(name, unit, MetricKind.COUNTER, 0, maximum))
-
-
-def _known(metric: Metric) -> Metric:
-    METRICS[metric.name] = metric
-    return metric
-
-
-GPU_UTIL = _gauge("DCGM_FI_DEV_GPU_UTIL", "%", 0, 100)
-MEM_COPY_UTIL = _gauge("DCGM_FI_DEV_MEM_COPY_UTIL", "%", 0, 100)
-ENC_UTIL = _gauge("DCGM_FI_DEV_ENC_UTIL", "%", 0, 100)
-DEC_UTIL = _gauge("DCGM_FI_DEV_DEC_UTIL", "%", 0, 100)
-SM_CLOCK = _gauge("DCGM_FI_DEV_SM_CLOCK", "MHz", 0, 10_000)
-MEM_CLOCK = _gauge("DCGM_FI_DEV_MEM_CLOCK", "MHz", 0, 20_000)
-GPU_TEMP = _gauge("DCGM_FI_DEV_GPU_TEMP", "C", -40, 150)
-MEMORY_TEMP = _gauge("DCGM_FI_DEV_MEMORY_TEMP", "C", -40, 150)
-POWER_USAGE = _gauge("DCGM_FI_DEV_POWER_USAGE", "W", 0, 5_000)
-XID_ERRORS = _gauge("DCGM_FI_DEV_XID_ERRORS", "code", 0, 10_000)
-FB_FREE = _gauge("DCGM_FI_DEV_FB_FREE", "MiB", 0, 4_194_304)
-FB_USED = _gauge("DCGM_FI_DEV_FB_USED", "MiB", 0, 4_194_304)
-FB_RESERVED = _gauge("DCGM_FI_DEV_FB_RESERVED", "MiB", 0, 4_194_304)
-VGPU_LICENSE_STATUS = _gauge("DCGM_FI_DEV_VGPU_LICENSE_STATUS", "code", 0, 100)
-ROW_REMAP_FAILURE = _gauge("DCGM_FI_DEV_ROW_REMAP_FAILURE", "code", 0, 100)
-GR_ENGINE_ACTIVE = _gauge("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "ratio", 0, 1)
-PIPE_TENSOR_ACTIVE = _gauge("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "ratio", 0, 1)
-DRAM_ACTIVE = _gauge("DCGM_FI_PROF_DRAM_ACTIVE", "ratio", 0, 1)
-PCIE_TX_BYTES = _gauge("DCGM_FI_PROF_PCIE_TX_BYTES", "B/s", 0, 1e13)
-PCIE_RX_BYTES = _gauge("DCGM_FI_PROF_PCIE_RX_BYTES", "B/s", 0, 1e13)
-TOTAL_ENERGY_CONSUMPTION = _counter("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "mJ")
-PCIE_REPLAY_COUNTER = _counter("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "replays", 1e9)
-NVLINK_BANDWIDTH_TOTAL = _counter("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "MB")
-UNCORRECTABLE_REMAPPED_ROWS = _counter("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "rows", 1e9)
-CORRECTABLE_REMAPPED_ROWS = _counter("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "rows", 1e9)
+METRICS = {
+    **dict.fromkeys((GPU_UTIL, MEM_COPY_UTIL, ENC_UTIL, DEC_UTIL), _PERCENT),
+    **dict.fromkeys((GPU_TEMP, MEMORY_TEMP), _CELSIUS),
+    **dict.fromkeys((FB_USED, FB_FREE, "DCGM_FI_DEV_FB_RESERVED"), _MIB),
+    SM_CLOCK: Metric(0, 10_000, "MHz"),
+    MEM_CLOCK: Metric(0, 20_000, "MHz"),
+    POWER_USAGE: Metric(0, 5_000, "W"),
+    XID_ERRORS: Metric(0, 10_000, "code"),
+    "DCGM_FI_DEV_VGPU_LICENSE_STATUS": _SMALL_CODE,
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": _SMALL_CODE,
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": _RATIO,
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": _RATIO,
+    "DCGM_FI_PROF_DRAM_ACTIVE": _RATIO,
+    "DCGM_FI_PROF_PCIE_TX_BYTES": Metric(0, 1e13, "B/s"),
+    "DCGM_FI_PROF_PCIE_RX_BYTES": Metric(0, 1e13, "B/s"),
+    TOTAL_ENERGY_CONSUMPTION: Metric(0, 1e18, "mJ", MetricKind.COUNTER),
+    PCIE_REPLAY_COUNTER: Metric(0, 1e9, "replays", MetricKind.COUNTER),
+    NVLINK_BANDWIDTH_TOTAL: Metric(0, 1e18, "MB", MetricKind.COUNTER),
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": Metric(0, 1e9, "rows", MetricKind.COUNTER),
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS": Metric(0, 1e9, "rows", MetricKind.COUNTER),
+}

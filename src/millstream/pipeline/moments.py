@@ -1,5 +1,6 @@
 """Times as numbers and back, exactly and in UTC. Windows are counted from the epoch."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -7,6 +8,11 @@ MINUTE_US = 60_000_000
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 MINUTES_PER_HOUR = 60
+
+
+_RFC_3339 = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.IGNORECASE | re.ASCII
+)
 
 
 def micros(time: datetime) -> int:
@@ -33,7 +39,18 @@ def hour_start(hour: int) -> datetime:
     return EPOCH + hour * HOUR
 
 
+def duration(milliseconds: int) -> timedelta:
+    return timedelta(milliseconds=milliseconds)
+
+
 def rfc3339(time: datetime) -> str:
     """In UTC, with as many digits of a second as it has."""
     text = time.astimezone(UTC).isoformat()
     return text.removesuffix("+00:00") + "Z"
+
+
+def parse_rfc3339(text: str) -> datetime:
+    """In UTC; ValueError when it is not RFC 3339 with a zone, OverflowError when it is before all times."""
+    if _RFC_3339.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is not RFC 3339")
+    return datetime.fromisoformat(text.upper()).astimezone(UTC)

@@ -10,7 +10,7 @@ number in its host), and `container`, `pod` and `namespace` where they are known
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Self
@@ -18,8 +18,8 @@ from typing import Any, Self
 import msgspec
 import orjson
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
+from millstream.pipeline.moments import micros
+
 _DRIVER_VERSION_LABEL = 'DCGM_FI_DRIVER_VERSION="'
 
 # Stand in for what changes from point to point while a template is made; neither can be part of a real record.
@@ -96,7 +96,7 @@ def parse_time_ms(text: str) -> int:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; write it as 2025-07-18T20:42:34Z")
-    return (moment - _EPOCH) // _MILLISECOND
+    return micros(moment) // 1000
 
 
 def number(value: float) -> int | float:

@@ -1,26 +1,104 @@
-"""Where a streamer's points come from, and when each is due: a CSV file in a loop or as it was, or a fleet.
+"""Where the points of a streamer come from, and when each is due: a DCGM export in a loop or as it was, or a fleet.
 
 A source is a lazy stream of bursts. What is due is decided by the start and the numbers alone, so a streamer that was
-held up, by a broker that was down for example, catches up and leaves nothing out.
+held up, by a broker that was down for example, catches up and leaves nothing out. A file is read row by row.
 """
 
-from collections.abc import Iterable, Iterator
+import csv
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from itertools import count, islice
+from operator import itemgetter
 from pathlib import Path
 
 from millstream.client import ProducerRecord
-from millstream.pipeline.dcgm_csv import BadRow, CsvError, read_dcgm_csv
+from millstream.pipeline.fleet.load import Share
 from millstream.pipeline.fleet.telemetry import Fleet
-from millstream.pipeline.record import RecordForm, TelemetryRecord
-from millstream.pipeline.share import Share
+from millstream.pipeline.record import RecordForm, TelemetryRecord, parse_time_ms
 from millstream.runtime.clock import Clock, SystemClock
+
+REQUIRED_COLUMNS = ("timestamp", "metric_name", "gpu_id", "device", "uuid", "modelName", "Hostname", "value")
+OPTIONAL_COLUMNS = ("container", "pod", "namespace", "labels_raw")
+# dcgm-exporter writes `hostname` since version 4.
+_OTHER_SPELLINGS = {"hostname": "Hostname"}
 
 # A slower stream is sent point by point, a faster one in bursts of this long.
 _BURST_S = 0.02
 _UNPACED_BURST = 500
 _SYSTEM_CLOCK = SystemClock()
+
+BadRow = Callable[[str], object]
+"""Told of a row that cannot be used: `dcgm.csv:17: value 'hot' is not a number`."""
+
+
+class CsvError(ValueError):
+    """The file as a whole is not a DCGM export; the message names the file and what it lacks."""
+
+
+def check_header(path: Path) -> None:
+    """Raise what `read_dcgm_csv` would raise before its first record."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        _places(path, next(csv.reader(file), []))
+
+
+def read_dcgm_csv(path: Path, on_bad_row: BadRow) -> Iterator[TelemetryRecord]:
+    """The records of a file. A row that cannot be used is left out, and told to `on_bad_row`.
+
+    Raises CsvError when columns are missing and OSError when the file cannot be opened.
+    """
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        rows = csv.reader(file)
+        header = next(rows, [])
+        pick = itemgetter(*_places(path, header))
+        while True:
+            try:
+                row = next(rows, None)
+                if row is None:
+                    return
+                if row and len(row) != len(header):
+                    raise ValueError(f"{len(row)} columns where the header has {len(header)}")
+                if row:
+                    yield _record(pick([*row, ""]))
+            except (ValueError, csv.Error) as error:
+                on_bad_row(f"{path}:{rows.line_num}: {error}")
+
+
+def _places(path: Path, header: list[str]) -> list[int]:
+    """Where each column is; one that the file may lack is behind the others."""
+    columns = [_OTHER_SPELLINGS.get(name.strip(), name.strip()) for name in header]
+    missing = [name for name in REQUIRED_COLUMNS if name not in columns]
+    if missing:
+        found = ", ".join(filter(None, columns)) or "nothing"
+        raise CsvError(f"{path}: not a DCGM export: no column {', '.join(missing)}; the header names {found}")
+    wanted = (*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS)
+    return [columns.index(name) if name in columns else len(columns) for name in wanted]
+
+
+def _record(row: tuple[str, ...]) -> TelemetryRecord:
+    timestamp, metric, gpu_id, device, uuid, model_name, hostname, text, *optional = row
+    if not uuid or not metric:
+        raise ValueError(f"no {'uuid' if metric else 'metric_name'}")
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"value {text!r} is not a number")
+    return TelemetryRecord(
+        _time_ms(timestamp), metric, uuid, value, gpu_id, device, model_name, hostname, *optional
+    )
+
+
+@lru_cache(maxsize=1024)
+def _time_ms(text: str) -> int:
+    """An export has thousands of rows to a timestamp."""
+    try:
+        return parse_time_ms(text)
+    except ValueError:
+        raise ValueError(f"timestamp {text!r} is not of the form 2025-07-18T20:42:34Z") from None
 
 
 class Timestamps(StrEnum):
@@ -56,13 +134,14 @@ class CsvSource:
         """At so many points a second, or as fast as they are taken."""
         start_ms = self.clock.now_ms()
         size = _UNPACED_BURST if rate is None else max(1, int(rate * _BURST_S))
-        series = _SeriesClock()
+        moved = _moved_clock()
         sent = 0
         for _ in self._passes():
-            for batch in _batches(self._records(), size):
+            records = self._records()
+            while batch := list(islice(records, size)):
                 due_s = 0.0 if rate is None else sent / rate
                 moment_ms = self.clock.now_ms() if rate is None else start_ms + int(due_s * 1000)
-                yield self._burst(due_s, moment_ms, batch, series)
+                yield self._burst(due_s, moment_ms, batch, moved)
                 sent += len(batch)
 
     def as_it_was(self, speed: float) -> Iterator[Burst]:
@@ -70,9 +149,7 @@ class CsvSource:
 
         A row older than one before it is due with that one. A second lies between two passes.
         """
-        start_ms = self.clock.now_ms()
-        series = _SeriesClock()
-        passed_s = 0.0
+        start_ms, moved, passed_s = self.clock.now_ms(), _moved_clock(), 0.0
         for _ in self._passes():
             due_s = passed_s
             first_ms: int | None = None
@@ -80,7 +157,7 @@ class CsvSource:
                 first_ms = record.time_ms if first_ms is None else first_ms
                 own_s = passed_s + (record.time_ms - first_ms) / 1000 / speed
                 due_s = max(due_s, own_s)
-                yield self._burst(due_s, start_ms + int(own_s * 1000), [record], series)
+                yield self._burst(due_s, start_ms + int(own_s * 1000), [record], moved)
             passed_s = due_s + 1 / speed
 
     def _passes(self) -> Iterable[int]:
@@ -100,29 +177,31 @@ class CsvSource:
             raise CsvError(f"{self.path}: none of its GPUs belongs to instance {instance}")
 
     def _burst(
-        self, due_s: float, moment_ms: int, batch: Iterable[TelemetryRecord], series: "_SeriesClock"
+        self, due_s: float, moment_ms: int, batch: Iterable[TelemetryRecord], moved: "_Moved"
     ) -> Burst:
-        topic, form = self.topic, self.form
-        is_moved = self.timestamps is Timestamps.NOW
+        is_moved, time_ms = self.timestamps is Timestamps.NOW, moment_ms
         records = []
-        time_ms = moment_ms
         for record in batch:
-            time_ms = series.moved(record, moment_ms) if is_moved else record.time_ms
-            records.append(ProducerRecord(topic, record.to_json(form, time_ms=time_ms), record.uuid))
+            time_ms = moved(record, moment_ms) if is_moved else record.time_ms
+            records.append(
+                ProducerRecord(self.topic, record.to_json(self.form, time_ms=time_ms), record.uuid)
+            )
         return Burst(due_s, time_ms, records)
 
 
-class _SeriesClock:
+_Moved = Callable[[TelemetryRecord, int], int]
+
+
+def _moved_clock() -> _Moved:
     """Moves records to another time, no two of a series to the same one: the second would replace the first."""
+    last_ms: dict[tuple[str, str], int] = {}
 
-    def __init__(self) -> None:
-        self._last_ms: dict[tuple[str, str], int] = {}
-
-    def moved(self, record: TelemetryRecord, moment_ms: int) -> int:
+    def moved(record: TelemetryRecord, moment_ms: int) -> int:
         series = (record.uuid, record.metric_name)
-        last_ms = self._last_ms.get(series, 0)
-        time_ms = self._last_ms[series] = moment_ms if moment_ms > last_ms else last_ms + 1
+        time_ms = last_ms[series] = max(moment_ms, last_ms.get(series, 0) + 1)
         return time_ms
+
+    return moved
 
 
 def fleet_bursts(
@@ -138,16 +217,9 @@ def fleet_bursts(
 
     Those of the past are due at so many points a second, or at once; the others when their time has come.
     """
-    began_ms = clock.now_ms()
-    sent = 0
+    began_ms, sent = clock.now_ms(), 0
     for report in fleet.reports(start_ms, end_ms):
         due_s = 0.0 if rate is None else sent / rate
-        uuid = report.uuid
-        records = [ProducerRecord(topic, value, uuid) for value in report.records]
+        records = [ProducerRecord(topic, value, report.uuid) for value in report.records]
         yield Burst(max(due_s, (report.time_ms - began_ms) / 1000), report.time_ms, records)
         sent += len(records)
-
-
-def _batches(records: Iterator[TelemetryRecord], size: int) -> Iterator[list[TelemetryRecord]]:
-    while batch := list(islice(records, size)):
-        yield batch

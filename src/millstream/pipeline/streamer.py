@@ -1,20 +1,25 @@
 """Points from a source into a topic, each when it is due, and an account of what became of them."""
 
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from millstream.client import ProducerRecord
-from millstream.pipeline.sender import Sender
+from millstream.client import BatchFailed, Producer, ProducerConfig, ProducerRecord, UnknownTopic
+from millstream.pipeline.doors import GatewayProducer, MqttProducer
 from millstream.pipeline.sources import Burst
+from millstream.pipeline.topics import ensure_topic
 
 BATCH_POINTS = 5_000
 # Bursts that are due within this time go out together.
 _SHORTEST_WAIT_S = 0.02
 _LOOK_EVERY_S = 0.2
 _SILENT_AFTER_S = 3.0
+_RETRY_S = 1.0
+_SAY_EVERY_TRIES = 10
+_NEVER_MS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,98 @@ class Observer(Protocol):
     def progress(self, progress: Progress) -> None: ...
 
     def note(self, text: str) -> None: ...
+
+
+class BatchProducer(Protocol):
+    """A `Producer`, or a gateway that stands for one."""
+
+    def send_batch(self, records: list[ProducerRecord], /) -> object: ...
+
+
+class Sender:
+    """The thread that hands batches to the producer, in order and one at a time, while the streamer makes the next.
+
+    Nothing is given up here: what the cluster could not take is sent again, after the producer's own retries, which
+    cannot store a point twice.
+    """
+
+    def __init__(self, producer: BatchProducer, on_topic_gone: Callable[[], object]) -> None:
+        self._producer = producer
+        self._on_topic_gone = on_topic_gone
+        """Called when the topic has disappeared, to have it created again."""
+        self._waiting: queue.Queue[list[ProducerRecord] | None] = queue.Queue(1)
+        self.submitted = 0
+        self.acknowledged = 0
+        self.failure: Exception | None = None
+        """Why nothing more is sent; what is not acknowledged then never will be."""
+        self._moved_at = time.monotonic()
+        # A daemon, or a cluster that never answers could keep the program from ending.
+        threading.Thread(target=self._run, name="millstream-sender", daemon=True).start()
+
+    @property
+    def unanswered(self) -> int:
+        return self.submitted - self.acknowledged
+
+    @property
+    def silent_s(self) -> float:
+        """For how long points have been under way without any being acknowledged."""
+        return time.monotonic() - self._moved_at if self.unanswered else 0.0
+
+    def submit(self, batch: list[ProducerRecord], timeout_s: float) -> bool:
+        """Hand over a batch; False when there was no room for it in time, or sending has failed."""
+        if self.failure is not None:
+            return False
+        if not self.unanswered:
+            self._moved_at = time.monotonic()
+        self.submitted += len(batch)
+        try:
+            self._waiting.put(batch, timeout=timeout_s)
+        except queue.Full:
+            self.submitted -= len(batch)
+            return False
+        return True
+
+    def drain(self, timeout_s: float) -> bool:
+        """Wait until all is acknowledged; False when it was not in time, or sending has failed."""
+        give_up_at = time.monotonic() + timeout_s
+        while self.unanswered and self.failure is None and time.monotonic() < give_up_at:
+            time.sleep(_SHORTEST_WAIT_S)
+        return not self.unanswered
+
+    def close(self) -> None:
+        """Send nothing more; what is under way is left to the thread, which ends with it or with the program."""
+        if not self.unanswered:
+            self._waiting.put(None)
+
+    def _run(self) -> None:
+        try:
+            while (batch := self._waiting.get()) is not None:
+                self._send(batch)
+        except Exception as error:  # noqa: BLE001 - told to the streamer, which ends with it
+            self.failure = error
+
+    def _send(self, batch: list[ProducerRecord]) -> None:
+        while batch:
+            try:
+                self._producer.send_batch(batch)
+            except BatchFailed as failure:
+                errors = [result.error for result in failure.results]
+                self._count(errors.count(None))
+                batch = [record for record, error in zip(batch, errors, strict=True) if error is not None]
+                is_topic_gone = any(isinstance(error, UnknownTopic) for error in errors)
+                if not failure.retriable and not is_topic_gone:
+                    raise
+                if is_topic_gone:
+                    self._on_topic_gone()
+                time.sleep(_RETRY_S)
+            else:
+                self._count(len(batch))
+                return
+
+    def _count(self, acknowledged: int) -> None:
+        self.acknowledged += acknowledged
+        if acknowledged:
+            self._moved_at = time.monotonic()
 
 
 class Streamer:
@@ -188,3 +285,62 @@ class Streamer:
 
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._began
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where points go; `partitions` count when the topic has to be created."""
+
+    bootstrap: str
+    topic: str
+    partitions: int = 6
+    compression: str = "lz4"
+    url: str | None = None
+    """Of a gateway or an MQTT listener, through which the points go instead."""
+
+
+def run_stream(
+    target: Target, bursts: Iterator[Burst], observer: Observer, stop: threading.Event, limits: Limits
+) -> Summary:
+    """Stream until the source or a limit ends it, or `stop` is set. Raises ClientError when the topic is refused."""
+    if target.url is not None:
+        kind = MqttProducer if target.url.startswith("mqtt://") else GatewayProducer
+        through = kind(target.url, stop, _Waiting(observer).say)
+        return Streamer(Sender(through, lambda: None), observer, stop, limits).run(bursts)
+    if not _ensure(target, observer, stop):
+        return Summary(0, 0, 0, 0.0)
+    config = ProducerConfig(
+        bootstrap_servers=target.bootstrap,
+        client_id="millstream-telemetry",
+        compression_type=target.compression,
+        # As long as the producer itself retries, idempotence keeps a point from being stored twice.
+        delivery_timeout_ms=_NEVER_MS,
+    )
+    producer = Producer(config).start()
+    sender = Sender(producer, lambda: _ensure(target, observer, stop))
+    summary = Streamer(sender, observer, stop, limits).run(bursts)
+    if summary.is_complete:
+        producer.close()
+    return summary
+
+
+class _Waiting:
+    """Says why a stream waits, at the first try and every tenth."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self.tries = 0
+
+    def say(self, reason: str) -> None:
+        if self.tries % _SAY_EVERY_TRIES == 0:
+            self._observer.note(f"waiting: {reason}")
+        self.tries += 1
+
+
+def _ensure(target: Target, observer: Observer, stop: threading.Event) -> bool:
+    """Whether the topic is there; False when the wait for it was ended by `stop`."""
+    waiting = _Waiting(observer)
+    found = ensure_topic(target.bootstrap, target.topic, target.partitions, on_waiting=waiting.say, stop=stop)
+    if found and waiting.tries:
+        observer.note(f"{target.bootstrap} answers")
+    return found > 0

@@ -2,13 +2,11 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any
 
-from millstream.client.errors import UnknownTopicError, from_kafka
+from millstream.client import Admin
+from millstream.client.errors import ClientError, TopicExistsError, UnknownTopicError
 
-_REQUEST_TIMEOUT_S = 10.0
-# librdkafka does not say that a connection was refused, it waits for as long as it may.
-_LOOK_TIMEOUT_S = 3.0
+_TIMEOUT_MS = 3_000
 _RETRY_S = 1.0
 # How many topics an error lists.
 _NAMED = 10
@@ -25,12 +23,17 @@ def ensure_topic(
     Waits for a cluster that cannot be reached, until `stop`, and then gives 0. Raises ClientError when the cluster
     refuses.
     """
-    return _until_found(
-        bootstrap,
-        lambda admin: _partitions(admin, name) or _create(admin, name, partitions),
-        on_waiting,
-        stop,
-    )
+
+    def create(admin: Admin, topics: dict[str, int]) -> int:
+        del topics
+        try:
+            admin.create_topic(name, partitions)
+        except TopicExistsError:
+            # Another instance was faster; the next look finds it.
+            return 0
+        return partitions
+
+    return _until_found(bootstrap, name, create, on_waiting, stop)
 
 
 def await_topic(
@@ -41,62 +44,35 @@ def await_topic(
     It is not created: a name that is not there may be a mistake.
     """
 
-    def look(admin: Any) -> int:
-        topics = admin.list_topics(timeout=_LOOK_TIMEOUT_S).topics
-        found = _size(topics.get(name))
-        if found:
-            return found
+    def missing(admin: Admin, topics: dict[str, int]) -> int:
+        del admin
         others = ", ".join(sorted(each for each in topics if not each.startswith("__"))[:_NAMED]) or "none"
-        missing = f"there is no topic {name} at {bootstrap} (topics: {others})"
+        told = f"there is no topic {name} at {bootstrap} (topics: {others})"
         if not wait:
-            raise UnknownTopicError(f"{missing}; a streamer creates it, or: millstream topic create {name}")
-        on_waiting(missing)
+            raise UnknownTopicError(f"{told}; a streamer creates it, or: millstream topic create {name}")
+        on_waiting(told)
         return 0
 
-    return _until_found(bootstrap, look, on_waiting, stop)
+    return _until_found(bootstrap, name, missing, on_waiting, stop)
 
 
 def _until_found(
-    bootstrap: str, look: Callable[[Any], int], on_waiting: OnWaiting, stop: threading.Event
+    bootstrap: str,
+    name: str,
+    otherwise: Callable[[Admin, dict[str, int]], int],
+    on_waiting: OnWaiting,
+    stop: threading.Event,
 ) -> int:
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
-
-    # librdkafka would write every failed connection to standard error.
-    admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": "millstream", "log_level": 0})
-    while not stop.is_set():
-        try:
-            found = look(admin)
-            if found:
-                return found
-        except KafkaException as error:
-            failure = from_kafka("looking for topics", error.args[0])
-            if not failure.retriable:
-                raise failure from error
-            on_waiting(f"no answer from {bootstrap}: {error.args[0].str()}")
-        stop.wait(_RETRY_S)
+    with Admin(bootstrap, timeout_ms=_TIMEOUT_MS) as admin:
+        while not stop.is_set():
+            try:
+                topics = {each.name: len(each.partitions) for each in admin.list_topics()}
+                found = topics.get(name) or otherwise(admin, topics)
+                if found:
+                    return found
+            except ClientError as error:
+                if not error.retriable:
+                    raise
+                on_waiting(f"no answer from {bootstrap}: {error}")
+            stop.wait(_RETRY_S)
     return 0
-
-
-def _partitions(admin: Any, name: str) -> int:
-    # All topics: asking for one by name would create it, with as many partitions as the cluster likes.
-    return _size(admin.list_topics(timeout=_LOOK_TIMEOUT_S).topics.get(name))
-
-
-def _size(topic: Any) -> int:
-    return len(topic.partitions) if topic is not None and topic.error is None else 0
-
-
-def _create(admin: Any, name: str, partitions: int) -> int:
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import NewTopic
-
-    future = admin.create_topics([NewTopic(name, partitions)], request_timeout=_REQUEST_TIMEOUT_S)[name]
-    try:
-        future.result()
-    except KafkaException as error:
-        # Another instance was faster.
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise
-        return _partitions(admin, name) or partitions
-    return partitions

@@ -5,8 +5,8 @@ import pytest
 
 from millstream.cli.errors import UsageError
 from millstream.cli.telemetry_options import StreamOptions, duration_ms, moment_ms, parse_share
+from millstream.pipeline.fleet.load import Share
 from millstream.pipeline.record import RecordForm
-from millstream.pipeline.share import EVERYTHING, Share
 from millstream.pipeline.sources import Timestamps
 from support.telemetry import csv_of_a_fleet
 
@@ -50,7 +50,7 @@ def test_options_that_go_together_are_accepted(options: StreamOptions) -> None:
 
 
 def times_of(options: StreamOptions, points: int) -> list[float]:
-    bursts = options.bursts("t", RecordForm.FLAT, EVERYTHING, print)
+    bursts = options.bursts("t", RecordForm.FLAT, Share(), print)
     dues: list[float] = []
     for burst in bursts:
         dues += [burst.due_s] * len(burst.records)
@@ -85,20 +85,20 @@ def test_times_are_moved_when_the_file_is_read_more_than_once(
 ) -> None:
     path = tmp_path / "dcgm.csv"
     path.write_text(csv_of_a_fleet())
-    burst = next(StreamOptions(csv=path, **given).bursts("t", RecordForm.FLAT, EVERYTHING, print))
+    burst = next(StreamOptions(csv=path, **given).bursts("t", RecordForm.FLAT, Share(), print))
     assert (b"2025-07-18T20:42" not in burst.records[0].value) == is_moved
 
 
 def test_the_past_ends_at_the_present_unless_it_is_followed() -> None:
-    past = list(StreamOptions(hosts=1, since="1m", faults=0).bursts("t", RecordForm.FLAT, EVERYTHING, print))
+    past = list(StreamOptions(hosts=1, since="1m", faults=0).bursts("t", RecordForm.FLAT, Share(), print))
     assert len(past) == 6 * 8
     followed = StreamOptions(hosts=1, since="1m", faults=0, follow=True)
-    assert len(list(islice(followed.bursts("t", RecordForm.FLAT, EVERYTHING, print), 100))) == 100
+    assert len(list(islice(followed.bursts("t", RecordForm.FLAT, Share(), print), 100))) == 100
 
 
 def test_a_past_that_ends_before_it_begins_is_refused() -> None:
     with pytest.raises(UsageError, match="nothing lies between"):
-        StreamOptions(since="1h", until="2h").bursts("t", RecordForm.FLAT, EVERYTHING, print)
+        StreamOptions(since="1h", until="2h").bursts("t", RecordForm.FLAT, Share(), print)
 
 
 def test_moments_are_times_or_how_long_ago() -> None:

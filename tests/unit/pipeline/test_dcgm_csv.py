@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from millstream.pipeline.dcgm_csv import CsvError, check_header, read_dcgm_csv
 from millstream.pipeline.record import TelemetryRecord
+from millstream.pipeline.sources import CsvError, check_header, read_dcgm_csv
 from support.telemetry import csv_of_a_fleet, real_dcgm_csv
 
 

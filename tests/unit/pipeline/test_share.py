@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from millstream.pipeline.share import EVERYTHING, Share
+from millstream.pipeline.fleet.load import Share
 
 
 def test_every_gpu_belongs_to_exactly_one_instance() -> None:
@@ -14,8 +14,8 @@ def test_every_gpu_belongs_to_exactly_one_instance() -> None:
 
 
 def test_a_single_instance_has_all() -> None:
-    assert EVERYTHING.holds("GPU-1")
-    assert Share.parse("1/1") == EVERYTHING
+    assert Share().holds("GPU-1")
+    assert Share.parse("1/1") == Share()
 
 
 @pytest.mark.parametrize("text", ["", "1", "0/3", "4/3", "a/b", "1/0", "-1/3", "1/3/5"])

@@ -5,11 +5,16 @@ from typing import Any
 
 import pytest
 
-from millstream.pipeline.dcgm_csv import CsvError
+from millstream.pipeline.fleet.load import EVERYTHING, Share
 from millstream.pipeline.fleet.telemetry import Fleet, FleetSettings
 from millstream.pipeline.record import RecordForm, format_time
-from millstream.pipeline.share import EVERYTHING, Share
-from millstream.pipeline.sources import Burst, CsvSource, Timestamps, fleet_bursts
+from millstream.pipeline.sources import (
+    Burst,
+    CsvError,
+    CsvSource,
+    Timestamps,
+    fleet_bursts,
+)
 from millstream.testing.clock import ManualClock
 from support.telemetry import COLUMNS, csv_of_a_fleet
 
@@ -109,7 +114,7 @@ def test_an_instance_without_a_gpu_is_told_so(source) -> None:
 def test_a_file_without_a_usable_row_is_told_of_rather_than_read_for_ever(tmp_path: Path) -> None:
     path = tmp_path / "dcgm.csv"
     path.write_text(",".join(COLUMNS) + "\n")
-    source = CsvSource(path, "t", RecordForm.FLAT, EVERYTHING, Timestamps.NOW, None, print)
+    source = CsvSource(path, "t", RecordForm.FLAT, Share(), Timestamps.NOW, None, print)
     with pytest.raises(CsvError, match="no row of it can be used"):
         next(source.at_rate(None))
 

@@ -1,16 +1,40 @@
-"""The API as a server of its own: `serve_api` returns after SIGTERM or SIGINT, with open requests answered."""
+"""The API's routes, threads for queries so that a slow one stops nobody, and the API as a server of its own."""
 
 import asyncio
 import signal
 import threading
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
-from millstream.http.server import HttpServer
-from millstream.pipeline.api.app import api_routes
-from millstream.pipeline.stores.base import StoreReader
+import msgspec
 
+from millstream.http.access import has_token
+from millstream.http.messages import HTML, Handler, Problem, Request, Response, json_response
+from millstream.http.pages import app_route, docs_routes
+from millstream.http.server import HttpServer
+from millstream.observability.logs import get_logger
+from millstream.pipeline.api.calls import CALLS, Call, Health, Json, Sources, bad_request, openapi_document
+from millstream.pipeline.stores.base import InvalidCursor, StoreError, StoreReader
+
+QUERY_THREADS = 16
+MAX_WAITING = 256
+"""Requests beyond this are turned away at once instead of waiting for ever."""
 _GRACE_S = 5.0
+
+_WELCOME = b"""<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Millstream telemetry</title>
+<style>body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem}</style>
+<h1>Millstream telemetry</h1>
+<p>The query API is running. This installation has no web console, because Node or
+its packages could not be had when it was built; install again where they can be had.</p>
+<ul><li><a href="/docs">Documentation</a>, to try the calls out</li>
+<li><a href="/openapi.json">OpenAPI document</a></li>
+<li><a href="/api/v1/gpus">The GPUs</a>, <a href="/api/v1/events">their events</a></li></ul></html>
+"""
+
+_log = get_logger("millstream.pipeline.api")
 
 Ready = Callable[[str, int], None]
 
@@ -26,9 +50,10 @@ def serve_api(
     allowed_hosts: Collection[str] = (),
     on_ready: Ready | None = None,
 ) -> None:
-    """Serve until a signal comes; port 0 takes a free one, `on_ready` is told which. Raises OSError when it is taken.
+    """Serve until SIGTERM or SIGINT, and return with open requests answered.
 
-    The store stays open: it belongs to the caller.
+    Port 0 takes a free one, `on_ready` is told which. Raises OSError when it is taken. The store stays open: it belongs
+    to the caller.
     """
     routes = api_routes(store, status_path, console_dir, token)
     asyncio.run(_serve(HttpServer(host, port, routes, allowed_hosts=allowed_hosts), on_ready))
@@ -54,3 +79,70 @@ async def _serve(server: HttpServer, on_ready: Ready | None) -> None:
     await server.stop(0)
     for each in stopping:
         each.cancel()
+
+
+def api_routes(
+    store: StoreReader,
+    status_path: Path | None = None,
+    console_dir: Path | None = None,
+    token: str | None = None,
+) -> dict[str, Handler]:
+    """The API over `store`; `status_path` is what the job writes, `console_dir` the built console, if there is one.
+
+    With a `token` only those get data who send it. The pages are the same for everyone, and a load balancer asks for
+    /health without a token.
+    """
+    threads, sources = _Threads(), Sources(store, status_path)
+    document = json_response(openapi_document(has_token=token is not None))
+    routes = {f"GET {call.path}": _guarded(call, sources, threads, token) for call in CALLS}
+    routes["GET /api/{path...}"] = _guarded(None, sources, threads, token)
+    routes |= {"GET /health": _health, "GET /openapi.json": lambda _request: document, **docs_routes()}
+    if console_dir is None:
+        routes["GET /"] = lambda _request: Response(_WELCOME, content_type=HTML)
+    else:
+        routes["GET /{path...}"] = app_route(console_dir)
+    return routes
+
+
+class _Threads:
+    """Where queries run: a few at a time, a bounded number waiting."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(QUERY_THREADS, "query")
+        self._inside = 0
+
+    async def run(self, query: Callable[[], bytes]) -> bytes:
+        if self._inside >= MAX_WAITING:
+            raise Problem(503, "too many requests at once; try again in a moment", {"retry-after": "1"})
+        self._inside += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, query)
+        finally:
+            self._inside -= 1
+
+
+def _guarded(call: Call | None, sources: Sources, threads: _Threads, token: str | None) -> Handler:
+    async def answer(request: Request) -> Response:
+        if token is not None and not has_token(request, token):
+            error = "this API needs a token; send it in the header Authorization: Bearer TOKEN"
+            raise Problem(401, error, {"www-authenticate": "Bearer"})
+        if call is None:
+            raise Problem(404, f"there is nothing at {request.path}; see /docs")
+        values: Json = call.values(request.query, request.params)
+        try:
+            return Response(
+                await threads.run(lambda: msgspec.json.encode(call.answer(sources, call, values)))
+            )
+        except InvalidCursor as error:
+            raise Problem(400, str(error)) from error
+        except StoreError as error:
+            _log.warning("store unavailable", path=request.path, error=str(error))
+            raise Problem(503, str(error), {"retry-after": "5"}) from error
+
+    return answer
+
+
+def _health(request: Request) -> Response:
+    if request.query:
+        raise bad_request("this call has no parameters")
+    return Response(msgspec.json.encode(Health("ok", datetime.now(UTC))))

@@ -52,12 +52,10 @@ def backfill(
             on_progress("reading the log", 0, 1)
             stored = _read_log(spark, settings, parts, start, end, on_progress)
             on_progress("reading the log", 1, 1)
-        points = parts.store.points_frame(spark, start, end + _TICK, copies=True)
+        points = parts.store.points_frame(spark, start, end + _TICK)
         minute = f.floor(f.unix_micros("time") / f.lit(MINUTE_US)).alias("minute")
         minutes = [row.minute for row in points.select(minute).distinct().collect()]
-        if stored is not None and stored.summary.newest is not None:
-            parts.ledger.observe(stored.summary.newest)
-        parts.ledger.mark(minutes)
+        parts.ledger.mark(minutes, stored.summary.newest if stored is not None else None)
         parts.recomputation.everything()
         return Backfilled(len(minutes), stored.rejected if stored is not None else 0)
 

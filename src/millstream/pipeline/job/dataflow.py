@@ -23,11 +23,17 @@ from pyspark.sql import functions as f
 
 from millstream.config.pipeline_settings import PipelineSettings
 from millstream.pipeline.job.dead_letters import dead_letters, rejected_letters
-from millstream.pipeline.job.judge import judged
-from millstream.pipeline.job.points import points_of, without_duplicates
-from millstream.pipeline.job.reasons import Limits, Verdict
-from millstream.pipeline.job.records import RECORD_COLUMNS, source_schema, typed_fields
-from millstream.pipeline.job.summary import Summary, observed, summary_of
+from millstream.pipeline.job.judge import (
+    RECORD_COLUMNS,
+    Limits,
+    Verdict,
+    judged,
+    points_of,
+    source_schema,
+    typed_fields,
+    without_duplicates,
+)
+from millstream.pipeline.job.ledger import Summary, observed, summary_of
 from millstream.pipeline.job.text import text_fields
 from millstream.pipeline.moments import micros
 from millstream.pipeline.stores.base import RejectedPoint, Store
@@ -62,7 +68,7 @@ class Dataflow:
         now = datetime.now(UTC)
         rows = self._wanted(judged(fields, self.limits, now))
         seen = Observation()
-        refused = self.store.write_points(points_of(rows.observe(seen, *observed(watermark))), version).points
+        refused = self.store.write_points(points_of(rows.observe(seen, *observed(watermark))), version)
         summary = summary_of(seen.get)
         if summary.count(Verdict.BAD):
             texts = text_fields(rows.where(f"verdict = '{Verdict.BAD}'"), self.limits)
@@ -85,7 +91,7 @@ class Dataflow:
     ) -> tuple[Summary, tuple[RejectedPoint, ...]]:
         seen = Observation()
         points = points_of(rows.observe(seen, *observed(watermark, reasons=True)))
-        refused = self.store.write_points(without_duplicates(points), version).points
+        refused = self.store.write_points(without_duplicates(points), version)
         summary = summary_of(seen.get)
         if summary.count(Verdict.BAD) and self.tells_bad:
             self.send_letters(dead_letters(rows))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from millstream.pipeline.job.reasons import Reason, Verdict
+from millstream.pipeline.job.judge import Reason, Verdict
 from millstream.pipeline.stores.base import RejectedPoint
 from millstream.pipeline.stores.local_frames import local_frame
 

@@ -1,19 +1,116 @@
 """What a record is worth, as columns: valid, a sentinel, or bad with the first fault that applies.
 
-There is one list of faults, for records with a typed value and for those that were read from their text. What has no
-fault is valid when its value can be a measurement of its metric, and a sentinel when it says "no value".
+Telemetry comes from the typed source with a column for each field (`typed_fields`). Whatever has no typed value (an
+envelope, an array, a number in quotes, a mistake) is read from its text by `text.py`. There is one list of faults for
+both. What has no fault is valid when its value can be a measurement of its metric, and a sentinel when it says "no
+value". `points_of` are the valid rows as the points of a store.
 """
 
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
 
-from millstream.pipeline.declaration import Declaration
-from millstream.pipeline.job.reasons import Limits, Reason, Verdict
+from millstream.pipeline.declaration import DCGM, LABELS, Declaration
 from millstream.pipeline.moments import MINUTE_US, micros
 from millstream.pipeline.stores.local_frames import constant
+from millstream.pipeline.stores.rows import POINTS
+
+
+class Reason(StrEnum):
+    EMPTY = "empty"
+    TOO_LARGE = "too_large"
+    MALFORMED_JSON = "malformed_json"
+    NOT_AN_OBJECT = "not_an_object"
+    MISSING_FIELD = "missing_field"
+    WRONG_TYPE = "wrong_type"
+    BAD_TIMESTAMP = "bad_timestamp"
+    TIMESTAMP_OUT_OF_RANGE = "timestamp_out_of_range"
+    UNKNOWN_METRIC = "unknown_metric"
+    VALUE_OUT_OF_RANGE = "value_out_of_range"
+    REJECTED_BY_STORE = "rejected_by_store"
+
+
+class Verdict(StrEnum):
+    """What becomes of a record: stored, dropped because DCGM had no value, or sent to the dead letters."""
+
+    VALID = "valid"
+    SENTINEL = "sentinel"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Limits:
+    """What a record may be. The future begins at the record's own time in the log, not at the reader's clock, so a
+    record is judged the same whenever it is read."""
+
+    max_record_bytes: int = 512 * 1024
+    earliest: datetime = datetime(2000, 1, 1, tzinfo=UTC)
+    max_ahead: timedelta = timedelta(days=1)
+    declaration: Declaration = DCGM
+
+
+RECORD_TYPES = (
+    "key binary, serializedValue binary, topic string, partition int, offset bigint, timestamp timestamp"
+)
+"""What is kept of a record beside its fields."""
+RECORD_COLUMNS = tuple(column.split()[0] for column in RECORD_TYPES.split(", "))
+READING = "struct<reason: string, field: string, message: string>"
+"""Why the fields of a record could not be read."""
+
+
+def record_type(declared: Declaration = DCGM) -> str:
+    """The type of a record in Spark's language."""
+    kinds = {
+        **dict.fromkeys(declared.members(), "string"),
+        **dict.fromkeys(declared.maps(), "map<string, string>"),
+    }
+    kinds |= {declared.fields["time"][0]: "timestamp", declared.fields["value"][0]: "double"}
+    return f"struct<{', '.join(f'`{name}`: {kind}' for name, kind in kinds.items())}>"
+
+
+def source_schema(declared: Declaration = DCGM) -> str:
+    """The columns of the read."""
+    return f"value {record_type(declared)}, {RECORD_TYPES}"
+
+
+def typed_fields(records: DataFrame, limits: Limits) -> DataFrame:
+    """RECORD_COLUMNS and the fields, null where the typed value has none; `reading` tells that there is none at all."""
+    declared = limits.declaration
+    fields = {name: _first(declared.fields.get(name, ()), declared) for name in ("metric", "uuid", *LABELS)}
+    if declared.nested_gpu_id:
+        gpu_id = f.col("value.gpu_id")
+        names_gpu = ((gpu_id >= "A") & (gpu_id < "[")) | ((gpu_id >= "a") & (gpu_id < "{"))
+        fields["uuid"] = f.coalesce(f.nullif(fields["uuid"], f.lit("")), f.when(names_gpu, gpu_id))
+        fields["gpu_id"] = f.when(names_gpu, f.col("value.labels")["gpu"]).otherwise(gpu_id)
+    fits = f"value IS NOT NULL AND octet_length(serializedValue) <= {limits.max_record_bytes}"
+    return records.select(
+        *RECORD_COLUMNS,
+        f.lit(None).cast("int").alias("element"),
+        f.col(f"value.`{declared.fields['time'][0]}`").alias("time"),
+        f.col(f"value.`{declared.fields['value'][0]}`").alias("value_number"),
+        *(column.alias(name) for name, column in fields.items()),
+        f.expr(f"IF({fits}, NULL, struct('' AS reason, '' AS field, '' AS message))").alias("reading"),
+    )
+
+
+def _first(paths: Sequence[str], declared: Declaration) -> Column:
+    """The first that is there; an object that is taken as a whole is its JSON."""
+    found: list[Column] = []
+    for path in paths:
+        member, _, label = path.partition(".")
+        column = f.col(f"value.`{member}`")
+        if label:
+            column = column[label]
+        elif member in declared.maps():
+            column = f.to_json(column)
+        found.append(column)
+    return f.coalesce(*found) if found else f.lit(None).cast("string")
+
 
 _TIME = "date_format(time, \"yyyy-MM-dd'T'HH:mm:ssXXX\")"
 
@@ -103,3 +200,28 @@ def _ranges(declared: Declaration) -> str:
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+# Columns of a parsed row that are called otherwise in the store.
+_SOURCES = {"value": "value_number", "source_partition": "partition", "source_offset": "offset"}
+
+
+def points_of(rows: DataFrame) -> DataFrame:
+    """The valid rows with the columns of a point, and `element` to tell records of one array apart."""
+
+    def column(name: str, kind: str) -> str:
+        source = f"CAST({_SOURCES.get(name, name)} AS {kind})"
+        return f"coalesce({source}, '') AS {name}" if kind == "string" else f"{source} AS {name}"
+
+    return rows.where(f"verdict = '{Verdict.VALID}'").selectExpr(
+        *(column(name, kind) for name, kind in POINTS.columns), "coalesce(element, 0) AS element"
+    )
+
+
+def without_duplicates(points: DataFrame) -> DataFrame:
+    """Of points with one identity the last in the log; the store keeps to the same rule between batches."""
+    newest_first = Window.partitionBy(*POINTS.identity).orderBy(
+        f.desc("source_partition"), f.desc("source_offset"), f.desc("element")
+    )
+    numbered = points.withColumn("copy", f.row_number().over(newest_first))
+    return numbered.filter(f.col("copy") == 1).select(*POINTS.names)

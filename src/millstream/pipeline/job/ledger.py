@@ -1,4 +1,4 @@
-"""What the job must not forget between two micro-batches, in one small file beside the checkpoint.
+"""What a micro-batch held, and what the job must not forget between two, in one small file beside the checkpoint.
 
     minutes, hours    windows whose rollups are older than their points, with the batch that touched them last
     health_hours      hours whose health is older than their rollups
@@ -13,67 +13,111 @@ replays it. Totals count a replayed batch once.
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import orjson
+import msgspec
+from pyspark.sql import Column
+from pyspark.sql import functions as f
 
 from millstream.pipeline.files import write_whole
-from millstream.pipeline.job.summary import Summary
-from millstream.pipeline.moments import MINUTES_PER_HOUR, micros, moment
+from millstream.pipeline.job.judge import Reason, Verdict
+from millstream.pipeline.moments import MINUTES_PER_HOUR, micros, minute_of, moment
+from millstream.pipeline.stores.local_frames import constant
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
-    """Windows to compute, each with the batch that marked it: a mark made later stays when these are cleared."""
+class Summary:
+    verdicts: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    late: int = 0
+    """Valid points of minutes that were over, by the watermark, before the batch came."""
+    minutes: frozenset[int] = frozenset()
+    """Minutes since the epoch."""
+    newest: datetime | None = None
 
-    minutes: Mapping[int, int]
-    hours: Mapping[int, int]
+    def count(self, verdict: Verdict) -> int:
+        return self.verdicts.get(str(verdict), 0)
+
+    def examined(self, other: "Summary") -> "Summary":
+        """With what the text of the bad ones told instead of their number."""
+        times = [newest for newest in (self.newest, other.newest) if newest is not None]
+        known = {name: count for name, count in self.verdicts.items() if name != Verdict.BAD}
+        return Summary(
+            verdicts=Counter(known) + Counter(other.verdicts),
+            reasons=other.reasons,
+            late=self.late + other.late,
+            minutes=self.minutes | other.minutes,
+            newest=max(times, default=None),
+        )
+
+
+def observed(watermark: datetime | None, *, reasons: bool = False) -> list[Column]:
+    """What Spark counts of judged rows while it writes them (`DataFrame.observe`)."""
+    over = -(1 << 62) if watermark is None else minute_of(watermark)
+    return [
+        *(f.expr(f"count_if(verdict = '{each}') AS {each}") for each in Verdict),
+        *(f.expr(f"count_if(fault.reason = '{each}') AS {each}") for each in Reason if reasons),
+        f.expr(f"count_if(minute < {constant(over, 'verdict')}) AS late"),
+        f.expr("collect_set(minute) AS minutes"),
+        f.expr("max(unix_micros(IF(minute IS NULL, NULL, time))) AS newest_us"),
+    ]
+
+
+def summary_of(metrics: Mapping[str, Any]) -> Summary:
+    """From the metrics that `observed` names."""
+    newest_us = metrics["newest_us"]
+    return Summary(
+        verdicts={str(each): metrics[str(each)] for each in Verdict},
+        reasons={str(each): metrics[str(each)] for each in Reason if metrics.get(str(each))},
+        late=metrics["late"],
+        minutes=frozenset(metrics["minutes"]),
+        newest=None if newest_us is None else moment(newest_us),
+    )
+
+
+class _File(msgspec.Struct):
+    batch_id: int = -1
+    newest_us: int | None = None
+    minutes: list[int] = []
+    hours: list[int] = []
+    health_hours: list[int] = []
+    totals: dict[str, int] = {}
+    totals_before: dict[str, int] = {}
+    sequence: int = 0
 
 
 class Ledger:
-    """Safe to use from the thread of the micro-batches and that of the re-computations."""
+    """Safe to use from the thread of the micro-batches and that of the re-computations.
+
+    A mark is a window and a number. One that was made later than those that are cleared has another number, and stays.
+    """
 
     def __init__(self, path: Path, watermark_delay: timedelta) -> None:
         self._path = path
         self._delay = watermark_delay
         self._lock = threading.Lock()
-        self._minutes: dict[int, int] = {}
-        self._hours: dict[int, int] = {}
-        self._health_hours: set[int] = set()
-        self._newest: datetime | None = None
-        self._batch_id = -1
-        self._totals: Counter[str] = Counter()
-        self._totals_before: Counter[str] = Counter()
-        self._sequence = 0
+        stored = msgspec.json.decode(path.read_bytes(), type=_File) if path.exists() else _File()
+        self.batch_id = stored.batch_id
+        self.newest = None if stored.newest_us is None else moment(stored.newest_us)
+        self._minutes = dict.fromkeys(stored.minutes, 0)
+        self._hours = dict.fromkeys(stored.hours, 0)
+        self._health_hours = set(stored.health_hours)
+        self._totals, self._totals_before = Counter(stored.totals), Counter(stored.totals_before)
+        self._sequence = stored.sequence
         self._marks_made = 0
-        if path.exists():
-            self._restore(orjson.loads(path.read_bytes()))
-
-    @property
-    def directory(self) -> Path:
-        return self._path.parent
-
-    @property
-    def batch_id(self) -> int:
-        return self._batch_id
 
     @property
     def batch_rows(self) -> int:
         """Records of the last batch."""
         with self._lock:
-            names = ("valid", "bad", "sentinel")
-            return sum(self._totals[name] - self._totals_before[name] for name in names)
-
-    @property
-    def newest(self) -> datetime | None:
-        return self._newest
+            return sum(self._totals[each] - self._totals_before[each] for each in Verdict)
 
     @property
     def watermark(self) -> datetime | None:
-        return None if self._newest is None else self._newest - self._delay
+        return None if self.newest is None else self.newest - self._delay
 
     @property
     def totals(self) -> dict[str, int]:
@@ -83,34 +127,27 @@ class Ledger:
     def record(self, batch_id: int, summary: Summary, *, rejected: int = 0, lost: int = 0) -> None:
         """Note a batch whose points are in the store, and how many records the topic had lost before it."""
         with self._lock:
-            if batch_id != self._batch_id:
+            if batch_id != self.batch_id:
                 self._totals_before = self._totals
-                self._batch_id = batch_id
+                self.batch_id = batch_id
             counts = Counter({"late": summary.late, "rejected": rejected, "lost": lost})
             counts.update(summary.verdicts)
             counts.update({f"reason:{reason}": count for reason, count in summary.reasons.items()})
             self._totals = self._totals_before + counts
-            self._mark(summary.minutes)
-            if summary.newest is not None and (self._newest is None or summary.newest > self._newest):
-                self._newest = summary.newest
-            self._write()
+            self._mark(summary.minutes, summary.newest)
 
-    def mark(self, minutes: Iterable[int]) -> None:
-        """Have these minutes, and their hours, computed again."""
+    def mark(self, minutes: Iterable[int], newest: datetime | None = None) -> None:
+        """Have these minutes, and their hours, computed again; `newest` is the time of a point that was seen."""
         with self._lock:
-            self._mark(minutes)
-            self._write()
+            self._mark(minutes, newest)
 
-    def observe(self, newest: datetime) -> None:
-        """Move the watermark to what a backfill has read."""
+    def dirty_minutes(self) -> dict[int, int]:
         with self._lock:
-            if self._newest is None or newest > self._newest:
-                self._newest = newest
-                self._write()
+            return dict(self._minutes)
 
-    def dirty(self) -> Marks:
+    def dirty_hours(self) -> dict[int, int]:
         with self._lock:
-            return Marks(dict(self._minutes), dict(self._hours))
+            return dict(self._hours)
 
     def dirty_health(self) -> frozenset[int]:
         with self._lock:
@@ -122,14 +159,16 @@ class Ledger:
             self._sequence = max(self._sequence + 1, at_least)
             return self._sequence
 
-    def clear(self, done: Marks) -> None:
-        """These windows are in the store; those that were marked again meanwhile stay marked."""
+    def clear_minutes(self, done: Mapping[int, int]) -> None:
+        """The rollups of these marks are in the store; their hours' health is older than they."""
         with self._lock:
-            self._health_hours |= {minute // MINUTES_PER_HOUR for minute in done.minutes}
-            for pending, cleared in ((self._minutes, done.minutes), (self._hours, done.hours)):
-                for window, mark in cleared.items():
-                    if pending.get(window) == mark:
-                        del pending[window]
+            self._health_hours |= {minute // MINUTES_PER_HOUR for minute in done}
+            self._minutes = dict(self._minutes.items() - done.items())
+            self._write()
+
+    def clear_hours(self, done: Mapping[int, int]) -> None:
+        with self._lock:
+            self._hours = dict(self._hours.items() - done.items())
             self._write()
 
     def clear_health(self, hours: Iterable[int]) -> None:
@@ -138,32 +177,18 @@ class Ledger:
             self._health_hours -= set(hours)
             self._write()
 
-    def _mark(self, minutes: Iterable[int]) -> None:
+    def _mark(self, minutes: Iterable[int], newest: datetime | None) -> None:
         self._marks_made += 1
         for minute in minutes:
             self._minutes[minute] = self._marks_made
             self._hours[minute // MINUTES_PER_HOUR] = self._marks_made
+        if newest is not None and (self.newest is None or newest > self.newest):
+            self.newest = newest
+        self._write()
 
     def _write(self) -> None:
-        document = {
-            "batch_id": self._batch_id,
-            "newest_us": None if self._newest is None else micros(self._newest),
-            "minutes": sorted(self._minutes),
-            "hours": sorted(self._hours),
-            "health_hours": sorted(self._health_hours),
-            "totals": self._totals,
-            "totals_before": self._totals_before,
-            "sequence": self._sequence,
-        }
-        write_whole(self._path, orjson.dumps(document))
-
-    def _restore(self, document: dict[str, Any]) -> None:
-        self._batch_id = document["batch_id"]
-        newest_us = document["newest_us"]
-        self._newest = None if newest_us is None else moment(newest_us)
-        self._minutes = dict.fromkeys(document["minutes"], 0)
-        self._hours = dict.fromkeys(document["hours"], 0)
-        self._health_hours = set(document["health_hours"])
-        self._totals = Counter(document["totals"])
-        self._totals_before = Counter(document["totals_before"])
-        self._sequence = document["sequence"]
+        content = _File(
+            self.batch_id, None if self.newest is None else micros(self.newest), sorted(self._minutes),
+            sorted(self._hours), sorted(self._health_hours), self._totals, self._totals_before, self._sequence,
+        )  # fmt: skip
+        write_whole(self._path, msgspec.json.encode(content))

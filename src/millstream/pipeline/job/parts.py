@@ -1,9 +1,10 @@
 """What a run and a backfill are made of, opened together in the directory of the job."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -11,14 +12,14 @@ from pyspark.sql import SparkSession
 from millstream.config.pipeline_settings import PipelineSettings
 from millstream.pipeline.declaration import DCGM, load_declaration
 from millstream.pipeline.files import exclusive
-from millstream.pipeline.job.health.book import HealthBook
-from millstream.pipeline.job.health.model import Thresholds
-from millstream.pipeline.job.health.publish import EventPublisher
+from millstream.pipeline.job.health.watch import HealthBook
+from millstream.pipeline.job.judge import Limits
 from millstream.pipeline.job.ledger import Ledger
-from millstream.pipeline.job.reasons import Limits
-from millstream.pipeline.job.recompute import OnProgress, Recomputation, no_progress
+from millstream.pipeline.job.recompute import EventPublisher, OnProgress, Recomputation
+from millstream.pipeline.moments import duration
 from millstream.pipeline.stores.base import Store
 from millstream.pipeline.stores.open import open_store, without_password
+from millstream.spark import session
 
 OTHER_PARTITIONS = 1
 """Of topics that are made because they are not there."""
@@ -36,7 +37,7 @@ class Parts:
     @classmethod
     @contextmanager
     def opened(
-        cls, settings: PipelineSettings, spark: SparkSession, on_progress: OnProgress = no_progress
+        cls, settings: PipelineSettings, spark: SparkSession, on_progress: OnProgress = lambda *_: None
     ) -> Iterator["Parts"]:
         """Raises DirectoryInUse when another process has the job's directory."""
         data = Path(settings.data)
@@ -45,19 +46,12 @@ class Parts:
                 settings.store_url,
                 data=data,
                 influx_token=settings.influx_token or "",
-                lake_retention=timedelta(milliseconds=settings.lake_retention),
+                lake_retention=duration(settings.lake_retention),
             )
             publisher = EventPublisher(spark, store, settings.bootstrap, settings.events_topic)
-            ledger = Ledger(data / "ledger.json", timedelta(milliseconds=settings.watermark_delay))
-            recomputation = Recomputation(
-                spark,
-                store,
-                ledger,
-                HealthBook(data / "health"),
-                publisher,
-                Thresholds.of(settings),
-                on_progress,
-            )
+            ledger = Ledger(data / "ledger.json", duration(settings.watermark_delay))
+            book = HealthBook(data / "health")
+            recomputation = Recomputation(spark, store, ledger, book, publisher, settings, on_progress)
             try:
                 yield cls(
                     store, without_password(settings.store_url), ledger, recomputation, limits_of(settings),
@@ -74,4 +68,42 @@ def limits_of(settings: PipelineSettings) -> Limits:
     if earliest.tzinfo is None:
         raise ValueError(f"earliest_time {settings.earliest_time!r} has no zone; write 2000-01-01T00:00:00Z")
     declared = DCGM if settings.declaration is None else load_declaration(Path(settings.declaration))
-    return Limits(settings.max_record_size, earliest, timedelta(milliseconds=settings.max_ahead), declared)
+    return Limits(settings.max_record_size, earliest, duration(settings.max_ahead), declared)
+
+
+_SETTINGS = {
+    # Times in the store are UTC whatever the machine thinks.
+    "spark.sql.session.timeZone": "UTC",
+    # Micro-batches and re-computations share the cores; neither waits for the other to end.
+    "spark.scheduler.mode": "FAIR",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": str(max(2, min(os.cpu_count() or 2, 8))),
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "20",
+    # The other one starts a dozen processes for each file that it writes to a local directory.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    # Parsing makes methods that Java does not compile above this size; Spark then splits them.
+    "spark.sql.codegen.hugeMethodLimit": "8000",
+    # Arrow functions get 10,000 rows at a time; Spark would measure the size of a batch after each row.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+    # Tasks of a re-computation are short, so that a micro-batch gets its turn.
+    "spark.sql.files.maxPartitionBytes": "32m",
+    # Groups that are computed by Spark are a few thousand; from 128 on it would sort its rows.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "4096",
+    "spark.driver.memory": "2g",
+    # Spark would ask the JVM several times for each column that is named, to tell later where in our code that was.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # Records have `Hostname` or `hostname`.
+    "spark.sql.caseSensitive": "true",
+}
+
+
+def open_session(
+    name: str, master: str, settings: Mapping[str, str], *, verbose: bool = False
+) -> SparkSession:
+    spark = session(app_name=name, master=master, config={**_SETTINGS, **settings})
+    # What fails is told by the command, in one line; Spark's own account is pages long.
+    spark.sparkContext.setLogLevel("WARN" if verbose else "OFF")
+    return spark

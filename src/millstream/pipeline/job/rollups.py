@@ -18,8 +18,7 @@ from pyspark.sql import functions as f
 
 from millstream.pipeline.moments import MINUTE_US, MINUTES_PER_HOUR
 from millstream.pipeline.stores.local_frames import arrow_schema, one_of
-from millstream.pipeline.stores.rows import Level, Resolution
-from millstream.pipeline.stores.tables import ROLLUPS
+from millstream.pipeline.stores.rows import ROLLUPS, Level, Resolution
 
 _WIDTH_US = {Resolution.MINUTE: MINUTE_US, Resolution.HOUR: MINUTE_US * MINUTES_PER_HOUR}
 FLEET_KEY = "fleet"

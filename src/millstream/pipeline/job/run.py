@@ -5,32 +5,43 @@ half a minute, for ever; each time the display and the status file say why. A st
 brings all rollups and events up to date.
 """
 
+import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millstream.config.pipeline_settings import PipelineSettings
-from millstream.pipeline.job.batch import BatchProcessor
 from millstream.pipeline.job.dataflow import Dataflow, send_to, telemetry_stream
-from millstream.pipeline.job.explain import in_one_line
-from millstream.pipeline.job.log_position import LogPosition
 from millstream.pipeline.job.parts import OTHER_PARTITIONS, Parts
-from millstream.pipeline.job.status import COUNTS, State, Status
-from millstream.pipeline.job.upkeep import Upkeep
+from millstream.pipeline.job.status import COUNTS, LogPosition, State, Status
 from millstream.pipeline.topics import await_topic, ensure_topic
 
 _LOOK_EVERY_S = 0.25
 _STATUS_EVERY_S = 2.0
-_SHORTEST_BACKOFF_S = 1.0
-_LONGEST_BACKOFF_S = 30.0
+_SHORTEST_BACKOFF_S, _LONGEST_BACKOFF_S = 1.0, 30.0
+
+_UPKEEP_POOL = "upkeep"
+# Events may come a little later than rollups; finding them reads two hours of rollups.
+_HEALTH_EVERY_ROUNDS = 3
+_COMPACT_EVERY_S = 60.0
+# Micro-batches come first: computing again never takes more than a third of the time.
+_REST = 2.0
+
+_CAUSE = re.compile(r"^\s*(?:[\w$]+\.)*([A-Za-z]\w*): (\S.*)$", re.MULTILINE)
+_WRAPPERS = {
+    "Py4JException", "Py4JJavaError", "PythonException", "RuntimeException", "SparkException", "Traceback",
+    "SparkRuntimeException", "StreamingQueryException", "PySparkRuntimeError",
+}  # fmt: skip
+_LONGEST = 300
 
 
 class Display(Protocol):
@@ -41,6 +52,10 @@ class Display(Protocol):
     def show(self, status: Mapping[str, Any]) -> None: ...
 
 
+class StopRequested(Exception):
+    """The job is to stop before this batch; nothing of it was done."""
+
+
 @dataclass(slots=True)
 class PipelineRun:
     settings: PipelineSettings
@@ -49,32 +64,28 @@ class PipelineRun:
     once: bool = False
     stopping: threading.Event = field(default_factory=threading.Event)
     _failure: BaseException | None = None
+    """What failed in a batch, before Spark wraps it up."""
     _wrote_status_at: float = 0.0
-    _told_waiting_at: float | None = None
+    _told_waiting_at: float = -_LONGEST_BACKOFF_S
 
     def run(self) -> bool:
         """Until `stopping` is set, or all is read with `once`; whether everything was brought up to date."""
         if not self._ensure_topics():
             return True
         self.display.note("starting Spark")
-        spark = self.open_spark()
+        spark, data = self.open_spark(), Path(self.settings.data)
         with Parts.opened(self.settings, spark) as parts:
             about = {"topic": self.settings.topic, "store": parts.store_name, "master": self.settings.master}
-            status = Status(Path(self.settings.data) / "status.json", parts.ledger, about)
+            position = LogPosition(self.settings, data / "checkpoint")
+            status = Status(data / "status.json", parts.ledger, position, about)
             status.become(State.STARTING)
             before = parts.ledger.totals
-            upkeep = Upkeep(
-                spark, parts.recomputation, parts.store, self.settings.rollup_every / 1000,
-                on_round=status.note_rollup, on_failure=partial(self._tell_failure, status, "computing rollups"),
-            )  # fmt: skip
-            upkeep.start()
-            position = LogPosition(self.settings, Path(self.settings.data) / "checkpoint")
-            try:
-                self._keep_running(spark, parts, position, status)
-            finally:
-                position.close()
-                status.become(State.STOPPING)
-                upkeep.stop()
+            with self._upkeep(spark, parts, status):
+                try:
+                    self._keep_running(spark, parts, position, status)
+                finally:
+                    position.close()
+                    status.become(State.STOPPING)
             complete = self._complete(parts, status)
             status.become(State.STOPPED)
             self.display.note(self._totals(before, parts.ledger.totals, parts.store_name))
@@ -90,30 +101,24 @@ class PipelineRun:
 
     def _tell_waiting(self, text: str) -> None:
         """Every try fails in the same way; say it from time to time."""
-        now = time.monotonic()
-        if self._told_waiting_at is None or now - self._told_waiting_at > _LONGEST_BACKOFF_S:
-            self._told_waiting_at = now
+        if time.monotonic() - self._told_waiting_at > _LONGEST_BACKOFF_S:
+            self._told_waiting_at = time.monotonic()
             self.display.note(f"{text}; waiting for it")
 
     def _keep_running(self, spark: SparkSession, parts: Parts, position: LogPosition, status: Status) -> None:
-        letters = partial(send_to, self.settings, self.settings.dead_letter_topic)
-        processor = BatchProcessor(
-            Dataflow(parts.store, parts.limits, letters), parts.ledger, self.stopping, self._note_failure,
-            partial(self._lost_before, position),
-        )  # fmt: skip
         backoff_s, ready = _SHORTEST_BACKOFF_S, False
         while not self.stopping.is_set():
             reached = parts.ledger.batch_id
             error: BaseException | None
             try:
-                query = self._start(spark, parts, processor)
+                query = self._start(spark, parts, position)
                 if not ready:
                     self.display.note(
                         f"ready: {self.settings.topic} at {self.settings.bootstrap} -> {parts.store_name}"
                     )
                     ready = True
                 status.become(State.RUNNING)
-                self._follow(query, parts, position, status)
+                self._follow(query, status)
                 error = query.exception()
             except PySparkException as failed:
                 error = failed
@@ -127,10 +132,27 @@ class PipelineRun:
             self.stopping.wait(backoff_s)
             backoff_s = min(2 * backoff_s, _LONGEST_BACKOFF_S)
 
-    def _start(self, spark: SparkSession, parts: Parts, processor: BatchProcessor) -> StreamingQuery:
+    def _start(self, spark: SparkSession, parts: Parts, position: LogPosition) -> StreamingQuery:
+        letters = partial(send_to, self.settings, self.settings.dead_letter_topic)
+        dataflow = Dataflow(parts.store, parts.limits, letters)
+
+        def process(batch: DataFrame, batch_id: int) -> None:
+            if self.stopping.is_set():
+                raise StopRequested
+            try:
+                lost = position.lost_before(batch_id)
+                if lost:
+                    topic = self.settings.topic
+                    self.display.note(f"{lost:,} records were deleted from {topic} before they were read")
+                stored = dataflow.process(batch, batch_id, parts.ledger.watermark)
+                parts.ledger.record(batch_id, stored.summary, rejected=stored.rejected, lost=lost)
+            except Exception as error:
+                self._failure = error
+                raise
+
         writer = (
             telemetry_stream(spark, self.settings, parts.limits)
-            .writeStream.foreachBatch(processor)
+            .writeStream.foreachBatch(process)
             .queryName("telemetry")
             .option("checkpointLocation", parts.checkpoint)
         )
@@ -138,25 +160,55 @@ class PipelineRun:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{self.settings.trigger} milliseconds").start()
 
-    def _follow(self, query: StreamingQuery, parts: Parts, position: LogPosition, status: Status) -> None:
+    def _follow(self, query: StreamingQuery, status: Status) -> None:
         """Until the query ends. A stop waits for a moment between two batches, or for the next batch to refuse."""
-        while query.isActive:
-            self._report(query, parts, position, status)
+        active = True
+        while active:
+            active = query.isActive
+            progress = query.lastProgress
+            if progress is not None:
+                status.note_batch(int(progress["durationMs"].get("triggerExecution", 0)))
+            if time.monotonic() - self._wrote_status_at > _STATUS_EVERY_S or not active:
+                self._wrote_status_at = time.monotonic()
+                status.look()
+            self.display.show(status.document())
             if self.stopping.is_set() and not query.status["isTriggerActive"]:
                 query.stop()
-            time.sleep(_LOOK_EVERY_S)
-        self._report(query, parts, position, status)
+            time.sleep(_LOOK_EVERY_S if active else 0)
 
-    def _report(self, query: StreamingQuery, parts: Parts, position: LogPosition, status: Status) -> None:
-        progress = query.lastProgress
-        if progress is not None:
-            status.note_progress(_as_mapping(progress))
-        if time.monotonic() - self._wrote_status_at > _STATUS_EVERY_S or not query.isActive:
-            self._wrote_status_at = time.monotonic()
-            done = parts.ledger.batch_id
-            status.note_lag(position.lag(done), position.size_of(done + 1))
-            status.write()
-        self.display.show(status.document())
+    @contextmanager
+    def _upkeep(self, spark: SparkSession, parts: Parts, status: Status) -> Iterator[None]:
+        """A thread beside the micro-batches: rollups of changed windows, events, and the store's own upkeep."""
+        stop, every_s = threading.Event(), self.settings.rollup_every / 1000
+
+        def keep_up() -> None:
+            # A pool of its own, so that a long computation leaves room for micro-batches.
+            spark.sparkContext.setLocalProperty("spark.scheduler.pool", _UPKEEP_POOL)
+            rounds, wait_s, compacted_at = 0, every_s, time.monotonic()
+            while not stop.wait(wait_s):
+                began = time.monotonic()
+                try:
+                    parts.recomputation.minutes()
+                    parts.recomputation.hours(final_only=True)
+                    rounds += 1
+                    if rounds % _HEALTH_EVERY_ROUNDS == 1:
+                        parts.recomputation.health()
+                    if time.monotonic() - compacted_at > _COMPACT_EVERY_S:
+                        parts.store.compact()
+                        compacted_at = time.monotonic()
+                    status.note_rollup()
+                    wait_s = max(every_s, _REST * (time.monotonic() - began))
+                except Exception as error:  # noqa: BLE001 - the marks are still there for the next round
+                    wait_s = min(max(2 * wait_s, 1.0), _LONGEST_BACKOFF_S)
+                    self._tell_failure(status, "computing rollups", error, wait_s)
+
+        thread = threading.Thread(target=keep_up, name="pipeline-upkeep", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
 
     def _complete(self, parts: Parts, status: Status) -> bool:
         """Compute all that is marked. With `once` this is tried until it works; a stop is not held up for ever."""
@@ -180,28 +232,18 @@ class PipelineRun:
         rest = ", ".join(f"{made[name]:,} {name}" for name in COUNTS if name != "valid" and made[name])
         return f"read {self.settings.topic}: {made['valid']:,} points are in {store}{rest and f'; {rest}'}"
 
-    def _lost_before(self, position: LogPosition, batch_id: int) -> int:
-        lost = position.lost_before(batch_id)
-        if lost:
-            self.display.note(
-                f"{lost:,} records were deleted from {self.settings.topic} before they were read"
-            )
-        return lost
-
-    def _note_failure(self, error: Exception) -> None:
-        self._failure = error
-
     def _tell_failure(self, status: Status, doing: str, error: BaseException, wait_s: float) -> None:
         text = f"{doing} failed: {in_one_line(error)}"
         status.note_error(text)
         self.display.note(f"{text}; next try in {wait_s:.0f} s")
 
 
-def _as_mapping(progress: Any) -> Mapping[str, Any]:
-    """Spark's report is a dictionary in some versions and an object in others."""
-    if isinstance(progress, Mapping):
-        return progress
-    import json
-
-    decoded: dict[str, Any] = json.loads(progress.json)
-    return decoded
+def in_one_line(error: BaseException) -> str:
+    """A failure of Spark in one line: the error that started it, without the stack of those that passed it on."""
+    text = str(error)
+    found = [match for match in _CAUSE.finditer(text) if match[1] not in _WRAPPERS and match[1][0].isupper()]
+    # The data source and the store say what to do; the deepest of their errors is the cause.
+    causes = [match for match in found if "millstream." in match[0]] or found
+    lines = [causes[-1][2]] if causes else [line for line in text.splitlines() if line.strip()]
+    line = " ".join((lines or [type(error).__name__])[0].split())
+    return line if len(line) <= _LONGEST else line[:_LONGEST] + "..."

@@ -1,8 +1,10 @@
-"""How the job is doing, in a file that the query API and the page show: `<data>/status.json`.
+"""How the job is doing, in a file that the query API and the page show (`<data>/status.json`), and how far it is.
 
-It is replaced as a whole after each batch and at least every few seconds, and never read back.
+The file is replaced as a whole after each batch and at least every few seconds, and never read back. Spark reports
+lag only when a micro-batch has ended; so it is taken from Spark's log of offsets and from the cluster.
 """
 
+import json
 import threading
 from collections import deque
 from collections.abc import Mapping
@@ -13,10 +15,17 @@ from typing import Any
 
 import orjson
 
+from millstream.client.errors import ClientError
+from millstream.client.wire.cluster import Cluster
+from millstream.client.wire.requests import EARLIEST, LATEST
+from millstream.config.pipeline_settings import PipelineSettings
 from millstream.pipeline.files import write_whole
 from millstream.pipeline.history import History
+from millstream.pipeline.job.judge import Verdict
 from millstream.pipeline.job.ledger import Ledger
 from millstream.pipeline.moments import rfc3339
+from millstream.spark.offsets import Offsets, find_partitions, from_json
+from millstream.spark.options import Topics, read_options
 
 _RATE_OVER_S = 10.0
 _REASON_PREFIX = "reason:"
@@ -31,103 +40,162 @@ class State(StrEnum):
     STOPPED = "stopped"
 
 
+class LogPosition:
+    """How far the job is in the log, at any moment. Safe to use from several threads."""
+
+    def __init__(self, settings: PipelineSettings, checkpoint: Path) -> None:
+        options = {
+            "kafka.bootstrap.servers": settings.bootstrap,
+            "subscribe": settings.topic,
+            "kafka.default.api.timeout.ms": "2000",
+        }
+        self._cluster = Cluster(read_options(options, streaming=True).cluster)
+        self._subscription = Topics((settings.topic,))
+        self._lock = threading.Lock()
+        self._offsets = checkpoint / "offsets"
+
+    def end_of(self, batch_id: int) -> Offsets | None:
+        """Where a batch ends; None when it was not planned, or is forgotten."""
+        try:
+            lines = (self._offsets / str(batch_id)).read_text().splitlines()
+            return from_json(json.loads(lines[-1]))
+        except (OSError, ValueError, IndexError):
+            return None
+
+    def lag(self, done: int) -> Mapping[tuple[str, int], int] | None:
+        """Records in the log behind those of the batch that was done last; None when the cluster does not say."""
+        read = self.end_of(done) or {}
+        latest = self._ask(LATEST)
+        if latest is None:
+            return None
+        if not read and done < 0:
+            read = self._ask(EARLIEST) or {}
+        return {place: max(0, end - read.get(place, 0)) for place, end in latest.items()}
+
+    def size_of(self, batch_id: int) -> int | None:
+        """Offsets that a batch spans."""
+        start, end = self.end_of(batch_id - 1), self.end_of(batch_id)
+        if start is None or end is None:
+            return None
+        return sum(max(0, offset - start.get(place, 0)) for place, offset in end.items())
+
+    def lost_before(self, batch_id: int) -> int:
+        """Offsets of a planned batch that the topic no longer holds."""
+        start, end = self.end_of(batch_id - 1), self.end_of(batch_id)
+        earliest = self._ask(EARLIEST) if start is not None and end is not None else None
+        if start is None or end is None or earliest is None:
+            return 0
+        return sum(
+            max(0, min(earliest[place], end[place]) - offset)
+            for place, offset in start.items()
+            if place in earliest and place in end
+        )
+
+    def close(self) -> None:
+        with self._lock:
+            self._cluster.close()
+
+    def _ask(self, which: int) -> Offsets | None:
+        with self._lock:
+            try:
+                places, _ = find_partitions(self._cluster, self._subscription)
+                return self._cluster.offsets(dict.fromkeys(sorted(places), which))
+            except (OSError, ClientError):
+                return None
+
+
 class Status:
     """Safe to use from several threads."""
 
-    def __init__(self, path: Path, ledger: Ledger, about: Mapping[str, str]) -> None:
+    def __init__(self, path: Path, ledger: Ledger, position: LogPosition, about: Mapping[str, str]) -> None:
         self._path = path
         self._ledger = ledger
+        self._position = position
         self._about = dict(about)
         self._lock = threading.Lock()
         self._state = State.STARTING
         self._started_at = datetime.now(UTC)
-        self._progress: Mapping[str, Any] = {}
+        self._batch_ms = 0
         self._lag: Mapping[tuple[str, int], int] = {}
         self._under_way_rows = 0
-        self._handled: deque[tuple[datetime, int]] = deque([(self._started_at, _handled(ledger.totals))])
+        handled = _handled(ledger.totals)
+        self._handled: deque[tuple[datetime, int]] = deque([(self._started_at, handled)])
         self._last_error: dict[str, str] | None = None
         self._last_rollup_at: datetime | None = None
-        self._history = History(path.with_name("history.jsonl"), self._started_at, _handled(ledger.totals))
+        self._history = History(path.with_name("history.jsonl"), self._started_at, handled)
 
     def become(self, state: State) -> None:
-        with self._lock:
-            self._state = state
-        self.write()
+        self._state = state
+        self._write()
 
     def note_error(self, message: str) -> None:
-        with self._lock:
-            self._last_error = {"message": message, "at": rfc3339(datetime.now(UTC))}
-        self.write()
+        self._last_error = {"message": message, "at": rfc3339(datetime.now(UTC))}
+        self._write()
 
-    def note_progress(self, progress: Mapping[str, Any]) -> None:
-        """Spark's report of the last micro-batch."""
-        with self._lock:
-            self._progress = progress
-
-    def note_lag(
-        self, by_partition: Mapping[tuple[str, int], int] | None, under_way_rows: int | None
-    ) -> None:
-        """What the log holds behind the last batch that was done, where that is known, and the size of the next one if
-        it was begun."""
-        with self._lock:
-            self._lag = self._lag if by_partition is None else by_partition
-            self._under_way_rows = under_way_rows or 0
+    def note_batch(self, took_ms: int) -> None:
+        self._batch_ms = took_ms
 
     def note_rollup(self) -> None:
-        with self._lock:
-            self._last_rollup_at = datetime.now(UTC)
+        self._last_rollup_at = datetime.now(UTC)
 
-    def write(self) -> None:
+    def look(self) -> None:
+        """What the log holds behind the last batch that was done, where the cluster says, and the size of the next one
+        if it was begun."""
+        done = self._ledger.batch_id
+        self._lag = self._position.lag(done) or self._lag
+        self._under_way_rows = self._position.size_of(done + 1) or 0
+        self._write()
+
+    def _write(self) -> None:
         document, handled = self.document(), _handled(self._ledger.totals)
         with self._lock:
             self._history.note(datetime.now(UTC), handled, document["lag"])
             write_whole(self._path, orjson.dumps(document, option=orjson.OPT_INDENT_2), durable=False)
 
     def document(self) -> dict[str, Any]:
-        totals = self._ledger.totals
-        marks = self._ledger.dirty()
-        with self._lock:
-            now = datetime.now(UTC)
-            duration = self._progress.get("durationMs") or {}
-            return {
-                **self._about,
-                "state": str(self._state),
-                "running": self._state is not State.STOPPED,
-                "started_at": rfc3339(self._started_at),
-                "updated_at": rfc3339(now),
-                "batch_id": self._ledger.batch_id,
-                "batch_rows": self._ledger.batch_rows,
-                "under_way_rows": self._under_way_rows,
-                "batch_ms": int(duration.get("triggerExecution", 0)),
-                "rows_per_second": self._rate(now, _handled(totals)),
-                "lag": sum(self._lag.values()),
-                "lag_by_partition": {f"{topic}-{number}": behind for (topic, number), behind in self._lag.items()},
-                "watermark": _shown(self._ledger.watermark),
-                "newest_point": _shown(self._ledger.newest),
-                "counts": {name: totals.get(name, 0) for name in COUNTS},
-                "bad_by_reason": {
-                    name.removeprefix(_REASON_PREFIX): count
-                    for name, count in sorted(totals.items())
-                    if name.startswith(_REASON_PREFIX)
-                },
-                "dirty_minutes": len(marks.minutes),
-                "dirty_hours": len(marks.hours),
-                "last_rollup_at": _shown(self._last_rollup_at),
-                "last_error": self._last_error,
-            }  # fmt: skip
+        totals, ledger, now = self._ledger.totals, self._ledger, datetime.now(UTC)
+        return {
+            **self._about,
+            "state": str(self._state),
+            "running": self._state is not State.STOPPED,
+            "started_at": rfc3339(self._started_at),
+            "updated_at": rfc3339(now),
+            "batch_id": ledger.batch_id,
+            "batch_rows": ledger.batch_rows,
+            "under_way_rows": self._under_way_rows,
+            "batch_ms": self._batch_ms,
+            "rows_per_second": self._rate(now, _handled(totals)),
+            "lag": sum(self._lag.values()),
+            "lag_by_partition": {
+                f"{topic}-{number}": behind for (topic, number), behind in self._lag.items()
+            },
+            "watermark": _shown(ledger.watermark),
+            "newest_point": _shown(ledger.newest),
+            "counts": {name: totals.get(name, 0) for name in COUNTS},
+            "bad_by_reason": {
+                name.removeprefix(_REASON_PREFIX): count
+                for name, count in sorted(totals.items())
+                if name.startswith(_REASON_PREFIX)
+            },
+            "dirty_minutes": len(ledger.dirty_minutes()),
+            "dirty_hours": len(ledger.dirty_hours()),
+            "last_rollup_at": _shown(self._last_rollup_at),
+            "last_error": self._last_error,
+        }
 
     def _rate(self, now: datetime, handled: int) -> float:
         """Over the last seconds, or since the batch before the last where batches take longer."""
-        if handled != self._handled[-1][1]:
-            self._handled.append((now, handled))
-        while len(self._handled) > 2 and (now - self._handled[1][0]).total_seconds() > _RATE_OVER_S:
-            self._handled.popleft()
-        since, before = self._handled[0]
+        with self._lock:
+            if handled != self._handled[-1][1]:
+                self._handled.append((now, handled))
+            while len(self._handled) > 2 and (now - self._handled[1][0]).total_seconds() > _RATE_OVER_S:
+                self._handled.popleft()
+            since, before = self._handled[0]
         return round((handled - before) / max((now - since).total_seconds(), 1.0), 1)
 
 
 def _handled(totals: Mapping[str, int]) -> int:
-    return sum(totals.get(name, 0) for name in ("valid", "bad", "sentinel"))
+    return sum(totals.get(name, 0) for name in Verdict)
 
 
 def _shown(time: datetime | None) -> str | None:

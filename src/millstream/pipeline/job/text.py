@@ -8,21 +8,16 @@ worth is for `judge` to say. Only the first row of a record carries its bytes an
 import json
 import re
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from millstream.pipeline.declaration import LABELS, Declaration
-from millstream.pipeline.job.reasons import Limits, Reason
-from millstream.pipeline.job.records import READING, RECORD_COLUMNS, RECORD_TYPES
-from millstream.pipeline.moments import micros
+from millstream.pipeline.job.judge import READING, RECORD_COLUMNS, RECORD_TYPES, Limits, Reason
+from millstream.pipeline.moments import micros, parse_rfc3339
 from millstream.pipeline.stores.local_frames import arrow_schema
 
-_RFC_3339 = re.compile(
-    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.IGNORECASE | re.ASCII
-)
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 _LONGEST_WHOLE = 300
 _ROWS_PER_BATCH = 10_000
@@ -191,10 +186,8 @@ def _number(found: Any, field: str) -> float:
 def _time_us(found: Any, field: str) -> int:
     text = found if isinstance(found, str) else json.dumps(found)
     try:
-        if _RFC_3339.fullmatch(text) is None:
-            raise ValueError
-        return micros(datetime.fromisoformat(text.upper()))
-    except ValueError:
+        return micros(parse_rfc3339(text))
+    except (ValueError, OverflowError):
         told = f"{field} is not RFC 3339 such as 2025-07-18T20:42:34Z: {text[:80]}"
         raise _Wrong(Reason.BAD_TIMESTAMP, told.encode(errors="replace").decode(), field) from None
 
@@ -206,13 +199,7 @@ def _wrong_type(field: str, expected: str, found: Any) -> _Wrong:
 
 def _kind(value: Any) -> str:
     """What JSON calls it."""
-    kinds: dict[type, str] = {
-        dict: "object",
-        list: "array",
-        str: "string",
-        bool: "boolean",
-        type(None): "null",
-    }
+    kinds = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
     return kinds.get(type(value), "number")
 
 

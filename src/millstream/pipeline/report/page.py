@@ -1,71 +1,86 @@
-"""The report as one HTML page."""
+"""The report as one HTML page that loads nothing: its charts are SVG, its style is part of it."""
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from html import escape
 from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
 
 import orjson
 
-from millstream.pipeline.report.chart import line_chart
-from millstream.pipeline.report.figures import IDLE_BELOW, Figures, GpuFigures
+from millstream.pipeline.files import write_whole
+from millstream.pipeline.metrics import FB_USED, GPU_TEMP, GPU_UTIL, POWER_USAGE
+from millstream.pipeline.report.figures import IDLE_BELOW, Figures, GpuFigures, Progress, read_figures
+from millstream.pipeline.stores.base import StoreReader
 from millstream.pipeline.stores.rows import Event, EventStatus, Severity
 
 # Nothing in the page can load anything, whatever a hostname or a message contains.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-_MOST_GPUS = 10
-_MOST_EVENTS = 200
+_MOST_GPUS, _MOST_EVENTS = 10, 200
 _BY_WEIGHT = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
-_NO_VALUE = "–"
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>GPU fleet report, {range}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<header><h1>GPU fleet report</h1><p class=faint>{range}</p></header>
+<main>
+{body}
+</main>
+<footer>Made {made_at} UTC by millstream pipeline report. Means are over all points. Energy is what the GPUs' counters
+grew by, or else their power over time.</footer>
+</body>
+</html>
+"""
+_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM, _LINES = 1000, 190, 56, 12, 24, 4
 
 
-def page(figures: Figures, made_at: datetime) -> str:
-    range_text = f"{_moment(figures.start)} to {_moment(figures.end)} UTC"
-    style = files(__package__).joinpath("report.css").read_text()
-    return "\n".join(
-        (
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>GPU fleet report, {range_text}</title>\n<style>\n{style}</style>\n</head>\n<body>",
-            f"<header>\n<h1>GPU fleet report</h1>\n<p class=faint>{range_text}</p>\n</header>\n<main>",
-            *_glance(figures),
-            *_over_time(figures),
-            *_gpus(figures),
-            *_events(figures),
-            "</main>",
-            _footer(made_at),
-            "</body>\n</html>\n",
-        )
+def write_report(
+    store: StoreReader, start: datetime, end: datetime, output_path: Path, progress: Progress = lambda _: None
+) -> Figures:
+    """A report about the minutes that [start, end] touches, in one file that replaces what was there.
+
+    NothingToReport when the store holds nothing for them; the file is then left as it was.
+    """
+    figures = read_figures(store, start, end, progress)
+    progress("drawing")
+    page = _PAGE.format(
+        policy=_POLICY,
+        range=f"{_moment(figures.start)} to {_moment(figures.end)} UTC",
+        style=files(__package__).joinpath("report.css").read_text(),
+        body="\n".join((*_glance(figures), *_over_time(figures), *_gpus(figures), *_events(figures))),
+        made_at=_moment(datetime.now(UTC)),
     )
-
-
-def _footer(made_at: datetime) -> str:
-    return (
-        f"<footer>Made {_moment(made_at)} UTC by millstream pipeline report. Means are over all points. "
-        "Energy is what the GPUs' counters grew by, or else their power over time.</footer>"
-    )
+    write_whole(output_path, page.encode(), durable=False)
+    progress("")
+    return figures
 
 
 def _glance(figures: Figures) -> Iterator[str]:
     heard = f"{len(figures.unheard):,} more silent" if figures.unheard else "all heard from"
-    idle = sum(each.utilisation.mean < IDLE_BELOW for each in figures.gpus)
-    hours = (figures.end - figures.start) / timedelta(hours=1)
-    utilisation = figures.mean_utilisation
+    idle = sum(each.gauges[GPU_UTIL].mean < IDLE_BELOW for each in figures.gpus)
+    seconds = (figures.end - figures.start).total_seconds()
     severities = ", ".join(f"{figures.count(each):,} {each}" for each in _BY_WEIGHT if figures.count(each))
-    yield '<section aria-label="At a glance">\n<dl class=tiles>'
-    yield _tile("Hosts", f"{len(figures.hosts):,}", "")
-    yield _tile("GPUs", f"{len(figures.gpus):,}", heard)
-    yield _tile("Points", f"{figures.points:,}", f"{figures.points / hours / 3600:,.0f} a second")
-    yield _tile(
-        "Mean utilisation",
-        _number(math.nan if utilisation is None else utilisation, 1, "%"),
-        f"{idle:,} idle",
+    tiles = (
+        ("Hosts", f"{len(figures.hosts):,}", ""),
+        ("GPUs", f"{len(figures.gpus):,}", heard),
+        ("Points", f"{figures.points:,}", f"{figures.points / seconds:,.0f} a second"),
+        ("Mean utilisation", _number(figures.mean_utilisation, 1, "%"), f"{idle:,} idle"),
+        ("Energy", _number(figures.energy_kwh, 1, "kWh"), ""),
+        ("Events", f"{len(figures.events):,}", severities or "none"),
     )
-    yield _tile("Energy", _number(figures.energy_kwh, 1, "kWh"), "")
-    yield _tile("Events", f"{len(figures.events):,}", severities or "none")
+    yield '<section aria-label="At a glance">\n<dl class=tiles>'
+    for name, value, note in tiles:
+        yield f"<div><dt>{name}</dt><dd>{value}<small>{escape(note)}</small></dd></div>"
     yield "</dl>\n<ul class=glance>"
     yield from (f"<li>{escape(text)}</li>" for text in _findings(figures))
     yield "</ul>\n</section>"
@@ -73,15 +88,14 @@ def _glance(figures: Figures) -> Iterator[str]:
 
 def _findings(figures: Figures) -> Iterator[str]:
     """What someone who reads nothing else should know, the worst first."""
-    critical = [event for event in figures.events if event.severity is Severity.CRITICAL]
-    kinds = Counter(_kind(event.kind) for event in critical)
+    kinds = Counter(_kind(event.kind) for event in figures.events if event.severity is Severity.CRITICAL)
     which = ", ".join(f"{count} × {kind}" for kind, count in kinds.most_common())
-    yield f"Critical events: {which}." if critical else "No critical events."
-    hot = [each for each in figures.gpus if each.temperature.count]
+    yield f"Critical events: {which}." if kinds else "No critical events."
+    hot = [each for each in figures.gpus if each.gauges[GPU_TEMP].count]
     if hot:
-        hottest = max(hot, key=lambda each: each.temperature.highest)
-        yield f"The hottest GPU was {hottest.name}, which reached {hottest.temperature.highest:.0f} °C."
-    idle = [each for each in figures.gpus if each.utilisation.mean < IDLE_BELOW]
+        hottest = max(hot, key=lambda each: each.gauges[GPU_TEMP].highest)
+        yield f"The hottest GPU was {hottest.name}, which reached {hottest.gauges[GPU_TEMP].highest:.0f} °C."
+    idle = [each for each in figures.gpus if each.gauges[GPU_UTIL].mean < IDLE_BELOW]
     if idle:
         used = sum(each.energy_kwh for each in idle)
         yield f"{len(idle):,} of {len(figures.gpus):,} GPUs did next to nothing, and used {used:,.1f} kWh."
@@ -92,44 +106,80 @@ def _findings(figures: Figures) -> Iterator[str]:
 
 
 def _over_time(figures: Figures) -> Iterator[str]:
-    moments = figures.moments
+    moments = figures.moments.items()
     charts = (
-        line_chart("Mean utilisation", "%", "blue", {time: each.utilisation.mean for time, each in moments.items()}),
-        line_chart(
-            "Highest temperature", "°C", "orange",
-            {time: each.temperature.highest if each.temperature.count else math.nan for time, each in moments.items()},
-        ),
-        line_chart(
-            "Power of all GPUs", "W", "violet",
-            {time: each.watts or math.nan for time, each in moments.items()},
-        ),
+        ("Mean utilisation", "%", "blue", {at: each[GPU_UTIL].mean for at, each in moments}),
+        ("Highest temperature of any GPU", "°C", "orange", {at: each[GPU_TEMP].highest for at, each in moments}),
+        ("Power of all GPUs that reported", "W", "violet",
+         {at: each[POWER_USAGE].sum_of_means or math.nan for at, each in moments}),
     )  # fmt: skip
-    names = ("Mean utilisation", "Highest temperature of any GPU", "Power of all GPUs that reported")
-    if any(charts):
+    drawn = [(chart[0], line_chart(*chart)) for chart in charts]
+    if any(svg for _, svg in drawn):
         yield "<section>\n<h2>The fleet over time</h2>"
-        for drawn, name in zip(charts, names, strict=True):
-            if drawn:
-                yield f"<figure>\n{drawn}\n<figcaption>{name}</figcaption>\n</figure>"
+        for name, svg in drawn:
+            if svg:
+                yield f"<figure>\n{svg}\n<figcaption>{name}</figcaption>\n</figure>"
         yield "</section>"
 
 
+def line_chart(title: str, unit: str, colour: str, values: Mapping[datetime, float]) -> str:
+    """A line over time as SVG. `values` in the order of time; NaN leaves a gap. Times on the axis are UTC."""
+    known = [value for value in values.values() if not math.isnan(value)]
+    if not known:
+        return ""
+    scale = 10.0 ** math.floor(math.log10(max(*known, 1e-9)))
+    top = next(step * scale for step in (1, 2, 2.5, 5, 10) if step * scale >= max(known) * 0.999999)
+    start, end = min(values), max(values)
+    width_s, height = max((end - start).total_seconds(), 1.0), _HEIGHT - _TOP - _BOTTOM
+
+    def place(at: datetime, value: float) -> tuple[float, float]:
+        x = _LEFT + (at - start).total_seconds() / width_s * (_WIDTH - _LEFT)
+        return x, _TOP + (1 - max(value, 0.0) / top) * height
+
+    def label(x: float, y: float, anchor: str, text: str) -> str:
+        place = f'x="{x}" y="{y:.1f}" text-anchor="{anchor}"'
+        return f'<text {place} font-size="11" fill="var(--faint)">{escape(text)}</text>'
+
+    drawn = [
+        label(_LEFT, _HEIGHT - 6, "start", _moment(start)),
+        label(_WIDTH, _HEIGHT - 6, "end", _moment(end)),
+    ]
+    for number in range(_LINES + 1):
+        y = _TOP + (1 - number / _LINES) * height
+        drawn.append(f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="var(--grid)"/>')
+        told = f"{top * number / _LINES:,.4g}" + (f" {unit}" if number == _LINES else "")
+        drawn.append(label(_LEFT - 6, y + 4, "end", told))
+    for is_gap, run in groupby(values.items(), key=lambda item: math.isnan(item[1])):
+        places = [place(at, value) for at, value in run if not is_gap]
+        # A single place has no line; drawn to itself, it is a dot.
+        ends = [(x + 1, y) for x, y in places] if len(places) == 1 else []
+        if places:
+            points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places + ends)
+            drawn.append(
+                f'<polyline fill="none" stroke="var(--{colour})" stroke-width="2" points="{points}"/>'
+            )
+    told = f"{title}: between {min(known):,.4g} and {max(known):,.4g} {unit}."
+    head = f'<svg role="img" viewBox="0 0 {_WIDTH} {_HEIGHT}"><title>{escape(title)}</title><desc>{escape(told)}</desc>'
+    return f"{head}{''.join(drawn)}</svg>"
+
+
 def _gpus(figures: Figures) -> Iterator[str]:
-    hot = [each for each in figures.gpus if each.temperature.count]
+    hot = [each for each in figures.gpus if each.gauges[GPU_TEMP].count]
     if hot:
-        hot.sort(key=lambda each: (-each.temperature.highest, -each.temperature.mean))
+        hot.sort(key=lambda each: (-each.gauges[GPU_TEMP].highest, -each.gauges[GPU_TEMP].mean))
         yield f"<section>\n<h2>Hottest GPUs</h2>\n{_gpu_table(hot[:_MOST_GPUS])}\n</section>"
-    used = [each for each in figures.gpus if each.utilisation.count]
+    used = [each for each in figures.gpus if each.gauges[GPU_UTIL].count]
     if used:
-        used.sort(key=lambda each: each.utilisation.mean)
-        yield "<section>\n<h2>Idlest GPUs</h2>"
+        used.sort(key=lambda each: each.gauges[GPU_UTIL].mean)
         yield (
-            f"<p class=faint>Idle time is the share of time below {IDLE_BELOW:.0f} %. Memory that an idle GPU holds "
-            f"may belong to a job that hangs.</p>\n{_gpu_table(used[:_MOST_GPUS])}\n</section>"
+            f"<section>\n<h2>Idlest GPUs</h2>\n<p class=faint>Idle time is the share of time below {IDLE_BELOW:.0f} %. "
+            "Memory that an idle GPU holds may belong to a job that hangs.</p>"
+            f"\n{_gpu_table(used[:_MOST_GPUS])}\n</section>"
         )
 
 
 def _gpu_table(gpus: Sequence[GpuFigures]) -> str:
-    heads = (
+    heads = [
         "GPU",
         "Utilisation %",
         "Idle time %",
@@ -138,16 +188,16 @@ def _gpu_table(gpus: Sequence[GpuFigures]) -> str:
         "Mean W",
         "Memory GiB",
         "Energy kWh",
-    )
+    ]
     rows = [
         (
             f"{escape(each.name)}<span class=uuid>{escape(each.gpu.uuid)}</span>",
-            _number(each.utilisation.mean, 1),
-            _number(100 * each.idle_windows / each.windows if each.windows else math.nan),
-            _number(each.temperature.highest if each.temperature.count else math.nan),
-            _number(each.temperature.mean, 1),
-            _number(each.power.mean),
-            _number(each.memory.mean / 1024, 1),
+            _number(each.gauges[GPU_UTIL].mean, 1),
+            _number(100 * each.idle_share),
+            _number(each.gauges[GPU_TEMP].highest),
+            _number(each.gauges[GPU_TEMP].mean, 1),
+            _number(each.gauges[POWER_USAGE].mean),
+            _number(each.gauges[FB_USED].mean / 1024, 1),
             _number(each.energy_kwh, 2),
         )
         for each in gpus
@@ -157,19 +207,17 @@ def _gpu_table(gpus: Sequence[GpuFigures]) -> str:
 
 def _events(figures: Figures) -> Iterator[str]:
     yield "<section>\n<h2>Events</h2>"
-    if not figures.events:
-        yield "<p>No health events in this time.</p>\n</section>"
-        return
     names = {each.gpu.uuid: each.name for each in figures.gpus}
     # The critical ones first, the latest first among equals.
     ordered = sorted(figures.events, key=lambda event: _BY_WEIGHT.index(event.severity))
-    rows = [
-        _event(event, names.get(event.uuid, f"{event.hostname} / {event.uuid}"))
-        for event in ordered[:_MOST_EVENTS]
-    ]
-    yield _table(("Severity", "Kind", "GPU", "Start", "Lasted", "What happened"), rows)
-    if len(ordered) > len(rows):
-        yield f"<p class=faint>{len(ordered) - len(rows):,} more are in the store.</p>"
+    shown = ordered[:_MOST_EVENTS]
+    rows = [_event(event, names.get(event.uuid, f"{event.hostname} / {event.uuid}")) for event in shown]
+    if rows:
+        yield _table(("Severity", "Kind", "GPU", "Start", "Lasted", "What happened"), rows)
+    else:
+        yield "<p>No health events in this time.</p>"
+    if len(ordered) > len(shown):
+        yield f"<p class=faint>{len(ordered) - len(shown):,} more are in the store.</p>"
     yield "</section>"
 
 
@@ -194,11 +242,8 @@ def _evidence(text: str) -> str:
         return text
     if not isinstance(found, dict):
         return text
-    return ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in found.items())
-
-
-def _shown(value: object) -> str:
-    return f"{value:,.6g}" if isinstance(value, float) else str(value)
+    shown = ((name, f"{each:,.6g}" if isinstance(each, float) else str(each)) for name, each in found.items())
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shown)
 
 
 def _kind(kind: str) -> str:
@@ -211,16 +256,10 @@ def _moment(time: datetime) -> str:
 
 
 def _number(value: float, digits: int = 0, unit: str = "") -> str:
-    return _NO_VALUE if math.isnan(value) else f"{value:,.{digits}f} {unit}".rstrip()
-
-
-def _tile(name: str, value: str, note: str) -> str:
-    return f"<div><dt>{name}</dt><dd>{value}<small>{escape(note)}</small></dd></div>"
+    return "–" if math.isnan(value) else f"{value:,.{digits}f} {unit}".rstrip()
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f"<th scope=col>{name}</th>" for name in heads)
     body = "\n".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    return (
-        f"<div class=wide><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>"
-    )
+    return f"<div class=wide><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"

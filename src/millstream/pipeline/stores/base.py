@@ -1,42 +1,181 @@
-"""The interface of a store: written by the Spark jobs, read by the query API and the report.
+"""What a store is: the questions that readers ask, with their answers in pages, and what the Spark jobs write.
 
     store = open_store("parquet:telemetry-store", data=Path("millstream-pipeline"))
     rejected = store.write_points(frame, version=batch_id)     # in foreachBatch; executors do the writing
-    store.telemetry(TelemetryQuery("GPU-5fd4...", start, end)).rows   # without Spark
+    page = store.rollups(RollupQuery(Resolution.MINUTE, level=Level.GPU, start=start, limit=500))   # without Spark
 
 Writing is idempotent: a row is known by its table's identity, so a batch that is written again, in whole or in part,
 changes nothing. A write returns when the rows are durable and readers see them.
+
+The rows of an answer have an order that depends on the rows alone. A cursor is the place in it where a page ended, and
+it may come from anybody, so it is checked before it is used. Times are inclusive at both ends.
 """
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
-from millstream.pipeline.stores.query import (
-    EventQuery,
-    GpuQuery,
-    LatestQuery,
-    Page,
-    RollupQuery,
-    TelemetryQuery,
-)
+from millstream.pipeline.moments import micros
 from millstream.pipeline.stores.rows import (
     Event,
+    EventStatus,
     Gpu,
     Host,
     LatestValue,
+    Level,
     MetricCount,
     Point,
     Resolution,
     Rollup,
+    Severity,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+RowT = TypeVar("RowT")
+QueryT = TypeVar("QueryT", bound="Query[Any]")
+Cursor = Sequence[str | int]
+"""Where a page ended, as the store orders its rows: the place of the last row."""
+
+_LARGEST_TIME_US = 1 << 62
+_NO_COLUMNS = {"limit", "cursor", "start", "end", "resolution"}
+
+
+class StoreError(Exception):
+    """Any failure of a store; the message says what was wrong, where and what to do."""
+
+
+class InvalidCursor(StoreError, ValueError):
+    """A cursor that this query cannot have handed out."""
+
 
 @dataclass(frozen=True, slots=True)
-class RejectedPoint:
+class Page(Generic[RowT]):
+    rows: tuple[RowT, ...]
+    next_cursor: Cursor | None
+    """For the following page; None when there is no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query(Generic[RowT]):
+    order: ClassVar[tuple[str, ...]]
+    """The fields of a row that tell its place in the answer."""
+    limit: int = 1000
+    cursor: Cursor | None = None
+
+    def place(self, row: RowT) -> tuple[Any, ...]:
+        values = (getattr(row, name) for name in self.order)
+        return tuple(micros(each) if isinstance(each, datetime) else str(each) for each in values)
+
+    def behind(self, cursor: Cursor | None) -> Self:
+        return replace(self, cursor=cursor)
+
+    def page(self, rows: Iterable[RowT]) -> Page[RowT]:
+        """The page that these rows begin with; they tell whether there are more."""
+        found = tuple(islice(rows, self.limit + 1))
+        page = found[: self.limit]
+        return Page(page, self.place(page[-1]) if len(found) > self.limit else None)
+
+    @property
+    def after(self) -> tuple[Any, ...] | None:
+        """The cursor, if it can be a place of this answer: a time first, unless the order begins with a uuid."""
+        if self.cursor is None:
+            return None
+        kinds = [str if name == "uuid" or number else int for number, name in enumerate(self.order)]
+        if [type(value) for value in self.cursor] != kinds:
+            raise InvalidCursor("the cursor does not belong to this query; start again without one")
+        if any(isinstance(value, int) and abs(value) >= _LARGEST_TIME_US for value in self.cursor):
+            raise InvalidCursor("the cursor has a time that cannot be; start again without one")
+        return tuple(self.cursor)
+
+    @property
+    def equal(self) -> dict[str, str]:
+        """What must be equal, by column."""
+        values = {
+            each.name: getattr(self, each.name) for each in fields(self) if each.name not in _NO_COLUMNS
+        }
+        return {name: str(value) for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class GpuQuery(Query[Gpu]):
+    order = ("uuid",)
+    hostname: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryQuery(Query[Point]):
+    order = ("time", "metric")
+    uuid: str
+    start: datetime
+    end: datetime
+    metric: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RollupQuery(Query[Rollup]):
+    order = ("window_start", "level", "key", "metric")
+    resolution: Resolution
+    level: Level | None = None
+    key: str | None = None
+    metric: str | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventQuery(Query[Event]):
+    """Events that overlap [start, end], the latest start first."""
+
+    order = ("start", "event_id")
+    kind: str | None = None
+    severity: Severity | None = None
+    uuid: str | None = None
+    hostname: str | None = None
+    status: EventStatus | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LatestQuery:
+    """The newest value of each GPU and metric, by uuid and metric; not in pages."""
+
+    metric: str | None = None
+    hostname: str | None = None
+    limit: int = 1000
+
+
+def bounds_us(query: TelemetryQuery | RollupQuery | EventQuery) -> tuple[int | None, int | None]:
+    """The first and the last time (of events the start) that a row of this page can have; None is open."""
+    after = query.after
+    reached = [] if after is None else [after[0]]
+    last = [] if query.end is None else [micros(query.end)]
+    if isinstance(query, EventQuery):
+        return None, min(last + reached, default=None)
+    first = [] if query.start is None else [micros(query.start)]
+    return max(first + reached, default=None), min(last, default=None)
+
+
+def all_rows(ask: Callable[[QueryT], Page[RowT]], query: QueryT) -> Iterator[RowT]:
+    """The rows of all pages."""
+    while True:
+        page = ask(query)
+        yield from page.rows
+        if page.next_cursor is None:
+            return
+        query = query.behind(page.next_cursor)
+
+
+class StoreUnavailable(StoreError):
+    """The store did not take a write or answer a query within its bounded retries; the same call may succeed later."""
+
+
+class RejectedPoint(NamedTuple):
     """A point that the store refused for good: another try cannot help."""
 
     source_partition: int
@@ -47,22 +186,12 @@ class RejectedPoint:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """All points of one write that the store refused; the others are stored."""
-
-    points: tuple[RejectedPoint, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.points)
-
-    def __len__(self) -> int:
-        return len(self.points)
+Rejected = tuple[RejectedPoint, ...]
+"""All points of one write that the store refused; the others are stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compaction:
-    """What one round of upkeep did."""
+class Compaction(NamedTuple):
+    """What one round of upkeep did, in files."""
 
     merged_files: int = 0
     written_files: int = 0
@@ -70,8 +199,60 @@ class Compaction:
     expired_files: int = 0
 
 
-class StoreWriter(Protocol):
-    """What the Spark jobs use, on the driver. Frames have the columns of `tables.py`; others are ignored.
+class StoreReader(ABC):
+    """What the API and the report use; safe to call from several threads."""
+
+    @abstractmethod
+    def all_gpus(self, uuid: str | None = None) -> list[Gpu]:
+        """Each where it was seen last, by uuid; or the one."""
+
+    @abstractmethod
+    def all_latest(self, metric: str | None) -> list[LatestValue]:
+        """The newest value of each GPU and metric, by uuid and metric."""
+
+    @abstractmethod
+    def metrics(self) -> tuple[MetricCount, ...]: ...
+
+    @abstractmethod
+    def telemetry(self, query: TelemetryQuery) -> Page[Point]: ...
+
+    @abstractmethod
+    def rollups(self, query: RollupQuery) -> Page[Rollup]: ...
+
+    @abstractmethod
+    def events(self, query: EventQuery) -> Page[Event]: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def gpus(self, query: GpuQuery) -> Page[Gpu]:
+        after = query.after
+        return query.page(
+            gpu
+            for gpu in self.all_gpus()
+            if query.hostname in {None, gpu.hostname} and (after is None or gpu.uuid > after[0])
+        )
+
+    def gpu(self, uuid: str) -> Gpu | None:
+        return next(iter(self.all_gpus(uuid)), None)
+
+    def hosts(self) -> tuple[Host, ...]:
+        seen: dict[str, list[datetime]] = {}
+        for gpu in self.all_gpus():
+            seen.setdefault(gpu.hostname, []).append(gpu.last_seen)
+        return tuple(Host(name, len(times), max(times)) for name, times in sorted(seen.items()))
+
+    def latest(self, query: LatestQuery) -> tuple[LatestValue, ...]:
+        found = self.all_latest(query.metric)
+        return tuple(islice((row for row in found if query.hostname in {None, row.hostname}), query.limit))
+
+    def count_points(self) -> int:
+        """Points in the store, each identity once."""
+        return sum(each.points for each in self.metrics())
+
+
+class Store(StoreReader):
+    """What the Spark jobs use, on the driver. Frames have the columns of `rows.py`; others are ignored.
 
     Every write raises StoreUnavailable after bounded retries. `version` is the batch id or the number of the
     re-computation. For rollups and events the highest version of an identity counts, so it must not go back during the
@@ -79,66 +260,37 @@ class StoreWriter(Protocol):
     highest (source_partition, source_offset) counts, whatever the version.
     """
 
+    @abstractmethod
     def write_points(self, frame: "DataFrame", version: int) -> Rejected:
         """Reads the frame once."""
-        ...
 
+    @abstractmethod
     def write_rollups(self, frame: "DataFrame", version: int) -> None:
         """A rollup with count 0 says that the window holds nothing any more; readers do not see it."""
-        ...
 
+    @abstractmethod
     def write_events(self, frame: "DataFrame", version: int) -> None: ...
 
-    def points_frame(
-        self, spark: "SparkSession", start: datetime, end: datetime, *, copies: bool = False
-    ) -> "DataFrame":
-        """Points with start <= time < end, each identity once; with `copies` also those that no longer count."""
-        ...
+    @abstractmethod
+    def points_frame(self, spark: "SparkSession", start: datetime, end: datetime) -> "DataFrame":
+        """Points with start <= time < end, also those that no longer count because another has their identity."""
 
+    @abstractmethod
     def rollups_frame(
         self, spark: "SparkSession", resolution: Resolution, start: datetime, end: datetime
     ) -> "DataFrame":
         """Rollups with start <= window_start < end, each identity once, with their `version`."""
-        ...
 
+    @abstractmethod
     def host_rollups_before(
         self, version: int, resolution: Resolution, first: datetime, last: datetime
     ) -> list[Rollup]:
         """Rollups of hosts with first <= window_start <= last that are older than `version`, without Spark."""
-        ...
 
+    @abstractmethod
     def last_version(self) -> int:
         """The highest version of a rollup or event in the store; -1 in an empty one."""
-        ...
 
+    @abstractmethod
     def compact(self) -> Compaction:
         """Upkeep, to be called from time to time: merge small files, delete superseded and expired ones."""
-        ...
-
-
-class StoreReader(Protocol):
-    """What the API and the report use; safe to call from several threads."""
-
-    def gpus(self, query: GpuQuery) -> Page[Gpu]: ...
-
-    def gpu(self, uuid: str) -> Gpu | None: ...
-
-    def hosts(self) -> tuple[Host, ...]: ...
-
-    def metrics(self) -> tuple[MetricCount, ...]: ...
-
-    def telemetry(self, query: TelemetryQuery) -> Page[Point]: ...
-
-    def rollups(self, query: RollupQuery) -> Page[Rollup]: ...
-
-    def events(self, query: EventQuery) -> Page[Event]: ...
-
-    def latest(self, query: LatestQuery) -> tuple[LatestValue, ...]: ...
-
-    def count_points(self) -> int:
-        """Points in the store, each identity once."""
-        ...
-
-
-class Store(StoreWriter, StoreReader, Protocol):
-    def close(self) -> None: ...

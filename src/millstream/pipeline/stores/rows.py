@@ -1,8 +1,20 @@
-"""What a reader of a store gets: one frozen value per row, times in UTC."""
+"""What a store holds: a frozen value for each row, times in UTC, and the tables of these rows as Spark DDL.
 
+The names of the values in JSON are those that collectors know from the query API.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any, TypeVar
+
+import msgspec
+
+from millstream.pipeline.moments import moment
+
+RowT = TypeVar("RowT", bound=msgspec.Struct)
+_AS_COLLECTORS_SAY = {"model_name": "modelName", "hostname": "Hostname"}
 
 
 class Resolution(StrEnum):
@@ -29,8 +41,7 @@ class EventStatus(StrEnum):
     """Later data showed that it never happened; readers do not see it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(msgspec.Struct, frozen=True, rename=_AS_COLLECTORS_SAY | {"device": "device_id"}):
     time: datetime
     uuid: str
     metric: str
@@ -45,8 +56,7 @@ class Point:
     labels_raw: str
 
 
-@dataclass(frozen=True, slots=True)
-class Rollup:
+class Rollup(msgspec.Struct, frozen=True):
     resolution: Resolution
     window_start: datetime
     level: Level
@@ -60,8 +70,7 @@ class Rollup:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     event_id: str
     kind: str
     severity: Severity
@@ -75,8 +84,7 @@ class Event:
     """JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(msgspec.Struct, frozen=True, rename=_AS_COLLECTORS_SAY):
     uuid: str
     gpu_id: str
     device: str
@@ -85,23 +93,77 @@ class Gpu:
     last_seen: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(msgspec.Struct, frozen=True):
     hostname: str
     gpus: int
     last_seen: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class MetricCount:
+class MetricCount(msgspec.Struct, frozen=True, rename={"metric": "name"}):
     metric: str
     points: int
+    unit: str = ""
+    kind: str = "gauge"
 
 
-@dataclass(frozen=True, slots=True)
-class LatestValue:
+class LatestValue(msgspec.Struct, frozen=True):
     uuid: str
     hostname: str
     metric: str
     value: float
     time: datetime
+
+
+def maker(kind: type[RowT]) -> Callable[[Sequence[Any]], RowT]:
+    """Makes rows from values in the order of the fields, times in microseconds since the epoch."""
+    makers = [_MAKERS.get(field.type, field.type) for field in msgspec.structs.fields(kind)]
+    return lambda values: kind(*(make(value) for make, value in zip(makers, values, strict=True)))
+
+
+_MAKERS: dict[Any, Callable[[Any], Any]] = {datetime: moment, str: lambda text: text or ""}
+_SPARK_TYPES = {datetime: "timestamp", float: "double", int: "bigint"}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    name: str
+    row: type[msgspec.Struct]
+    identity: tuple[str, ...]
+    """Rows that agree in these are the same row; of several the last in `precedence` counts."""
+    precedence: tuple[str, ...]
+    time: str
+    """The column that places a row in time."""
+    origin: tuple[tuple[str, str], ...] = ()
+    """Columns beside those of the row."""
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """Name and Spark type."""
+        fields = msgspec.structs.fields(self.row)
+        return (*((field.name, _SPARK_TYPES.get(field.type, "string")) for field in fields), *self.origin)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.columns)
+
+    @property
+    def ddl(self) -> str:
+        return ", ".join(f"`{name}` {kind}" for name, kind in self.columns)
+
+
+POINTS = Table(
+    "points",
+    Point,
+    identity=("uuid", "metric", "time"),
+    precedence=("source_partition", "source_offset"),
+    time="time",
+    origin=(("source_partition", "int"), ("source_offset", "bigint")),
+)
+ROLLUPS = Table(
+    "rollups",
+    Rollup,
+    identity=("resolution", "level", "key", "metric", "window_start"),
+    precedence=("version",),
+    time="window_start",
+)
+EVENTS = Table("events", Event, identity=("event_id",), precedence=("version",), time="start")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from millstream.pipeline.stores.errors import StoreUnavailable
+from millstream.pipeline.stores.base import StoreUnavailable
 from millstream.pipeline.stores.parquet.store import ParquetStore
 from support.api_server import running_api
 from support.store_rows import point, put

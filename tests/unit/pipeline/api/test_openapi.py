@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millstream.pipeline.api.openapi import openapi_document
+from millstream.pipeline.api.calls import openapi_document
 from millstream.pipeline.stores.parquet.layout import EVENTS_ROOM, MINUTES_ROOM
 from millstream.pipeline.stores.parquet.store import ParquetStore
 from support.api_server import Api, running_api

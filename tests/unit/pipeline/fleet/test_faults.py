@@ -1,8 +1,6 @@
 import pytest
 
-from millstream.pipeline.fleet.faults import Fault, FaultKind, FaultPlan
-from millstream.pipeline.fleet.inventory import gpus_of_fleet
-from millstream.pipeline.fleet.load import DAY_S
+from millstream.pipeline.fleet.load import DAY_S, Fault, FaultKind, FaultPlan, gpus_of_fleet
 
 START_S = 1_772_409_600
 GPUS = gpus_of_fleet(4, seed=1)

@@ -1,5 +1,4 @@
-from millstream.pipeline.fleet.inventory import gpus_of_fleet
-from millstream.pipeline.fleet.load import DAY_S, JobKind, daily_load, slot_at
+from millstream.pipeline.fleet.load import DAY_S, JobKind, daily_load, gpus_of_fleet, slot_at
 
 MONDAY_S = 1_772_409_600
 SATURDAY_S = MONDAY_S + 5 * DAY_S
@@ -25,7 +24,7 @@ def test_hosts_have_jobs_of_every_kind_over_a_day() -> None:
     kinds = set()
     for hour in range(24):
         for gpu in gpus:
-            job = slot_at(1, gpu.hostname, MONDAY_S + hour * 3600).job_of(gpu)
+            job = slot_at(1, gpu.hostname, MONDAY_S + hour * 3600).jobs[gpu.index]
             kinds.add(job.kind if job else None)
     assert kinds == {*JobKind, None}
 

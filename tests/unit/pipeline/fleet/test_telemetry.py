@@ -3,11 +3,9 @@ from itertools import islice
 
 import pytest
 
-from millstream.pipeline.fleet.faults import Fault, FaultKind, FaultPlan
-from millstream.pipeline.fleet.inventory import gpus_of_fleet
+from millstream.pipeline.fleet.load import Fault, FaultKind, FaultPlan, Share, gpus_of_fleet
 from millstream.pipeline.fleet.telemetry import POINTS_PER_REPORT, Fleet, FleetSettings, Report
 from millstream.pipeline.record import RecordForm, parse_time_ms
-from millstream.pipeline.share import Share
 
 START_MS = 1_772_409_600_000
 HOUR_MS = 3_600_000

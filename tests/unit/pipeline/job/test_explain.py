@@ -1,6 +1,6 @@
 """One line out of pages of stack traces."""
 
-from millstream.pipeline.job.explain import in_one_line
+from millstream.pipeline.job.run import in_one_line
 
 FROM_A_SOURCE = """[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when the source performs latestOffset:
 Traceback (most recent call last):

@@ -8,15 +8,15 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.pipeline.job.health.book import HealthBook
-from millstream.pipeline.job.health.model import Run, Sign, Thresholds
-from millstream.pipeline.job.health.watch import HealthWatch
+from millstream.config.pipeline_settings import PipelineSettings
+from millstream.pipeline.job.health.events import Run, Sign, gap_of
+from millstream.pipeline.job.health.watch import HealthBook, HealthWatch
 from millstream.pipeline.moments import MINUTE, hour_of, hour_start
 from millstream.pipeline.stores.rows import Event, EventStatus, Severity
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = hour_of(NOON)
-RULES = Thresholds()
+RULES = PipelineSettings()
 
 
 def run(
@@ -36,9 +36,9 @@ def seen(events: Iterable[Event]) -> dict[str, Event]:
 class Story:
     """A watch with its book, told hour by hour."""
 
-    def __init__(self, directory: Path, thresholds: Thresholds = RULES) -> None:
+    def __init__(self, directory: Path, rules: PipelineSettings = RULES) -> None:
         self.directory = directory
-        self.watch = HealthWatch(HealthBook(directory), thresholds)
+        self.watch = HealthWatch(HealthBook(directory), rules)
         self.told: list[Event] = []
 
     def hours(self, runs: Iterable[Run], watermark: datetime, hours: Iterable[int] = ()) -> list[Event]:
@@ -178,7 +178,7 @@ def minutes_shown(draw: st.DrawFn) -> dict[tuple[Sign, str], set[int]]:
 def runs_of_hour(shown: dict[tuple[Sign, str], set[int]], hour: int) -> list[Run]:
     runs: list[Run] = []
     for (sign, uuid), minutes in shown.items():
-        allowed = RULES.gap(sign) // MINUTE
+        allowed = gap_of(sign, RULES) // MINUTE
         group: list[int] = []
         inside = sorted(minute for minute in minutes if minute // 60 == hour)
         for minute in [*inside, None]:

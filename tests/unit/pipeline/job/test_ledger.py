@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from millstream.pipeline.files import DirectoryInUse, exclusive
-from millstream.pipeline.job.ledger import Ledger, Marks
-from millstream.pipeline.job.summary import Summary
+from millstream.pipeline.job.ledger import Ledger, Summary
 from millstream.pipeline.moments import minute_of
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -23,8 +22,8 @@ def batch(*minutes: int, newest: datetime = NOON) -> Summary:
 def test_marks_survive_a_restart(tmp_path: Path) -> None:
     Ledger(tmp_path / "ledger.json", DELAY).record(0, batch(MINUTE, MINUTE + 60))
     again = Ledger(tmp_path / "ledger.json", DELAY)
-    assert set(again.dirty().minutes) == {MINUTE, MINUTE + 60}
-    assert set(again.dirty().hours) == {HOUR, HOUR + 1}
+    assert set(again.dirty_minutes()) == {MINUTE, MINUTE + 60}
+    assert set(again.dirty_hours()) == {HOUR, HOUR + 1}
     assert again.watermark == NOON - DELAY
 
 
@@ -41,16 +40,16 @@ def test_a_replayed_batch_counts_once(tmp_path: Path) -> None:
 def test_a_window_marked_while_it_was_computed_stays_marked(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.json", DELAY)
     ledger.record(0, batch(MINUTE, MINUTE + 1))
-    taken = ledger.dirty()
+    taken = ledger.dirty_minutes()
     ledger.record(1, batch(MINUTE))
-    ledger.clear(Marks(taken.minutes, {}))
-    assert set(ledger.dirty().minutes) == {MINUTE}
+    ledger.clear_minutes(taken)
+    assert set(ledger.dirty_minutes()) == {MINUTE}
 
 
 def test_computed_minutes_leave_their_hour_for_health(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.json", DELAY)
     ledger.record(0, batch(MINUTE))
-    ledger.clear(ledger.dirty())
+    ledger.clear_minutes(ledger.dirty_minutes())
     assert ledger.dirty_health() == {HOUR}
     ledger.clear_health([HOUR])
     assert Ledger(tmp_path / "ledger.json", DELAY).dirty_health() == frozenset()

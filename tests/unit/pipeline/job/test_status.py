@@ -7,23 +7,25 @@ import pytest
 pytest.importorskip("pyspark", reason="the `pipeline` extra is not installed")
 
 from millstream.config.pipeline_settings import PipelineSettings
-from millstream.pipeline.job.ledger import Ledger
-from millstream.pipeline.job.log_position import LogPosition
-from millstream.pipeline.job.status import Status
-from millstream.pipeline.job.summary import Summary
+from millstream.pipeline.job.ledger import Ledger, Summary
+from millstream.pipeline.job.status import LogPosition, Status
 
 
-def test_lag_and_rows_are_known_while_a_batch_runs(tmp_path: Path) -> None:
+def test_lag_and_rows_are_known_while_a_batch_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger(tmp_path / "ledger.json", timedelta(minutes=10))
-    status = Status(tmp_path / "status.json", ledger, {"topic": "telemetry"})
+    position = LogPosition(PipelineSettings(bootstrap="127.0.0.1:1"), tmp_path)
+    status = Status(tmp_path / "status.json", ledger, position, {"topic": "telemetry"})
     assert status.document()["rows_per_second"] == 0
-    status.note_lag({("telemetry", 0): 30, ("telemetry", 1): 12}, 40)
+    monkeypatch.setattr(position, "lag", lambda done: {("telemetry", 0): 30, ("telemetry", 1): 12})
+    monkeypatch.setattr(position, "size_of", lambda batch: 40)
+    status.look()
     ledger.record(0, Summary({"valid": 90, "bad": 10}), lost=7)
     shown = status.document()
     assert (shown["lag"], shown["under_way_rows"], shown["batch_rows"]) == (42, 40, 100)
     assert shown["rows_per_second"] > 0
     assert shown["counts"]["lost"] == 7
-    status.note_lag(None, None)
+    monkeypatch.setattr(position, "lag", lambda done: None)
+    status.look()
     assert status.document()["lag"] == 42, "what the cluster does not say stays as it was"
 
 

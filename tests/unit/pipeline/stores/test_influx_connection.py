@@ -9,11 +9,16 @@ from typing import Any
 
 import pytest
 
-from millstream.pipeline.stores.errors import StoreUnavailable
-from millstream.pipeline.stores.influx.connection import InfluxConnection, QueryRefused, Refusal
-from millstream.pipeline.stores.influx.influxql import identifier, literal
-from millstream.pipeline.stores.influx.refusals import find_refused
-from millstream.pipeline.stores.influx.target import InfluxTarget, parse_target
+from millstream.pipeline.stores.base import StoreUnavailable
+from millstream.pipeline.stores.influx.connection import (
+    InfluxConnection,
+    InfluxTarget,
+    QueryRefused,
+    Refusal,
+    parse_target,
+)
+from millstream.pipeline.stores.influx.posting import find_refused
+from millstream.pipeline.stores.influx.queries import identifier, literal
 
 Answers = list[tuple[int, bytes]]
 
@@ -124,7 +129,7 @@ def test_names_and_values_are_quoted() -> None:
     ],
 )
 def test_an_address_is_taken_apart(address: str, gzip: bool, authorization: str | None) -> None:
-    target = parse_target(address, database="d b", organisation=None, token="", gzip=None)
+    target = parse_target(address, {"db": "d b"}, "", is_v2=False)
     assert (target.gzip, target.authorization) == (gzip, authorization)
     assert target.write_path.endswith("/write?db=d+b&precision=u")
     assert "p%40ss" not in target.address

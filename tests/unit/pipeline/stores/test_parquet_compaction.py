@@ -9,12 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from millstream.pipeline.stores.base import Compaction
+from millstream.pipeline.stores.base import (
+    Compaction,
+    EventQuery,
+    GpuQuery,
+    LatestQuery,
+    RollupQuery,
+    TelemetryQuery,
+)
 from millstream.pipeline.stores.parquet.compaction import Upkeep
-from millstream.pipeline.stores.parquet.layout import EVENTS_ROOM, MINUTES_ROOM, POINTS_ROOM, covers_path
-from millstream.pipeline.stores.parquet.live import live_files
+from millstream.pipeline.stores.parquet.layout import (
+    EVENTS_ROOM,
+    MINUTES_ROOM,
+    POINTS_ROOM,
+    covers_path,
+    live_files,
+)
 from millstream.pipeline.stores.parquet.store import ParquetStore
-from millstream.pipeline.stores.query import EventQuery, GpuQuery, LatestQuery, RollupQuery, TelemetryQuery
 from millstream.pipeline.stores.rows import Resolution
 from support.store_rows import TEMP, UTIL, at, event, point, put, rollup
 
@@ -148,7 +159,7 @@ def test_two_merges_at_once_count_every_point_once(root: Path, open_with) -> Non
     for version in range(4):
         put(root, [point(i, source_offset=i) for i in range(10)], version)
     store = open_with(KEEP)
-    from millstream.pipeline.stores.parquet.merging import merge
+    from millstream.pipeline.stores.parquet.compaction import merge
 
     live = live_files(hour(root))
     for _ in range(2):

@@ -8,9 +8,9 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+from millstream.pipeline.stores.base import TelemetryQuery
 from millstream.pipeline.stores.parquet.compaction import Upkeep
 from millstream.pipeline.stores.parquet.store import ParquetStore
-from millstream.pipeline.stores.query import TelemetryQuery
 from support.store_rows import at
 
 WRITER = """

@@ -5,10 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from millstream.pipeline.stores.errors import InvalidCursor
+from millstream.pipeline.stores.base import (
+    EventQuery,
+    GpuQuery,
+    InvalidCursor,
+    LatestQuery,
+    RollupQuery,
+    TelemetryQuery,
+)
 from millstream.pipeline.stores.parquet.layout import EVENTS_ROOM, HOURS_ROOM, MINUTES_ROOM
 from millstream.pipeline.stores.parquet.store import ParquetStore
-from millstream.pipeline.stores.query import EventQuery, GpuQuery, LatestQuery, RollupQuery, TelemetryQuery
 from millstream.pipeline.stores.rows import EventStatus, Level, Resolution, Severity
 from support.store_rows import TEMP, UTIL, at, event, point, put, rollup
 

@@ -1,14 +1,15 @@
-"""Which runs are events, and what is told about them. Pure: runs, thresholds and the newest time in."""
+"""What health is told in (runs of minutes), and which runs are events. Pure: runs, rules and the newest time in."""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from enum import StrEnum
 
+import msgspec
 import orjson
 
-from millstream.pipeline.job.health.model import EventKind, Run, Sign, Thresholds
-from millstream.pipeline.moments import micros, rfc3339
+from millstream.config.pipeline_settings import PipelineSettings
+from millstream.pipeline.moments import HOUR, MINUTE, duration, micros, rfc3339
 from millstream.pipeline.stores.rows import Event, EventStatus, Severity
 
 FORGOTTEN_AFTER = timedelta(days=7)
@@ -18,13 +19,63 @@ FORGOTTEN_AFTER = timedelta(days=7)
 # NVLink, fallen off the bus, GSP.
 _FATAL_XIDS = frozenset({48, 63, 64, 74, 79, 92, 94, 95, 119, 120, 136, 140})
 
+
+class Sign(StrEnum):
+    """What a minute of a GPU shows."""
+
+    HEAT = "heat"
+    POWER = "power"
+    IDLE = "idle"
+    GROWTH = "growth"
+    XID = "xid"
+    PRESENCE = "presence"
+
+
+SILENT_GPU = "silent_gpu"
 EVENT_OF_SIGN = {
-    Sign.HEAT: EventKind.THERMAL_EXCURSION,
-    Sign.POWER: EventKind.POWER_EXCURSION,
-    Sign.IDLE: EventKind.UTILISATION_COLLAPSE,
-    Sign.GROWTH: EventKind.MEMORY_LEAK,
-    Sign.XID: EventKind.XID_BURST,
+    Sign.HEAT: "thermal_excursion",
+    Sign.POWER: "power_excursion",
+    Sign.IDLE: "utilisation_collapse",
+    Sign.GROWTH: "memory_leak",
+    Sign.XID: "xid_burst",
 }
+
+
+class Run(msgspec.Struct, frozen=True):
+    """Minutes of one GPU that show one sign, with at most the sign's gap between two of them.
+
+    `first` and `final` are the starts of the first and the last minute, `peak` is the highest value, `last` the latest,
+    `before` what preceded the first minute (the mean utilisation before an idle run, the memory at the start of a
+    growth), `weight` the number of errors of an XID run.
+    """
+
+    sign: Sign
+    uuid: str
+    hostname: str
+    first: datetime
+    final: datetime
+    minutes: int
+    peak: float
+    last: float
+    before: float | None
+    weight: int
+
+    @property
+    def end(self) -> datetime:
+        return self.final + MINUTE
+
+
+def gap_of(sign: Sign, rules: PipelineSettings) -> timedelta:
+    """The longest time without the sign that does not end a run; but for presence, less than an hour."""
+    match sign:
+        case Sign.PRESENCE:
+            return duration(rules.silent_after)
+        case Sign.XID:
+            return min(duration(rules.xid_burst_window), HOUR - MINUTE)
+        case Sign.HEAT | Sign.POWER | Sign.GROWTH:
+            return 2 * MINUTE
+        case Sign.IDLE:
+            return timedelta()
 
 
 def joined(runs: Sequence[Run], gap: timedelta) -> list[Run]:
@@ -35,7 +86,7 @@ def joined(runs: Sequence[Run], gap: timedelta) -> list[Run]:
             whole.append(run)
             continue
         previous = whole[-1]
-        whole[-1] = replace(
+        whole[-1] = msgspec.structs.replace(
             previous,
             hostname=max(previous.hostname, run.hostname),
             final=run.final,
@@ -47,136 +98,102 @@ def joined(runs: Sequence[Run], gap: timedelta) -> list[Run]:
     return whole
 
 
-def event_of(run: Run, thresholds: Thresholds, newest: datetime) -> Event | None:
+def event_of(run: Run, rules: PipelineSettings, newest: datetime) -> Event | None:
     """The event that a whole run is, if it is one."""
-    judged = _judged(run, thresholds)
+    judged = _judged(run, rules)
     if judged is None:
         return None
-    severity, message, evidence = judged
-    may_go_on = run.end + thresholds.gap(run.sign) >= newest
-    return _event(
-        EVENT_OF_SIGN[run.sign],
-        run,
-        start=run.first,
-        end=run.end,
-        status=EventStatus.OPEN if may_go_on else EventStatus.CLOSED,
-        severity=severity,
-        message=message,
-        evidence={"minutes": run.minutes, **evidence},
-    )
+    is_critical, message, evidence = judged
+    is_open = run.end + gap_of(run.sign, rules) >= newest
+    told = {"minutes": run.minutes, **evidence}
+    return _event(EVENT_OF_SIGN[run.sign], run, run.first, run.end, is_critical, is_open, message, told)
 
 
 def silence_after(
-    present: Run, following: datetime | None, thresholds: Thresholds, newest: datetime
+    present: Run, following: datetime | None, rules: PipelineSettings, newest: datetime
 ) -> Event | None:
     """The silence between the end of a presence and the next sign of life, if it was or is too long.
 
     While it lasts, `end` is the moment when it became an event: it does not move with the newest point.
     """
-    start = present.end
+    start, silent_after = present.end, duration(rules.silent_after)
     if following is not None and following - start > FORGOTTEN_AFTER:
         following = None
     until = following if following is not None else max(newest, start)
-    if until - start <= thresholds.silent_after:
+    if until - start <= silent_after:
         return None
-    lasting = following is None
-    is_long = until - start >= thresholds.silent_critical_after
-    limit = thresholds.silent_critical_after if is_long else thresholds.silent_after
-    minutes = limit if lasting else until - start
+    lasting, is_long = following is None, until - start >= duration(rules.silent_critical_after)
+    limit = duration(rules.silent_critical_after) if is_long else silent_after
     wording = "has sent nothing for more than" if lasting else "sent nothing for"
-    return _event(
-        EventKind.SILENT_GPU,
-        present,
-        start=start,
-        end=start + thresholds.silent_after if following is None else following,
-        status=EventStatus.OPEN if lasting else EventStatus.CLOSED,
-        severity=Severity.CRITICAL if is_long else Severity.WARNING,
-        message=f"{wording} {_minutes(minutes)}",
-        evidence={
-            "last_heard": rfc3339(start),
-            "heard_again": None if following is None else rfc3339(following),
-            "silent_after_seconds": int(thresholds.silent_after.total_seconds()),
-        },
-    )
+    message = f"{wording} {(limit if lasting else until - start) // MINUTE} min"
+    evidence = {
+        "last_heard": rfc3339(start),
+        "heard_again": None if following is None else rfc3339(following),
+        "silent_after_seconds": int(silent_after.total_seconds()),
+    }
+    end = start + silent_after if following is None else following
+    return _event(SILENT_GPU, present, start, end, is_long, lasting, message, evidence)
 
 
-def _judged(run: Run, limits: Thresholds) -> tuple[Severity, str, dict[str, object]] | None:
+def _judged(run: Run, rules: PipelineSettings) -> tuple[bool, str, dict[str, object]] | None:
+    """Whether it is critical, what is told, and the evidence; None when it is no event."""
     match run.sign:
         case Sign.HEAT:
-            is_critical = run.peak >= limits.temperature_critical
             return (
-                Severity.CRITICAL if is_critical else Severity.WARNING,
-                f"{run.peak:.0f} °C at its hottest, {limits.temperature_warning:.0f} °C is the limit",
-                {"peak_celsius": run.peak, "limit_celsius": limits.temperature_warning},
+                run.peak >= rules.temperature_critical,
+                f"{run.peak:.0f} °C at its hottest, {rules.temperature_warning:.0f} °C is the limit",
+                {"peak_celsius": run.peak, "limit_celsius": rules.temperature_warning},
             )
         case Sign.POWER:
-            is_critical = run.peak >= limits.power_critical
             return (
-                Severity.CRITICAL if is_critical else Severity.WARNING,
-                f"{run.peak:.0f} W at its highest, the power limit is {limits.power_limit:.0f} W",
-                {"peak_watts": run.peak, "limit_watts": limits.power_limit},
+                run.peak >= rules.power_limit * rules.power_fraction_critical,
+                f"{run.peak:.0f} W at its highest, the power limit is {rules.power_limit:.0f} W",
+                {"peak_watts": run.peak, "limit_watts": rules.power_limit},
             )
         case Sign.IDLE:
-            return _collapse(run, limits)
+            long_enough = run.end - run.first >= duration(rules.collapse_after)
+            if not long_enough or run.before is None or run.before < rules.collapse_from:
+                return None
+            return (
+                False,
+                f"utilisation fell from {run.before:.0f} % to {rules.collapse_to:g} % or less with memory still in use",
+                {"utilisation_before": run.before, "utilisation_highest": run.peak},
+            )
         case Sign.GROWTH:
-            return _leak(run, limits)
+            grown = run.last - (run.before or 0.0)
+            per_hour = grown / (run.minutes + duration(rules.memory_leak_window) / MINUTE) * 60
+            return (
+                grown >= 4 * rules.memory_leak_growth,
+                f"memory grew by {grown / 1024:.1f} GiB without a pause, about {per_hour / 1024:.1f} GiB an hour",
+                {"from_mib": run.before, "to_mib": run.last, "grown_mib": grown},
+            )
         case Sign.XID:
-            return _burst(run, limits)
+            if run.weight < rules.xid_burst_count:
+                return None
+            code = int(run.peak)
+            return (
+                code in _FATAL_XIDS,
+                f"{run.weight} XID errors, the highest code is {code}",
+                {"errors": run.weight, "highest_code": code},
+            )
         case Sign.PRESENCE:
             return None
 
 
-def _collapse(run: Run, limits: Thresholds) -> tuple[Severity, str, dict[str, object]] | None:
-    long_enough = run.end - run.first >= limits.collapse_after
-    if not long_enough or run.before is None or run.before < limits.collapse_from:
-        return None
-    return (
-        Severity.WARNING,
-        f"utilisation fell from {run.before:.0f} % to {limits.collapse_to:g} % or less with memory still in use",
-        {"utilisation_before": run.before, "utilisation_highest": run.peak},
-    )
-
-
-def _leak(run: Run, limits: Thresholds) -> tuple[Severity, str, dict[str, object]]:
-    grown = run.last - (run.before or 0.0)
-    window_minutes = limits.leak_window.total_seconds() / 60
-    per_hour = grown / (run.minutes + window_minutes) * 60
-    return (
-        Severity.CRITICAL if grown >= 4 * limits.leak_growth else Severity.WARNING,
-        f"memory grew by {grown / 1024:.1f} GiB without a pause, about {per_hour / 1024:.1f} GiB an hour",
-        {"from_mib": run.before, "to_mib": run.last, "grown_mib": grown},
-    )
-
-
-def _burst(run: Run, limits: Thresholds) -> tuple[Severity, str, dict[str, object]] | None:
-    if run.weight < limits.xid_burst_count:
-        return None
-    code = int(run.peak)
-    return (
-        Severity.CRITICAL if code in _FATAL_XIDS else Severity.WARNING,
-        f"{run.weight} XID errors, the highest code is {code}",
-        {"errors": run.weight, "highest_code": code},
-    )
-
-
 def _event(
-    kind: EventKind, run: Run, *, start: datetime, end: datetime, status: EventStatus, severity: Severity,
-    message: str, evidence: dict[str, object],
+    kind: str, run: Run, start: datetime, end: datetime, is_critical: bool, is_open: bool, message: str,
+    evidence: Mapping[str, object],
 ) -> Event:  # fmt: skip
     identity = f"{kind}|{run.uuid}|{micros(start)}"
     return Event(
         event_id=hashlib.sha256(identity.encode()).hexdigest()[:32],
-        kind=str(kind),
-        severity=severity,
+        kind=kind,
+        severity=Severity.CRITICAL if is_critical else Severity.WARNING,
         uuid=run.uuid,
         hostname=run.hostname,
         start=start,
         end=end,
-        status=status,
+        status=EventStatus.OPEN if is_open else EventStatus.CLOSED,
         message=message,
         evidence=orjson.dumps(evidence, option=orjson.OPT_SORT_KEYS).decode(),
     )
-
-
-def _minutes(time: timedelta) -> str:
-    return f"{int(time.total_seconds() // 60)} min"

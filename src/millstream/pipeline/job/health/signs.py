@@ -7,13 +7,14 @@ of an hour depend on a bounded stretch of time, and an hour can be computed agai
 from collections.abc import Iterable
 from datetime import timedelta
 
-from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from millstream.pipeline.job.health.model import Run, Sign, Thresholds
+from millstream.config.pipeline_settings import PipelineSettings
+from millstream.pipeline.job.health.events import Run, Sign, gap_of
 from millstream.pipeline.metrics import FB_USED, GPU_TEMP, GPU_UTIL, POWER_USAGE, XID_ERRORS
-from millstream.pipeline.moments import HOUR, MINUTE, MINUTE_US, MINUTES_PER_HOUR, minute_start
-from millstream.pipeline.stores.rows import Level
+from millstream.pipeline.moments import HOUR, MINUTE, MINUTE_US, MINUTES_PER_HOUR, duration, minute_start
+from millstream.pipeline.stores.local_frames import one_of
 
 _BEFORE_COLLAPSE = timedelta(minutes=10)
 # Less memory than this is what the driver takes for itself, not a job's.
@@ -25,146 +26,98 @@ _LARGEST_STEP_SHARE = 0.25
 _PRESENT_SHARE = 0.9
 
 
-def context(thresholds: Thresholds) -> timedelta:
+def context(rules: PipelineSettings) -> timedelta:
     """How much before an hour the runs of this hour depend on."""
-    needed = max(thresholds.leak_window, _BEFORE_COLLAPSE)
+    needed = max(duration(rules.memory_leak_window), _BEFORE_COLLAPSE)
     return -(-needed // HOUR) * HOUR
 
 
-def runs_of(rollups: DataFrame, hours: Iterable[int], thresholds: Thresholds) -> list[Run]:
+def runs_of(rollups: DataFrame, hours: Iterable[int], rules: PipelineSettings) -> list[Run]:
     """The runs of these hours, from minute rollups that begin `context` before the first of them."""
-    trends = _trends(_minutes(rollups), thresholds)
-    shown = trends.select(
-        "uuid", "hostname", "minute", f.explode(f.array_compact(f.array(*_signs(thresholds)))).alias("shown")
-    ).select("uuid", "hostname", "minute", "shown.*")
-    in_hours = shown.withColumn("hour", f.floor(f.col("minute") / MINUTES_PER_HOUR)).filter(
-        f.col("hour").isin(*hours)
-    )
-    return [_run(row) for row in _joined(in_hours, thresholds).collect()]
-
-
-def _minutes(rollups: DataFrame) -> DataFrame:
-    """One row per GPU and minute; every column comes from one rollup, so nothing depends on an order."""
-
-    def of(metric: str, statistic: str) -> Column:
-        return f.max(f.when(f.col("metric") == metric, f.col(statistic)))
-
-    return (
-        rollups.filter(f.col("level") == str(Level.GPU))
-        .groupBy(
-            f.col("key").alias("uuid"),
-            f.floor(f.unix_micros("window_start") / f.lit(MINUTE_US)).cast("bigint").alias("minute"),
-        )
-        .agg(
-            f.max("hostname").alias("hostname"),
-            of(GPU_TEMP.name, "max").alias("temperature"),
-            of(POWER_USAGE.name, "max").alias("power"),
-            of(GPU_UTIL.name, "mean").alias("utilisation"),
-            of(FB_USED.name, "mean").alias("memory"),
-            of(XID_ERRORS.name, "max").alias("xid"),
-            of(XID_ERRORS.name, "mean").alias("xid_mean"),
-            of(XID_ERRORS.name, "count").alias("xid_samples"),
-        )
-    )
-
-
-def _trends(minutes: DataFrame, thresholds: Thresholds) -> DataFrame:
-    """With what the minutes before tell: the utilisation until now, and how memory went in the leak window."""
-    by_minute = Window.partitionBy("uuid").orderBy("minute")
-    window = by_minute.rangeBetween(-(_leak_minutes(thresholds) - 1), 0)
-    before = by_minute.rangeBetween(-(_BEFORE_COLLAPSE // MINUTE), -1)
-    memory = f.col("memory")
-    stepped = minutes.withColumn("memory_step", memory - f.lag(memory).over(by_minute))
-    return stepped.select(
-        *minutes.columns,
-        f.avg("utilisation").over(before).alias("utilisation_before"),
-        f.count(memory).over(window).alias("memory_minutes"),
-        f.first(memory, ignorenulls=True).over(window).alias("memory_at_first"),
-        f.count_if(f.col("memory_step") > 0).over(window).alias("memory_rises"),
-        f.min("memory_step").over(window).alias("memory_fall"),
-        f.max("memory_step").over(window).alias("memory_jump"),
-    )
-
-
-def _leak_minutes(thresholds: Thresholds) -> int:
-    return max(thresholds.leak_window // MINUTE, 2)
-
-
-def _signs(thresholds: Thresholds) -> list[Column]:
-    temperature, power, xid = f.col("temperature"), f.col("power"), f.col("xid")
-    utilisation, memory = f.col("utilisation"), f.col("memory")
-    holds_memory = memory.isNull() | (memory >= _MEMORY_IN_USE_MIB)
-    growth = memory - f.col("memory_at_first")
-    leaks = (
-        (f.col("memory_minutes") >= _leak_minutes(thresholds) * _PRESENT_SHARE)
-        & (growth >= thresholds.leak_growth)
-        & (f.col("memory_jump") <= growth * _LARGEST_STEP_SHARE)
-        & (f.col("memory_rises") >= f.col("memory_minutes") * _GROWING_SHARE)
-        & (f.col("memory_fall") > -thresholds.leak_growth / 8)
-    )
-    # The gauge shows the code of an error, and 0 in samples without one.
-    errors = f.greatest(f.lit(1), f.round(f.col("xid_mean") * f.col("xid_samples") / xid)).cast("bigint")
+    spark = rollups.sparkSession
+    shown = spark.sql(_shown_minutes(rules), rollups=rollups).where(one_of(f.col("hour"), hours))
+    found = spark.sql(_joined_minutes(rules), shown=shown).collect()
     return [
-        _shown(Sign.HEAT, temperature >= thresholds.temperature_warning, temperature),
-        _shown(Sign.POWER, power >= thresholds.power_warning, power),
-        _shown(
-            Sign.IDLE, (utilisation <= thresholds.collapse_to) & holds_memory, utilisation,
-            before=f.col("utilisation_before"),
-        ),
-        _shown(Sign.GROWTH, leaks, memory, before=f.col("memory_at_first")),
-        _shown(Sign.XID, xid > 0, xid, weight=errors),
-        _shown(Sign.PRESENCE, f.lit(True), f.lit(0.0)),
-    ]  # fmt: skip
+        Run(Sign(sign), uuid, host, minute_start(first), minute_start(final), minutes, *values)
+        for sign, uuid, host, first, final, minutes, *values in map(tuple, found)
+    ]
+
+
+def _shown_minutes(rules: PipelineSettings) -> str:
+    """A row for each sign that a minute of a GPU shows."""
+    leak_minutes = max(duration(rules.memory_leak_window) // MINUTE, 2)
+    # Every column of a minute comes from one rollup, so nothing depends on an order.
+    columns = {
+        "temperature": ("max", GPU_TEMP),
+        "power": ("max", POWER_USAGE),
+        "utilisation": ("mean", GPU_UTIL),
+        "memory": ("mean", FB_USED),
+        "xid": ("max", XID_ERRORS),
+        "xid_mean": ("mean", XID_ERRORS),
+        "xid_samples": ("count", XID_ERRORS),
+    }
+    gauges = ", ".join(
+        f"max(`{statistic}`) FILTER (WHERE metric = '{metric}') AS {name}"
+        for name, (statistic, metric) in columns.items()
+    )
+    growth = "(memory - memory_at_first)"
+    leaks = (
+        f"memory_minutes >= {leak_minutes * _PRESENT_SHARE!r}D AND {growth} >= {rules.memory_leak_growth!r}D "
+        f"AND memory_jump <= {growth} * {_LARGEST_STEP_SHARE!r}D "
+        f"AND memory_rises >= memory_minutes * {_GROWING_SHARE!r}D AND memory_fall > {-rules.memory_leak_growth / 8!r}D"
+    )
+    idle = f"utilisation <= {rules.collapse_to!r}D AND (memory IS NULL OR memory >= {_MEMORY_IN_USE_MIB})"
+    # The gauge shows the code of an error, and 0 in samples without one.
+    errors = "CAST(greatest(1, round(xid_mean * xid_samples / xid)) AS bigint)"
+    power_warning = rules.power_limit * rules.power_fraction_warning
+    signs = (
+        _shown(Sign.HEAT, f"temperature >= {rules.temperature_warning!r}D", "temperature"),
+        _shown(Sign.POWER, f"power >= {power_warning!r}D", "power"),
+        _shown(Sign.IDLE, idle, "utilisation", before="utilisation_before"),
+        _shown(Sign.GROWTH, leaks, "memory", before="memory_at_first"),
+        _shown(Sign.XID, "xid > 0", "xid", weight=errors),
+        _shown(Sign.PRESENCE, "true", "0.0D"),
+    )
+    in_order = "PARTITION BY uuid ORDER BY minute"
+    return f"""
+        WITH minutes AS (
+            SELECT key AS uuid, CAST(floor(unix_micros(window_start) / {MINUTE_US}) AS bigint) AS minute,
+                max(hostname) AS hostname, {gauges}
+            FROM {{rollups}} WHERE level = 'gpu' GROUP BY 1, 2
+        ), stepped AS (
+            SELECT *, memory - lag(memory) OVER ({in_order}) AS step FROM minutes
+        ), trends AS (
+            SELECT *, avg(utilisation) OVER just_before AS utilisation_before,
+                count(memory) OVER leaking AS memory_minutes, first(memory, true) OVER leaking AS memory_at_first,
+                count_if(step > 0) OVER leaking AS memory_rises, min(step) OVER leaking AS memory_fall,
+                max(step) OVER leaking AS memory_jump
+            FROM stepped WINDOW
+                leaking AS ({in_order} RANGE BETWEEN {leak_minutes - 1} PRECEDING AND CURRENT ROW),
+                just_before AS ({in_order} RANGE BETWEEN {_BEFORE_COLLAPSE // MINUTE} PRECEDING AND 1 PRECEDING)
+        )
+        SELECT uuid, hostname, minute, CAST(floor(minute / {MINUTES_PER_HOUR}) AS bigint) AS hour, shown.*
+        FROM trends LATERAL VIEW inline(array_compact(array({", ".join(signs)}))) shown
+    """  # noqa: S608 - numbers and names of our own
 
 
 def _shown(
-    sign: Sign,
-    condition: Column,
-    value: Column,
-    *,
-    before: Column | None = None,
-    weight: Column | None = None,
-) -> Column:
-    row = f.struct(
-        f.lit(str(sign)).alias("sign"),
-        value.alias("value"),
-        (f.lit(None).cast("double") if before is None else before).alias("before"),
-        (f.lit(1).cast("bigint") if weight is None else weight).alias("weight"),
-    )
-    return f.when(condition, row)
+    sign: Sign, condition: str, value: str, *, before: str = "CAST(NULL AS double)", weight: str = "1L"
+) -> str:
+    row = f"struct('{sign}' AS sign, {value} AS value, {before} AS before, {weight} AS weight)"
+    return f"IF({condition}, {row}, NULL)"
 
 
-def _joined(shown: DataFrame, thresholds: Thresholds) -> DataFrame:
-    """Minutes of one sign and hour with no more than the sign's gap between them, as one row."""
-    in_order = Window.partitionBy("uuid", "sign", "hour").orderBy("minute")
-    allowed = f.lit(None).cast("bigint")
-    for sign in Sign:
-        allowed = f.when(f.col("sign") == str(sign), thresholds.gap(sign) // MINUTE).otherwise(allowed)
-    gap = f.col("minute") - f.lag("minute").over(in_order) - 1
-    starts = f.when(gap <= allowed, 0).otherwise(1)
-    numbered = shown.withColumn("starts", starts).withColumn("run", f.sum("starts").over(in_order))
-    return numbered.groupBy("uuid", "sign", "hour", "run").agg(
-        f.max("hostname").alias("hostname"),
-        f.min("minute").alias("first"),
-        f.max("minute").alias("final"),
-        f.count(f.lit(1)).alias("minutes"),
-        f.max("value").alias("peak"),
-        f.max_by("value", "minute").alias("last"),
-        f.min_by("before", "minute").alias("before"),
-        f.sum("weight").alias("weight"),
-    )
-
-
-def _run(row: Row) -> Run:
-    return Run(
-        sign=Sign(row.sign),
-        uuid=row.uuid,
-        hostname=row.hostname,
-        first=minute_start(row.first),
-        final=minute_start(row.final),
-        minutes=row.minutes,
-        peak=row.peak,
-        last=row.last,
-        before=row.before,
-        weight=row.weight,
-    )
+def _joined_minutes(rules: PipelineSettings) -> str:
+    """Minutes of one sign and hour with no more than the sign's gap between them, as one row with a run's fields."""
+    gaps = ", ".join(f"'{sign}', {gap_of(sign, rules) // MINUTE}" for sign in Sign)
+    in_order = "(PARTITION BY uuid, sign, hour ORDER BY minute)"
+    return f"""
+        WITH followed AS (
+            SELECT *, minute - lag(minute) OVER {in_order} - 1 AS gap FROM {{shown}}
+        ), numbered AS (
+            SELECT *, sum(IF(gap <= map({gaps})[sign], 0, 1)) OVER {in_order} AS run FROM followed
+        )
+        SELECT sign, uuid, max(hostname), min(minute), max(minute), count(*), max(value), max_by(value, minute),
+            min_by(before, minute), sum(weight)
+        FROM numbered GROUP BY uuid, sign, hour, run
+    """  # noqa: S608 - numbers and names of our own

@@ -3,26 +3,130 @@
 An event of a track depends on its runs in neighbouring hours only. So for an hour that changed it is enough to walk
 along its tracks to where their runs end, both for the runs it has and for those it had. Events that are still open,
 and the last sign of life of each GPU, are looked at again every time, because newer points end them.
+
+What is known of each hour's health is in a file, `<data>/health/2025-07-18T20.json`, a few dozen bytes per GPU: its
+runs, and the events that began in it as they were last published.
 """
 
+from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
-from millstream.pipeline.job.health.book import HealthBook, Track
+import msgspec
+
+from millstream.config.pipeline_settings import PipelineSettings
+from millstream.pipeline.files import write_whole
 from millstream.pipeline.job.health.events import (
     EVENT_OF_SIGN,
     FORGOTTEN_AFTER,
+    SILENT_GPU,
+    Run,
+    Sign,
     event_of,
+    gap_of,
     joined,
     silence_after,
 )
-from millstream.pipeline.job.health.model import EventKind, Run, Sign, Thresholds
 from millstream.pipeline.moments import HOUR, hour_of, hour_start
 from millstream.pipeline.stores.rows import Event, EventStatus
 
+_HOURS_IN_MEMORY = 400
 _FORGOTTEN_HOURS = FORGOTTEN_AFTER // HOUR + 1
-_SIGN_OF_EVENT = {str(kind): sign for sign, kind in EVENT_OF_SIGN.items()}
+_SIGN_OF_EVENT = {kind: sign for sign, kind in EVENT_OF_SIGN.items()}
+
+Track = tuple[Sign, str]
+"""A sign of a GPU, by uuid."""
+
+
+class _Stored(msgspec.Struct):
+    runs: list[Run]
+    events: list[Event]
+
+
+class HourPage:
+    def __init__(self, runs: Iterable[Run] = (), events: Iterable[Event] = ()) -> None:
+        self.runs: dict[Track, list[Run]] = {}
+        """In order of time."""
+        for run in sorted(runs, key=lambda run: (run.sign, run.uuid, run.first)):
+            self.runs.setdefault((run.sign, run.uuid), []).append(run)
+        self.events = {event.event_id: event for event in events}
+        """The retracted ones too, so that what comes back is known."""
+
+
+class HealthBook:
+    """Hours that were read stay in memory, the ones used last."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self._pages: OrderedDict[int, HourPage] = OrderedDict()
+        self._unsaved: set[int] = set()
+        names = (path.stem for path in directory.glob("????-??-??T??.json"))
+        self._known = sorted(
+            hour_of(datetime.strptime(name, "%Y-%m-%dT%H").replace(tzinfo=UTC)) for name in names
+        )
+
+    def hours(self, first: int, last: int) -> list[int]:
+        """The hours that the book has a page of, from first to last inclusive."""
+        return self._known[bisect_left(self._known, first) : bisect_right(self._known, last)]
+
+    def page(self, hour: int) -> HourPage:
+        page = self._pages.get(hour)
+        if page is None:
+            if not self.hours(hour, hour):
+                return HourPage()
+            stored = msgspec.json.decode(self._path(hour).read_bytes(), type=_Stored)
+            page = self._pages[hour] = HourPage(stored.runs, stored.events)
+            self._forget_old()
+        self._pages.move_to_end(hour)
+        return page
+
+    def runs(self, hour: int, track: Track) -> list[Run]:
+        return self.page(hour).runs.get(track, [])
+
+    def put_runs(self, hour: int, runs: Iterable[Run]) -> None:
+        """Replace the runs of an hour."""
+        self._put(hour, HourPage(runs, self.page(hour).events.values()))
+
+    def put_event(self, hour: int, event: Event) -> None:
+        page = self.page(hour)
+        page.events[event.event_id] = event
+        self._put(hour, page)
+
+    def save(self) -> None:
+        """Make all that was put durable."""
+        for hour in sorted(self._unsaved):
+            page = self._pages[hour]
+            runs = [run for found in page.runs.values() for run in found]
+            write_whole(self._path(hour), msgspec.json.encode(_Stored(runs, [*page.events.values()])))
+        self._unsaved.clear()
+        self._forget_old()
+
+    def discard(self) -> None:
+        """Forget what was put and not saved."""
+        for hour in self._unsaved:
+            self._pages.pop(hour, None)
+            if not self._path(hour).exists():
+                self._known.remove(hour)
+        self._unsaved.clear()
+
+    def _put(self, hour: int, page: HourPage) -> None:
+        if not self.hours(hour, hour):
+            insort(self._known, hour)
+        self._pages[hour] = page
+        self._pages.move_to_end(hour)
+        self._unsaved.add(hour)
+
+    def _path(self, hour: int) -> Path:
+        return self._directory / f"{hour_start(hour):%Y-%m-%dT%H}.json"
+
+    def _forget_old(self) -> None:
+        old = [hour for hour in self._pages if hour not in self._unsaved]
+        for hour in old[: max(0, len(self._pages) - _HOURS_IN_MEMORY)]:
+            del self._pages[hour]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +142,13 @@ class _Settled:
                 yield hour, event
         for event_id, (hour, event) in self.earlier.items():
             if event_id not in self.present and event.status is not EventStatus.RETRACTED:
-                yield hour, replace(event, status=EventStatus.RETRACTED)
+                yield hour, msgspec.structs.replace(event, status=EventStatus.RETRACTED)
 
 
 class HealthWatch:
-    def __init__(self, book: HealthBook, thresholds: Thresholds) -> None:
+    def __init__(self, book: HealthBook, rules: PipelineSettings) -> None:
         self._book = book
-        self._thresholds = thresholds
+        self._rules = rules
         self._open: dict[Track, set[int]] | None = None
 
     def changes(self, runs_by_hour: Mapping[int, Iterable[Run]], newest: datetime) -> list[Event]:
@@ -84,7 +188,7 @@ class HealthWatch:
 
     def _troubles(self, track: Track, hour: int, newest: datetime) -> _Settled:
         """The events that runs of this hour and of those connected with it are."""
-        gap = self._thresholds.gap(track[0])
+        gap = gap_of(track[0], self._rules)
         # One hour more on both sides: runs may have been connected through this one, and be no longer.
         first, last = hour - 1, hour + 1
         while self._connected(track, first - 1, gap):
@@ -93,7 +197,7 @@ class HealthWatch:
             last += 1
         hours = self._book.hours(first, last)
         runs = [run for each in hours for run in self._book.runs(each, track)]
-        events = [event_of(run, self._thresholds, newest) for run in joined(runs, gap)]
+        events = [event_of(run, self._rules, newest) for run in joined(runs, gap)]
         present = {event.event_id: (hour_of(event.start), event) for event in events if event is not None}
         still_open = {owner for owner, event in present.values() if event.status is EventStatus.OPEN}
         assert self._open is not None
@@ -115,9 +219,7 @@ class HealthWatch:
         line = [*before[-1:], *here]
         present: dict[str, tuple[int, Event]] = {}
         for run, following in zip(line, [*line[1:], *after[:1], None], strict=False):
-            event = silence_after(
-                run, None if following is None else following.first, self._thresholds, newest
-            )
+            event = silence_after(run, None if following is None else following.first, self._rules, newest)
             if event is not None:
                 present[event.event_id] = (hour_of(run.final), event)
         if line and not after:
@@ -128,18 +230,18 @@ class HealthWatch:
         owners = {hour_of(run.final) for run in line} | {hour}
         earlier = {
             event_id: (owner, event)
-            for event_id, (owner, event) in self._earlier(EventKind.SILENT_GPU, track[1], owners).items()
+            for event_id, (owner, event) in self._earlier(SILENT_GPU, track[1], owners).items()
             if begin <= event.start <= end
         }
         return _Settled(earlier, present)
 
-    def _nearest(self, track: Track, hours: Iterable[int]) -> tuple[Run, ...]:
-        return next((runs for runs in (self._book.runs(hour, track) for hour in hours) if runs), ())
+    def _nearest(self, track: Track, hours: Iterable[int]) -> list[Run]:
+        return next((runs for runs in (self._book.runs(hour, track) for hour in hours) if runs), [])
 
-    def _earlier(self, kind: EventKind, uuid: str, hours: Iterable[int]) -> dict[str, tuple[int, Event]]:
+    def _earlier(self, kind: str, uuid: str, hours: Iterable[int]) -> dict[str, tuple[int, Event]]:
         return {
             event.event_id: (hour, event)
             for hour in hours
             for event in self._book.page(hour).events.values()
-            if event.uuid == uuid and event.kind == str(kind)
+            if event.uuid == uuid and event.kind == kind
         }

@@ -1,7 +1,7 @@
 """The InfluxDB store: line protocol in, InfluxQL out, for 1.x and 2.x servers.
 
-Lives here: the server's address (`target.py`), HTTP with bounded retries (`connection.py`), lines built in Spark SQL
-(`lines.py`) and posted by executors (`posting.py`), reading (`influxql.py`, `queries.py`), and the store (`store.py`).
+Lives here: the server's address and HTTP with bounded retries (`connection.py`), lines built in Arrow (`lines.py`) and
+posted by executors (`posting.py`), reading (`queries.py`), and the store (`store.py`).
 
 A point is measurement = metric, the record's strings as tags under their names in the record, the field "value", and
 the record's time: writing it again overwrites it with itself. Rollups are the measurements "rollups_1m" and

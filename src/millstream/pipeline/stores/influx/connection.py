@@ -4,20 +4,102 @@ Written on `http.client`: it needs no more than one request at a time, on execut
 is all that is sure to be there.
 """
 
+import base64
 import gzip
 import http.client
+import ipaddress
 import json
 import random
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from urllib.parse import unquote, urlencode, urlsplit
 
-from millstream.pipeline.stores.errors import StoreError, StoreUnavailable
-from millstream.pipeline.stores.influx.target import InfluxTarget
+from millstream.pipeline.stores.base import StoreError, StoreUnavailable
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _OVERLOADED = frozenset({408, 425, 429})
 _MISCONFIGURED = frozenset({401, 403, 404, 405})
+
+
+@dataclass(frozen=True, slots=True)
+class InfluxTarget:
+    scheme: str
+    host: str
+    port: int
+    base_path: str
+    database: str
+    """Of 2.x the bucket."""
+    organisation: str | None = None
+    """None for a 1.x server."""
+    authorization: str | None = None
+    gzip: bool = True
+    post_points: int = 5_000
+    request_timeout: timedelta = timedelta(seconds=10)
+    retry_for: timedelta = timedelta(seconds=30)
+    """After this long without success a write or a query gives up."""
+
+    @property
+    def is_v2(self) -> bool:
+        return self.organisation is not None
+
+    @property
+    def address(self) -> str:
+        return f"{self.scheme}://{self.host}:{self.port}{self.base_path}"
+
+    @property
+    def write_path(self) -> str:
+        if self.organisation is not None:
+            options = {"org": self.organisation, "bucket": self.database, "precision": "us"}
+            return f"{self.base_path}/api/v2/write?{urlencode(options)}"
+        return f"{self.base_path}/write?{urlencode({'db': self.database, 'precision': 'u'})}"
+
+    @property
+    def query_path(self) -> str:
+        # 2.x answers InfluxQL at the same place, for buckets that are mapped to a database (by default all are).
+        return f"{self.base_path}/query"
+
+
+def parse_target(address: str, options: Mapping[str, str], token: str, *, is_v2: bool) -> InfluxTarget:
+    """From `http://user:password@host:8086/path`; raises ValueError with what is wrong with it."""
+    parts = urlsplit(address)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("what follows the kind is not an address such as http://127.0.0.1:8086")
+    database = options.get("bucket" if is_v2 else "db", "")
+    if not database:
+        raise ValueError("it names no database; add ?bucket=NAME" if is_v2 else "add ?db=NAME")
+    gzip = options.get("gzip")
+    if gzip not in {None, "true", "false"}:
+        raise ValueError(f"gzip is {gzip!r}; it may be true or false")
+    return InfluxTarget(
+        scheme=parts.scheme,
+        host=parts.hostname,
+        port=parts.port or (443 if parts.scheme == "https" else 8086),
+        base_path=parts.path.rstrip("/"),
+        database=database,
+        organisation=options.get("org", "") if is_v2 else None,
+        authorization=_authorization(parts.username, parts.password, token),
+        gzip=not _is_loopback(parts.hostname) if gzip is None else gzip == "true",
+    )
+
+
+def _authorization(user: str | None, password: str | None, token: str) -> str | None:
+    if token:
+        return f"Token {token}"
+    if user:
+        pair = f"{unquote(user)}:{unquote(password or '')}"
+        return f"Basic {base64.b64encode(pair.encode()).decode()}"
+    return None
+
+
+def _is_loopback(host: str) -> bool:
+    """Compressing for a server on this machine takes the processor from it and saves nothing."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,130 +1,209 @@
-"""The InfluxDB store: points, rollups and events on the server, and a lake of Parquet files to re-compute from."""
+"""The InfluxDB store: points, rollups and events on the server, and Parquet files (the lake) to re-compute from.
 
-from datetime import datetime
+The lake holds the newest points. Those older than its retention are on the server only, and are read back from there
+when their windows change. Up to which time that is so is written down, because a longer retention tomorrow does not
+bring back what went today.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.observability.logs import get_logger
-from millstream.pipeline.stores.base import Compaction, Rejected
-from millstream.pipeline.stores.errors import StoreUnavailable
-from millstream.pipeline.stores.influx.influxql import InfluxQl, for_reading, identifier
-from millstream.pipeline.stores.influx.lake import Lake
-from millstream.pipeline.stores.influx.lines import event_lines, point_lines, rollup_lines
-from millstream.pipeline.stores.influx.posting import Posting
-from millstream.pipeline.stores.influx.queries import InfluxQueries
-from millstream.pipeline.stores.influx.readback import server_points
-from millstream.pipeline.stores.influx.target import InfluxTarget
+from millstream.pipeline.files import make_directories, write_whole
+from millstream.pipeline.moments import EPOCH, micros, moment
+from millstream.pipeline.stores.base import Compaction, Rejected, RejectedPoint, StoreUnavailable
+from millstream.pipeline.stores.influx.connection import InfluxTarget
+from millstream.pipeline.stores.influx.lines import POINT_TAGS, event_lines, point_lines, rollup_lines
+from millstream.pipeline.stores.influx.posting import OUTCOME_DDL, Posting
+from millstream.pipeline.stores.influx.queries import (
+    InfluxQl,
+    InfluxQueries,
+    Series,
+    between,
+    identifier,
+    where,
+)
 from millstream.pipeline.stores.local_frames import local_frame
-from millstream.pipeline.stores.outcomes import OUTCOME_DDL, check_available, rejected_of
-from millstream.pipeline.stores.rows import Resolution, Rollup
-from millstream.pipeline.stores.tables import EVENTS, POINTS, ROLLUPS
+from millstream.pipeline.stores.parquet.compaction import Upkeep
+from millstream.pipeline.stores.parquet.layout import POINTS_ROOM
+from millstream.pipeline.stores.parquet.store import ParquetStore
+from millstream.pipeline.stores.rows import EVENTS, POINTS, ROLLUPS
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _MAX_WRITERS = 8
 """Connections that post at a time; a single server gains nothing from more."""
-
 _REFUSED_DDL = "source_partition int, source_offset bigint, uuid string, metric string, time timestamp"
+_SLICE, _SLICE_US = "10m", 10 * 60 * 1_000_000
+"""One request for old points asks for this much of one metric."""
 
 _log = get_logger("millstream.pipeline.influx")
 
 
-class InfluxStore(InfluxQueries):
-    """Implements `Store`. The server is written first: what the lake holds, the server has taken."""
+class InfluxStore(InfluxQueries, ParquetStore):
+    """Written to the server first: what the lake in `root` holds, the server has taken. Readers ask the server."""
 
-    def __init__(self, target: InfluxTarget, lake: Lake) -> None:
-        super().__init__(InfluxQl(for_reading(target)))
+    def __init__(self, target: InfluxTarget, root: Path, lake_retention: timedelta | None) -> None:
+        InfluxQueries.__init__(self, InfluxQl.for_reading(target))
+        ParquetStore.__init__(self, root, Upkeep(points_retention=lake_retention))
         self.target = target
-        self._lake = lake
+        self._retention = lake_retention
+        self._mark = root / "complete-from"
         self._has_database = target.is_v2
 
     def write_points(self, frame: "DataFrame", version: int) -> Rejected:
         """Reads the frame once: both the server and the lake get what is kept of it meanwhile."""
         points = frame.select(*POINTS.names).persist()
         try:
-            rejected = rejected_of(self._post(points, Posting(self.target, POINTS, point_lines)))
-            self._lake.write_points(_without(points, rejected), version)
+            rejected = tuple(
+                RejectedPoint(
+                    row.source_partition,
+                    row.source_offset,
+                    row.uuid,
+                    row.metric,
+                    moment(row.time_us),
+                    row.reason,
+                )
+                for row in self._post(points, Posting(self.target, POINTS, point_lines))
+            )
+            super().write_points(_without(points, rejected), version)
         finally:
             points.unpersist()
         return rejected
 
     def write_rollups(self, frame: "DataFrame", version: int) -> None:
         self._write_derived(frame, Posting(self.target, ROLLUPS, rollup_lines))
-        self._lake.write_rollups(frame, version)
+        super().write_rollups(frame, version)
 
     def write_events(self, frame: "DataFrame", version: int) -> None:
         self._write_derived(frame, Posting(self.target, EVENTS, event_lines))
-        self._lake.write_events(frame, version)
+        super().write_events(frame, version)
 
-    def points_frame(
-        self, spark: "SparkSession", start: datetime, end: datetime, *, copies: bool = False
-    ) -> "DataFrame":
-        border = self._lake.complete_from
+    def points_frame(self, spark: "SparkSession", start: datetime, end: datetime) -> "DataFrame":
+        border = self.complete_from
         if start >= border:
-            return self._lake.points_frame(spark, start, end, copies=copies)
-        old = server_points(spark, self.target, self._measurements(), start, min(border, end))
+            return super().points_frame(spark, start, end)
+        old = self._server_points(spark, start, min(border, end))
         if end <= border:
             return old
-        return old.unionByName(self._lake.points_frame(spark, border, end, copies=copies))
+        return old.unionByName(super().points_frame(spark, border, end))
 
-    def rollups_frame(
-        self, spark: "SparkSession", resolution: Resolution, start: datetime, end: datetime
-    ) -> "DataFrame":
-        return self._lake.rollups_frame(spark, resolution, start, end)
-
-    def host_rollups_before(
-        self, version: int, resolution: Resolution, first: datetime, last: datetime
-    ) -> list[Rollup]:
-        return self._lake.host_rollups_before(version, resolution, first, last)
-
-    def last_version(self) -> int:
-        return self._lake.last_version()
+    @property
+    def complete_from(self) -> datetime:
+        """All points from here on are in the lake."""
+        try:
+            marked_us = int(self._mark.read_bytes())
+        except FileNotFoundError:
+            marked_us = micros(EPOCH)
+        if self._retention is None:
+            return moment(marked_us)
+        width = POINTS_ROOM.bucket_us
+        kept_us = micros(datetime.now(UTC) - self._retention) // width * width
+        return moment(max(marked_us, kept_us))
 
     def compact(self) -> Compaction:
-        return self._lake.compact()
+        if self._retention is not None:
+            make_directories(self.root)
+            write_whole(self._mark, b"%d" % micros(self.complete_from))
+        return super().compact()
 
     def close(self) -> None:
-        self._server.close()
-        self._lake.close()
+        InfluxQueries.close(self)
+        ParquetStore.close(self)
 
     def _write_derived(self, frame: "DataFrame", posting: Posting) -> None:
         """Rollups and events have no original record that a dead letter could carry; they can be computed again."""
         refused = self._post(frame, posting)
         if refused:
             _log.warning(
-                "influx.refused", what=posting.table.name, rows=len(refused), reason=refused[0]["reason"],
+                "influx.refused", what=posting.table.name, rows=len(refused), reason=refused[0].reason,
                 server=self.target.address,
             )  # fmt: skip
 
-    def _post(self, frame: "DataFrame", posting: Posting) -> "list[dict[str, Any]]":
+    def _post(self, frame: "DataFrame", posting: Posting) -> list[Any]:
         """What the server refused."""
-        self._create_database()
-        tasks = min(frame.sparkSession.sparkContext.defaultParallelism, _MAX_WRITERS)
-        rows = frame.select(*(f"`{name}`" for name in posting.table.names)).coalesce(tasks)
-        try:
-            found = [row.asDict() for row in rows.mapInArrow(posting.run, OUTCOME_DDL).collect()]
-            check_available(found)
-        except StoreUnavailable:
-            self._has_database = self.target.is_v2
-            raise
-        return found
-
-    def _create_database(self) -> None:
-        """A bucket of 2.x belongs to somebody and has a retention: its owner creates it."""
         if not self._has_database:
+            # A bucket of 2.x belongs to somebody and has a retention: its owner creates it.
             server = InfluxQl(self.target)
             server.execute(f"CREATE DATABASE {identifier(self.target.database)}")
             server.close()
             self._has_database = True
+        tasks = min(frame.sparkSession.sparkContext.defaultParallelism, _MAX_WRITERS)
+        rows = frame.select(*(f"`{name}`" for name in posting.table.names)).coalesce(tasks)
+        found = rows.mapInArrow(posting.run, OUTCOME_DDL).collect()
+        for row in found:
+            if row.unavailable:
+                self._has_database = self.target.is_v2
+                raise StoreUnavailable(row.reason)
+        return found
+
+    def _server_points(self, spark: "SparkSession", start: datetime, end: datetime) -> "DataFrame":
+        """Points with start <= time < end, each identity once. The server does not know their offsets: they are -1."""
+        from pyspark.sql import functions as f
+
+        slices = self._slices(micros(start), micros(end) - 1)
+        if not slices:
+            return local_frame(spark, POINTS.ddl, [])
+        tasks = min(len(slices), spark.sparkContext.defaultParallelism)
+        wanted = local_frame(spark, "metric string, first_us bigint, last_us bigint", slices).repartition(
+            tasks
+        )
+        rows = wanted.mapInArrow(_fetcher(self.target), POINTS.ddl)
+        # Points that differ in a tag alone are apart on the server; any of them will do, but always the same.
+        one = f.max(f.struct(*(f.col(name) for name in POINTS.names))).alias("row")
+        return rows.groupBy(*POINTS.identity).agg(one).select("row.*")
+
+    def _slices(self, first_us: int, last_us: int) -> list[tuple[str, int, int]]:
+        """Metric and times of those slices that hold points: a long range may have few."""
+        counted = self._points(
+            'count("value")',
+            self.measurements(),
+            between(first_us, last_us),
+            f" GROUP BY time({_SLICE}) fill(none)",
+        )
+        return [
+            (series.name, max(first_us, start_us), min(last_us, start_us + _SLICE_US - 1))
+            for series in counted
+            for start_us, _ in series.rows
+        ]
+
+
+def _fetcher(target: InfluxTarget) -> "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
+    def fetch(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        server = InfluxQl.for_reading(target)
+        try:
+            for batch in batches:
+                for row in batch.to_pylist():
+                    times = where(between(row["first_us"], row["last_us"]))
+                    source = f'SELECT "value" FROM {identifier(row["metric"])}'  # noqa: S608 - quoted
+                    yield from map(_batch, server.select(f"{source}{times} GROUP BY *"))
+        finally:
+            server.close()
+
+    return fetch
+
+
+def _batch(series: Series) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    size = len(series.rows)
+    columns: dict[str, Any] = {
+        "time": pa.array([row[0] for row in series.rows], pa.timestamp("us", tz="UTC")),
+        "metric": pa.repeat(series.name, size),
+        "value": pa.array([float(row[1]) for row in series.rows], pa.float64()),
+        "source_partition": pa.repeat(pa.scalar(-1, pa.int32()), size),
+        "source_offset": pa.repeat(pa.scalar(-1, pa.int64()), size),
+    }
+    columns |= {column: pa.repeat(series.tags.get(tag, ""), size) for tag, column in POINT_TAGS.items()}
+    return pa.RecordBatch.from_arrays([columns[name] for name in POINTS.names], list(POINTS.names))
 
 
 def _without(points: "DataFrame", rejected: Rejected) -> "DataFrame":
     if not rejected:
         return points
-    names = ("source_partition", "source_offset", *POINTS.identity)
-    rows = [
-        (point.source_partition, point.source_offset, point.uuid, point.metric, point.time)
-        for point in rejected.points
-    ]
-    refused = local_frame(points.sparkSession, _REFUSED_DDL, rows)
-    return points.join(refused, list(names), "left_anti")
+    refused = local_frame(points.sparkSession, _REFUSED_DDL, [point[:5] for point in rejected])
+    return points.join(refused, ["source_partition", "source_offset", *POINTS.identity], "left_anti")

@@ -1,7 +1,7 @@
 """The embedded store: Parquet files in a directory, written by Spark, read by DuckDB, merged in the background.
 
-Lives here: where files are and which of them count (`layout.py`, `live.py`), writing (`writing.py`), merging and
-expiring (`compaction.py`), reading (`engine.py`, `queries.py`, `series.py`), and the store itself (`store.py`).
+Lives here: where files are and which of them count (`layout.py`), what Spark writes and reads (`frames.py`), merging
+and expiring (`compaction.py`), DuckDB (`engine.py`), and the store itself with its questions (`store.py`).
 
 The rules that keep it right without a lock, a journal or a server, also on a shared file system:
 

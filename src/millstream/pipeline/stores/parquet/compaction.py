@@ -8,28 +8,41 @@ import contextlib
 import fcntl
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from millstream.pipeline.files import sync_directory
+from millstream.pipeline.files import move_into_place, sync_directory, write_whole
 from millstream.pipeline.stores.base import Compaction
-from millstream.pipeline.stores.parquet.engine import Engine
+from millstream.pipeline.stores.parquet.engine import LAST_IN_LOG, SCAN, SERIES_COLUMNS, Engine, newest_rows
+from millstream.pipeline.stores.parquet.frames import remove_abandoned_staging
 from millstream.pipeline.stores.parquet.layout import (
     POINTS_ROOM,
     ROOMS,
     FileName,
+    LiveFiles,
     Room,
+    covered_by,
+    covers_content,
     covers_path,
+    live_files,
+    merged_name,
     parse_name,
     series_path,
 )
-from millstream.pipeline.stores.parquet.live import LiveFiles, covered_by, live_files
-from millstream.pipeline.stores.parquet.merging import merge
-from millstream.pipeline.stores.parquet.writing import remove_abandoned_staging
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _STRAY_AFTER_S = 60.0
+_SLICE_ROWS = 500_000
+"""A merge writes slice by slice (ranges of the first column of the order), so an hour of a large fleet never has to be
+in memory at once."""
+_ROW_GROUP_ROWS = 16_384
+"""Small, because most questions are about one GPU, whose points then lie in a few groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +62,10 @@ class Upkeep:
 
 def compact(root: Path, engine: Engine, upkeep: Upkeep) -> Compaction:
     """One round over the whole store. A round that another process has begun is left to it."""
-    done = Compaction()
-    if not root.is_dir():
-        return done
-    with _only_one(root) as mine:
+    done: Counter[str] = Counter()
+    with _only_one(root) if root.is_dir() else contextlib.nullcontext(False) as mine:
         if not mine:
-            return done
+            return Compaction()
         remove_abandoned_staging(root)
         now = time.time()
         for room in ROOMS:
@@ -63,22 +74,26 @@ def compact(root: Path, engine: Engine, upkeep: Upkeep) -> Compaction:
             for bucket in room.buckets(root):
                 directory = room.bucket_dir(root, bucket)
                 if oldest_us is not None and (bucket + 1) * room.bucket_us <= oldest_us:
-                    done = _plus(done, Compaction(expired_files=_expire(directory, root)))
+                    done["expired_files"] += _expire(directory, root)
                 else:
-                    done = _plus(done, _compact_bucket(engine, room, directory, upkeep, now))
-    return done
+                    _compact_bucket(engine, room, directory, upkeep, now, done)
+    return Compaction(**done)
 
 
-def _compact_bucket(engine: Engine, room: Room, directory: Path, upkeep: Upkeep, now: float) -> Compaction:
+def _compact_bucket(
+    engine: Engine, room: Room, directory: Path, upkeep: Upkeep, now: float, done: Counter[str]
+) -> None:
     live = live_files(directory)
     if live.is_settled:
-        return Compaction()
-    chosen = choose(live, upkeep, _quiet_for(live, now), _batch_bytes(live))
-    merged = Compaction()
+        return
+    stats = {file: stat for file in live.files if (stat := _stat(live.path(file))) is not None}
+    newest = max((stat.st_mtime for stat in stats.values()), default=now)
+    batch_bytes = sum(stat.st_size for file, stat in stats.items() if not file.is_merged)
+    chosen = choose(live, upkeep, now - newest, batch_bytes)
     if chosen:
         merge(engine, room, live, chosen)
-        merged = Compaction(merged_files=len(chosen), written_files=1)
-    return _plus(merged, Compaction(deleted_files=_delete_replaced(directory, upkeep, now)))
+        done.update(merged_files=len(chosen), written_files=1)
+    done["deleted_files"] += _delete_replaced(directory, upkeep, now)
 
 
 def choose(live: LiveFiles, upkeep: Upkeep, quiet_for_s: float, batch_bytes: int) -> Sequence[FileName]:
@@ -97,20 +112,12 @@ def choose(live: LiveFiles, upkeep: Upkeep, quiet_for_s: float, batch_bytes: int
     return ()
 
 
-def _quiet_for(live: LiveFiles, now: float) -> float:
-    times = [now]
-    for file in live.files:
-        with contextlib.suppress(FileNotFoundError):
-            times.append(os.stat(live.path(file)).st_mtime)
-    return now - max(times[1:], default=now)
-
-
-def _batch_bytes(live: LiveFiles) -> int:
-    total = 0
-    for path in live.batch_paths:
-        with contextlib.suppress(FileNotFoundError):
-            total += os.stat(path).st_size
-    return total
+def _stat(path: str) -> os.stat_result | None:
+    """None when the file has gone meanwhile."""
+    try:
+        return os.stat(path)
+    except FileNotFoundError:
+        return None
 
 
 def _delete_replaced(directory: Path, upkeep: Upkeep, now: float) -> int:
@@ -122,9 +129,8 @@ def _delete_replaced(directory: Path, upkeep: Upkeep, now: float) -> int:
     for file in gone:
         _remove_file(directory / file.text)
     for part in _stray_parts(directory):
-        with contextlib.suppress(FileNotFoundError):
-            if part.stat().st_mtime <= min(last_s, now - _STRAY_AFTER_S):
-                part.unlink()
+        if (stat := _stat(str(part))) is not None and stat.st_mtime <= min(last_s, now - _STRAY_AFTER_S):
+            part.unlink(missing_ok=True)
     if gone:
         sync_directory(directory)
     return len(gone)
@@ -134,11 +140,9 @@ def _replaced_at(live: LiveFiles) -> dict[str, float]:
     """When each replaced file was replaced first."""
     moments: dict[str, float] = {}
     for file in (*live.files, *live.superseded):
-        if file.is_merged:
-            with contextlib.suppress(FileNotFoundError):
-                moment = os.stat(live.path(file)).st_mtime
-                for name in covered_by(live.directory / file.text):
-                    moments[name] = min(moment, moments.get(name, moment))
+        if file.is_merged and (stat := _stat(live.path(file))) is not None:
+            for name in covered_by(live.directory / file.text):
+                moments[name] = min(stat.st_mtime, moments.get(name, stat.st_mtime))
     return moments
 
 
@@ -187,10 +191,87 @@ def _only_one(root: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def _plus(one: Compaction, other: Compaction) -> Compaction:
-    return Compaction(
-        one.merged_files + other.merged_files,
-        one.written_files + other.written_files,
-        one.deleted_files + other.deleted_files,
-        one.expired_files + other.expired_files,
+def merge(engine: Engine, room: Room, live: LiveFiles, chosen: Sequence[FileName]) -> Path:
+    """Write the merged file of `chosen` and put it into place; the switch is its rename."""
+    target = live.directory / merged_name(
+        min(file.first_version for file in chosen),
+        max(file.last_version for file in chosen),
+        max(file.level for file in chosen) + 1,
     )
+    temporary = target.with_name(f".{target.name}.tmp")
+    paths = [live.path(file) for file in chosen]
+    try:
+        _write(engine, room, paths, temporary)
+        replaced = {file.text for file in chosen}
+        for file in chosen:
+            if file.is_merged:
+                replaced |= covered_by(live.directory / file.text)
+        present = {path.name for path in live.directory.iterdir()}
+        write_whole(covers_path(target), covers_content(replaced & present))
+        if room is POINTS_ROOM:
+            _write_series(engine, temporary, series_path(target))
+        move_into_place([(temporary, target)])
+    finally:
+        temporary.unlink(missing_ok=True)
+    return target
+
+
+def _write(engine: Engine, room: Room, paths: list[str], target: Path) -> None:
+    import pyarrow.parquet as pq
+
+    writer: pq.ParquetWriter | None = None
+    try:
+        for part in _slices(engine, room, paths):
+            if writer is None:
+                writer = pq.ParquetWriter(target, part.schema, **_encoding(part.schema))
+            writer.write_table(part, row_group_size=_ROW_GROUP_ROWS)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def _encoding(schema: "pa.Schema") -> dict[str, Any]:
+    """Times and offsets of a series grow evenly, so their differences take next to nothing."""
+    import pyarrow as pa
+
+    growing = [
+        field.name for field in schema if pa.types.is_timestamp(field.type) or field.type == pa.int64()
+    ]
+    return {
+        "compression": "zstd",
+        "version": "2.6",
+        "use_dictionary": [field.name for field in schema if field.name not in growing],
+        "column_encoding": dict.fromkeys(growing, "DELTA_BINARY_PACKED"),
+    }
+
+
+def _slices(engine: Engine, room: Room, paths: list[str]) -> Iterator["pa.Table"]:
+    column = room.order[0]
+    counted = engine.rows(f"SELECT {column}, count(*) FROM {SCAN} GROUP BY ALL ORDER BY ALL", [paths])  # noqa: S608
+    rows = newest_rows(room, "*", [f"{column} BETWEEN ? AND ?"])
+    sql = f"SELECT * FROM ({rows}) ORDER BY {', '.join(room.order)}"  # noqa: S608
+    for first, last in _ranges(counted):
+        yield engine.arrow(sql, [paths, first, last])
+
+
+def _ranges(counted: Sequence[tuple[str, int]]) -> Iterator[tuple[str, str]]:
+    first: str | None = None
+    rows = 0
+    for number, (value, count) in enumerate(counted):
+        first = value if first is None else first
+        rows += count
+        if rows >= _SLICE_ROWS or number == len(counted) - 1:
+            yield first, value
+            first, rows = None, 0
+
+
+def _write_series(engine: Engine, merged: Path, target: Path) -> None:
+    """The newest point and the count of each GPU and metric."""
+    import pyarrow.parquet as pq
+
+    temporary = target.with_name(f".{target.name}.tmp")
+    points = f"SELECT {SERIES_COLUMNS} FROM {SCAN}"  # noqa: S608
+    newest = f"unnest(arg_max(point, {LAST_IN_LOG})), count(*) AS points"
+    sql = f"SELECT {newest} FROM ({points}) AS point GROUP BY uuid, metric ORDER BY uuid, metric"  # noqa: S608
+    pq.write_table(engine.arrow(sql, [[str(merged)]]), temporary, compression="zstd")
+    move_into_place([(temporary, target)])

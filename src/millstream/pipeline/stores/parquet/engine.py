@@ -3,12 +3,13 @@
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from millstream.pipeline.stores.errors import StoreUnavailable
-from millstream.pipeline.stores.parquet.layout import Room
+from millstream.pipeline.stores.base import StoreUnavailable
+from millstream.pipeline.stores.parquet.layout import Room, live_files
 
 if TYPE_CHECKING:
     import duckdb
@@ -19,6 +20,7 @@ Values = Sequence[object]
 
 _ATTEMPTS = 5
 _PAUSE_S = 0.05
+_MAX_STRIDE = 256
 _SETTINGS = (
     "SET TimeZone = 'UTC'",
     "SET autoinstall_known_extensions = false",
@@ -27,6 +29,12 @@ _SETTINGS = (
 )
 
 SCAN = "read_parquet(?, hive_partitioning = false)"
+SERIES_COLUMNS = (
+    "uuid, metric, time, value, gpu_id, device, model_name, hostname, source_partition, source_offset"
+)
+LAST_IN_LOG = "(time, source_partition, source_offset)"
+Condition = tuple[str, tuple[object, ...]]
+"""SQL of our own, and the user's values as parameters."""
 
 
 class Engine:
@@ -135,3 +143,50 @@ def newest_rows(room: Room, columns: str, conditions: Sequence[str]) -> str:
         f"SELECT {columns} FROM {SCAN} {where} "  # noqa: S608 - names from the table, values as parameters
         f"QUALIFY row_number() OVER (PARTITION BY {identity} ORDER BY {precedence}) = 1"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What to select in a room."""
+
+    columns: str
+    order: str
+    conditions: Sequence[Condition] = ()
+    """On columns of the identity."""
+    later_conditions: Sequence[Condition] = ()
+    """On any column; applied to the rows that count."""
+
+
+def first_rows(
+    engine: Engine, root: Path, room: Room, selection: Selection, buckets: Sequence[int], limit: int
+) -> list[tuple[Any, ...]]:
+    """`buckets` are in the answer's order, and no bucket holds rows that belong before those of an earlier one."""
+    rows: list[tuple[Any, ...]] = []
+    for some in _strides(buckets):
+        wanted = limit - len(rows)
+        rows += with_fresh_files(root, lambda: _select(engine, root, room, selection, some, wanted))  # noqa: B023
+        if len(rows) >= limit:
+            break
+    return rows
+
+
+def _strides(buckets: Sequence[int]) -> Iterable[Sequence[int]]:
+    """One bucket, then two, four, ...: a page needs few, an empty range must not take a query for each."""
+    start, width = 0, 1
+    while start < len(buckets):
+        yield buckets[start : start + width]
+        start, width = start + width, min(width * 2, _MAX_STRIDE)
+
+
+def _select(
+    engine: Engine, root: Path, room: Room, selection: Selection, buckets: Sequence[int], limit: int
+) -> list[tuple[Any, ...]]:
+    paths = [path for bucket in buckets for path in live_files(room.bucket_dir(root, bucket)).paths]
+    if not paths:
+        return []
+    early = [value for _, values in selection.conditions for value in values]
+    late = [value for _, values in selection.later_conditions for value in values]
+    where = " AND ".join(sql for sql, _ in selection.later_conditions) or "true"
+    rows = newest_rows(room, "*", [sql for sql, _ in selection.conditions])
+    sql = f"SELECT {selection.columns} FROM ({rows}) WHERE {where} ORDER BY {selection.order} LIMIT ?"  # noqa: S608
+    return engine.rows(sql, [paths, *early, *late, limit])

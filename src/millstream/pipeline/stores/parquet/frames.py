@@ -1,31 +1,48 @@
-"""Reading the store back into Spark, to re-compute from it."""
+"""Between Spark and the files. Writing: tasks write into a staging directory, the driver syncs and renames.
 
+A task is an Arrow function that writes Parquet by itself and returns the names of its files. (Spark's own writer
+starts about twenty processes for each batch, to set the permissions of files; a micro-batch has no time for that.)
+Files of a task that failed are not among these names, so they are never put into place. A crash leaves a staging
+directory behind, which the next writer removes, or part of a batch in place, which its replay completes.
+"""
+
+import contextlib
+import os
+import secrets
+import shutil
+import socket
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from millstream.pipeline.files import move_into_place
 from millstream.pipeline.moments import micros
+from millstream.pipeline.stores.base import StoreUnavailable
 from millstream.pipeline.stores.local_frames import constant, local_frame
-from millstream.pipeline.stores.parquet.layout import Room
-from millstream.pipeline.stores.parquet.live import live_files
+from millstream.pipeline.stores.parquet.layout import Room, batch_name, live_files
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _TICK = timedelta(microseconds=1)
+_FILES = "room string, bucket bigint, file string"
+_ROWS_AT_ONCE = 250_000
+"""What a task keeps before it writes: a file for each bucket."""
+_MAX_TASKS = 8
+"""A batch is written by at most this many tasks: more make files too small to read well."""
+_ABANDONED_AFTER_S = 24 * 3600
+_STAGING = ".staging"
 
 
 def read_frame(
-    spark: "SparkSession",
-    root: Path,
-    room: Room,
-    start: datetime,
-    end: datetime,
-    *,
-    copies: bool = False,
+    spark: "SparkSession", root: Path, room: Room, start: datetime, end: datetime, *, once: bool = False
 ) -> "DataFrame":
-    """Rows of `room` with start <= time < end, each identity once unless `copies` will do.
+    """Rows of `room` with start <= time < end; of those with one identity all, or `once` the one that counts.
 
     The files are chosen here, on the driver; they stay for the grace time, which is how long the frame may be used.
     """
@@ -34,12 +51,11 @@ def read_frame(
     buckets = room.buckets(root, room.bucket_of(start), room.bucket_of(end - _TICK))
     live = [live_files(room.bucket_dir(root, bucket)) for bucket in buckets]
     schema = room.table.ddl + (", version bigint" if "version" in room.table.precedence else "")
-    limits = micros(start), micros(end)
     paths = [
         f"file:{Path(path).absolute()}"
         for each in live
         for path in each.paths
-        if _overlaps(path, room.table.time, *limits)
+        if _overlaps(path, room.table.time, micros(start), micros(end))
     ]
     if not paths:
         return local_frame(spark, schema, [])
@@ -49,16 +65,10 @@ def read_frame(
     first, behind = (constant(micros(each), time) for each in (start, end))
     between = f"unix_micros({time}) >= {first} AND unix_micros({time}) < {behind}"
     rows = spark.read.schema(schema).parquet(*paths).where(between)
-    if copies or all(each.is_merged for each in live):
+    if not once:
         return rows
-    # By the leading columns of the identity alone, so that an aggregation over them needs no second shuffle.
-    identity = room.table.identity
-    lead = [f.col(name) for name in identity if name != room.table.time]
-    others = [name for name in rows.columns if name not in identity]
-    newest = f.max_by(f.struct(*(f.col(f"`{name}`") for name in others)), f.struct(*room.table.precedence))
-    counted = rows.repartition(*lead).groupBy(*identity).agg(newest.alias("row"))
-    chosen = {name: f.col(f"row.`{name}`") for name in others}
-    return counted.select(*(chosen.get(name, f.col(f"`{name}`")).alias(name) for name in rows.columns))
+    newest = f.max_by(f.struct("*"), f.struct(*room.table.precedence)).alias("row")
+    return rows.groupBy(*room.table.identity).agg(newest).select("row.*")
 
 
 def _overlaps(path: str, time: str, start_us: int, end_us: int) -> bool:
@@ -85,3 +95,119 @@ def _times_of(path: str, time: str) -> tuple[int, int]:
 
 def _utc(time: datetime) -> datetime:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+Rooms = Mapping[str, Room]
+"""Where rows go, by their resolution; or one room for all, by the empty name."""
+
+
+class FrameWriter:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._swept = False
+
+    def write(self, frame: "DataFrame", rooms: Rooms, version: int) -> None:
+        """Add the frame's rows to the rooms' files; all rooms share one table's columns."""
+        if version < 0:
+            raise ValueError(f"version {version} is negative; versions count from 0")
+        table = next(iter(rooms.values())).table
+        tasks = min(frame.sparkSession.sparkContext.defaultParallelism, _MAX_TASKS)
+        rows = frame.selectExpr(*(f"CAST(`{name}` AS {kind}) AS `{name}`" for name, kind in table.columns))
+        try:
+            if not self._swept:
+                remove_abandoned_staging(self._root)
+                self._swept = True
+            with staging_directory(self._root) as staging:
+                writing = _Writing(str(staging), rooms, version if "version" in table.precedence else None)
+                written = rows.coalesce(tasks).mapInArrow(writing.run, _FILES).collect()
+                move_into_place(
+                    (staging / each.file, _place(self._root, rooms, each.room, each.bucket, version, number))
+                    for number, each in enumerate(written)
+                )
+        except OSError as error:
+            raise StoreUnavailable(f"cannot write to the store at {self._root}: {error}") from error
+
+
+def _place(root: Path, rooms: Rooms, room: str, bucket: int, version: int, number: int) -> Path:
+    return rooms[room].bucket_dir(root, bucket) / batch_name(version, number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Writing:
+    """What a task does with its rows."""
+
+    staging: str
+    rooms: Rooms
+    version: int | None
+
+    def run(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        """For `mapInArrow`: rows in, names of files out."""
+        kept: list[pa.RecordBatch] = []
+        rows = 0
+        for batch in batches:
+            kept.append(batch)
+            rows += batch.num_rows
+            if rows >= _ROWS_AT_ONCE:
+                yield self._written(kept)
+                kept, rows = [], 0
+        if rows:
+            yield self._written(kept)
+
+    def _written(self, batches: "list[pa.RecordBatch]") -> "pa.RecordBatch":
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        rows = pa.Table.from_batches(batches)
+        if self.version is not None:
+            rows = rows.append_column("version", pa.repeat(pa.scalar(self.version, pa.int64()), len(rows)))
+        files: list[dict[str, object]] = []
+        for name, room in self.rooms.items():
+            here = rows.filter(pc.equal(rows["resolution"], name)) if name else rows
+            micros = here[room.table.time].cast(pa.int64()).to_numpy()
+            buckets = micros // room.bucket_us
+            for bucket in sorted(set(buckets.tolist())):
+                part = here if (buckets == bucket).all() else here.filter(pa.array(buckets == bucket))
+                files.append({"room": name, "bucket": bucket, "file": self._file(part)})
+        schema = pa.schema([("room", pa.string()), ("bucket", pa.int64()), ("file", pa.string())])
+        return pa.RecordBatch.from_pylist(files, schema)
+
+    def _file(self, rows: "pa.Table") -> str:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        name = f"{secrets.token_hex(8)}.parquet"
+        texts = [field.name for field in rows.schema if pa.types.is_string(field.type)]
+        pq.write_table(
+            rows, Path(self.staging, name), compression="zstd", use_dictionary=texts, store_schema=False
+        )
+        return name
+
+
+@contextlib.contextmanager
+def staging_directory(root: Path) -> Iterator[Path]:
+    directory = root / _STAGING / f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+    directory.mkdir(parents=True)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def remove_abandoned_staging(root: Path) -> None:
+    """Remove what writers left that died on this machine, or anywhere long ago."""
+    for directory in (root / _STAGING).glob("*-*-*"):
+        host, pid, _ = directory.name.rsplit("-", 2)
+        with contextlib.suppress(OSError):
+            died_here = host == socket.gethostname() and pid.isdecimal() and not _is_running(int(pid))
+            if died_here or time.time() - directory.stat().st_mtime > _ABANDONED_AFTER_S:
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -5,23 +5,23 @@ first and last are the versions they came from. Beside a `c` file stand `.covers
 and, for points, `.series` (the newest point and the count of each GPU and metric, a Parquet file).
 """
 
+import json
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
-from millstream.pipeline.moments import EPOCH, micros, moment
-from millstream.pipeline.stores.rows import Resolution
-from millstream.pipeline.stores.tables import EVENTS, POINTS, ROLLUPS, Table
+from millstream.pipeline.moments import micros, moment
+from millstream.pipeline.stores.rows import EVENTS, POINTS, ROLLUPS, Resolution, Table
 
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
+_MERGED_FILE_AND_SIDE_FILES = 3
 
 _NAME = re.compile(r"(?:b(\d{12,})-\d+|c(\d{12,})-(\d{12,})-(\d+))-[0-9a-f]+\.parquet")
-_DATE = re.compile(r"date=(\d{4})-(\d\d)-(\d\d)")
-_HOUR = re.compile(r"hour=(\d\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,29 +34,34 @@ class Room:
     order: tuple[str, ...]
     """How merged files are sorted; the first column is what most queries ask for, so that they skip row groups."""
 
+    @property
+    def _form(self) -> str:
+        return "date=%Y-%m-%d" if self.bucket_us == DAY_US else "date=%Y-%m-%d/hour=%H"
+
     def bucket_of(self, time: datetime) -> int:
         return micros(time) // self.bucket_us
 
     def bucket_dir(self, root: Path, bucket: int) -> Path:
-        start = moment(bucket * self.bucket_us)
-        day = root / self.directory / f"date={start:%Y-%m-%d}"
-        return day if self.bucket_us == DAY_US else day / f"hour={start:%H}"
+        return root / self.directory / f"{moment(bucket * self.bucket_us):{self._form}}"
 
     def buckets(self, root: Path, first: int | None = None, last: int | None = None) -> list[int]:
         """The buckets that exist, between `first` and `last` inclusive, in order."""
         low = first if first is not None else -(1 << 62)
         high = last if last is not None else 1 << 62
-        return sorted(bucket for bucket in self._all_buckets(root) if low <= bucket <= high)
+        base, depth = root / self.directory, self._form.count("/") + 1
+        names = ("/".join(path.parts[-depth:]) for path in base.glob("/".join(["*=*"] * depth)))
+        starts = (_start(name, self._form) for name in names)
+        found = (self.bucket_of(start) for start in starts if start is not None)
+        return sorted(bucket for bucket in found if low <= bucket <= high)
 
-    def _all_buckets(self, root: Path) -> Iterator[int]:
-        for day_dir, day in _subdirectories(root / self.directory, _DATE):
-            year, month, date = map(int, day.groups())
-            first = (datetime(year, month, date, tzinfo=UTC) - EPOCH) // timedelta(days=1)
-            if self.bucket_us == DAY_US:
-                yield first
-                continue
-            for _, hour in _subdirectories(day_dir, _HOUR):
-                yield first * 24 + int(hour[1])
+
+@lru_cache(maxsize=1 << 16)
+def _start(name: str, form: str) -> datetime | None:
+    """When the bucket of this name begins; None when it is none."""
+    try:
+        return datetime.strptime(name, form).replace(tzinfo=UTC)
+    except ValueError:
+        return None
 
 
 POINTS_ROOM = Room(POINTS, "points", HOUR_US, ("uuid", "metric", "time"))
@@ -106,12 +111,73 @@ def series_path(file: Path) -> Path:
     return file.with_suffix(".series")
 
 
-def _subdirectories(directory: Path, pattern: re.Pattern[str]) -> Iterator[tuple[Path, re.Match[str]]]:
+@dataclass(frozen=True, slots=True)
+class LiveFiles:
+    """The files of one bucket as seen at one moment."""
+
+    directory: Path
+    files: tuple[FileName, ...]
+    superseded: tuple[FileName, ...]
+    entries: int
+    """Everything in the directory, side files and leftovers too."""
+
+    @property
+    def paths(self) -> list[str]:
+        return [self.path(file) for file in self.files]
+
+    @property
+    def batch_paths(self) -> list[str]:
+        return [self.path(file) for file in self.files if not file.is_merged]
+
+    @property
+    def series_paths(self) -> list[str]:
+        return [str(series_path(self.directory / file.text)) for file in self.files if file.is_merged]
+
+    @property
+    def is_merged(self) -> bool:
+        """One merged file holds everything, so no identity occurs twice."""
+        return len(self.files) == 1 and self.files[0].is_merged
+
+    @property
+    def is_settled(self) -> bool:
+        """One merged file with its side files, and nothing else: there is nothing to do here."""
+        return self.is_merged and self.entries <= _MERGED_FILE_AND_SIDE_FILES
+
+    def path(self, file: FileName) -> str:
+        return str(self.directory / file.text)
+
+
+def live_files(directory: Path) -> LiveFiles:
     try:
-        entries = sorted(entry.name for entry in directory.iterdir())
+        names = sorted(entry.name for entry in directory.iterdir())
     except FileNotFoundError:
-        return
-    for name in entries:
-        match = pattern.fullmatch(name)
-        if match is not None:
-            yield directory / name, match
+        return LiveFiles(directory, (), (), 0)
+    files = [file for file in map(parse_name, names) if file is not None]
+    replaced: set[str] = set()
+    for file in files:
+        if file.is_merged:
+            replaced |= covered_by(directory / file.text)
+    return LiveFiles(
+        directory,
+        tuple(file for file in files if file.text not in replaced),
+        tuple(file for file in files if file.text in replaced),
+        len(names),
+    )
+
+
+def covered_by(merged: Path) -> frozenset[str]:
+    """The names that a merged file replaces. If its list went while we looked, the file itself is replaced, and so
+    gone too: then the reader finds that out, looks again, and counts identities once in any case."""
+    try:
+        return _read_covers(str(covers_path(merged)))
+    except FileNotFoundError:
+        return frozenset()
+
+
+@lru_cache(maxsize=4096)
+def _read_covers(path: str) -> frozenset[str]:
+    return frozenset(json.loads(Path(path).read_bytes()))
+
+
+def covers_content(names: Iterable[str]) -> bytes:
+    return json.dumps(sorted(names)).encode()
