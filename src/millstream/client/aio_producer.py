@@ -108,7 +108,7 @@ class _Reports:
                 first = not self._arrived
                 self._arrived.append((future, result, error))
             if first:
-                # A loop that is closed has nobody left to tell.
+                # A closed loop has no futures left to resolve.
                 with contextlib.suppress(RuntimeError):
                     loop.call_soon_threadsafe(self._settle)
 

@@ -122,7 +122,7 @@ class SendHandle:
         """The delivery report; runs on the thread that polls librdkafka."""
         result, deliveries = outcome(self._topic, error, message), self._deliveries
         if result.error is not None and self._callback is None:
-            # Before the result is there: whoever sees the result takes the failure out again.
+            # Before the result is there: the caller that sees the result takes the failure out again.
             deliveries.unseen[self] = result.error
         self._result = result
         if self._callback is not None:

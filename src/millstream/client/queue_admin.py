@@ -53,7 +53,7 @@ class QueueAdmin:
         )
 
     def queues(self, group: str = "", topic: str = "") -> list[QueueRow]:
-        """Those in use, of all nodes; a queue that nobody has used since its leader started is not among them."""
+        """The queues in use, on all nodes. A queue that no consumer has used since its leader started is not listed."""
 
         def ask() -> list[QueueRow]:
             self._cluster.metadata([])

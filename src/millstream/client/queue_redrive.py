@@ -14,7 +14,7 @@ Send = Callable[[str, bytes | None, bytes | None, Headers], None]
 
 
 class Redriven(msgspec.Struct, frozen=True):
-    """A letter and the topic that it went back to; None where it does not say, and stays."""
+    """A dead letter and the topic that it went back to; None where it names no topic and stays."""
 
     letter: QueueMessage
     topic: str | None

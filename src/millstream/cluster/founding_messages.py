@@ -33,7 +33,7 @@ class PromiseAnswer(msgspec.Struct, frozen=True, array_like=True):
 class NodeState(msgspec.Struct, frozen=True, array_like=True):
     """`waiting_for` is empty where the node serves; `there` are (address, node id) of the seeds that it reaches.
 
-    `nodes_at` is where other nodes connect; empty for whoever asks at that address.
+    `nodes_at` is where other nodes connect; empty when the question came to that address.
     """
 
     node_id: int

@@ -305,7 +305,7 @@ class Settings:
 
     @property
     def is_one_of_several(self) -> bool:
-        """Whether the node looks for others; one that lists nobody or only itself is alone."""
+        """Whether the node looks for others; one that lists no address, or only its own, is alone."""
         servers = set(self.cluster.bootstrap_servers)
         own_ports = {self.broker.port, self.broker.advertised_port or self.broker.port}
         return len(servers) > 1 or any(int(server.rpartition(":")[2]) not in own_ports for server in servers)

@@ -76,7 +76,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
     def durable(self) -> bool:
         """Whether an acknowledgement waits for fsync.
 
-        True unless `flush.messages` or `flush.ms` was set, on the topic or the broker, to allow unflushed
-        messages; then the log is flushed after that many messages or milliseconds and nobody waits for it.
+        True unless `flush.messages` or `flush.ms` was set, on the topic or the broker, to allow unflushed messages;
+        then the log is flushed after that many messages or milliseconds, and acknowledgements do not wait for it.
         """
         return self.flush_messages == 1

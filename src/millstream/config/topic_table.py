@@ -264,7 +264,7 @@ UNSUPPORTED_TOPIC_CONFIGS = {
     "remote.storage.enable": "there is no tiered storage; leave it out",
 }
 
-# Their values in Kafka where nobody has set them: to set these is to ask for nothing.
+# Kafka's defaults of settings that only Kafka has: setting them to these changes nothing.
 UNSUPPORTED_TOPIC_DEFAULTS = {
     "local.retention.bytes": "-2",
     "local.retention.ms": "-2",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from millstream.cluster.metadata.controller import Command
+from millstream.cluster.metadata.commands import Command
 from millstream.cluster.metadata.image import BrokerImage, MetadataImage
 from millstream.cluster.metadata.topics import CreatedTopic, NewTopic
 from millstream.doors.caller import Caller

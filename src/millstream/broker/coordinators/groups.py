@@ -221,4 +221,4 @@ class GroupTopics:
             try:
                 await self._tell(ChangeTopics(self._metadata.image, deleted))
             except Exception:
-                log.error("group topics not told", exc_info=True)
+                log.error("topic changes not passed to groups", exc_info=True)

@@ -5,7 +5,7 @@ import datetime
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, TypeVar
 
-from millstream.cluster.metadata.controller import Command
+from millstream.cluster.metadata.commands import Command
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.service import MetadataService

@@ -24,6 +24,7 @@ from kio.schema.list_config_resources.v1.response import ListConfigResourcesResp
 from millstream.broker.api.call import Call
 from millstream.broker.handlers.admin import answer, code_of, layers_of, message_of, others_first
 from millstream.broker.server.listener import host_for
+from millstream.cluster.metadata.commands import slices_of
 from millstream.cluster.metadata.configs import (
     AlterationOutcome,
     AlterConfigs,
@@ -35,7 +36,6 @@ from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import ConfigResource
 from millstream.cluster.metadata.service import MetadataService
-from millstream.cluster.metadata.slices import slices_of
 from millstream.config.broker_table import BROKER_CONFIGS
 from millstream.config.describe import (
     BrokerLayers,

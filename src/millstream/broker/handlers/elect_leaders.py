@@ -15,9 +15,9 @@ from millstream.broker.handlers.admin import (
     others_first,
     submit_within,
 )
+from millstream.cluster.metadata.commands import slices_of
 from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders
 from millstream.cluster.metadata.service import MetadataService
-from millstream.cluster.metadata.slices import slices_of
 from millstream.protocol.errors import ErrorCode
 
 # Partitions changed by one command.

@@ -25,6 +25,7 @@ from millstream.broker.handlers.admin import (
     others_first,
     submit_within,
 )
+from millstream.cluster.metadata.commands import slices_of
 from millstream.cluster.metadata.image import MetadataImage, PartitionImage
 from millstream.cluster.metadata.reassignments import (
     AlterReassignments,
@@ -32,7 +33,6 @@ from millstream.cluster.metadata.reassignments import (
     ReassignmentOutcome,
 )
 from millstream.cluster.metadata.service import MetadataService
-from millstream.cluster.metadata.slices import slices_of
 from millstream.protocol.errors import ErrorCode
 
 # Partitions changed by one command.

@@ -27,11 +27,11 @@ from millstream.broker.handlers.admin import (
     submit_within,
     unhurried,
 )
+from millstream.cluster.metadata.commands import slices_of
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.partitions import CreatePartitions, IncreaseOutcome, PartitionIncrease
 from millstream.cluster.metadata.service import MetadataService
-from millstream.cluster.metadata.slices import slices_of
 from millstream.cluster.metadata.topics import (
     CreatedTopic,
     CreateTopics,

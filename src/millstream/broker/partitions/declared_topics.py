@@ -87,7 +87,7 @@ class DeclaredTopics:
             if topic is not None:
                 del self._missing[name]
                 if name in self._told:
-                    log.info("declared topic is there", topic=name)
+                    log.info("declared topic exists", topic=name)
                 for difference in differences(declared, self._factor(declared), topic):
                     log.warning("topic is not as the settings declare it", topic=name, difference=difference)
 

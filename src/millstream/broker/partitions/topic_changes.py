@@ -129,7 +129,7 @@ class TopicChanges:
             and self._store.logs[spec.topic, spec.partition].offline is not None
         ):
             log.error(
-                "the replica here cannot be opened and is made again from the others",
+                "replica cannot be opened; it is copied again from the others",
                 topic=spec.topic,
                 partition=spec.partition,
             )

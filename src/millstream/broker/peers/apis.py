@@ -21,7 +21,7 @@ from millstream.cluster.founding_messages import (
     PromiseAnswer,
 )
 from millstream.cluster.metadata.command_codec import encode_refusal, encode_result
-from millstream.cluster.metadata.controller import Command
+from millstream.cluster.metadata.commands import Command
 from millstream.cluster.metadata.records import Endpoint
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError

@@ -196,7 +196,7 @@ class PeerNetwork:
 
     def _heard_of(self, cluster_id: str, replica: MemberKey, address: str) -> None:
         if self.known is None:
-            log.info("a cluster is known to another node", cluster_id=cluster_id, node=replica.node_id)
+            log.info("another node knows a cluster", cluster_id=cluster_id, node=replica.node_id)
             self.known = KnownCluster(cluster_id, replica.node_id, address)
 
     def receive(self, source: object, data: memoryview) -> None:

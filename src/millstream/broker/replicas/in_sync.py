@@ -164,7 +164,7 @@ class InSyncSets:
             return asked
         except Exception:
             # Changes must go on being asked for, whatever went wrong with these.
-            log.exception("asking for in-sync sets failed", count=len(asked))
+            log.exception("change of in-sync sets failed", count=len(asked))
             return asked
         return [
             each for each, result in zip(asked, results, strict=True) if not self._is_decided(each, result)

@@ -64,7 +64,7 @@ class RecoveredReplicas:
                 if error.code in _OUSTED:
                     self._end_node(error.message)
                     return
-                log.warning("what was recovered is not told yet", count=len(ready), error=error.message)
+                log.warning("recovery report not delivered yet", count=len(ready), error=error.message)
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _tell_when_asked(self) -> None:
@@ -110,14 +110,14 @@ def _describe(topic_id: UUID, p: PartitionImage, found: PartitionLog, is_whole: 
     if found.health.is_doubtful:
         sometimes("a log was cut at recovery")
         log.warning(
-            "this replica may have lost what it had confirmed; the controller is told what it has",
+            "acknowledged records may be lost here; the controller compares replicas",
             directory=found.directory,
             last_epoch=last_epoch,
             end=end,
         )
     if any(each.is_left for each in p.last_known_elr):
         log.warning(
-            "all that had everything were removed; what is left is compared, and what only they had is lost",
+            "all complete replicas were removed; the best of the others will lead",
             directory=found.directory,
             last_epoch=last_epoch,
             end=end,

@@ -19,7 +19,7 @@ from millstream.broker.routing.partitions import RoutedPartitions
 from millstream.broker.routing.queues import RoutedQueues
 from millstream.broker.routing.routes import Routes
 from millstream.cluster.metadata.command_codec import decode_result, encode_command
-from millstream.cluster.metadata.controller import Command
+from millstream.cluster.metadata.commands import Command
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.producer_ids import ProducerIdPool
 from millstream.cluster.metadata.records import decode_records

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from millstream.broker.cluster_view import ClusterView as ToldView
 from millstream.broker.routing.calls import encode
-from millstream.cluster.metadata.controller import Command
+from millstream.cluster.metadata.commands import Command
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.difference import difference
 from millstream.cluster.metadata.image import NO_LEADER, BrokerImage, MetadataImage

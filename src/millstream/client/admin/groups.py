@@ -150,7 +150,7 @@ class GroupAdmin(TopicAdmin):
                     raise _group_error(group, action, code)
             parts = [part for topic in getattr(reply, "topics", ()) for part in topic.partitions]
             for each in (*parts, *getattr(reply, "results", ())):
-                # What does not pass is told by who asked.
+                # The caller reports errors that do not pass.
                 if each.error_code and (failure := from_code(action, each.error_code)).retriable:
                     raise failure
             return reply

@@ -149,7 +149,7 @@ class GroupPosition(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> int | None:
-        """None while nothing is committed: nobody can say where the group will start."""
+        """None while nothing is committed: it is not known where the group will start."""
         if self.committed_offset is None or self.end_offset is None:
             return None
         return max(self.end_offset - self.committed_offset, 0)

@@ -130,7 +130,7 @@ class Cluster:
         raise AssertionError("the last attempt returns or raises")
 
     def call_once(self, name: str, version: int | None = None, **fields: Any) -> Any:
-        """For a change that would fail the second time. TimedOutError when nobody knows whether it was made."""
+        """For a change that would fail the second time. TimedOutError when it is unknown whether it was made."""
         # A connection that broke while nothing was asked is found out before.
         self.call("api_versions", 0)
         try:
@@ -183,7 +183,7 @@ class Cluster:
         connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close()
-        # Another one first, the next time.
+        # The next call asks another node first.
         if address in self._bootstrap:
             self._bootstrap.remove(address)
             self._bootstrap.append(address)

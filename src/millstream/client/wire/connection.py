@@ -112,7 +112,7 @@ class Connection:
         return self.receive()
 
     def send(self, key: int, version: int, body: bytes, *, flexible: bool = False) -> None:
-        # Kafka's one exception: who asks for versions may not know how heads are written.
+        # Kafka's one exception: a client that asks for versions may not know yet how headers are written.
         is_head_flexible = flexible and key != requests.API_VERSIONS
         head = self._stream.head(
             key, version, len(body), is_head_flexible, client_id=self._client_id, flexible=flexible

@@ -58,9 +58,9 @@ class ClusterSettings:
     security: Security = Security()
     client_id: str = "millstream"
     asks_node_itself: bool = False
-    """A node that forwards for clients answers for itself: for who wants to see each node."""
+    """Ask each node for what it has itself, also where it forwards requests of clients."""
     waits_for_topics: bool = False
-    """A topic that is not there may come: it is asked for again, as what passes by itself."""
+    """Ask again for a topic that does not exist, as for errors that pass by themselves."""
     connect_timeout_s: float = 5.0
     first_reply_timeout_s: float = 10.0
     read_committed: bool = False

@@ -16,7 +16,7 @@ def wrap(plain: socket.socket, host: str, settings: Tls) -> ssl.SSLSocket:
 
 
 def context(settings: Tls) -> ssl.SSLContext:
-    """Files that are missing or hold no certificate are the user's to mend, not worth another try."""
+    """The user has to mend files that are missing or hold no certificate; another try would not help."""
     try:
         return _context(settings)
     except (OSError, ValueError) as error:

@@ -5,7 +5,7 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from millstream.cluster.metadata.controller import Decision, NewId
+from millstream.cluster.metadata.commands import Decision, NewId
 from millstream.cluster.metadata.difference import partition_changed
 from millstream.cluster.metadata.election import NO_LOSSES, Losses, is_usable, lowest_min_insync
 from millstream.cluster.metadata.image import BrokerImage, MetadataImage
@@ -35,7 +35,7 @@ class RegisterBroker(msgspec.Struct, frozen=True):
     # Of the marker that the last clean stop left in the data directory; -1 where there is none.
     previous_epoch: int = -1
     directory: UUID | None = None
-    # Of the broker's own files: what it goes by as a leader where nothing else is set.
+    # From the broker's own settings file: its minimum as a leader, where nothing else is set.
     min_insync: int = 1
 
     def decide(self, image: MetadataImage, new_id: NewId, /) -> Decision[int]:
@@ -72,7 +72,7 @@ class RegisterBroker(msgspec.Struct, frozen=True):
         return Decision(tuple(records), epoch)
 
     def _losses(self, image: MetadataImage) -> Losses:
-        """Without the marker of its last epoch, what the broker had not flushed is gone for all that is known."""
+        """Without the marker of its last epoch, records that the broker had not flushed must be taken for lost."""
         was = image.brokers.get(self.broker_id)
         if was is None or was.epoch == self.previous_epoch:
             return NO_LOSSES
@@ -81,11 +81,11 @@ class RegisterBroker(msgspec.Struct, frozen=True):
 
 
 class BrokerStanding(msgspec.Struct, frozen=True):
-    """What the controller holds of a broker."""
+    """How the controller sees a broker."""
 
     is_fenced: bool
     may_stop: bool
-    # What was committed when the controller made sure, after the sign of life came, that it still is the controller.
+    # The committed index when the controller made sure, after the heartbeat came, that it still is the controller.
     index: int = -1
 
 
@@ -102,7 +102,7 @@ class BrokerHeartbeat(msgspec.Struct, frozen=True):
     wants_to_stop: bool = False
     can_write: bool = True
     is_serving: bool = False
-    # Signs of life may overtake each other on their way; an older one must not undo what a newer one said.
+    # Heartbeats may overtake each other on their way; an older one must not undo a newer one.
     sequence: int = 0
 
     def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[BrokerStanding]:
@@ -124,7 +124,7 @@ class BrokerHeartbeat(msgspec.Struct, frozen=True):
         is_last = [each.broker_id for each in image.live_brokers] == [self.broker_id]
         standing = BrokerStanding(is_fenced=not is_last, may_stop=False)
         if broker.is_fenced or is_last or self.is_serving:
-            # The last one stays: with it what is there can still be read.
+            # The last broker stays: its records can still be read.
             return Decision((), standing)
         fenced = BrokerChanged(self.broker_id, self.epoch, is_fenced=True)
         return Decision(_with_losses(image, fenced), standing)
@@ -146,8 +146,8 @@ class FenceBroker(msgspec.Struct, frozen=True):
 class UnregisterBroker(msgspec.Struct, frozen=True):
     """For a broker that will not come back. One that still runs ends when it hears of it.
 
-    It is refused while it is alive and alone has everything of a partition: that may have been created after
-    whoever removes it looked.
+    Refused while the broker is alive and is the only one with all of a partition: the partition may have been created
+    after the operator looked.
     """
 
     broker_id: int

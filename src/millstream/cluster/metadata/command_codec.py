@@ -14,8 +14,8 @@ from millstream.cluster.metadata.brokers import (
     RegisterBroker,
     UnregisterBroker,
 )
+from millstream.cluster.metadata.commands import Command
 from millstream.cluster.metadata.configs import AlterationOutcome, AlterConfigs
-from millstream.cluster.metadata.controller import Command
 from millstream.cluster.metadata.defaults import ViewVirtualNodes
 from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncResult
 from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders

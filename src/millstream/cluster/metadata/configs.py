@@ -6,7 +6,7 @@ from enum import IntEnum
 
 import msgspec
 
-from millstream.cluster.metadata.controller import Decision, NewId
+from millstream.cluster.metadata.commands import Decision, NewId
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import ConfigChanged, ConfigResource, PartitionChanged
@@ -111,7 +111,7 @@ class AlterConfigs(msgspec.Struct, frozen=True):
     ) -> None:
         key = change.key
         if change.operation == ConfigOperation.DELETE:
-            # As Kafka does, also for a key that nothing here has: what is not set is not set afterwards either.
+            # As in Kafka, deleting a key that is not set, even an unknown one, is no error.
             wanted.pop(key, None)
             return
         if change.value is None:
@@ -185,7 +185,7 @@ def check_topic_configs(configs: Mapping[str, str], broker_configs: Mapping[str,
 
 
 def _elections(image: MetadataImage, records: list[ConfigChanged]) -> Iterator[PartitionChanged]:
-    """Who may lead is decided by the new rules in the same change, or an acknowledged record could be given away."""
+    """Elections by the new rules are part of the same change: otherwise an acknowledged record could be lost."""
     changed = [record for record in records if record.key in _ELECTION_KEYS]
     if not changed:
         return iter(())

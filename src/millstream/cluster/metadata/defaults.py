@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from millstream.cluster.metadata.controller import Decision, NewId
+from millstream.cluster.metadata.commands import Decision, NewId
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.placement import VIRTUAL_NODES
 from millstream.protocol.errors import ErrorCode, KafkaError

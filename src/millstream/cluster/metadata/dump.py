@@ -12,7 +12,7 @@ from millstream.runtime.disk import Disk
 
 
 class MetadataRow(msgspec.Struct, frozen=True):
-    """A record that is in no entry, but in the file's head or a snapshot, has the index that they stand for."""
+    """Records in the file's head or a snapshot have the index that those stand for."""
 
     index: int
     term: int

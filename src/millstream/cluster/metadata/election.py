@@ -16,7 +16,7 @@ from millstream.cluster.metadata.image import (
 from millstream.cluster.metadata.records import LastKnownReplica
 from millstream.runtime.sometimes import sometimes
 
-# So many that ended uncleanly and may have lost something are compared: one disk rots, not two at once.
+# Of replicas that ended uncleanly and may have lost records, so many are compared: one disk may rot, not two at once.
 _ENOUGH_TOLD = 2
 
 _NOBODY: frozenset[int] = frozenset()
@@ -24,7 +24,7 @@ _MIN_INSYNC = "min.insync.replicas"
 
 
 class Seek(Enum):
-    """When another leader than the one there is gets looked for."""
+    """When a new leader is looked for."""
 
     IF_NEEDED = 0
     PREFERRED = 1
@@ -110,7 +110,7 @@ def next_state(
     `may_end_move` at the leader's word: all that a reassignment takes out of the in-sync set know who leads, so none of
     them answers reads as a leader.
     """
-    # A partition with one replica has nobody else to ask: what its broker still has is what there is.
+    # A partition with one replica has no other to ask: it goes on with what its broker still has.
     unclean = losses.unclean if len(p.replicas) > 1 else _NOBODY
     wanted = p.isr if isr is None else isr
     in_sync = tuple(b for b in wanted if b not in unclean and is_usable(brokers, b))
@@ -134,14 +134,14 @@ def next_state(
             sometimes("a leader was elected from the eligible set")
         elif leader == best:
             sometimes("logs in doubt were compared and the best one leads")
-        # One that was to be added may lead now, and nobody else would tell that the move is done.
+        # A replica that was being added may lead now, and no one else would report that the move is done.
         replicas, in_sync, is_done = _finish_reassignment(p, (leader,), rules.min_insync)
         if leader not in eligible and leader != best:
-            # After an unclean election the others may have what the leader lost, and nobody is sure of anything more.
+            # After an unclean election other replicas may have what the leader lost: none is known to have everything.
             eligible, known = (), ()
         eligible = tuple(b for b in eligible if b != leader and b in replicas)
     if leader != NO_LEADER:
-        # What they have changes with what they fetch: when nobody leads any more they tell it again.
+        # Their logs change as they fetch: when the leader is gone, they report them again.
         known = tuple(
             LastKnownReplica(each.broker_id)
             for each in known
@@ -150,7 +150,8 @@ def next_state(
     if leader == NO_LEADER and p.leader != NO_LEADER:
         sometimes("a partition lost its last leader")
     if len(in_sync) >= min(rules.min_insync, len(replicas)):
-        # Only below the minimum, when nothing is acknowledged any more, do those outside keep all there is (KIP-966).
+        # Replicas outside of the in-sync set keep everything only while it is below the minimum, when nothing is
+        # acknowledged (KIP-966).
         eligible, known = (), ()
     is_shrunk = is_done and len(replicas) < len(p.replicas)
     if is_done:
@@ -160,7 +161,7 @@ def next_state(
         replicas=replicas,
         isr=in_sync,
         leader=leader,
-        # A replica that went may come back: what it asked for before must not be taken for what it has then.
+        # A replica that left may come back: an earlier request of it must not be taken for what it has then.
         leader_epoch=p.leader_epoch + (leader != p.leader or is_shrunk),
         elr=eligible,
         adding=() if is_done else p.adding,
@@ -203,7 +204,7 @@ def _last_known_elr(
     known = {each.broker_id: each for each in before}
     for broker in unclean:
         if broker in had_all or broker in known:
-            # Whatever it told before, it has to tell again.
+            # Its earlier report no longer counts; it has to report again.
             is_left = broker in known and known[broker].is_left and broker not in had_all
             known[broker] = LastKnownReplica(broker, is_left=is_left)
         if broker in wiped:
@@ -219,10 +220,10 @@ def _last_known_elr(
 
 
 def _what_is_left(replicas: tuple[int, ...], wiped: Collection[int]) -> tuple[LastKnownReplica, ...]:
-    """All that had everything were given up for good, disks included: to wait for them has no end.
+    """All replicas that had everything were given up for good, disks included: waiting for them would never end.
 
-    What the others have is told and compared, and the one with most leads. Where none is left the partition begins
-    with nothing when a broker of that id is there again.
+    The others report what they have, and the one with most leads. Where none is left the partition begins with nothing
+    when a broker of that id is there again.
     """
     left = [each for each in replicas if each not in wiped] or replicas
     return tuple(LastKnownReplica(each, is_left=True) for each in sorted(left))

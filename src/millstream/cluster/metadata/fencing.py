@@ -1,4 +1,4 @@
-"""The controller's watch over the brokers: who is silent for a session is fenced, through the quorum."""
+"""The controller's watch over the brokers: a broker that is silent for a session is fenced, through the quorum."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -47,7 +47,7 @@ class Fencing:
             self._gone.pop(command.broker_id, None)
 
     def gone(self, broker_id: int, epoch: int) -> None:
-        """The broker's process of that epoch has ended; a sign of life that comes after all counts more."""
+        """The broker's process of that epoch has ended; a later heartbeat proves that it has not."""
         self._gone[broker_id] = epoch
         self._woken.set()
 
@@ -97,9 +97,9 @@ class BrokerSessions:
         return self._heard_at.get(broker_id)
 
     def expired(self, brokers: Iterable[int], now: float) -> list[int]:
-        """Which of `brokers` have been silent for too long; one that was never heard of begins now.
+        """Which of `brokers` have been silent for too long; for one that was never heard, the time begins now.
 
-        Call it several times within a timeout: a longer pause is this node's own, in which it heard nobody.
+        Call it several times within a timeout: after a longer pause of this node itself, silence proves nothing.
         """
         pause = now - self._checked_at
         self._checked_at = now

@@ -28,7 +28,7 @@ from millstream.cluster.metadata.records import (
 )
 from millstream.runtime.invariant import InvariantViolation, invariant
 
-# In the place of a broker's id: nobody leads the partition.
+# In the place of a broker's id: the partition has no leader.
 NO_LEADER = -1
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})

@@ -5,7 +5,7 @@ from uuid import UUID
 import msgspec
 
 from millstream.cluster.metadata.brokers import registered
-from millstream.cluster.metadata.controller import Decision, NewId
+from millstream.cluster.metadata.commands import Decision, NewId
 from millstream.cluster.metadata.difference import partition_changed
 from millstream.cluster.metadata.election import is_usable, min_insync, next_state, rules_of
 from millstream.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 import msgspec
 
-from millstream.cluster.metadata.controller import Decision, NewId
+from millstream.cluster.metadata.commands import Decision, NewId
 from millstream.cluster.metadata.difference import partition_changed
 from millstream.cluster.metadata.election import Seek, next_state, rules_of
 from millstream.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage

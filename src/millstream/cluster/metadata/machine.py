@@ -45,7 +45,7 @@ class MetadataMachine:
         return self._foreseen[-1].image if self._foreseen else self.image
 
     def foresee(self, records: Records) -> bytes:
-        """Take the records for done in `latest`; returns the bytes to propose, which `apply` will know again."""
+        """Apply the records to `latest` ahead of time; returns the bytes to propose, which `apply` will recognise."""
         data = encode_records(records)
         self._foreseen.append(_Foreseen(data, records, self.latest.apply(records)))
         return data
@@ -55,7 +55,7 @@ class MetadataMachine:
         self._foreseen.pop()
 
     def forget_foreseen(self) -> None:
-        """What was proposed may not come: `latest` is what is committed."""
+        """Proposals may be lost: `latest` is what is committed."""
         self._foreseen.clear()
 
     def apply(self, entries: Sequence[Entry]) -> list[None]:

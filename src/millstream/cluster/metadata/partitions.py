@@ -10,7 +10,7 @@ from millstream.cluster.metadata.assignment import (
     creation_records,
     placement_of,
 )
-from millstream.cluster.metadata.controller import Decision, NewId
+from millstream.cluster.metadata.commands import Decision, NewId
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage, TopicImage
 from millstream.cluster.metadata.names import is_protected

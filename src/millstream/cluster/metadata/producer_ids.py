@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from millstream.cluster.metadata.controller import Decision, NewId
+from millstream.cluster.metadata.commands import Decision, NewId
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import ProducerIdsAllocated
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -40,7 +40,7 @@ class ProducerIdPool:
         """The next unused id; waits for the quorum once in a thousand."""
         while (producer_id := next(self._block, None)) is None:
             async with self._refill:
-                # Whoever held the lock before may have brought a new block already.
+                # The task that held the lock before may have brought a new block already.
                 if (producer_id := next(self._block, None)) is not None:
                     return producer_id
                 self._block = iter(await self._allocate(AllocateProducerIds()))

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from uuid import UUID
 
-from millstream.cluster.metadata.controller import Decision, NewId
+from millstream.cluster.metadata.commands import Decision, NewId
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.raft.driver import Driver
 from millstream.cluster.raft.errors import ChangeRefused

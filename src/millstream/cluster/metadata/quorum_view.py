@@ -4,7 +4,7 @@ from uuid import UUID
 
 import msgspec
 
-from millstream.cluster.metadata.controller import Decision, NewId
+from millstream.cluster.metadata.commands import Decision, NewId
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.raft.membership import MemberKey
 from millstream.cluster.raft.status import Status

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from millstream.cluster.metadata.assignment import check_replicas
-from millstream.cluster.metadata.controller import Decision, NewId
+from millstream.cluster.metadata.commands import Decision, NewId
 from millstream.cluster.metadata.difference import partition_changed
 from millstream.cluster.metadata.election import Losses, next_state, rules_of
 from millstream.cluster.metadata.image import MetadataImage, PartitionImage, TopicImage
@@ -94,7 +94,7 @@ def _start(
         adding=tuple(b for b in target if b not in before),
         removing=removing,
     )
-    # What else was to be added and is not any more goes at once: nobody counts on it.
+    # Other replicas that were being added and no longer are go at once: nothing relies on them.
     isr = tuple(b for b in p.isr if b in draft.replicas)
     draft = replace(draft, elr=tuple(b for b in p.elr if b in draft.replicas))
     if not p.isr and not draft.elr and not p.counted_on <= set(draft.replicas):

@@ -57,10 +57,10 @@ class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class LastKnownReplica(msgspec.Struct, frozen=True, array_like=True):
-    """Had all that was acknowledged, and ended uncleanly since.
+    """A replica that had everything that was acknowledged, and ended uncleanly since.
 
-    While nobody leads it tells the epoch of its last record and where its log ends; `end_offset` is -1 until then.
-    One that `is_left` never had all: those that did were given up for good, and what is left is compared.
+    While there is no leader it reports the epoch of its last record and where its log ends; `end_offset` is -1 until
+    then. One that `is_left` never had everything: those that did were given up for good, and the rest is compared.
     """
 
     broker_id: int

@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from millstream.cluster.metadata.brokers import registered
-from millstream.cluster.metadata.controller import Decision, NewId
+from millstream.cluster.metadata.commands import Decision, NewId
 from millstream.cluster.metadata.difference import partition_changed
 from millstream.cluster.metadata.election import Recovered, next_state, rules_of
 from millstream.cluster.metadata.image import MetadataImage
@@ -45,7 +45,7 @@ class ReportRecovered(msgspec.Struct, frozen=True):
                 continue
             p = topic.partitions[each.index]
             if not each.is_whole and each.leader_epoch != p.leader_epoch:
-                # Somebody led since, and the log may have followed: it ends elsewhere.
+                # There was a leader since, and the log may have followed it: it ends elsewhere now.
                 continue
             has = LastKnownReplica(self.broker_id, each.last_epoch, each.end_offset)
             after = next_state(

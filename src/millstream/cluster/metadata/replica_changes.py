@@ -27,7 +27,7 @@ def after_loss_of(
 
 
 def after_return_of(broker_id: int, image: MetadataImage) -> Iterator[PartitionChanged]:
-    """Only where nobody leads is there anything to do: elsewhere the leader will ask for it to be in sync."""
+    """Only a partition without a leader needs a change: elsewhere the leader will ask for it to be in sync."""
     return _changes(
         image, image.topics.values(), lambda p: p.leader == NO_LEADER and broker_id in p.replicas, NO_LOSSES
     )

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from millstream.cluster.metadata.brokers import BrokerHeartbeat, BrokerStanding, RegisterBroker
 from millstream.cluster.metadata.command_codec import decode_result, encode_command
-from millstream.cluster.metadata.controller import Command, Decision
+from millstream.cluster.metadata.commands import Command, Decision
 from millstream.cluster.metadata.defaults import Defaults, ViewVirtualNodes
 from millstream.cluster.metadata.directory import (
     StoredReplica,
@@ -49,7 +49,7 @@ _START_SECONDS = 10.0
 # How long a change of controller is waited for before the submitter hears of it, and how often to look.
 _PATIENCE_SECONDS = 10.0
 _RETRY_SECONDS = 0.05
-# Who only wants to look is told what is known here when the controller does not answer.
+# A reader gets what this node knows when the controller does not answer within this time.
 _VIEW_SECONDS = 2.0
 # Commands whose submitters do not look for the effect in the image.
 _NOT_LOOKED_FOR: tuple[type[object], ...] = (BrokerHeartbeat,)
@@ -108,7 +108,7 @@ class MetadataService:
         )
         self._leader: MemberKey | None = None
         self.controller_found = asyncio.Event()
-        """Set whenever there is another controller than before; whoever waits for it clears it."""
+        """Set whenever the controller changes; the task that waits for it clears it."""
         self._beats: dict[int, tuple[int, int]] = {}
         """By broker: the epoch and number of the newest sign of life that was taken here."""
         self._is_settled = asyncio.Event()
@@ -174,7 +174,7 @@ class MetadataService:
             raise self._failure
 
     async def follow(self) -> None:
-        """Start as one of several, and return when the image is as new as the cluster's; that may take for ever."""
+        """Start as one of several, and return when the image is as new as the cluster's; the wait has no limit."""
         self.quorum.start()
         await self.quorum.read_barrier()
 
@@ -278,7 +278,7 @@ class MetadataService:
         except KafkaError:
             if not must_be_new:
                 raise
-        # What changes nothing is not carried by the quorum.
+        # A command that changes nothing does not go through the quorum.
         await self._make_sure_to_lead()
         return command.decide(self._machine.latest, self._new_id)
 
@@ -296,9 +296,10 @@ class MetadataService:
             raise as_kafka_error(error) from error
 
     async def _make_sure_to_lead(self) -> int:
-        """One that was deposed and does not know it yet would answer from what is not the newest any more.
+        """Make sure that this node still is the controller: one that was deposed and does not know it would answer from
+        old metadata.
 
-        Returns the index up to which what was committed by now is known here.
+        Returns the index up to which everything that is committed by now is known here.
         """
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
@@ -312,7 +313,7 @@ class MetadataService:
         return index
 
     def peer_gone(self, peer: MemberKey) -> None:
-        """Nothing listens any more where that node did: its leadership and its session need not run out in silence."""
+        """The node's process has ended: nothing need wait until its leadership and its session run out."""
         broker = self.image.brokers.get(peer.node_id)
         if broker is not None and broker.directory == peer.directory_id:
             self._gone[peer.node_id] = broker.epoch
@@ -328,7 +329,7 @@ class MetadataService:
         self._gone.pop(peer.node_id, None)
 
     async def close(self) -> None:
-        """Finish what was submitted, then close the log."""
+        """Finish the submitted commands, then close the log."""
         self._closed = True
         if self._last_change is not None and self._can_commit():
             with suppress(KafkaError, TimeoutError):
@@ -377,7 +378,7 @@ class MetadataService:
         reply = await forward(controller_id, encode_command(command))
         result: Result = decode_result(command, reply)
         if type(command) not in _NOT_LOOKED_FOR:
-            # Who asked here expects to find the change here.
+            # The caller expects to find the change on this node.
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PATIENCE_SECONDS):
                     await self.quorum.read_barrier()
@@ -391,7 +392,7 @@ class MetadataService:
 
     def _propose(self, records: Records) -> "asyncio.Future[None]":
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # Who waited may have gone: then nobody need hear of an error.
+        # The task that waited may have ended: then the error concerns no one.
         committed.add_done_callback(lambda future: future.exception())
 
         def done(_result: None, error: BaseException | None) -> None:

@@ -13,8 +13,8 @@ from millstream.cluster.metadata.assignment import (
     creation_records,
     placement_of,
 )
+from millstream.cluster.metadata.commands import Decision, NewId, slices_of
 from millstream.cluster.metadata.configs import check_topic_configs
-from millstream.cluster.metadata.controller import Decision, NewId
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage, TopicImage, metric_name
 from millstream.cluster.metadata.names import colliding_topic, invalid_name_reason, is_protected
@@ -25,7 +25,6 @@ from millstream.cluster.metadata.records import (
     TopicCreated,
     TopicDeleted,
 )
-from millstream.cluster.metadata.slices import slices_of
 from millstream.cluster.placement import Replicas, Wanted
 from millstream.config.definitions import asks_for_nothing
 from millstream.protocol.errors import ErrorCode, KafkaError

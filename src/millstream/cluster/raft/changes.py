@@ -39,7 +39,7 @@ def propose_change(raft: RaftState, change: Change) -> Entry:
 def _require_settled(raft: RaftState, leading: Leadership) -> None:
     """Two memberships that differ by more than one voter may have majorities that do not meet.
 
-    That could happen with a change still open, or with one that a former leader left behind and nobody has settled yet.
+    That could happen with a change still open, or with one that a former leader left undecided.
     """
     if raft.log.membership_index > raft.log.commit_index:
         raise ChangeRefused("another membership change is under way; try again when it is committed")

@@ -83,7 +83,8 @@ class Raft:
             self._state.become_follower(self._state.term, None)
 
     def take_back_unwritten(self) -> bool:
-        """The disk refused the last Ready: an only member, whose entries nobody else saw, forgets them and leads on.
+        """The disk refused the last Ready: an only member, whose entries no other member saw, forgets them and goes on
+        leading.
 
         False where others may have seen them, or where this member does not lead yet.
         """
@@ -189,7 +190,9 @@ class Raft:
             progress.is_paused = True
 
     def report_gone(self, member: MemberKey) -> None:
-        """The transport knows that the member's process has ended: if it led, there is no silence to wait for."""
+        """The transport knows that the member's process has ended: if it led, an election need not wait for its
+        silence.
+        """
         election.on_gone(self._state, member)
 
     def compact(self, snapshot: Snapshot) -> None:

@@ -65,7 +65,7 @@ class DiskJobs:
         self._submit(job, finished)
 
     def close(self) -> None:
-        """A job that is under way ends by itself; nobody hears of it."""
+        """A job that is under way ends by itself, and its outcome is dropped."""
         self._is_closed = True
         if not self.is_busy:
             self._wal.close()

@@ -113,7 +113,7 @@ class Driver:
         await answer
 
     def transfer_leadership(self, to: MemberKey) -> None:
-        """Begin to hand over; the listener hears whether it came to that."""
+        """Begin to hand over leadership; the listener hears whether it succeeds."""
         self._member.transfer_leadership(to)
 
     async def read_barrier(self) -> int:
@@ -130,7 +130,7 @@ class Driver:
             self._member.forget_read(token)
 
     def _schedule_tick(self) -> None:
-        # A loop that was held up does not catch up on ticks: that would make up silence that was its own.
+        # A loop that was held up does not catch up on ticks: the silence was its own.
         loop = asyncio.get_running_loop()
         seconds = self._tick_seconds * (_TICKS_SKIPPED_ALONE if self._member.is_alone else 1)
         self._next_tick_at = max(self._next_tick_at + seconds, loop.time())

@@ -55,6 +55,6 @@ class Restored(msgspec.Struct, frozen=True):
 def first_snapshot(membership: Membership, data: bytes = b"") -> Snapshot:
     """What a new quorum starts from, the same on each of its first voters.
 
-    It stands at index 1, not 0, so that whoever joins later with an empty log is sent it before any entry.
+    It stands at index 1, not 0, so that a member that joins later with an empty log is sent it before any entry.
     """
     return Snapshot(1, 1, membership, data)

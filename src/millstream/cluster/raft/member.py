@@ -127,7 +127,7 @@ class Member:
 
     @property
     def is_alone(self) -> bool:
-        """It leads, and there is nobody to lead: nothing happens with time."""
+        """A quorum of one needs no ticks."""
         state = self._raft.state
         return state.leadership is not None and state.log.membership.members == (state.key,)
 
@@ -149,7 +149,7 @@ class Member:
         return self._raft.status()
 
     def close(self) -> None:
-        """Say no more; who waits is told that the outcome is unknown."""
+        """Send nothing more; callers that wait are told that the outcome is unknown."""
         self._fall_silent(OutcomeUnknown("the node is shutting down"))
 
     def _ask(self, token: UUID) -> None:
@@ -161,7 +161,7 @@ class Member:
     def _event(
         self, happens: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
-        """Something happens to the core; then all that follows from it is carried out."""
+        """Give an event to the core, then carry out everything that follows from it."""
         if self.failure is not None:
             raise self.failure
         try:
@@ -176,7 +176,7 @@ class Member:
             raise
 
     def _pump(self) -> None:
-        # What is called from here may come back with another event; the loop sees to that one too.
+        # A callback may bring another event; the loop deals with that one too.
         if self._is_pumping:
             return
         self._is_pumping = True
@@ -300,4 +300,4 @@ class Member:
 
 
 def _nothing_new() -> None:
-    """What was left from before is carried out."""
+    """Carry out the effects that are left."""

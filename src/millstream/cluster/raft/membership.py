@@ -96,7 +96,7 @@ def majority(count: int) -> int:
 
 
 def reached_by_majority(values: Collection[int]) -> int:
-    """The highest value that a majority has reached; 0 where there is nobody."""
+    """The highest value that a majority has reached; 0 without members."""
     if not values:
         return 0
     return sorted(values, reverse=True)[majority(len(values)) - 1]

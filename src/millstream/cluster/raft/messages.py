@@ -83,7 +83,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
 
 class HeartbeatReply(msgspec.Struct, frozen=True):
-    """`agreed_index` is up to where the log is known to be the leader's; -1 from who does not say."""
+    """`agreed_index` is up to where the log is known to be the leader's; -1 from a sender that does not say."""
 
     sender: MemberKey
     to: MemberKey

@@ -173,7 +173,7 @@ def match_index(raft: RaftState, voter: MemberKey) -> int:
 
 
 def _leave(raft: RaftState) -> None:
-    """Its own removal is committed: make way for whoever is furthest."""
+    """Its own removal is committed: the member with the longest log takes over."""
     broadcast(raft)
     successor = max(raft.log.membership.voters, key=lambda voter: match_index(raft, voter))
     raft.send(TimeoutNow(raft.key, successor, raft.term))
@@ -187,7 +187,7 @@ def hand_over_if_caught_up(raft: RaftState, to: MemberKey) -> None:
 
 
 def retry_snapshots(raft: RaftState) -> None:
-    """One that nobody reported to have arrived or failed is offered again."""
+    """A snapshot that was reported neither as arrived nor as failed is offered again."""
     for progress in raft.leading.progress.values():
         if progress.pace is Pace.SNAPSHOT:
             progress.snapshot_ticks += 1

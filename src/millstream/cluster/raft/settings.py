@@ -12,9 +12,9 @@ class RaftSettings(msgspec.Struct, frozen=True):
     election_ticks: int = 12
     """A voter that heard its leader within this time refuses to vote; a timeout is drawn from once to twice it."""
     snapshot_retry_ticks: int = 400
-    """A snapshot whose arrival nobody reported is sent again."""
+    """A snapshot whose arrival was not reported is sent again after this time."""
     write_retry_ticks: int = 40
-    """What the disk refused for want of room is written again."""
+    """A write that a full disk refused is tried again after this time."""
     max_append_bytes: int = 1 << 20
     max_inflight_bytes: int = 8 << 20
     """Sent to one follower and not acknowledged."""

@@ -158,7 +158,7 @@ class RaftState:
         self.leader = leader
 
     def become_pre_candidate(self) -> None:
-        """Term and vote stay: a pre-vote binds nobody."""
+        """Term and vote stay: a pre-vote binds no one."""
         self._leave_role(Role.PRE_CANDIDATE)
 
     def become_candidate(self) -> None:

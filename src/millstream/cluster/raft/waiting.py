@@ -13,7 +13,7 @@ Done = Callable[[Any, BaseException | None], None]
 
 
 class WaitingProposals:
-    """By index; who waits is told when another entry, or a snapshot, takes the place."""
+    """By index; the caller is told when another entry, or a snapshot, takes the place."""
 
     __slots__ = ("_waiting",)
 
@@ -59,7 +59,7 @@ class _Read(msgspec.Struct):
 
 
 class WaitingReads:
-    """By token. A read that nobody answered is to be asked again, under the same token."""
+    """By token. A read without an answer is asked again, under the same token."""
 
     __slots__ = ("_waiting",)
 

@@ -11,7 +11,7 @@ from millstream.cluster.metadata.brokers import (
     RegisterBroker,
     UnregisterBroker,
 )
-from millstream.cluster.metadata.controller import Command
+from millstream.cluster.metadata.commands import Command
 from millstream.cluster.metadata.fencing import BrokerSessions
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import Endpoint

@@ -13,13 +13,13 @@ from millstream.cluster.metadata.brokers import (
     RegisterBroker,
     UnregisterBroker,
 )
+from millstream.cluster.metadata.commands import Command
 from millstream.cluster.metadata.configs import (
     AlterationOutcome,
     AlterConfigs,
     ConfigAlteration,
     ConfigChange,
 )
-from millstream.cluster.metadata.controller import Command
 from millstream.cluster.metadata.defaults import Defaults, ViewVirtualNodes
 from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncChange, InSyncResult
 from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders

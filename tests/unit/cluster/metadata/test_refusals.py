@@ -9,8 +9,8 @@ import uuid
 
 import pytest
 
+from millstream.cluster.metadata.commands import Command
 from millstream.cluster.metadata.configs import AlterConfigs, ConfigAlteration
-from millstream.cluster.metadata.controller import Command
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.partitions import CreatePartitions, PartitionIncrease
 from millstream.cluster.metadata.reassignments import AlterReassignments, Reassignment

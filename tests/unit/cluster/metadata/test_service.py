@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
+from millstream.cluster.metadata.commands import Command
 from millstream.cluster.metadata.configs import AlterConfigs, ConfigAlteration, ConfigChange
-from millstream.cluster.metadata.controller import Command
 from millstream.cluster.metadata.directory import DIRECTORY, WrongDataDirectory, create_replica
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.machine import UnknownRecords

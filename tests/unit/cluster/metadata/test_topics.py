@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from millstream.cluster.metadata.brokers import RegisterBroker
-from millstream.cluster.metadata.controller import Command
+from millstream.cluster.metadata.commands import Command
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.partitions import CreatePartitions, PartitionIncrease
