@@ -7,6 +7,7 @@ from typing import IO
 import msgspec
 
 from millstream.testing.faulty_machine import Trouble
+from millstream.testing.processes import Process, node_environment
 from support.cluster import ClusterProcesses
 from support.node import ANY_PORT, NodeProcess
 
@@ -21,7 +22,7 @@ class FaultyNode(NodeProcess):
         process.stdin.write(msgspec.json.encode(Trouble(**what)) + b"\n")
         process.stdin.flush()
 
-    def _spawn(self, log: IO[bytes], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
+    def _spawn(self, log: IO[bytes]) -> Process:
         flags = dict(zip(self.arguments[::2], self.arguments[1::2], strict=True))
         host, port = self.listen.rsplit(":", 1)
         http_host, http_port = ANY_PORT.rsplit(":", 1)
@@ -35,7 +36,7 @@ class FaultyNode(NodeProcess):
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
-            env={**environment, **{f"MILLSTREAM_{name}": value for name, value in own.items()}},
+            env={**node_environment(**own), **self.environment},
         )
 
 

@@ -2,17 +2,19 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from millstream.cli.main import ALLOCATOR_SETTINGS
 from millstream.runtime.ports import ReservedPorts
-from support.commands import Process, commands
+from millstream.testing import processes
+from millstream.testing.processes import NodeFailed, Process, node_environment
+from support.commands import commands
+
+__all__ = ["ANY_PORT", "START_TIMEOUT_S", "STOP_TIMEOUT_S", "NodeFailed", "NodeProcess"]
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 120.0
@@ -20,11 +22,7 @@ STOP_TIMEOUT_S = 120.0
 ANY_PORT = "127.0.0.1:0"
 
 
-class NodeFailed(AssertionError):
-    """The node did not start or stop as it should; carries the end of its log."""
-
-
-class NodeProcess:
+class NodeProcess(processes.NodeProcess):
     """One node over one data directory. `start` after `stop` or `kill` is a restart on the same port for clients.
 
     `settings` are by the names of the configuration file, `{"storage.segment_size": "1MB"}`, or by Kafka's,
@@ -38,8 +36,8 @@ class NodeProcess:
         environment: Mapping[str, str] | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
+        super().__init__("the node", directory / "node.log")
         self.data_dir = directory / "data"
-        self.log_file = directory / "node.log"
         self.prefix: list[str] = []
         """The command that starts the command; without one, a node is a copy of a process that has loaded it."""
         self.arguments = list(arguments)
@@ -51,27 +49,22 @@ class NodeProcess:
         self.http = ANY_PORT
         """Another one at each start, unless `fixed_http`."""
         self.fixed_http = False
-        self.process: subprocess.Popen[bytes] | Process | None = None
-        self._log_position = 0
         self._reserved: ReservedPorts | None = None
 
     @property
     def bootstrap(self) -> str:
         return self.listen
 
-    @property
-    def pid(self) -> int:
-        return self._running().pid
-
     def start(self) -> "NodeProcess":
         """Start and wait until the node says that it is ready and where it listens."""
         self.launch()
-        return self.wait_until_ready()
-
-    def wait_until_ready(self) -> "NodeProcess":
-        ready = self._wait_for_ready(self._log_position)
-        self.listen, self.http = str(ready["listen"]), str(ready["http"])
+        self.wait_until_ready()
         return self
+
+    def wait_until_ready(self, seconds: float = START_TIMEOUT_S) -> dict[str, Any]:
+        ready = super().wait_until_ready(seconds)
+        self.listen, self.http = str(ready["listen"]), str(ready["http"])
+        return ready
 
     def start_and_kill(self, after_s: float) -> None:
         """A start that a crash interrupts."""
@@ -84,14 +77,11 @@ class NodeProcess:
         if self.listen == ANY_PORT:
             self._reserved = ReservedPorts()
             (self.listen,) = self._reserved.addresses
-        self._log_position = self.log_file.stat().st_size if self.log_file.exists() else 0
-        # Settings of whoever runs the tests, and of the tests themselves, are not this node's.
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("MILLSTREAM_")}
-        with self.log_file.open("ab") as log:
-            # With what it would start itself again for, which is a tenth of what a start costs.
-            self.process = self._spawn(log, {**ALLOCATOR_SETTINGS, **inherited, **self.environment})
+        super().launch()
 
-    def _spawn(self, log: IO[bytes], environment: dict[str, str]) -> "subprocess.Popen[bytes] | Process":
+    def _spawn(self, log: IO[bytes]) -> Process:
+        # Settings of whoever runs the tests, and of the tests themselves, are not this node's.
+        environment = {**node_environment(), **self.environment}
         http = self.http if self.fixed_http else ANY_PORT
         command = ["serve", "--data", str(self.data_dir), "--listen", self.listen, "--http", http]
         command += ["--log-format", "json", *self.arguments]
@@ -101,25 +91,8 @@ class NodeProcess:
         command = [*self.prefix, sys.executable, "-m", "millstream", *command]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
 
-    def stop(self) -> None:
-        """Stop as a service manager does, and insist on a clean exit."""
-        process = self._running()
-        process.send_signal(signal.SIGTERM)
-        try:
-            exit_code = process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise NodeFailed(f"the node did not stop within {STOP_TIMEOUT_S} s\n{self.log_tail()}") from None
-        self._forget()
-        if exit_code != 0:
-            raise NodeFailed(f"the node stopped with exit code {exit_code}\n{self.log_tail()}")
-
-    def kill(self) -> None:
-        """End the process as a crash would."""
-        process = self._running()
-        process.kill()
-        process.wait()
-        self._forget()
+    def stop(self, seconds: float = STOP_TIMEOUT_S) -> None:
+        super().stop(seconds)
 
     def restart(self) -> "NodeProcess":
         """Stop cleanly and start again."""
@@ -134,17 +107,12 @@ class NodeProcess:
     def close(self) -> None:
         """Leave nothing behind, whatever the test did."""
         if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self._forget()
+            self.kill()
         if self._reserved is not None:
             self._reserved.close()
 
     def wait_for_end(self, seconds: float = STOP_TIMEOUT_S) -> int:
-        """The exit code of a node that ends by itself."""
-        code = self._running().wait(seconds)
-        self._forget()
-        return code
+        return super().wait_for_end(seconds)
 
     def log_entries(self, event: str) -> list[dict[str, object]]:
         """What the node has logged under this name, since the first start."""
@@ -154,39 +122,3 @@ class NodeProcess:
 
     def partition_dir(self, topic: str, partition: int = 0) -> Path:
         return self.data_dir / "topics" / topic / f"partition-{partition}"
-
-    def log_tail(self, lines: int = 30) -> str:
-        return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
-
-    def _forget(self) -> None:
-        if self.process is not None and self.process.stdin is not None:
-            self.process.stdin.close()
-        self.process = None
-
-    def _running(self) -> "subprocess.Popen[bytes] | Process":
-        assert self.process is not None, "the node is not running"
-        return self.process
-
-    def _wait_for_ready(self, position: int) -> dict[str, object]:
-        process = self._running()
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while time.monotonic() < deadline:
-            ready = self._find_ready(position)
-            if ready is not None:
-                return ready
-            if process.poll() is not None:
-                self._forget()
-                raise NodeFailed(f"the node ended with exit code {process.returncode}\n{self.log_tail()}")
-            time.sleep(0.01)
-        self.kill()
-        raise NodeFailed(f"the node was not ready within {START_TIMEOUT_S} s\n{self.log_tail()}")
-
-    def _find_ready(self, position: int) -> dict[str, object] | None:
-        with self.log_file.open("rb") as log:
-            log.seek(position)
-            for line in log:
-                if b'"ready"' in line and line.endswith(b"\n"):
-                    entry = json.loads(line)
-                    if entry.get("event") == "ready":
-                        return dict(entry)
-        return None

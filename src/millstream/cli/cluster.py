@@ -111,7 +111,7 @@ def _show_nodes(nodes: "list[LocalNode]", as_json: bool) -> None:
                     "address": each.address,
                     "http": each.http,
                     "data": str(each.data),
-                    "log": str(each.log),
+                    "log": str(each.log_file),
                     "pid": each.process.pid if each.process else None,
                 }
                 for each in nodes
@@ -121,7 +121,7 @@ def _show_nodes(nodes: "list[LocalNode]", as_json: bool) -> None:
     output.table(
         ("node", "address", "http", "data", "log", "pid"),
         [
-            (str(e.node_id), e.address, e.http, e.data, e.log, str(e.process.pid) if e.process else None)
+            (str(e.node_id), e.address, e.http, e.data, e.log_file, str(e.process.pid) if e.process else None)
             for e in nodes
         ],
     )

@@ -17,8 +17,8 @@ from millstream.cli.errors import CommandError
 from millstream.config.sources import CONFIG_FILE_VARIABLE
 from millstream.runtime.disk import SystemDisk
 from millstream.runtime.ports import ReservedPorts
+from millstream.testing.processes import READY_SECONDS, NodeProcess
 
-READY_SECONDS = 60.0
 _STOP_SECONDS = 30.0
 _LOOK_SECONDS = 0.1
 _TAIL_LINES = 5
@@ -26,33 +26,21 @@ _FIRST_PORT = 9092
 _REMOVED = "was removed from the cluster"
 
 
-@dataclass(slots=True)
-class LocalNode:
-    node_id: int
-    address: str
-    data: Path
-    http: str | None
-    process: "subprocess.Popen[bytes] | None" = None
+class LocalNode(NodeProcess):
+    stdin = subprocess.DEVNULL
 
-    @property
-    def log(self) -> Path:
-        return self.data.with_suffix(".log")
-
-    @property
-    def settings_file(self) -> Path:
+    def __init__(self, node_id: int, address: str, data: Path, http: str | None) -> None:
+        self.node_id, self.address, self.data, self.http = node_id, address, data, http
+        self.settings_file = data.with_suffix(".yaml")
         """`millstream serve --config` starts the node with it, by itself too."""
-        return self.data.with_suffix(".yaml")
-
-    @property
-    def exit_code(self) -> int | None:
-        return None if self.process is None else self.process.poll()
+        command = [sys.executable, "-m", "millstream", "serve", "--config", str(self.settings_file)]
+        super().__init__(f"node {node_id}", data.with_suffix(".log"), command)
 
     def last_words(self) -> str:
         """Why it ended, if it said so; otherwise the end of its log."""
-        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        if lines and lines[-1].startswith("error: "):
-            return lines[-1].removeprefix("error: ")
-        return "\n".join(["", *lines[-_TAIL_LINES:]])
+        tail = self.log_tail(_TAIL_LINES)
+        last = tail.rpartition("\n")[2]
+        return last.removeprefix("error: ") if last.startswith("error: ") else f"\n{tail}"
 
 
 @dataclass(slots=True)
@@ -89,7 +77,7 @@ class LocalCluster:
         self._remember(ports)
         for node in self.nodes:
             self._write_settings(node)
-            node.process = self._launch(node)
+            node.launch()
 
     @property
     def bootstrap(self) -> str:
@@ -112,11 +100,15 @@ class LocalCluster:
                         " one starts in its place"
                     )
                 elif node.exit_code is not None:
-                    raise CommandError(f"node {node.node_id} did not start; {node.log}: {node.last_words()}")
+                    raise CommandError(
+                        f"node {node.node_id} did not start; {node.log_file}: {node.last_words()}"
+                    )
             waiting = [each for each in waiting if not _serves(each.address)]
             if waiting and time.monotonic() > deadline:
                 away = ", ".join(str(each.node_id) for each in waiting)
-                raise CommandError(f"not ready after {READY_SECONDS:g} s: node {away}; see {waiting[0].log}")
+                raise CommandError(
+                    f"not ready after {READY_SECONDS:g} s: node {away}; see {waiting[0].log_file}"
+                )
             if waiting:
                 time.sleep(_LOOK_SECONDS)
 
@@ -127,9 +119,7 @@ class LocalCluster:
             for node in list(running):
                 if node.exit_code is not None:
                     running.remove(node)
-                    again = (
-                        f"see {node.log}; to start it again: millstream serve --config {node.settings_file}"
-                    )
+                    again = f"see {node.log_file}; to start it again: millstream serve --config {node.settings_file}"
                     output.note(
                         f"node {node.node_id} was removed from the cluster and has ended"
                         if _REMOVED in node.last_words()
@@ -155,7 +145,9 @@ class LocalCluster:
             # It may end before it can be asked to: then nothing was begun.
             if process.returncode not in (0, -signal.SIGTERM):
                 is_clean = False
-                output.note(f"node {node.node_id} ended with {_ending(process.returncode)}; see {node.log}")
+                output.note(
+                    f"node {node.node_id} ended with {_ending(process.returncode)}; see {node.log_file}"
+                )
         return is_clean
 
     def _write_settings(self, node: LocalNode) -> None:
@@ -173,17 +165,6 @@ class LocalCluster:
         common = (yaml.safe_load(Path(file).read_text()) or {}) if file else {}
         sections = {**common, **{name: {**(common.get(name) or {}), **each} for name, each in own.items()}}
         node.settings_file.write_text(yaml.safe_dump(sections, sort_keys=False))
-
-    def _launch(self, node: LocalNode) -> "subprocess.Popen[bytes]":
-        with node.log.open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "millstream", "serve", "--config", str(node.settings_file)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                # Ctrl-C is for this process, which stops the nodes in order.
-                start_new_session=True,
-            )
 
     def _take_directory(self) -> None:
         """Until this process ends: a second one would write down other ports, and its nodes would end at once."""

@@ -1,36 +1,32 @@
-"""A real broker for tests, in a process of its own."""
+"""Real brokers for tests, each in a process of its own: one (`EmbeddedBroker`), or a cluster (`EmbeddedCluster`)."""
 
 import asyncio
 import json
-import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 from millstream.runtime.ports import ReservedPorts
+from millstream.testing.processes import READY_SECONDS, NodeFailed, NodeProcess, Process, node_environment
 
 Topics = Mapping[str, "int | Mapping[str, object]"] | Iterable[str]
 """Names; names and partitions; or names and settings, `{"events": {"partitions": 3, "retention.ms": 1000}}`."""
 
-_STOP_TIMEOUT_S = 60.0
-_LOOK_EVERY_S = 0.005
 _SECTIONS = ("broker", "cluster", "storage", "performance", "replication", "http", "proxy", "log")
 # Without it a group's first member waits three seconds for company.
 _DEFAULTS: dict[str, object] = {"group.initial.rebalance.delay.ms": 0}
 
 
-class BrokerFailed(RuntimeError):
-    """The broker did not start or stop as it should; the message ends with the end of its log."""
+# The name that it had first.
+BrokerFailed = NodeFailed
 
 
-class EmbeddedBroker:
+class EmbeddedBroker(NodeProcess):
     """A Millstream broker on a free port, with an empty data directory that is removed afterwards.
 
         with EmbeddedBroker(topics={"events": 3}) as broker:
@@ -39,7 +35,8 @@ class EmbeddedBroker:
     Any Kafka client can use it. The broker ends with the program that started it, however that ends.
 
     `topics` exist from the start. `settings` are those of the configuration file, `{"storage.segment_size": "1MB"}`,
-    or Kafka's, `{"log.retention.ms": 1000}`. `directory` is kept when it is given.
+    or Kafka's, `{"log.retention.ms": 1000}`. `directory` is kept when it is given. `addresses`, for clients
+    and for HTTP, are free ones unless they are given.
     """
 
     def __init__(
@@ -48,16 +45,18 @@ class EmbeddedBroker:
         topics: Topics = (),
         settings: Mapping[str, object] | None = None,
         directory: Path | str | None = None,
-        start_timeout_s: float = 60.0,
+        addresses: tuple[str, str] | None = None,
+        name: str = "the broker",
+        start_timeout_s: float = READY_SECONDS,
     ) -> None:
+        super().__init__(name, Path("broker.log"))
         self.topics = _topics(topics)
         self.settings = {**_DEFAULTS, **(settings or {})}
         self._start_timeout_s = start_timeout_s
         self._given_directory = None if directory is None else Path(directory)
         self._directory: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
         self._reserved: ReservedPorts | None = None
-        self._listen = self._http = ""
+        self._listen, self._http = addresses or ("", "")
 
     @property
     def bootstrap_servers(self) -> str:
@@ -72,64 +71,29 @@ class EmbeddedBroker:
         return f"http://{self._http}"
 
     @property
-    def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        return self._running().pid
-
-    @property
     def data_dir(self) -> Path:
         return self._home() / "data"
 
     def start(self) -> Self:
         """Start, and return when clients can connect. After `kill` or `stop` it takes the same addresses again."""
-        if self._process is not None:
-            raise BrokerFailed("the broker is running already")
+        self.launch()
+        self.wait_until_ready(self._start_timeout_s)
+        return self
+
+    def launch(self) -> None:
         if self._directory is None:
             self._directory = self._given_directory or Path(tempfile.mkdtemp(prefix="millstream-"))
             self._directory.mkdir(parents=True, exist_ok=True)
-        if self._reserved is None:
+            self.log_file = self._directory / "broker.log"
+        if not self._listen:
             self._reserved = ReservedPorts(2)
             self._listen, self._http = self._reserved.addresses
         self._write_settings()
-        with self._log_file().open("ab") as log:
-            position = log.tell()
-            # The pipe is never written to; its end tells the broker that we are gone.
-            self._process = subprocess.Popen(
-                self._command(),
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                env=_environment(),
-                # Ctrl-C is for the tests, which then stop the broker.
-                start_new_session=True,
-            )
-        self._wait_until_ready(self._process, position)
-        return self
+        super().launch()
 
-    def stop(self) -> None:
-        """Stop cleanly. The data stay until `close`, and `start` continues with them."""
-        process = self._running()
-        process.send_signal(signal.SIGTERM)
-        try:
-            exit_code = process.wait(_STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise BrokerFailed(
-                f"the broker did not stop within {_STOP_TIMEOUT_S:.0f} s\n{self.log_tail()}"
-            ) from None
-        self._forget(process)
-        if exit_code != 0:
-            raise BrokerFailed(f"the broker stopped with exit code {exit_code}\n{self.log_tail()}")
-
-    def kill(self) -> None:
-        """End the broker as a crash would."""
-        process = self._running()
-        process.kill()
-        process.wait()
-        self._forget(process)
+    def _spawn(self, log: IO[bytes]) -> Process:
+        self._command, self._environment = self._serve_command(), node_environment()
+        return super()._spawn(log)
 
     def restart(self) -> Self:
         """Stop cleanly and start again, on the same addresses and with the same data."""
@@ -139,12 +103,12 @@ class EmbeddedBroker:
     def close(self) -> None:
         """End the broker, if it runs, and remove what it has stored."""
         try:
-            if self._process is not None:
+            if self.process is not None:
                 self.stop()
         finally:
             if self._reserved is not None:
                 self._reserved.close()
-                self._reserved = None
+                self._reserved, self._listen = None, ""
             if self._given_directory is None and self._directory is not None:
                 shutil.rmtree(self._directory, ignore_errors=True)
                 self._directory = None
@@ -166,12 +130,6 @@ class EmbeddedBroker:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise
 
-    def log_tail(self, lines: int = 50) -> str:
-        """The end of the broker's log."""
-        if self._directory is None or not self._log_file().exists():
-            return ""
-        return "\n".join(self._log_file().read_text(errors="replace").splitlines()[-lines:])
-
     def __enter__(self) -> Self:
         try:
             return self.start()
@@ -183,7 +141,7 @@ class EmbeddedBroker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            error.add_note(f"the log of the embedded broker ends with:\n{self.log_tail()}")
+            error.add_note(f"the log of {self.name} ends with:\n{self.log_tail()}")
         self.close()
 
     async def __aenter__(self) -> Self:
@@ -194,7 +152,7 @@ class EmbeddedBroker:
     ) -> None:
         await asyncio.to_thread(self.__exit__, kind, error, trace)
 
-    def _command(self) -> list[str]:
+    def _serve_command(self) -> list[str]:
         removed = "" if self._given_directory is not None else str(self._home())
         # -P: modules in the directory of the tests must not take the place of the broker's.
         command = [sys.executable, "-P", "-m", "millstream.testing.guarded_serve", removed, "serve"]
@@ -212,50 +170,108 @@ class EmbeddedBroker:
             sections.setdefault(section, {})[key] = value
         (self._home() / "settings.yaml").write_text(json.dumps({**sections, "topics": self.topics}, indent=1))
 
-    def _wait_until_ready(self, process: "subprocess.Popen[bytes]", position: int) -> None:
-        deadline = time.monotonic() + self._start_timeout_s
-        while time.monotonic() < deadline:
-            if self._is_ready(position):
-                return
-            if process.poll() is not None:
-                self._forget(process)
-                raise BrokerFailed(f"the broker ended with exit code {process.returncode}\n{self.log_tail()}")
-            time.sleep(_LOOK_EVERY_S)
-        self.kill()
-        raise BrokerFailed(
-            f"the broker was not ready within {self._start_timeout_s:.0f} s\n{self.log_tail()}"
-        )
-
-    def _is_ready(self, position: int) -> bool:
-        with self._log_file().open("rb") as log:
-            log.seek(position)
-            return any(
-                b'"ready"' in line and line.endswith(b"\n") and json.loads(line).get("event") == "ready"
-                for line in log
-            )
-
     def _home(self) -> Path:
         if self._directory is None:
             raise BrokerFailed("the broker was not started")
         return self._directory
 
-    def _log_file(self) -> Path:
-        return self._home() / "broker.log"
-
-    def _running(self) -> "subprocess.Popen[bytes]":
-        if self._process is None:
-            raise BrokerFailed("the broker is not running; start() it, or use it in a `with` block")
-        return self._process
-
-    def _forget(self, process: "subprocess.Popen[bytes]") -> None:
-        if process.stdin is not None:
-            process.stdin.close()
-        self._process = None
-
     def _abandon(self) -> None:
-        if self._process is not None:
+        if self.process is not None:
             self.kill()
         self.close()
+
+
+class EmbeddedCluster:
+    """Brokers 1 to `count` that are one cluster, each as an `EmbeddedBroker`.
+
+        with EmbeddedCluster(3, topics={"events": 3}) as cluster:
+            producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers})
+            cluster.brokers[2].kill()
+            cluster.brokers[2].start()
+
+    New topics have up to three replicas, and a write needs two of them, unless `settings` say otherwise.
+    """
+
+    def __init__(
+        self,
+        count: int = 3,
+        *,
+        topics: Topics = (),
+        settings: Mapping[str, object] | None = None,
+        directory: Path | str | None = None,
+        start_timeout_s: float = READY_SECONDS,
+    ) -> None:
+        self.topics = topics
+        self._start_timeout_s = start_timeout_s
+        self._reserved = ReservedPorts(2 * count)
+        addresses = self._reserved.addresses
+        common = {
+            "default.replication.factor": min(count, 3),
+            "min.insync.replicas": min(count, 2),
+            # All brokers that there are start now: none can come that knows of another cluster.
+            "cluster.founding_wait": "0ms",
+            "cluster.bootstrap_servers": addresses[:count],
+            **(settings or {}),
+        }
+        self.brokers = {
+            number: EmbeddedBroker(
+                settings={**common, "broker.id": number},
+                directory=None if directory is None else Path(directory) / f"broker-{number}",
+                addresses=(addresses[number - 1], addresses[count + number - 1]),
+                name=f"broker {number}",
+            )
+            for number in range(1, count + 1)
+        }
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of all brokers, as every client takes it."""
+        return ",".join(self._reserved.addresses[: len(self.brokers)])
+
+    def start(self) -> Self:
+        """Start all brokers, and return when clients can connect and the topics exist."""
+        for broker in self.brokers.values():
+            broker.launch()
+        for broker in self.brokers.values():
+            broker.wait_until_ready(self._start_timeout_s)
+        self.create_topics(self.topics)
+        return self
+
+    def create_topics(self, topics: Topics) -> None:
+        """Create topics while the cluster runs; those that exist already are left as they are."""
+        next(each for each in self.brokers.values() if each.is_running).create_topics(topics)
+
+    def close(self) -> None:
+        """End all brokers and remove what they have stored; NodeFailed when one of them has ended by itself."""
+        with ExitStack() as closing:
+            closing.callback(self._reserved.close)
+            for broker in self.brokers.values():
+                # A clean stop would have each hand over to the next, for nothing.
+                if broker.is_running:
+                    broker.kill()
+                closing.callback(broker.close)
+
+    def log_tail(self, lines: int = 20) -> str:
+        """The end of each broker's log."""
+        return "\n".join(f"{each.name}:\n{each.log_tail(lines)}" for each in self.brokers.values())
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is not None:
+            error.add_note(f"the logs of the embedded cluster end with:\n{self.log_tail()}")
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        await asyncio.to_thread(self.__exit__, kind, error, trace)
 
 
 def _topics(topics: Topics) -> dict[str, dict[str, object]]:
@@ -267,11 +283,3 @@ def _topics(topics: Topics) -> dict[str, dict[str, object]]:
         name: {"partitions": given} if isinstance(given, int) else dict(given)
         for name, given in topics.items()
     }
-
-
-def _environment() -> dict[str, str]:
-    """Ours, without the settings it may hold for another broker, and with what the broker's allocator wants."""
-    from millstream.cli.main import ALLOCATOR_SETTINGS
-
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MILLSTREAM_")}
-    return {**ALLOCATOR_SETTINGS, **inherited}

@@ -1,4 +1,4 @@
-"""The pytest plug-in: `millstream_broker` and `millstream_broker_factory`.
+"""The pytest plug-in: `millstream_broker`, `millstream_cluster` and `millstream_broker_factory`.
 
 pytest loads it in every run of everybody who has Millstream installed, so it imports nothing until a test asks for a
 broker.
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from millstream.testing.broker import EmbeddedBroker, Topics
+    from millstream.testing.broker import EmbeddedBroker, EmbeddedCluster, Topics
 
 _MARKER = (
-    "millstream(topics=None, settings=None, scope=None): topics and settings of the broker that the fixture "
-    'millstream_broker starts, and whether the test has it for itself ("function") or shares it ("session")'
+    "millstream(topics=None, settings=None, scope=None, brokers=3): topics and settings of the broker that the fixture "
+    'millstream_broker starts, and whether the test has it for itself ("function") or shares it ("session"); '
+    "millstream_cluster starts so many brokers"
 )
 _SCOPES = ("function", "session")
 
@@ -24,7 +25,7 @@ class BrokerFactory:
     """Starts brokers, and ends them with the test session: `millstream_broker_factory(topics={"events": 3})`."""
 
     def __init__(self) -> None:
-        self._brokers: list[EmbeddedBroker] = []
+        self._brokers: list[EmbeddedBroker | EmbeddedCluster] = []
         self._shared: dict[str, EmbeddedBroker] = {}
 
     def __call__(
@@ -46,7 +47,17 @@ class BrokerFactory:
             broker.create_topics(topics)
         return broker
 
-    def end(self, broker: "EmbeddedBroker") -> None:
+    def cluster(
+        self, count: int = 3, *, topics: "Topics" = (), settings: Mapping[str, object] | None = None
+    ) -> "EmbeddedCluster":
+        """As a call, for a cluster of so many brokers."""
+        from millstream.testing.broker import EmbeddedCluster
+
+        cluster = EmbeddedCluster(count, topics=topics, settings=settings)
+        self._brokers.append(cluster)
+        return cluster.__enter__()
+
+    def end(self, broker: "EmbeddedBroker | EmbeddedCluster") -> None:
         self._brokers.remove(broker)
         broker.close()
 
@@ -89,6 +100,7 @@ def millstream_broker(
 ) -> Iterator["EmbeddedBroker"]:
     """A running broker. `millstream_broker.bootstrap_servers` is what a Kafka client needs."""
     options = _options(request)
+    options.pop("brokers")
     scope = options.pop("scope", None) or request.config.getini("millstream_scope")
     if scope not in _SCOPES:
         raise pytest.UsageError(f"millstream: the scope is {scope!r}; choose one of {', '.join(_SCOPES)}")
@@ -100,20 +112,35 @@ def millstream_broker(
     millstream_broker_factory.end(broker)
 
 
+@pytest.fixture
+def millstream_cluster(
+    request: pytest.FixtureRequest, millstream_broker_factory: BrokerFactory
+) -> Iterator["EmbeddedCluster"]:
+    """A running cluster of three brokers, or as many as the marker says; every test has one of its own."""
+    options = _options(request)
+    options.pop("scope")
+    cluster = millstream_broker_factory.cluster(options.pop("brokers") or 3, **options)
+    yield cluster
+    millstream_broker_factory.end(cluster)
+
+
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
     """What the markers say; a test's own marker adds to that of its class and module."""
     topics: dict[str, object] = {}
     settings: dict[str, object] = {}
-    scope = None
+    scope = brokers = None
     for marker in reversed(list(request.node.iter_markers("millstream"))):
-        unknown = set(marker.kwargs) - {"topics", "settings", "scope"}
+        unknown = set(marker.kwargs) - {"topics", "settings", "scope", "brokers"}
         if unknown or marker.args:
-            raise pytest.UsageError("the marker millstream takes topics=, settings= and scope= only")
+            raise pytest.UsageError(
+                "the marker millstream takes topics=, settings=, scope= and brokers= only"
+            )
         given = marker.kwargs.get("topics") or {}
         topics.update(given if isinstance(given, Mapping) else dict.fromkeys(given, 1))
         settings.update(marker.kwargs.get("settings") or {})
         scope = marker.kwargs.get("scope") or scope
-    return {"topics": topics, "settings": settings, "scope": scope}
+        brokers = marker.kwargs.get("brokers") or brokers
+    return {"topics": topics, "settings": settings, "scope": scope, "brokers": brokers}
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from random import Random
 
 from millstream.testing.chaos.clients import Recorder
-from millstream.testing.chaos.processes import ChaosCluster, ChaosNode, NodeFailed
+from millstream.testing.chaos.processes import ChaosCluster, ChaosNode
 from millstream.testing.faulty_machine import Trouble
+from millstream.testing.processes import NodeFailed
 
 NETWORK_FAULTS = ("cut", "one-way-cut", "delay", "loss")
 FAULTS = (
@@ -193,7 +194,7 @@ class ChaosNemesis:
             node.trouble(Trouble())
             time.sleep(_LOOK_SECONDS)
             if node.is_ending:
-                node.wait_until_ended()
+                node.wait_for_end()
                 _start(node)
 
     def _old_disk(self, node: ChaosNode) -> None:
