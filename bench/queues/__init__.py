@@ -42,7 +42,7 @@ class QueuePeer(Protocol):
     def create(self, queue: str) -> None: ...
 
     def enqueue(self, queue: str, count: int) -> float:
-        """Seconds until all of them are acknowledged to the producer."""
+        """Seconds until all of them are acknowledged to the producer, which stays connected for the next call."""
         ...
 
     def consumers(self, queue: str, count: int, *, one_by_one: bool) -> Sequence[Consumer]:

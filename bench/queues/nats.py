@@ -35,6 +35,7 @@ class NatsQueues:
             stdout=self._log,
             stderr=subprocess.STDOUT,
         )
+        self._producer: Link | None = None
         link = Link(self._port)
         self.name = f"NATS {link.version}"
         link.close()
@@ -48,7 +49,9 @@ class NatsQueues:
         link.close()
 
     def enqueue(self, queue: str, count: int) -> float:
-        link = Link(self._port)
+        if self._producer is None:
+            self._producer = Link(self._port)
+        link = self._producer
         message = b"PUB in.%s %s %d\r\n%s\r\n" % (queue.encode(), link.inbox, len(VALUE), VALUE)
         began = time.perf_counter()
         sent = confirmed = 0
@@ -61,9 +64,7 @@ class NatsQueues:
                 if b'"error"' in payload:
                     raise PeerError(f"NATS: {payload.decode()}")
                 confirmed += 1
-        took = time.perf_counter() - began
-        link.close()
-        return took
+        return time.perf_counter() - began
 
     def consumers(self, queue: str, count: int, *, one_by_one: bool) -> Sequence["NatsConsumer"]:
         if not one_by_one:

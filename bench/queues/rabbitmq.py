@@ -53,6 +53,8 @@ class RabbitQueues:
             [str(server)], env=self._environment, stdout=self._log, stderr=subprocess.STDOUT
         )
         self._directory = directory
+        self._producer: Channel | None = None
+        self._published = 0
         channel = Channel(self._port, self._check)
         self.name = f"RabbitMQ {channel.version}"
         channel.close()
@@ -68,13 +70,17 @@ class RabbitQueues:
         channel.close()
 
     def enqueue(self, queue: str, count: int) -> float:
-        channel = Channel(self._port)
-        channel.call((85, 10), b"\0", (85, 11))
+        if self._producer is None:
+            self._producer = Channel(self._port)
+            self._producer.call((85, 10), b"\0", (85, 11))
+        channel = self._producer
         publish = _method(60, 40, b"\0\0\0" + _short(queue) + b"\0")
         header = _frame(_HEADER, struct.pack(">HHQHB", 60, 0, len(VALUE), 0x1000, 2))
         message = publish + header + _frame(_BODY, VALUE)
         began = time.perf_counter()
         sent = confirmed = 0
+        # Tags go on from one call to the next; single confirmations may come out of order.
+        below, single = self._published, set[int]()
         while confirmed < count:
             room = min(count - sent, _UNCONFIRMED - (sent - confirmed))
             if room >= min(_UNCONFIRMED // 4, count - sent) and room:
@@ -84,12 +90,16 @@ class RabbitQueues:
                 method = _of(payload) if kind == _METHOD else None
                 if method == _ACK:
                     tag, multiple = struct.unpack_from(">QB", payload, 4)
-                    confirmed = tag if multiple else max(confirmed + 1, confirmed)
+                    if multiple:
+                        below = max(below, tag)
+                        single = {each for each in single if each > below}
+                    else:
+                        single.add(tag)
                 elif method == _NACK:
                     raise PeerError("RabbitMQ refused a message")
-        took = time.perf_counter() - began
-        channel.close()
-        return took
+            confirmed = below - self._published + len(single)
+        self._published += count
+        return time.perf_counter() - began
 
     def consumers(self, queue: str, count: int, *, one_by_one: bool) -> Sequence["RabbitConsumer"]:
         return [RabbitConsumer(self._port, queue, one_by_one=one_by_one) for _ in range(count)]

@@ -29,6 +29,7 @@ class ShareGroups:
     """On one partition: one queue."""
 
     bootstrap: str
+    _producer: confluent_kafka.Producer | None = None
 
     def create(self, queue: str) -> None:
         topic = NewTopic(queue, num_partitions=1, replication_factor=1)
@@ -36,17 +37,19 @@ class ShareGroups:
         admin.create_topics([topic])[queue].result(60)
 
     def enqueue(self, queue: str, count: int) -> float:
-        # 16 KB, as Java's producer has it: a batch is sent whole to each consumer that gets something of it.
-        producer = confluent_kafka.Producer(
-            {
-                "bootstrap.servers": self.bootstrap,
-                "linger.ms": 5,
-                "batch.size": 16_384,
-                "acks": "all",
-                "queue.buffering.max.messages": max(count, 100_000),
-                "queue.buffering.max.kbytes": 1 << 20,
-            }
-        )
+        if self._producer is None:
+            # 16 KB, as Java's producer has it: a batch is sent whole to each consumer that gets something of it.
+            self._producer = confluent_kafka.Producer(
+                {
+                    "bootstrap.servers": self.bootstrap,
+                    "linger.ms": 5,
+                    "batch.size": 16_384,
+                    "acks": "all",
+                    "queue.buffering.max.messages": 2_000_000,
+                    "queue.buffering.max.kbytes": 1 << 20,
+                }
+            )
+        producer = self._producer
         began = time.perf_counter()
         for number in range(count):
             producer.produce(queue, VALUE)
