@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, Never
 
 from millstream.coordinator.decision import Decision, StateMachine
+from millstream.coordinator.errors import NotDecided
 from millstream.coordinator.groups import (
     admin,
     classic_in_consumer,
@@ -82,6 +83,9 @@ class GroupCoordinator(StateMachine[GroupRequest, GroupRecord, GroupReply, Never
         turn = self._turn(now_ms)
         try:
             _HANDLERS[type(request)](turn, request, token)
+        except NotDecided:
+            # Before anything was written: whoever asks may ask again.
+            raise
         except KafkaError as error:
             # A group that was converted for a member stays converted although the member is then refused.
             turn.refuse(token, error.code, error.message)

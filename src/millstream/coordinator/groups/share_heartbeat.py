@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TypeVar
 from uuid import UUID
 
+from millstream.coordinator.errors import NotDecided
 from millstream.coordinator.groups.partition_sets import from_pairs
 from millstream.coordinator.groups.requests import JOIN_EPOCH, LEAVE_EPOCH
 from millstream.coordinator.groups.share_group import ShareGroup
@@ -81,13 +82,15 @@ def heartbeat(turn: Turn, request: ShareHeartbeat, token: int) -> None:
 def open_queue(turn: Turn, request: OpenQueue, token: int) -> None:
     """A leader asks where the group's queue on a partition begins; a group that does not exist is made."""
     group = _group(turn, request.group_id, create=True)
+    known = request.topic in turn.state.topics.topics
+    if not known and all(topic.name != request.topic for topic in group.topics.values()):
+        # Coordinators hear of new topics a moment later than leaders do: it may be asked again.
+        raise NotDecided(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {request.topic!r}")
     if request.group_id not in turn.state.share_groups:
         turn.write(ShareGroupKey(request.group_id), ShareGroupEpoch(0, 0))
         group = turn.state.share_groups[request.group_id]
     _remember_topics(turn, group, frozenset((request.topic,)))
-    topic = next((known for known in group.topics.values() if known.name == request.topic), None)
-    if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {request.topic!r}")
+    topic = next(each for each in group.topics.values() if each.name == request.topic)
     start = FROM_THE_RESET_POLICY if request.partition in topic.partitions else 0
     turn.reply(token, QueueOpened(start))
 

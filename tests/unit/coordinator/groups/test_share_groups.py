@@ -21,7 +21,7 @@ from millstream.coordinator.groups.requests import (
 from millstream.coordinator.groups.settings import GroupSettings
 from millstream.coordinator.groups.share_heartbeat import assign_simple
 from millstream.coordinator.groups.share_requests import DescribeShareGroup, OpenQueue, ShareHeartbeat
-from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -185,6 +185,13 @@ def test_partitions_that_a_topic_gets_later_are_read_from_the_beginning() -> Non
     assert coordinator.ask(OpenQueue("g", "t", 5)).start == 0
     assert coordinator.ask(OpenQueue("without members", "t", 5)).start == -1
     assert refusal(coordinator, OpenQueue("g", "nothing", 0)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_leader_that_knows_a_topic_first_may_ask_again_and_leaves_no_group_behind() -> None:
+    coordinator = Coordinator()
+    with pytest.raises(NotDone):
+        coordinator.ask(OpenQueue("g", "new", 0))
+    assert coordinator.ask(ListGroups()).groups == ()
 
 
 @given(st.integers(1, 30), st.lists(st.integers(1, 20), min_size=1, max_size=6))
