@@ -1,5 +1,6 @@
 """ShareAcknowledge by hand says the same as kio's description of it."""
 
+import struct
 import uuid
 from typing import Any
 
@@ -10,10 +11,14 @@ from hypothesis import strategies as st
 from millstream.protocol.api import APIS
 from millstream.protocol.codec import decode_request, decode_response, encode_request
 from millstream.protocol.share_acknowledge import (
+    MOST_IN_SERIES,
+    AckBatch,
     AcknowledgeAnswer,
+    AckPartition,
     PartitionOutcome,
     decode_share_acknowledge,
     encode_share_acknowledge_reply,
+    read_series,
 )
 from millstream.protocol.wire import MalformedRequest
 
@@ -110,6 +115,78 @@ def test_requests(fields: dict[str, Any], renews: bool, version: int) -> None:
         )
         for topic in by_kio.topics
     ]
+
+
+def framed(number: int, fields: dict[str, Any], client_id: bytes | None = b"c", version: int = 2) -> bytes:
+    name = b"\xff\xff" if client_id is None else struct.pack(">h", len(client_id)) + client_id
+    header = struct.pack(">hhi", API.key, version, number) + name + b"\0"
+    request = header + encode_request(API, version, fields)
+    return struct.pack(">i", len(request)) + request
+
+
+@given(
+    st.lists(st.tuples(st.integers(-(2**31), 2**31 - 1), usual), min_size=1, max_size=4),
+    st.lists(st.integers(0, 3), max_size=12),
+    st.none() | st.binary(max_size=3),
+    st.sampled_from((1, 2)),
+    st.binary(max_size=9),
+)
+def test_a_series_says_what_its_requests_say(
+    kinds: list[tuple[int, dict[str, Any]]],
+    order: list[int],
+    client_id: bytes | None,
+    version: int,
+    rest: bytes,
+) -> None:
+    chosen = [kinds[each % len(kinds)] for each in (0, *order)]
+    frames = [framed(number, fields, client_id, version) for number, fields in chosen]
+    data = memoryview(b"".join(frames) + rest)
+    series = read_series(data, len(frames[0]) - 4)
+    if series is None:
+        return
+    count = len(series.numbers)
+    assert 2 <= count <= len(frames)
+    assert series.client_id == (client_id or b"")
+    body = 4 + 8 + 2 + len(series.client_id) + 1
+    for at in range(count):
+        assert len(frames[at]) == len(frames[0])
+        request = decode_share_acknowledge(memoryview(frames[at]), body, version)
+        (topic,) = request.topics
+        batch = AckBatch(series.firsts[at], series.lasts[at], (1,))
+        assert topic.partitions == [AckPartition(topic.partitions[0].partition_index, [batch])]
+        assert topic.partitions[0].partition_index == series.request.topics[0].partitions[0].partition_index
+        same = (series.request.group_id, series.request.member_id, series.epochs[at], False)
+        assert request[:4] == same
+        assert series.numbers[at] == chosen[at][0]
+
+
+def test_a_series_ends_where_something_else_begins() -> None:
+    def request(offset: int, kind: int = 1, group: str = "g", index: int = 0) -> bytes:
+        batch = {"first_offset": offset, "last_offset": offset, "acknowledge_types": [kind]}
+        partition = {"partition_index": index, "acknowledgement_batches": [batch]}
+        topics = [{"topic_id": uuid.UUID(int=1), "partitions": [partition]}]
+        names = {"group_id": group, "member_id": "m", "share_session_epoch": offset}
+        return framed(offset, {**names, "is_renew_ack": False, "topics": topics})
+
+    def found(*requests: bytes) -> int:
+        series = read_series(memoryview(b"".join(requests)), len(requests[0]) - 4)
+        return 0 if series is None else len(series.numbers)
+
+    usual = [request(offset) for offset in range(5)]
+    assert found(*usual) == 5
+    assert found(usual[0]) == 0
+    assert found(*usual, request(5, kind=2), request(6)) == 5
+    assert found(*usual, request(5, group="h")) == 5
+    assert found(*usual, request(5, index=1)) == 5
+    assert found(*usual, request(5)[:-1]) == 5
+    assert found(request(0, kind=2), request(1, kind=2)) == 0
+    assert found(*usual * 100) == MOST_IN_SERIES
+
+
+@given(st.binary(min_size=14, max_size=300), st.integers(10, 290))
+def test_bytes_that_are_no_series(data: bytes, size: int) -> None:
+    if len(data) >= 4 + size:
+        assert read_series(memoryview(data), size) is None
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -26,6 +26,10 @@ Encode = Callable[[int, Any, int], Reply]
 _ANY_SIZE = 1 << 62
 
 
+Series = Callable[[memoryview, int], Any]
+"""A series of requests of so many bytes each at the beginning of the buffer; None where there is none."""
+
+
 class Codec(msgspec.Struct, frozen=True):
     decode: Decode
     encode: Encode
@@ -34,6 +38,7 @@ class Codec(msgspec.Struct, frozen=True):
     is_large: Callable[[int, Any], bool] = lambda _version, _answer: False
     """Whether writing the answer would take others' time."""
     large_bytes: int = _ANY_SIZE
+    series: Series | None = None
     is_cold: bool = False
     """Whether answers are of kio's classes: they may be large, and say themselves whether they are errors."""
 
@@ -119,11 +124,27 @@ def _offset_commit() -> Codec:
     )
 
 
+def _share_fetch() -> Codec:
+    from millstream.protocol.share_fetch import (
+        ShareFetchAnswer,
+        decode_share_fetch,
+        encode_share_fetch_reply,
+    )
+
+    return Codec(
+        decode_share_fetch,
+        lambda _version, answer, throttle_ms: encode_share_fetch_reply(answer, throttle_ms),
+        lambda _version, error: ShareFetchAnswer(error.code, error.message),
+        large_bytes=64 * 1024,
+    )
+
+
 def _share_acknowledge() -> Codec:
     from millstream.protocol.share_acknowledge import (
         AcknowledgeAnswer,
         decode_share_acknowledge,
         encode_share_acknowledge_reply,
+        read_series,
     )
 
     return Codec(
@@ -131,6 +152,7 @@ def _share_acknowledge() -> Codec:
         lambda version, answer, throttle_ms: [encode_share_acknowledge_reply(version, answer, throttle_ms)],
         lambda _version, error: AcknowledgeAnswer(error.code, error.message),
         large_bytes=64 * 1024,
+        series=read_series,
     )
 
 
@@ -224,6 +246,7 @@ _BY_HAND: dict[str, Callable[[], Codec]] = {
     "fetch": _fetch,
     "metadata": _metadata,
     "offset_commit": _offset_commit,
+    "share_fetch": _share_fetch,
     "share_acknowledge": _share_acknowledge,
     "api_versions": _api_versions,
     "peer_hello": _peer_hello,

@@ -4,28 +4,17 @@ Batches are sent as they are stored; `AcquiredRecords` names what is the client'
 durable. Where a request acknowledges and finds nothing to read, it is answered at once.
 """
 
-import datetime
-from typing import cast
+from typing import Any, cast
 from uuid import UUID
 
-from kio.schema.share_fetch.v2.request import ShareFetchRequest
-from kio.schema.share_fetch.v2.response import (
-    AcquiredRecords,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
-    PartitionData,
-    ShareFetchableTopicResponse,
-    ShareFetchResponse,
-)
-
-from millstream.broker.api.call import Call
-from millstream.broker.handlers.admin import answer
-from millstream.broker.shares.led_queue import Taken, Wanted
+from millstream.broker.api.call import LATER, Call
+from millstream.broker.shares.direct_fetch import DirectFetch
+from millstream.broker.shares.led_queue import Wanted
 from millstream.broker.shares.session_work import Answered, SessionWork, Work
 from millstream.broker.shares.sessions import CLOSE, OPEN, Source
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.share_fetch import FetchedShare, ShareFetchAnswer, ShareFetchRequest
 
-_MILLISECOND = datetime.timedelta(milliseconds=1)
 _BATCH_OPTIMIZED, _RECORD_LIMIT = 0, 1
 
 
@@ -33,60 +22,78 @@ class ShareFetch:
     def __init__(self, work: SessionWork) -> None:
         self._work = work
 
-    async def handle(self, request: ShareFetchRequest, call: Call) -> ShareFetchResponse:
+    def handle(self, request: ShareFetchRequest, call: Call) -> Any:
+        group_id, member, epoch = _check(request), request.member_id or "", request.share_session_epoch
         try:
-            _check(request)
-            source = cast(Source, call.source)
-            session = self._work.use(request.group_id, request.member_id, request.share_session_epoch, source)
+            session = self._work.use(group_id, member, epoch, cast(Source, call.source))
         except KafkaError as error:
             if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
-                await self._work.pause(request.max_wait)
-            return _refused(error)
+                return self._refuse_later(request, error)
+            raise
         work = self._work.begin(session, call, request.topics)
-        for topic in request.forgotten_topics_data:
-            for index in topic.partitions:
-                work.session.forget((topic.topic_id, index))
+        for topic_id, indexes in request.forgotten:
+            for index in indexes:
+                session.forget((topic_id, index))
+        wanted = None
+        if epoch != CLOSE and request.max_records > 0 and request.max_bytes > 0 and not request.is_renew_ack:
+            wanted = Wanted(
+                request.max_records,
+                self._work.most_bytes(request.max_bytes),
+                whole_batches=request.share_acquire_mode == _BATCH_OPTIMIZED,
+            )
+        if epoch != CLOSE and work.settle_here(request.topics, renewing=request.is_renew_ack):
+            # The usual case has no task of its own.
+            fetch = DirectFetch(work, call, lambda: _answer(request, work, self._work))
+            fetch.begin(wanted, _max_wait_s(request, work))
+            return LATER
+        return self._fetch(request, work, wanted)
+
+    async def _fetch(self, request: ShareFetchRequest, work: Work, wanted: Wanted | None) -> ShareFetchAnswer:
         await work.acknowledge(request.topics, renewing=request.is_renew_ack)
         if request.share_session_epoch == CLOSE:
             await work.release()
-        elif request.max_records > 0 and request.max_bytes > 0 and not request.is_renew_ack:
-            await self._fetch(request, work)
+        elif wanted is not None:
+            await work.fetch(wanted, _max_wait_s(request, work))
         await work.stored()
-        return self._answer(request, work)
+        return _answer(request, work, self._work)
 
-    async def _fetch(self, request: ShareFetchRequest, work: Work) -> None:
-        wanted = Wanted(
-            request.max_records,
-            self._work.most_bytes(request.max_bytes),
-            whole_batches=request.share_acquire_mode == _BATCH_OPTIMIZED,
-        )
-        waits = not work.acknowledged and not work.errors
-        max_wait_s = request.max_wait.total_seconds() if waits else 0.0
-        await work.fetch(wanted, max_wait_s)
-
-    def _answer(self, request: ShareFetchRequest, work: Work) -> ShareFetchResponse:
-        topics: dict[UUID, list[PartitionData]] = {}
-        full = request.share_session_epoch == OPEN
-        answered = work.answered(full=full)
-        for (topic_id, index), told in answered.items():
-            topics.setdefault(topic_id, []).append(_partition(index, told))
-        return answer(
-            ShareFetchResponse,
-            error_code=ErrorCode.NONE,
-            error_message=None,
-            acquisition_lock_timeout=work.lock_ms() * _MILLISECOND,
-            responses=tuple(
-                ShareFetchableTopicResponse(topic_id=topic_id, partitions=tuple(partitions))
-                for topic_id, partitions in topics.items()
-            ),
-            node_endpoints=tuple(
-                NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
-                for node_id, host, port, rack in self._work.endpoints(answered)
-            ),
-        )
+    async def _refuse_later(self, request: ShareFetchRequest, error: KafkaError) -> ShareFetchAnswer:
+        await self._work.pause(request.max_wait_ms / 1000)
+        raise error
 
 
-def _check(request: ShareFetchRequest) -> None:
+def _max_wait_s(request: ShareFetchRequest, work: Work) -> float:
+    return 0.0 if work.acknowledged or work.errors else request.max_wait_ms / 1000
+
+
+def _answer(request: ShareFetchRequest, work: Work, all_work: SessionWork) -> ShareFetchAnswer:
+    topics: dict[UUID, list[FetchedShare]] = {}
+    answered = work.answered(full=request.share_session_epoch == OPEN)
+    for (topic_id, index), told in answered.items():
+        topics.setdefault(topic_id, []).append(_partition(index, told))
+    return ShareFetchAnswer(
+        lock_ms=work.lock_ms(),
+        topics=list(topics.items()),
+        endpoints=list(all_work.endpoints(answered)),
+    )
+
+
+def _partition(index: int, told: Answered) -> FetchedShare:
+    error, refused, taken = told.error, told.acknowledge_error, told.taken
+    return FetchedShare(
+        index,
+        ErrorCode.NONE if error is None else error.code,
+        None if error is None else error.message,
+        ErrorCode.NONE if refused is None else refused.code,
+        None if refused is None else refused.message,
+        told.leader,
+        taken.batches,
+        [(each.first, each.last, each.count) for each in taken.ranges],
+    )
+
+
+def _check(request: ShareFetchRequest) -> str:
+    """The group's id; KafkaError for what no session may ask."""
     if not request.group_id or not request.member_id:
         raise _invalid("GroupId and MemberId must not be empty")
     acknowledges = any(
@@ -96,39 +103,12 @@ def _check(request: ShareFetchRequest) -> None:
         raise _invalid("a session does not begin with acknowledgements")
     if request.share_acquire_mode not in (_BATCH_OPTIMIZED, _RECORD_LIMIT):
         raise _invalid(f"ShareAcquireMode is {request.share_acquire_mode}; use 0 or 1")
-    reads = request.max_wait or request.min_bytes or request.max_bytes or request.max_records
+    reads = request.max_wait_ms or request.min_bytes or request.max_bytes or request.max_records
     if request.is_renew_ack and reads:
         raise _invalid(
             "a request that renews reads nothing: MaxWait, MinBytes, MaxBytes, MaxRecords must be 0"
         )
-
-
-def _partition(index: int, told: Answered) -> PartitionData:
-    taken: Taken = told.taken
-    return PartitionData(
-        partition_index=index,
-        error_code=ErrorCode.NONE if told.error is None else told.error.code,
-        error_message=None if told.error is None else told.error.message,
-        acknowledge_error_code=0 if told.acknowledge_error is None else told.acknowledge_error.code,
-        acknowledge_error_message=None if told.acknowledge_error is None else told.acknowledge_error.message,
-        current_leader=LeaderIdAndEpoch(leader_id=told.leader[0], leader_epoch=told.leader[1]),
-        records=b"".join(taken.batches),
-        acquired_records=tuple(
-            AcquiredRecords(first_offset=each.first, last_offset=each.last, delivery_count=each.count)
-            for each in taken.ranges
-        ),
-    )
-
-
-def _refused(error: KafkaError) -> ShareFetchResponse:
-    return answer(
-        ShareFetchResponse,
-        error_code=error.code,
-        error_message=error.message,
-        acquisition_lock_timeout=datetime.timedelta(),
-        responses=(),
-        node_endpoints=(),
-    )
+    return request.group_id
 
 
 def _invalid(message: str) -> KafkaError:

@@ -15,7 +15,7 @@ from millstream.broker.shares.log_view import ReadBatch, chosen, read_batches, s
 from millstream.broker.shares.queue_store import QueueStore
 from millstream.coordinator.shares.engine import QueueEngine
 from millstream.coordinator.shares.policy import QueuePolicy
-from millstream.coordinator.shares.queue_values import Acquired, DeadLetter, Reason, Settlement
+from millstream.coordinator.shares.queue_values import Acquired, DeadLetter, Outcome, Reason, Settlement
 from millstream.coordinator.shares.records import ShareKey
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
@@ -23,9 +23,10 @@ from millstream.runtime.clock import SteadyTime
 
 _log = get_logger("millstream.queues")
 
-# A consumer that was heard of in this time gets its share of what there is.
+# A consumer that was heard of in this time gets its share of what there is; who is gone is looked for this often.
 _ACTIVE_MS = 5_000
-_READ_BYTES = 64 << 10
+_LOOK_MS = 500
+_READ_BYTES = 16 << 10
 _MOST_READ_BYTES = 4 << 20
 
 
@@ -82,6 +83,7 @@ class LedQueue:
     ) -> None:
         """`dead_letters` is told of what is to be written elsewhere, `settled` of every write that is durable."""
         self.key = key
+        self._name = f"queue {key}"
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.state = QueueState.LOADING
@@ -101,7 +103,9 @@ class LedQueue:
         self._timer_ms = 0
         self._waiters: dict[Callable[[], object], None] = {}
         self._consumers: dict[str, int] = {}
+        self._looked_ms = 0
         self._record_bytes = 1_000
+        self._read_now: list[ReadBatch] = []
 
     # -- its life
 
@@ -145,7 +149,8 @@ class LedQueue:
             told(error)
         self.partition.stop_waiting(self)
         self._closed(self)
-        self.wake()
+        for waiter in list(self._waiters):
+            waiter()
 
     def is_idle(self, since_ms: int) -> bool:
         """Nothing of it is out, nobody waits for it, and no consumer was heard of since then."""
@@ -220,6 +225,33 @@ class LedQueue:
         engine.settle(member, settlements, now_ms)
         self._decided()
 
+    def accept_each(self, member: str, firsts: Sequence[int], lasts: Sequence[int]) -> dict[int, KafkaError]:
+        """Accept each of these ranges by itself; the errors, by place in the sequence, of those that were refused.
+
+        Neighbours are settled together, and apart only where that is refused.
+        """
+        refused: dict[int, KafkaError] = {}
+        at, count = 0, len(firsts)
+        while at < count:
+            begin, next_offset = at, firsts[at]
+            while at < count and firsts[at] == next_offset:
+                next_offset = lasts[at] + 1
+                at += 1
+            if not self._accept(member, firsts[begin], lasts[at - 1]):
+                for place in range(begin, at):
+                    try:
+                        self.settle(member, (Settlement(firsts[place], lasts[place], Outcome.ACCEPT),))
+                    except KafkaError as error:
+                        refused[place] = error.as_value()
+        return refused
+
+    def _accept(self, member: str, first: int, last: int) -> bool:
+        try:
+            self.settle(member, (Settlement(first, last, Outcome.ACCEPT),))
+        except KafkaError:
+            return False
+        return True
+
     def release_member(self, member: str) -> None:
         if self.state is QueueState.ACTIVE:
             self._consumers.pop(member, None)
@@ -246,24 +278,42 @@ class LedQueue:
             self._decided()
 
     def _fair_share(self, engine: QueueEngine, member: str, wanted: Wanted, now_ms: int) -> int:
-        """Few records are spread over those who ask for them; of many, everybody gets what it asks for."""
-        if len(self._consumers) > 1:
+        """How many it gets at most."""
+        if now_ms - self._looked_ms >= _LOOK_MS:
+            self._looked_ms = now_ms
             self._consumers = {
                 name: seen for name, seen in self._consumers.items() if now_ms - seen <= _ACTIVE_MS
             }
-        waiting = engine.depth(self.upper) - engine.locked
-        room = min(wanted.max_records, max(1, -(-waiting // len(self._consumers))))
-        if wanted.max_held is not None:
-            room = min(room, wanted.max_held - engine.held(member))
-        return room
+        held = engine.held(member)
+        share = fair_share(engine.depth(self.upper), engine.locked, held, len(self._consumers))
+        room = min(wanted.max_records, share)
+        return room if wanted.max_held is None else min(room, wanted.max_held - held)
 
     def _read(self, offset: int, room: int, size: int) -> list[ReadBatch]:
-        likely = max(2 * room * self._record_bytes, _READ_BYTES)
-        read = read_batches(self.partition, offset, min(size, likely, _MOST_READ_BYTES), self.upper)
-        if read:
-            records = read[-1].batch.last - read[0].batch.first + 1
-            self._record_bytes = sum(len(each.data) for each in read) // records + 1
+        most = min(size, max(2 * room * self._record_bytes, _READ_BYTES), _MOST_READ_BYTES)
+        read = self._read_before(offset, most)
+        if not read:
+            read = read_batches(self.partition, offset, most, self.upper)
+            if read:
+                records = read[-1].batch.last - read[0].batch.first + 1
+                self._record_bytes = sum(len(each.data) for each in read) // records + 1
+                self._read_now = read
+                self._loop.call_soon(self._forget_read)
         return read
+
+    def _read_before(self, offset: int, most: int) -> list[ReadBatch]:
+        """What another consumer was given in this turn of the loop holds the next records too, as a rule."""
+        found: list[ReadBatch] = []
+        for each in self._read_now:
+            if each.batch.last >= offset and (each.batch.first <= offset or found):
+                most -= len(each.data)
+                if found and most < 0:
+                    break
+                found.append(each)
+        return found
+
+    def _forget_read(self) -> None:
+        self._read_now = []
 
     def _look_into(self, engine: QueueEngine) -> None:
         """One piece at a time: a long log that is new to the queue does not hold up the loop."""
@@ -294,12 +344,14 @@ class LedQueue:
             self.wake()
 
     def _may_have_some(self) -> bool:
-        """Most writes store acknowledgements, which leave nothing for those who wait."""
         engine, upper = self.engine, self.upper
         return engine.wants_scan(upper) or engine.next_available(upper, self._time.now_ms()) is not None
 
     def wake(self) -> None:
+        """Those who wait, in their order, as long as there is something left: the others need not know."""
         for waiter in list(self._waiters):
+            if not self._may_have_some():
+                return
             waiter()
 
     # -- what is decided is stored
@@ -332,7 +384,10 @@ class LedQueue:
 
     def _decided(self) -> None:
         if self._writer is None:
-            self._writer = self._loop.create_task(self._write(), name=f"queue {self.key}")
+            if self.engine.has_changes:
+                self._writer = self._loop.create_task(self._write(), name=self._name)
+            else:
+                self._arm()
 
     async def _write(self) -> None:
         try:
@@ -355,8 +410,7 @@ class LedQueue:
                 if changes is None:
                     return
                 self._settled(self)
-                if self._waiters and self._may_have_some():
-                    self.wake()
+                self.wake()
         finally:
             self._writer = None
 
@@ -388,6 +442,14 @@ class LedQueue:
         self.engine.on_time(self._time.now_ms())
         self._decided()
         self.wake()
+
+
+def fair_share(depth: int, locked: int, held: int, consumers: int) -> int:
+    """Few records are spread over those who ask for them; of many, everybody gets what it asks for.
+
+    A share is one of all that is not settled, less what the consumer holds; or one of what waits, if that is more.
+    """
+    return max(-(-depth // consumers) - held, -(-(depth - locked) // consumers), 1)
 
 
 def _in_order(

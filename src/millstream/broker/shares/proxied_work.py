@@ -1,5 +1,8 @@
 """A request of a share session where the client knows this node alone: whoever leads a partition is asked for it."""
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 from millstream.broker.shares.acknowledgements import AcknowledgementBatch, settlements
 from millstream.broker.shares.anywhere import take_anywhere
 from millstream.broker.shares.led_queue import Taken, Wanted
@@ -17,6 +20,10 @@ class ProxiedWork(Work):
         super().__init__(all_work, session)
         self._queues = queues
         self._caller = caller
+
+    def settle_here(self, _topics: Iterable[Any], *, renewing: bool) -> bool:  # noqa: ARG002
+        """Others may have to be asked."""
+        return False
 
     async def fetch(self, wanted: Wanted, max_wait_s: float) -> None:
         self.errors.clear()
@@ -62,7 +69,7 @@ class ProxiedWork(Work):
         return self._shares.lock_ms(self.session.group_id)
 
     async def _settle(
-        self, place: Place, batches: tuple[AcknowledgementBatch, ...], renewing: bool
+        self, place: Place, batches: Sequence[AcknowledgementBatch], renewing: bool
     ) -> KafkaError | None:
         try:
             given = [

@@ -1,8 +1,7 @@
 """One request of a share session: what both ShareFetch and ShareAcknowledge do with its partitions."""
 
 import asyncio
-import datetime
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +10,7 @@ import msgspec
 from millstream.broker.api.call import Call
 from millstream.broker.server.memory import MemoryBudget
 from millstream.broker.shares.acknowledgements import AcknowledgementBatch, settlements
-from millstream.broker.shares.consumers import all_stored, await_and_acquire
+from millstream.broker.shares.consumers import Delivery, all_stored, await_and_acquire
 from millstream.broker.shares.led_queue import NOTHING, LedQueue, Taken, Wanted
 from millstream.broker.shares.sessions import OPEN, Place, ShareSession, ShareSessions, Source
 from millstream.broker.shares.shares import Shares
@@ -91,9 +90,9 @@ class SessionWork:
         """What a reply may hold: it is in memory until the client has taken it. At least one batch is always sent."""
         return max(min(wanted, _MOST_BYTES, self._reply_memory.free_bytes), 1)
 
-    async def pause(self, wait: datetime.timedelta) -> None:
+    async def pause(self, seconds: float) -> None:
         """So that a client that is refused does not ask again at once."""
-        await asyncio.sleep(max(wait.total_seconds(), 0))
+        await asyncio.sleep(max(seconds, 0))
 
     def endpoints(self, answered: Mapping[Place, Answered]) -> Iterator[tuple[int, str, int, str | None]]:
         """Of the leaders that replies name."""
@@ -144,22 +143,73 @@ class Work:
                     )
 
     async def _settle(
-        self, place: Place, batches: tuple[AcknowledgementBatch, ...], renewing: bool
+        self, place: Place, batches: Sequence[AcknowledgementBatch], renewing: bool
     ) -> KafkaError | None:
         try:
             queue = await self._open(place)
-            given = settlements(batches, renewing=renewing)
-            queue.settle(self.session.member, given)
+        except KafkaError as error:
+            return error
+        return self._settle_in(queue, batches, renewing)
+
+    def _settle_in(
+        self, queue: LedQueue, batches: Sequence[AcknowledgementBatch], renewing: bool
+    ) -> KafkaError | None:
+        try:
+            queue.settle(self.session.member, settlements(batches, renewing=renewing))
         except KafkaError as error:
             return error
         self._touched[queue] = None
         return None
 
+    def settle_here(self, topics: Iterable[Any], *, renewing: bool) -> bool:
+        """As `acknowledge`, at once; False, and nothing is settled, unless all partitions are led here and loaded."""
+        session = self.session
+        given = [
+            ((topic.topic_id, partition.partition_index), partition.acknowledgement_batches)
+            for topic in topics
+            for partition in topic.partitions
+        ]
+        for place, _ in given:
+            session.add(place)
+        for topic_id, index in session.places:
+            queue = self._shares.opened(session.group_id, topic_id, index)
+            if queue is None or not queue.is_ready:
+                return False
+            self._opened[topic_id, index] = queue
+        for place, batches in given:
+            if batches:
+                self.acknowledged[place] = self._settle_in(self._opened[place], batches, renewing)
+        return True
+
+    def led_here(self) -> list[LedQueue]:
+        """The queues of the session, which `settle_here` has found, in turn."""
+        return [self._opened[place] for place in self.session.in_turn()]
+
+    def deliver(self, deliveries: Iterable[Delivery]) -> None:
+        for each in deliveries:
+            self.taken[each.queue.key.topic_id, each.queue.key.partition] = each.taken
+
+    def touched(self, deliveries: Iterable[Delivery]) -> list[LedQueue]:
+        """Where something was settled or delivered."""
+        return list(self._touched | {each.queue: None for each in deliveries})
+
+    def not_stored(self, queue: LedQueue, error: KafkaError) -> None:
+        """What was settled there is told that it may be lost."""
+        place = (queue.key.topic_id, queue.key.partition)
+        if self.acknowledged.get(place, error) is None:
+            self.acknowledged[place] = error
+
+    def note_moved(self, queues: Iterable[LedQueue]) -> None:
+        """Those that another node leads by now are told of."""
+        for queue in queues:
+            if not queue.partition.is_leader:
+                place = (queue.key.topic_id, queue.key.partition)
+                self.errors[place] = queue.partition.not_leader()
+
     async def fetch(self, wanted: Wanted, max_wait_s: float) -> None:
         """Lock what there is, or what comes in this time."""
         queues = await self._led()
-        for each in await await_and_acquire(queues, self.session.member, wanted, max_wait_s):
-            self.taken[each.queue.key.topic_id, each.queue.key.partition] = each.taken
+        self.deliver(await await_and_acquire(queues, self.session.member, wanted, max_wait_s))
         if not self.taken and max_wait_s > 0:
             # One that has moved away while this waited is told of.
             await self._led()
@@ -182,11 +232,8 @@ class Work:
 
     async def stored(self) -> None:
         """What was acknowledged is durable, or its partition is told that it is not."""
-        failed = await all_stored(self._touched)
-        for place in self.acknowledged:
-            queue = self._opened.get(place)
-            if queue is not None and queue in failed and self.acknowledged[place] is None:
-                self.acknowledged[place] = failed[queue]
+        for queue, error in (await all_stored(self._touched)).items():
+            self.not_stored(queue, error)
 
     def answered(self, *, full: bool) -> dict[Place, Answered]:
         """What there is to tell, by partition; `full` tells of those without news too."""

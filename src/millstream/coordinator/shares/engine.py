@@ -53,8 +53,8 @@ class QueueEngine:
         self._most_scanned = most_scanned
         self._scanned = start
         self._log_start = 0
-        # Single records that were accepted, one after the other, by the first offset of the run that they are in:
-        # from and to. They are settled together, before anything else is looked at.
+        # Records that were accepted one after the other, by the first offset of the run that they are in: from and to.
+        # They are settled together, before anything else is looked at.
         self._accepted: dict[int, list[int]] = {}
         self._up_to_date = Ledger(start, stored, self._is_scanned)
         self._scanned = self._ledger.start
@@ -281,20 +281,22 @@ class QueueEngine:
 
     def _accepts_next(self, member: str, given: Settlement, now_ms: int) -> bool:
         """Consumers that accept one by one mostly go from offset to offset: that is kept cheap."""
-        offset = given.first
-        if offset != given.last or given.outcome is not Outcome.ACCEPT:
+        first, last = given.first, given.last
+        if given.outcome is not Outcome.ACCEPT or first > last:
             return False
-        run = self._up_to_date.runs.at(offset)
-        if run is None or run.state is not ACQUIRED or run.owner != member or run.due_ms <= now_ms:
+        run = self._up_to_date.runs.at(first)
+        if run is None or run.state is not ACQUIRED or run.owner != member:
+            return False
+        if run.last < last or run.due_ms <= now_ms:
             return False
         accepted = self._accepted.get(run.first)
         if accepted is None:
-            self._accepted[run.first] = [offset, offset]
-        elif offset == accepted[1] + 1:
-            accepted[1] = offset
+            self._accepted[run.first] = [first, last]
+        elif first == accepted[1] + 1:
+            accepted[1] = last
         else:
             return False
-        self.counters.accepted += 1
+        self.counters.accepted += last - first + 1
         return True
 
     def _check(self, member: str, settlements: Sequence[Settlement]) -> None:
@@ -466,6 +468,11 @@ class QueueEngine:
     def _advance(self) -> None:
         self._ledger.advance()
         self._scanned = max(self._scanned, self.start)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there may be something to store, or a dead letter to write."""
+        return bool(self._accepted or self._dead_letters or self._up_to_date.has_changes)
 
     def take_changes(self) -> Changes | None:
         """What changed since the last call, as it is now; None when nothing of it needs to be stored."""

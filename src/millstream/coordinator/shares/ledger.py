@@ -120,6 +120,10 @@ class Ledger:
 
     # -- storing
 
+    @property
+    def has_changes(self) -> bool:
+        return bool(self._dirty) or self.start != self._stored_start
+
     def take_changes(self) -> Changes | None:
         """What changed since the last call, as it is now; None when nothing of it needs to be stored."""
         dirty, self._dirty = sorted(self._dirty), []
