@@ -95,6 +95,11 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
+    def observe_many(self, value: float, count: int) -> None:
+        """The same value so many times."""
+        self.counts[bisect_left(self.bounds, value)] += count
+        self.sum += value * count
+
     def read(self) -> Distribution:
         return Distribution(self.bounds, tuple(self.counts), self.sum)
 

@@ -19,7 +19,7 @@ class Api(NamedTuple):
 
 
 NEVER_FLEXIBLE = 32767
-PRODUCE, FETCH, METADATA, FIND_COORDINATOR, API_VERSIONS = 0, 1, 3, 10, 18
+PRODUCE, FETCH, METADATA, FIND_COORDINATOR, API_VERSIONS, SHARE_ACKNOWLEDGE = 0, 1, 3, 10, 18, 79
 PEER_HELLO, PEER_QUORUM, PEER_COMMAND, PEER_CLIENT, PEER_FOUNDING = 30000, 30001, 30002, 30003, 30004
 NODE_CALL = 30005
 LOG_CHECKSUM, QUEUE_CALL = 30010, 30020
@@ -83,7 +83,7 @@ APIS: dict[int, Api] = {
         Api(76, "share_group_heartbeat", 1, 1, 0),
         Api(77, "share_group_describe", 1, 1, 0),
         Api(78, "share_fetch", 1, 2, 0),
-        Api(79, "share_acknowledge", 1, 2, 0),
+        Api(SHARE_ACKNOWLEDGE, "share_acknowledge", 1, 2, 0),
         Api(80, "add_raft_voter", 0, 1, 0),
         Api(81, "remove_raft_voter", 0, 0, 0),
         Api(83, "initialize_share_group_state", 0, 0, 0),

@@ -1,7 +1,7 @@
 """One request as its handler sees it: who asks, in which version, and the way to answer. No socket, and no node."""
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # The size of what follows, and the correlation id.
 _HEAD = Struct(">ii")
+_FLEXIBLE_HEAD = Struct(">iiB")
 # Replies smaller than this are one buffer.
 _SMALL_REPLY_BYTES = 4096
 
@@ -93,6 +94,16 @@ class ReplySlot(PendingReply):
     def answer_body(self, body: Reply) -> None:
         """With a body that is written already."""
         self.complete(self._call.finished(body))
+
+    def answer_series(self, numbers: Sequence[int], bodies: Iterable[bytes]) -> None:
+        """Of requests that were handled together: the correlation id and the body of each. All are flexible."""
+        served = self._call.served
+        served.duration.observe_many(served.clock() - self._call.started, len(numbers))
+        pack = _FLEXIBLE_HEAD.pack
+        replies = [
+            pack(5 + len(body), number, 0) + body for number, body in zip(numbers, bodies, strict=False)
+        ]
+        self.complete([b"".join(replies)])
 
 
 class Call(msgspec.Struct):

@@ -141,6 +141,35 @@ class Dispatcher:
             # Other nodes have newer metadata, and clients ask those that they are connected to.
             connection.close_when_answered()
 
+    def dispatch_series(self, connection: Connection, key: int, data: memoryview, size: int) -> int:
+        """Handle those requests at the beginning of `data`, of so many bytes each, that can be handled together.
+
+        How many there were; 0 leaves all of them to `dispatch`.
+        """
+        if not self.is_open or key not in connection.listener.apis or connection.relay is not None:
+            return 0
+        served = self._served.get(key) or self.served(key)
+        if served.series is None or served.handle_series is None or size > served.largest_bytes:
+            return 0
+        series = served.series(data, size)
+        if series is None:
+            return 0
+        try:
+            caller = connection.caller(series.client_id)
+            self._authoriser.check_request(caller, served.needs, series.request, self._topic_name)
+            call = Call(caller, series.version, series.numbers[0], served, connection, self.clock())
+            taken = served.handle_series(series, call)
+        except KafkaError:
+            # Nothing was done yet; one by one each of them hears of it.
+            return 0
+        except Exception:
+            log.exception("request failed", peer=connection.peer)
+            connection.close()
+            return 1
+        served.count.value += taken
+        self._metrics.bytes_in.value += taken * (size + 4)
+        return taken
+
     def served(self, key: int) -> "Served":
         """The API with its handler, which is imported and made for its first request."""
         served = self._served.get(key)

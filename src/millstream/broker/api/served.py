@@ -29,12 +29,14 @@ class Served:
         "failure",
         "flexible_from",
         "handle",
+        "handle_series",
         "is_cold",
         "is_large",
         "large_bytes",
         "largest_bytes",
         "needs",
         "row",
+        "series",
         "slices",
     )
 
@@ -60,7 +62,10 @@ class Served:
         self.is_large = codec.is_large
         self.large_bytes = codec.large_bytes
         self.largest_bytes = LIMITS[row.api.name].size_bytes
-        self.handle = load_handler(row, collaborators)
+        self.series = codec.series
+        handler = _make_handler(row, collaborators)
+        self.handle = _handle_of(handler)
+        self.handle_series: Callable[[Any, Any], int] | None = getattr(handler, "handle_series", None)
         self.count: Counter = metrics.requests.labels(row.api.name)
         self.duration: Histogram = metrics.request_duration.labels(row.api.name)
         self._errors = metrics.request_errors
@@ -71,10 +76,16 @@ class Served:
 
 def load_handler(row: ApiRow, collaborators: Collaborators) -> Callable[[Any, Any], Any]:
     """A handler is a function that takes its collaborators first, or a class that is made of them."""
+    return _handle_of(_make_handler(row, collaborators))
+
+
+def _handle_of(handler: Any) -> Callable[[Any, Any], Any]:
+    handle: Callable[[Any, Any], Any] = getattr(handler, "handle", handler)
+    return handle
+
+
+def _make_handler(row: ApiRow, collaborators: Collaborators) -> Any:
     module_name, _, name = row.handler.partition(":")
     handler = getattr(importlib.import_module(f"millstream.broker.{module_name}"), name)
     taken = collaborators(row.api.name)
-    if isinstance(handler, type):
-        made: Callable[[Any, Any], Any] = handler(*taken).handle
-        return made
-    return partial(handler, *taken)
+    return handler(*taken) if isinstance(handler, type) else partial(handler, *taken)

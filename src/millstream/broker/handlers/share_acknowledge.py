@@ -1,6 +1,8 @@
 """ShareAcknowledge, versions 1 and 2: settle records of a share session; answered when it is durable."""
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any, cast
 from uuid import UUID
 
@@ -13,8 +15,10 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.share_acknowledge import (
     AcknowledgeAnswer,
     AcknowledgeRequest,
+    AcknowledgeSeries,
     AckPartition,
     PartitionOutcome,
+    encode_share_acknowledge_reply,
     settled_reply,
 )
 
@@ -62,6 +66,48 @@ class ShareAcknowledge:
             told(error)
         else:
             queue.when_stored(told)
+
+    def handle_series(self, series: AcknowledgeSeries, call: Call) -> int:
+        """Settle what requests of one session say that follow each other, in one go and with one buffer of replies."""
+        request = series.request
+        topic_id, (partition,) = request.topics[0]
+        index = partition.partition_index
+        session = self._work.sessions.find(request.group_id or "", request.member_id or "")
+        if session is None or session.proxied_for is not None:
+            return 0
+        queue = self._work.shares.opened(session.group_id, topic_id, index)
+        if queue is None or not queue.is_ready:
+            return 0
+        count = session.use_next(series.epochs)
+        if not count:
+            return 0
+        session.add((topic_id, index))
+        numbers = array("i", series.numbers[:count])
+        refused = queue.accept_each(session.member, series.firsts[:count], series.lasts[:count])
+        self._answer_series(queue, call, numbers, refused)
+        return count
+
+    def _answer_series(
+        self, queue: LedQueue, call: Call, numbers: Sequence[int], refused: Mapping[int, KafkaError]
+    ) -> None:
+        slot = call.reply_later()
+        place = (queue.key.topic_id, queue.key.partition)
+        lock_ms = queue.engine.policy.lock_ms
+        version, throttle_ms = call.version, call.throttle_ms
+
+        def failure(error: KafkaError) -> bytes:
+            answered = {place: Answered(acknowledge_error=error, leader=self._work.leader(place))}
+            return encode_share_acknowledge_reply(version, self._answer(answered, lock_ms), throttle_ms)
+
+        def told(error: KafkaError | None) -> None:
+            done = settled_reply(version, *place, lock_ms, throttle_ms) if error is None else failure(error)
+            if refused:
+                each = [failure(refused[at]) if at in refused else done for at in range(len(numbers))]
+                slot.answer_series(numbers, each)
+            else:
+                slot.answer_series(numbers, repeat(done))
+
+        queue.when_stored(told)
 
     async def _acknowledge(self, request: AcknowledgeRequest, work: Work) -> AcknowledgeAnswer:
         await work.acknowledge(request.topics, renewing=request.is_renew_ack)

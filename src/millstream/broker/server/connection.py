@@ -17,7 +17,7 @@ from millstream.broker.server.intake import LONGEST_TURN_SECONDS, Intake, Pause
 from millstream.broker.server.listener import Listener, Relay
 from millstream.broker.server.replies import ReplyQueue
 from millstream.doors.caller import Caller
-from millstream.protocol.api import APIS, OWN_APIS, PEER_APIS
+from millstream.protocol.api import APIS, OWN_APIS, PEER_APIS, SHARE_ACKNOWLEDGE
 from millstream.protocol.limits import LIMITS, explain_size
 from millstream.protocol.wire import I16, I32, MalformedRequest
 from millstream.runtime.read_threshold import ReadThreshold
@@ -160,10 +160,13 @@ class Connection(asyncio.BufferedProtocol):
                 self._partial = b""
                 self._begin_frame(size, data[at + 4 :])
                 return
-            handle(data[at + 4 : at + 4 + size])
+            if end - at > 4 + size and I16.unpack_from(data, at + 4)[0] == SHARE_ACKNOWLEDGE:
+                at += (4 + size) * self._handle_series(data[at:], size)
+            else:
+                handle(data[at + 4 : at + 4 + size])
+                at += 4 + size
             if self._life is _CLOSED:
                 return
-            at += 4 + size
             if at < end and clock() - began > LONGEST_TURN_SECONDS:
                 began = float("inf")
                 self._intake.let_others_go_first()
@@ -202,6 +205,15 @@ class Connection(asyncio.BufferedProtocol):
     def _frame_stalled(self) -> None:
         self._server.ended(self, "a request stopped half-way, and others wait for its memory")
         self.abort()
+
+    def _handle_series(self, data: memoryview, size: int) -> int:
+        """As many requests of this size as are handled together; one alone where they are not alike."""
+        if self._intake.handles_at_once:
+            taken = self._server.dispatcher.dispatch_series(self, SHARE_ACKNOWLEDGE, data, size)
+            if taken:
+                return taken
+        self._intake.handle(data[4 : 4 + size])
+        return 1
 
     def caller(self, client_id: bytes | memoryview) -> Caller:
         """Who sends a request that says this client id; mostly the same as the one before."""

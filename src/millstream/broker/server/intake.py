@@ -59,6 +59,10 @@ class Intake:
         self._transport = self._dispatch = None
         self._line.clear()
 
+    @property
+    def handles_at_once(self) -> bool:
+        return self.is_reading and not self._line
+
     def handle(self, request: memoryview) -> None:
         if not self.is_reading or self._line:
             self._line.append(bytes(request))

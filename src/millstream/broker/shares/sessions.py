@@ -3,7 +3,7 @@
 Whether the member belongs to its group is not asked, as in Kafka.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -34,6 +34,16 @@ class ShareSession(msgspec.Struct):
     """Whose requests this node answers for all others."""
     places: dict[Place, None] = msgspec.field(default_factory=dict)
 
+    def use_next(self, epochs: Sequence[int]) -> int:
+        """How many of these epochs are the next ones; they are used up."""
+        expected = self.epoch
+        for epoch in epochs:
+            if epoch != expected or epoch == _HIGHEST_EPOCH:
+                break
+            expected += 1
+        used, self.epoch = expected - self.epoch, expected
+        return used
+
     def add(self, place: Place) -> None:
         self.places[place] = None
 
@@ -61,6 +71,9 @@ class ShareSessions:
     @property
     def is_full(self) -> bool:
         return len(self._sessions) >= self._most
+
+    def find(self, group_id: str, member: str) -> ShareSession | None:
+        return self._sessions.get((group_id, member))
 
     def use(self, group_id: str, member: str, epoch: int, source: Source) -> ShareSession:
         """The session that a request belongs to; its epoch is used up. KafkaError as Kafka has them."""
