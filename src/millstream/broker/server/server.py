@@ -46,6 +46,8 @@ class Server:
         self._listeners: list[asyncio.Server] = []
         self._bound: list[tuple[str, int, str]] = []
         self._idle_check: asyncio.TimerHandle | None = None
+        self._accepts_no_more = False
+        """One that was on its way when the listeners closed is still handed over."""
         self._ended = EndedConnections(loop)
         shortest, longest = _IDLE_CHECK_SECONDS
         self._idle_check_seconds = max(shortest, min(longest, settings.idle_timeout / 2000))
@@ -96,6 +98,7 @@ class Server:
 
     def stop_reading(self) -> None:
         """Accept no connection and read no request any more."""
+        self._accepts_no_more = True
         for listener in self._listeners:
             listener.close()
         for connection in list(self._connections):
@@ -115,6 +118,8 @@ class Server:
             await asyncio.sleep(0.05)
         for connection in list(self._connections):
             connection.abort()
+        # The transports close their sockets in the next turn of the loop, and it may be the last one.
+        await asyncio.sleep(0)
 
     def connected(self, connection: Connection) -> None:
         self._connections[connection] = None
@@ -124,7 +129,9 @@ class Server:
         address.connections += 1
         self.metrics.connections.value = len(self._connections)
         self.metrics.connections_accepted.value += 1
-        if len(self._connections) > self.max_connections:
+        if self._accepts_no_more:
+            connection.abort()
+        elif len(self._connections) > self.max_connections:
             self._reject(
                 connection,
                 "max_connections",
