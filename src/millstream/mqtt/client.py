@@ -197,14 +197,16 @@ class Client:
         self.machine.kept_received(packet_ids)
         self.flush()
 
-    def failed(self, error: KafkaError, packet_ids: Sequence[int]) -> None:
+    def failed(self, error: KafkaError, packet_ids: Sequence[int]) -> bool:
         failure = failure_of(error)
-        if failure.is_final and packet_ids:
+        goes_on = failure.is_final and bool(packet_ids)
+        if goes_on:
             for packet_id in packet_ids:
                 self.machine.received(packet_id, failure.reason, failure.text)
         else:
             self.machine.close(failure.reason, failure.text)
         self.flush()
+        return goes_on
 
     def taken_over(self) -> None:
         self.close(Reason.SESSION_TAKEN_OVER, "another connection has this client id")

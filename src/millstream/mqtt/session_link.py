@@ -40,8 +40,8 @@ class Owner(Protocol):
     def released(self, packet_ids: Sequence[int]) -> None: ...
     def reserved(self, packet_ids: Sequence[int]) -> None: ...
     def kept_received(self, packet_ids: Sequence[int]) -> None: ...
-    def failed(self, error: KafkaError, packet_ids: Sequence[int]) -> None:
-        """`packet_ids` are those of messages of QoS 2 that could not be kept."""
+    def failed(self, error: KafkaError, packet_ids: Sequence[int]) -> bool:
+        """Whether the connection goes on. `packet_ids` are those of messages of QoS 2 that could not be kept."""
         ...
 
 
@@ -68,6 +68,11 @@ class SessionLink:
         self._task: asyncio.Task[None] | None = None
         self._releasing: set[asyncio.Task[None]] = set()
         self._number = 0
+        self._is_over = False
+        """Something failed and ends the connection: what comes after it must not be kept without it.
+
+        Of what is read from the log the last that was reserved tells how far the session is.
+        """
 
     async def ask(self, request: Request[A]) -> A:
         return await self._coordinators.ask(
@@ -107,12 +112,14 @@ class SessionLink:
             await asyncio.wait(self._releasing)
 
     async def _receive(self, wants: list[WantReceive]) -> None:
+        if self._is_over:
+            return
         packet_ids = [want.packet_id for want in wants]
         try:
             messages = tuple((want.packet_id, self._publishing.kept(want.message)) for want in wants)
             await self.ask(Receive(self.client_id, self.epoch, messages))
         except KafkaError as error:
-            self._owner.failed(error, packet_ids)
+            self._is_over = not self._owner.failed(error, packet_ids)
         else:
             self._owner.received(packet_ids)
 
@@ -139,10 +146,12 @@ class SessionLink:
     async def _tell(
         self, request: Request[Done], then: Callable[[Sequence[int]], None], packet_ids: Sequence[int]
     ) -> None:
+        if self._is_over:
+            return
         try:
             await self.ask(request)
         except KafkaError as error:
-            self._owner.failed(error, ())
+            self._is_over = not self._owner.failed(error, ())
         else:
             then(packet_ids)
 
