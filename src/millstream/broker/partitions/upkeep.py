@@ -53,6 +53,8 @@ class Upkeep:
         self._checkpointing = asyncio.Lock()
         self._is_forgetting = False
         self._removals: dict[str, asyncio.TimerHandle] = {}
+        self._moved = self._durably_moved = 0
+        """How many directories were moved to where they are deleted, and how many of them stay there."""
 
     def start(self) -> None:
         storage = self._settings
@@ -188,13 +190,24 @@ class Upkeep:
 
     def remove_later(self, path: str, delay_ms: int) -> None:
         """Unlinking gigabytes takes long: in a thread, and after the topic's delay."""
-        self._removals[path] = self._machine.loop.call_later(delay_ms / 1000, self._remove, path)
+        self._moved += 1
+        self._removals[path] = self._machine.loop.call_later(delay_ms / 1000, self._remove, path, self._moved)
 
-    def _remove(self, path: str) -> None:
+    def _remove(self, path: str, number: int = 0) -> None:
         self._removals.pop(path, None)
         disk = self._machine.disk
-        remove = disk.unlink if path.endswith(_DELETED) else disk.remove_tree
-        self._machine.workers.submit(partial(remove, path), _report_removal)
+        is_file = path.endswith(_DELETED)
+        remove = partial(disk.unlink, path) if is_file else partial(self._remove_directory, path, number)
+        self._machine.workers.submit(remove, _report_removal)
+
+    def _remove_directory(self, path: str, number: int) -> None:
+        """In a thread. A loss of power must not bring back some of its files in the place that it was moved from."""
+        disk = self._machine.disk
+        if number > self._durably_moved:
+            moved = self._moved
+            disk.sync_dir(path.rpartition("/")[0])
+            self._durably_moved = moved
+        disk.remove_tree(path)
 
 
 def _count_expired(partition: Partition, now_ms: int) -> int:

@@ -144,6 +144,21 @@ async def _until_removed(disk: SimulatedDisk) -> None:
         await asyncio.sleep(0.01)
 
 
+def test_a_directory_that_is_being_deleted_does_not_come_back_in_part() -> None:
+    """Without its identity it would be taken for that of the next topic of its name."""
+    disk = SimulatedDisk()
+    with node_on(disk) as node, RawClient(node.listen) as client:
+        topic = create_topic(client, "t", file_delete_delay_ms=0)
+        assert produce(client, topic, batch_of(b"a")).error_code == 0
+        assert log_files(disk) == ["/data/topics/t/partition-0/00000000000000000000.log"]
+        client.call("delete_topics", 5, topic_names=["t"], timeout=timedelta(seconds=60))
+        until(lambda: not log_files(disk))
+        for _ in range(20):
+            twin = disk.twin()
+            twin.restart(power_loss=True)
+            assert not [path for path in twin.paths() if path.startswith("/data/topics/t/")]
+
+
 def test_deleted_files_that_wait_for_their_delay_are_gone_after_a_clean_stop(disk: SimulatedDisk) -> None:
     with node_on(disk) as node, RawClient(node.listen) as client:
         old_records(client)
