@@ -16,7 +16,7 @@ from millstream.mqtt.outgoing import Delivery, Outgoing
 from millstream.mqtt.queue_clients import leave
 from millstream.mqtt.reading import Reading
 from millstream.mqtt.sending import Sending
-from millstream.mqtt.session_link import SessionLink
+from millstream.mqtt.session_link import Flights, SessionLink
 from millstream.mqtt.share_groups import ShareGroup
 from millstream.mqtt.shared import Shared
 from millstream.mqtt.subscribing import subscribe, unsubscribe
@@ -352,7 +352,7 @@ class Client:
         send_will: bool,
         expiry_s: int,
         positions: Sequence[Position],
-        in_flight: Sequence[InFlight],
+        in_flight: Flights,
     ) -> None:
         """Again for as long as the coordinator is away: one that never hears of DISCONNECT sends the will.
 
@@ -390,7 +390,7 @@ class Client:
                     send_will=want.send_will,
                     expiry_s=want.session_expiry_s,
                     positions=positions if is_kept else (),
-                    in_flight=self._own_in_flight() if is_kept else (),
+                    in_flight=self.link.flights(self._own_in_flight()) if is_kept else (),
                 )
         finally:
             if not self.ended.done():

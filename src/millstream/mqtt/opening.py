@@ -66,11 +66,15 @@ async def open_session(client: "Client", want: WantOpen) -> None:
         client,
     )
     shared.attending.add(client, opened.shard)
-    in_flight = await _in_flight(client, opened)
+    try:
+        in_flight = await _in_flight(client, opened)
+    except KafkaError as error:
+        machine.refuse(Reason.SERVER_UNAVAILABLE, error.message)
+        client.flush()
     if machine.state is State.CLOSED:
-        # It left while its session was opened; if it has come back meanwhile, the session is that one's.
+        # It left while its session was opened, or cannot have it now; if it has come back, the session is that one's.
         await client.tell_end(
-            link, send_will=False, expiry_s=machine.session_expiry_s, positions=(), in_flight=in_flight
+            link, send_will=False, expiry_s=machine.session_expiry_s, positions=(), in_flight=opened.in_flight
         )
         return
     client.link = link

@@ -22,6 +22,10 @@ from millstream.protocol.internal_topics import MQTT_RETAINED_TOPIC
 
 _READ_BYTES: Final = 256 << 10
 _PAUSE_SECONDS: Final = 0.5
+# Of a message that is wanted again: it was deleted, or no replica may have it undamaged.
+_GONE: Final = frozenset(
+    {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.CORRUPT_MESSAGE}
+)
 
 
 class Reader(Protocol):
@@ -175,12 +179,17 @@ class Reading:
         self.behind[place] = offsets.earliest if offset < offsets.earliest else offsets.latest
 
     async def fetch(self, flights: Mapping[int, Place], offsets: Mapping[int, int]) -> dict[int, Outgoing]:
-        """The messages that were in flight under these identifiers, as far as the log still has them."""
+        """The messages that were in flight under these identifiers, as far as the log still has them.
+
+        KafkaError where that cannot be told now.
+        """
         found: dict[int, Outgoing] = {}
         for packet_id, place in flights.items():
             try:
                 read = await self._partitions.read(self._caller, place, offsets[packet_id], max_bytes=1)
-            except KafkaError:
+            except KafkaError as error:
+                if error.code not in _GONE:
+                    raise
                 continue
             for record in read.records():
                 if record.offset == offsets[packet_id]:

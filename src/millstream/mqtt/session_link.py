@@ -4,7 +4,7 @@ What is asked while an answer is awaited goes together with the next request, so
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from millstream.coordinator.decision import Request
@@ -30,6 +30,8 @@ A = TypeVar("A")
 _MOST_BYTES: Final = 1 << 20
 _MOST_WAITING: Final = 2_000
 
+Flights = tuple[tuple[int, StoredFlight], ...]
+"""As they are kept, under their identifiers."""
 Queued = WantReceive | WantRelease | WantReserve | WantKeepReceived
 
 
@@ -133,7 +135,7 @@ class SessionLink:
 
     async def _reserve(self, wants: list[WantReserve]) -> None:
         entries = [entry for want in wants for entry in want.entries]
-        flights = tuple((entry.packet_id, self.flight(entry)) for entry in entries)
+        flights = self.flights(entries)
         packet_ids = tuple(entry.packet_id for entry in entries)
         await self._tell(Reserve(self.client_id, self.epoch, flights), self._owner.reserved, packet_ids)
 
@@ -159,12 +161,14 @@ class SessionLink:
         await self.ask(SaveProgress(self.client_id, self.epoch, tuple(positions), tuple(acknowledged)))
 
     async def close(
-        self, *, send_will: bool, expiry_s: int, positions: Sequence[Position], in_flight: Sequence[InFlight]
+        self, *, send_will: bool, expiry_s: int, positions: Sequence[Position], in_flight: Flights
     ) -> None:
-        flights = tuple((entry.packet_id, self.flight(entry)) for entry in in_flight)
         await self.ask(
-            CloseSession(self.client_id, self.epoch, send_will, expiry_s, tuple(positions), flights)
+            CloseSession(self.client_id, self.epoch, send_will, expiry_s, tuple(positions), in_flight)
         )
+
+    def flights(self, entries: Iterable[InFlight]) -> Flights:
+        return tuple((entry.packet_id, self.flight(entry)) for entry in entries)
 
     def flight(self, entry: InFlight) -> StoredFlight:
         """As it is kept; only the place of the message, which is in the log."""
