@@ -64,6 +64,7 @@ class Services:
         self._registry = registry
         self._reply_memory = reply_memory
         self._closing: list[Callable[[], None]] = []
+        self._session_work: SessionWork | None = None
         logs.appends.admit_to_queues = self._admit_to_queues
         self.coordinators = self._make_coordinators()
         authoriser = AllowAll()
@@ -158,7 +159,7 @@ class Services:
         return shares
 
     def _share_sessions(self) -> int:
-        return len(self.session_work.sessions) if "session_work" in self.__dict__ else 0
+        return 0 if self._session_work is None else len(self._session_work.sessions)
 
     @cached_property
     def session_work(self) -> "SessionWork":
@@ -175,6 +176,7 @@ class Services:
             self._machine.tasks.spawn,
         )
         self._closing.append(work.close)
+        self._session_work = work
         return work
 
     @cached_property

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from millstream.coordinator.decision import CoordinatorLog, Request, StateMachine
-from millstream.coordinator.errors import NotDecided
+from millstream.coordinator.decision import CoordinatorLog, NotDecided, Request, StateMachine
 from millstream.coordinator.shard import Shard, ShardLimits, ShardState
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.clock import Clock, SteadyTime

@@ -11,8 +11,16 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from millstream.coordinator.decision import CoordinatorLog, Decision, Reply, Request, StateMachine
-from millstream.coordinator.errors import NotDecided, append_failure, is_expected
+from millstream.coordinator.decision import (
+    CoordinatorLog,
+    Decision,
+    NotDecided,
+    Reply,
+    Request,
+    StateMachine,
+    append_failure,
+    is_expected,
+)
 from millstream.coordinator.rounds import Encoded, Rounds
 from millstream.observability.logs import get_logger
 from millstream.protocol.compression import Compression

@@ -6,9 +6,8 @@ may be led here or elsewhere. A door imports this room, never the node, the stor
 
 from millstream.cluster.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from millstream.cluster.metadata.topics import CreatedTopic, NewTopic
-from millstream.coordinator.decision import Decision, Reply, Request, StateMachine
+from millstream.coordinator.decision import Decision, NotDecided, Reply, Request, StateMachine
 from millstream.coordinator.definition import Definition, InternalTopic
-from millstream.coordinator.errors import NotDecided
 from millstream.doors.access import Authoriser, Operation, Permission, QuotaKind, Quotas, Resource
 from millstream.doors.caller import ANONYMOUS, Caller, Principal
 from millstream.doors.cluster import ClusterView, Metadata

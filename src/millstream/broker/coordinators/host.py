@@ -15,8 +15,8 @@ from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import MetadataRecord
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic
+from millstream.coordinator.decision import NotDecided
 from millstream.coordinator.definition import Definition
-from millstream.coordinator.errors import NotDecided
 from millstream.doors.coordinators import CoordinatorKind
 from millstream.protocol.errors import ErrorCode
 from millstream.runtime.clock import Clock

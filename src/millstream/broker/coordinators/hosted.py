@@ -8,9 +8,8 @@ from millstream.broker.coordinators.coordinator_log import CoordinatorLogs
 from millstream.broker.partitions.registry import Partitions
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.topics import NewTopic
-from millstream.coordinator.decision import Request, StateMachine
+from millstream.coordinator.decision import NotDecided, Request, StateMachine
 from millstream.coordinator.definition import Definition, partition_for
-from millstream.coordinator.errors import NotDecided
 from millstream.coordinator.runtime import CoordinatorRuntime
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.clock import Clock

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import pytest
 
 from millstream.broker.coordinators.hosted import Hosted
+from millstream.coordinator.decision import NotDecided
 from millstream.coordinator.definition import Definition, InternalTopic
-from millstream.coordinator.errors import NotDecided
 from millstream.doors import CoordinatorKind
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.testing.disk import SimulatedDisk
