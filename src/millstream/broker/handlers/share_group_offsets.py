@@ -1,15 +1,19 @@
 """Where the queues of share groups begin: shown, moved, forgotten."""
 
-from typing import Any
-
+from kio.schema.alter_share_group_offsets.v0.request import AlterShareGroupOffsetsRequest
 from kio.schema.alter_share_group_offsets.v0.response import (
     AlterShareGroupOffsetsResponse,
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
 )
+from kio.schema.delete_share_group_offsets.v0.request import DeleteShareGroupOffsetsRequest
 from kio.schema.delete_share_group_offsets.v0.response import (
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
+)
+from kio.schema.describe_share_group_offsets.v1.request import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
 )
 from kio.schema.describe_share_group_offsets.v1.response import (
     DescribeShareGroupOffsetsResponse,
@@ -18,6 +22,7 @@ from kio.schema.describe_share_group_offsets.v1.response import (
     DescribeShareGroupOffsetsResponseTopic,
 )
 
+from millstream.broker.api.call import Call
 from millstream.broker.handlers.admin import answer, code_of, message_of, unhurried
 from millstream.broker.shares.offsets import ShareOffsets, TopicOffsets
 from millstream.cluster.metadata.service import MetadataService
@@ -26,7 +31,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 
 async def describe_share_group_offsets(
-    offsets: ShareOffsets, metadata: MetadataService, request: Any, call: Any
+    offsets: ShareOffsets, metadata: MetadataService, request: DescribeShareGroupOffsetsRequest, call: Call
 ) -> DescribeShareGroupOffsetsResponse:
     """DescribeShareGroupOffsets, versions 0 and 1: where groups stand in partitions, and how many records are left."""
     groups = [await _of_group(offsets, metadata, each, call) async for each in unhurried(request.groups)]
@@ -34,7 +39,7 @@ async def describe_share_group_offsets(
 
 
 async def _of_group(
-    offsets: ShareOffsets, metadata: MetadataService, group: Any, call: Any
+    offsets: ShareOffsets, metadata: MetadataService, group: DescribeShareGroupOffsetsRequestGroup, call: Call
 ) -> DescribeShareGroupOffsetsResponseGroup:
     wanted = group.topics
     topics = None if wanted is None else {topic.topic_name: topic.partitions for topic in wanted}
@@ -71,7 +76,7 @@ def _topic(topic: TopicOffsets) -> DescribeShareGroupOffsetsResponseTopic:
 
 
 async def alter_share_group_offsets(
-    offsets: ShareOffsets, metadata: MetadataService, request: Any, call: Any
+    offsets: ShareOffsets, metadata: MetadataService, request: AlterShareGroupOffsetsRequest, call: Call
 ) -> AlterShareGroupOffsetsResponse:
     """AlterShareGroupOffsets, version 0: let the queues of a group without members begin elsewhere."""
     starts = {
@@ -113,7 +118,7 @@ async def alter_share_group_offsets(
 
 
 async def delete_share_group_offsets(
-    offsets: ShareOffsets, metadata: MetadataService, request: Any, call: Any
+    offsets: ShareOffsets, metadata: MetadataService, request: DeleteShareGroupOffsetsRequest, call: Call
 ) -> DeleteShareGroupOffsetsResponse:
     """DeleteShareGroupOffsets, version 0: forget where a group without members stands in topics."""
     names = dict.fromkeys(topic.topic_name for topic in request.topics)

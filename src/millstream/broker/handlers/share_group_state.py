@@ -7,10 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from kio.schema.delete_share_group_state.v0 import response as deleted
+from kio.schema.delete_share_group_state.v0.request import DeleteShareGroupStateRequest
 from kio.schema.initialize_share_group_state.v0 import response as initialized
+from kio.schema.initialize_share_group_state.v0.request import InitializeShareGroupStateRequest
 from kio.schema.read_share_group_state.v0 import response as read_response
+from kio.schema.read_share_group_state.v0.request import ReadShareGroupStateRequest
 from kio.schema.read_share_group_state_summary.v1 import response as summarized
+from kio.schema.read_share_group_state_summary.v1.request import ReadShareGroupStateSummaryRequest
 from kio.schema.write_share_group_state.v1 import response as written
+from kio.schema.write_share_group_state.v1.request import WriteShareGroupStateRequest
 
 from millstream.broker.api.call import Call
 from millstream.broker.handlers.admin import code_of, message_of, unhurried
@@ -33,7 +38,9 @@ _NOTHING = StoredState(0, -1, ())
 _NO_SUMMARY = StateSummary(0, -1, -1, -1)
 
 
-async def initialize(coordinators: Coordinators, request: Any, call: Call) -> Any:
+async def initialize(
+    coordinators: Coordinators, request: InitializeShareGroupStateRequest, call: Call
+) -> initialized.InitializeShareGroupStateResponse:
     return initialized.InitializeShareGroupStateResponse(
         results=await _each(
             coordinators,
@@ -46,7 +53,9 @@ async def initialize(coordinators: Coordinators, request: Any, call: Call) -> An
     )
 
 
-async def read(coordinators: Coordinators, request: Any, call: Call) -> Any:
+async def read(
+    coordinators: Coordinators, request: ReadShareGroupStateRequest, call: Call
+) -> read_response.ReadShareGroupStateResponse:
     def result(answer: StoredState | None, **fields: Any) -> Any:
         state = answer or _NOTHING
         return read_response.PartitionResult(
@@ -76,7 +85,9 @@ async def read(coordinators: Coordinators, request: Any, call: Call) -> Any:
     )
 
 
-async def write(coordinators: Coordinators, request: Any, call: Call) -> Any:
+async def write(
+    coordinators: Coordinators, request: WriteShareGroupStateRequest, call: Call
+) -> written.WriteShareGroupStateResponse:
     return written.WriteShareGroupStateResponse(
         results=await _each(
             coordinators,
@@ -89,7 +100,9 @@ async def write(coordinators: Coordinators, request: Any, call: Call) -> Any:
     )
 
 
-async def delete(coordinators: Coordinators, request: Any, call: Call) -> Any:
+async def delete(
+    coordinators: Coordinators, request: DeleteShareGroupStateRequest, call: Call
+) -> deleted.DeleteShareGroupStateResponse:
     return deleted.DeleteShareGroupStateResponse(
         results=await _each(
             coordinators,
@@ -102,7 +115,9 @@ async def delete(coordinators: Coordinators, request: Any, call: Call) -> Any:
     )
 
 
-async def summary(coordinators: Coordinators, request: Any, call: Call) -> Any:
+async def summary(
+    coordinators: Coordinators, request: ReadShareGroupStateSummaryRequest, call: Call
+) -> summarized.ReadShareGroupStateSummaryResponse:
     def result(answer: StateSummary | None, **fields: Any) -> Any:
         found = answer or _NO_SUMMARY
         return summarized.PartitionResult(
