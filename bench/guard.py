@@ -2,7 +2,8 @@
 
 Two kinds of figures. Instructions of Python for a request are exact. Throughput and the broker's CPU for a gigabyte
 are ratios against librdkafka's mock cluster, taken in turn with it, round by round, because these machines are noisy.
-Both are held against bench/guard.json; a loss of more than 15 % fails. `--record` writes what was measured there.
+Both are held against bench/guard.json; a loss of more than 15 % fails. `--record` writes what was measured there. The
+ratios were recorded on a machine with nothing else to do; beside other work they are worse.
 """
 
 import argparse

@@ -57,7 +57,7 @@ class Leaderless(msgspec.Struct, frozen=True):
 
 
 def leaderless_of(cluster: Cluster, topics: Collection[str]) -> tuple[Leaderless, ...]:
-    """Of these topics, the partitions that nobody leads."""
+    """The partitions of these topics that have no leader."""
     return tuple(
         Leaderless(
             topic.name,

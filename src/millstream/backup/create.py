@@ -104,7 +104,7 @@ class BackupMaker:
         return manifest
 
     def _known(self) -> dict[tuple[str, int], _Known]:
-        """By topic id and partition, from the newest backup that has it; what nobody needs any more goes."""
+        """By topic id and partition, from the newest backup that has it; copies that no backup needs are removed."""
         manifests = []
         is_whole = True
         for backup_id in self.folder.backup_ids():
@@ -145,7 +145,7 @@ class BackupMaker:
         return extents
 
     def _expect(self, extents: Mapping[Place, Extent], known: Mapping[tuple[str, int], _Known]) -> None:
-        """About how much there is to copy; the bar goes without when nobody knows."""
+        """About how much there is to copy; the bar shows no total where that is unknown."""
         try:
             sizes = log_bytes(self.cluster)
         except (OSError, ClientError):

@@ -62,7 +62,8 @@ class ReplicaComparer:
             return result
         reference = self.leader if self.leader in states else min(states)
         for node, state in states.items():
-            # What only this replica has, or has compacted: nobody to compare it with, but its checksums must hold.
+            # Records that only this replica has, or has compacted: there is nothing to compare them with, but their
+            # checksums must hold.
             self._verify_alone(node, state.log_start_offset, self._start(states), result)
         self._compare(reference, states, result)
         return result

@@ -48,7 +48,7 @@ def build_app(command: str | None) -> typer.Typer:
         help="Run a Millstream node, and work with topics, groups and messages of any Kafka-compatible cluster.",
         epilog=EXIT_CODES,
         no_args_is_help=True,
-        # What completes words costs every command some milliseconds.
+        # Loading the completion of words costs every command some milliseconds.
         add_completion=command not in COMMANDS or COMPLETION_VARIABLE in os.environ,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},

@@ -53,7 +53,7 @@ class ListedBackup:
     backup_id: str
     manifest: Manifest | None
     is_sound: bool | None
-    """None when nobody looked."""
+    """None where it was not checked."""
     damages: list[str] = field(default_factory=list)
 
     @property

@@ -92,9 +92,10 @@ def up(
 
 
 def take_signals_as_ctrl_c() -> None:
-    """The nodes are in sessions of their own, and would go on without anybody to stop them.
+    """The nodes are in sessions of their own, and would go on running if they were not stopped.
 
-    A shell's background job ignores SIGINT; who sends it one means it. `nohup` is a wish to outlive the terminal.
+    A shell's background job ignores SIGINT by default; a SIGINT that is sent to it on purpose counts. `nohup` means
+    that the cluster is to outlive the terminal.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -163,7 +164,7 @@ def status(
         try:
             is_healthy = show_status_once(target, as_json)
         except (ClientError, CommandError) as error:
-            # It may come back: whoever watches wants to see that.
+            # It may come back, and a person who watches wants to see that.
             output.note(str(error))
     if is_healthy is None or (check and not is_healthy):
         raise typer.Exit(ExitCode.FAILURE)

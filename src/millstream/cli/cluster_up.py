@@ -113,7 +113,7 @@ class LocalCluster:
                 time.sleep(_LOOK_SECONDS)
 
     def watch(self) -> int:
-        """Return when no node is left; whoever ends meanwhile is named."""
+        """Return when no node is left; each node that ends is named."""
         running = list(self.nodes)
         while running:
             for node in list(running):
@@ -155,7 +155,7 @@ class LocalCluster:
         broker = {"id": node.node_id, "host": host, "port": int(port), "data_dir": str(node.data.absolute())}
         own: dict[str, Mapping[str, object]] = {**self.settings, "broker": broker}
         if self.count > 1:
-            # A node that lists nobody but itself is alone.
+            # A node that lists only its own address is alone.
             seeds = [each.address for each in self.nodes]
             own["cluster"] = {**self.settings.get("cluster", {}), "bootstrap_servers": seeds}
         if node.http is not None:
@@ -218,7 +218,7 @@ def _serves(address: str) -> bool:
 
 
 def _require_free(ports: list[int]) -> None:
-    """A node whose port is taken would ask whoever listens there to let it in, and be told of another cluster."""
+    """A node whose port is taken would ask the program that listens there to let it in, and find another cluster."""
     for port in ports:
         try:
             _listen(port)

@@ -185,7 +185,7 @@ class Reading:
         self.topics = ""
         # On a terminal the messages themselves show how far it is.
         self.progress = output.Progress("messages", visible=not sys.stdout.isatty())
-        # The end of every partition that is not read up to there, as it was at the start; None where nobody knows it.
+        # The end of every partition that is not read up to there, as it was at the start; None where it is unknown.
         self.unread: dict[tuple[str, int], int | None] = {}
         self.is_assigned = False
         self.printed: dict[tuple[str, int], int] = {}

@@ -56,7 +56,7 @@ class NoAnswer(CommandError):
 
 
 class ReaderGone(Exception):
-    """Whoever read our standard output has closed it, as `head` does; there is nothing left to do."""
+    """The reader of our standard output has closed it, as `head` does; there is nothing left to do."""
 
 
 def enable_tracebacks() -> None:

@@ -249,7 +249,7 @@ class Sending:
             )
             output.note(f"{self.acknowledged:,} messages in {seconds:.1f} s{places}")
         if self.failed:
-            # What timed out may be in a leader's log, and what was refused is not.
+            # A message that timed out may be in a leader's log; one that was refused is not.
             print_error(
                 f"{self.failed} of {self.accepted} messages to {self.topic!r} were not acknowledged; some may be"
                 " stored all the same, and `millstream cluster status` tells whether enough nodes are there"

@@ -58,7 +58,7 @@ class ByteBar:
 
 
 class LiveView:
-    """Between `with` and its end `_live` draws; it is None where nobody looks."""
+    """`_live` draws within the `with` block; it is None without a terminal."""
 
     def __init__(self, *, refresh_per_second: float | None = None) -> None:
         """Without a rate the view itself says when to draw."""

@@ -97,7 +97,7 @@ def command(
             campaign.run(parts)
             campaign.tell(first, every_mark=every_mark)
     except KeyboardInterrupt:
-        # Simulated programs that are taken apart half-way complain, and nobody wants to hear it.
+        # Simulated programs that are ended half-way complain in the log, which does not matter.
         sys.unraisablehook = lambda _: None
         raise
 

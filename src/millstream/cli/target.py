@@ -177,7 +177,7 @@ class Target:
                 )
 
     def require_listener(self) -> None:
-        """Who retries a refused connection does so until a time-out; a person wants to know at once."""
+        """librdkafka retries a refused connection until a time-out; a person wants to know at once."""
         from millstream.client.errors import ConfigurationError
         from millstream.client.wire.properties import addresses
 

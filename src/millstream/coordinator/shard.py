@@ -112,7 +112,7 @@ class Shard(Generic[M]):
         return future
 
     def close(self, error: KafkaError) -> None:
-        """Give the partition up: whoever waits is told to look for the new coordinator."""
+        """Give the partition up: callers that wait are told to look for the new coordinator."""
         self.state = ShardState.CLOSED
         for task in (self._writer, self._loader, self._trimmer):
             if task is not None:
@@ -197,13 +197,13 @@ class Shard(Generic[M]):
             await self._log.trim(before)
             self._trimmed = before
         except (KafkaError, OSError) as error:
-            # What is not needed may stay: the next append tries again.
+            # Records that are no longer needed may stay: the next append tries to trim them again.
             _log.warning("coordinator log not trimmed", partition=self._name, error=str(error))
         finally:
             self._trimmer = None
 
     def _abandon(self, reason: str, error: BaseException, told: KafkaError) -> None:
-        """Nobody knows how state and log differ now: answer everyone and build the state from the log."""
+        """It is unknown how state and log differ now: answer everyone, and build the state again from the log."""
         expected = is_expected(error)
         tell = _log.warning if expected else _log.error
         # A fault is found by its traceback; that too few are in sync for a moment needs none.
@@ -214,7 +214,7 @@ class Shard(Generic[M]):
             self._has_written = False
             self.load()
             return
-        # What is due is written as soon as a machine is loaded: without a pause the node would do nothing else.
+        # Work that is due is written as soon as a machine is loaded: without a pause the node would do nothing else.
         self.state = ShardState.LOADING
         pause_seconds = self._limits.rebuild_pause_ms / 1000
         self._timer = asyncio.get_running_loop().call_later(pause_seconds, self._load_again)
@@ -231,7 +231,7 @@ class Shard(Generic[M]):
 
     async def _load(self) -> None:
         if self._writer is not None:
-            # What is on its way into the log belongs to what is read from it.
+            # Records that are being appended must be read back too.
             await asyncio.wait({self._writer})
         machine = self._new_machine()
         try:
@@ -266,7 +266,7 @@ class Shard(Generic[M]):
                     await asyncio.sleep(0)
 
     def _load_failed(self, error: Exception) -> None:
-        """Tried again by itself: sessions are to end on time, whether anybody asks or not."""
+        """Tried again by itself: sessions must end on time, even without a request."""
         pause_ms = self._reload_pause_ms
         self._reload_pause_ms = min(2 * pause_ms, _LONGEST_PAUSE_MS)
         trace = {} if is_expected(error) else {"exc_info": error}

@@ -26,7 +26,7 @@ class ClusterView(Protocol):
         ...
 
     def leader(self, place: Place) -> int | None:
-        """None while nobody leads it."""
+        """None while it has no leader."""
         ...
 
     def coordinator(self, kind: CoordinatorKind, key: str) -> int | None:

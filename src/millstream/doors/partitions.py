@@ -35,7 +35,7 @@ class Acks(enum.IntEnum):
 
 
 class Durability(enum.Enum):
-    """What an append had reached when it was answered."""
+    """How durable an append was when it was answered."""
 
     MEMORY = "memory"
     DISK = "disk"
@@ -131,7 +131,7 @@ class PartitionAccess(Protocol):
         max_wait_s: float = 0.0,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> LogRead:
-        """What is there from `offset` on, at least one batch if there is any; else waits `max_wait_s` for some."""
+        """Records from `offset` on, at least one batch if there is any; else waits `max_wait_s` for some."""
         ...
 
     async def offsets(self, caller: Caller, place: Place) -> Offsets: ...

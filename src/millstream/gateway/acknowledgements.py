@@ -79,7 +79,7 @@ class Acknowledgements:
         settled = await asyncio.gather(*(self._settle(caller, group, run, template) for run in runs))
         done = {each for outcome in settled for each in outcome.done}
         outcomes = [each in done for each in found]
-        # What a node could not do may be tried again, so it is told rather than what nobody can mend.
+        # An error of a node comes before ids that were refused: it may pass, and the call can be tried again.
         error = next((outcome.error for outcome in settled if outcome.error is not None), None)
         status = "ok" if all(outcomes) else "refused" if error is None else "failed"
         self._metrics.settled.labels(kind.name.lower(), status).value += len(ids)

@@ -33,7 +33,7 @@ class Breaker:
         self._trying = False
 
     def allows(self, now: float) -> bool:
-        """Whether a request may go to the broker now. Who is allowed must report how it ended."""
+        """Whether a request may go to the broker now. A caller that is allowed must report how it ended."""
         if self.state is BreakerState.CLOSED:
             return True
         if self.state is BreakerState.OPEN:

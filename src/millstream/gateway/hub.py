@@ -56,10 +56,10 @@ class Delivered(msgspec.Struct, frozen=True, eq=False):
 
 
 class Taker:
-    """Who takes messages from hubs: a stream, or a request that waits for some.
+    """Takes messages from hubs: a stream, or a request that waits for some.
 
-    `room` is how many may wait here for it, and none more once they have `_WAITING_BYTES`; `window` how many it may
-    have, with those it took and has not settled.
+    `room` is how many messages may wait here for it, and none more once they have `_WAITING_BYTES`; `window` is how
+    many it may have, counting those that it took and has not settled.
     """
 
     def __init__(self, number: int, room: int, window: int) -> None:
@@ -109,7 +109,7 @@ class Taker:
         return taken
 
     def pop(self, limit: int) -> list[Delivered]:
-        """What is there. What waited here for so long that its lock has ended may be another's by now."""
+        """The waiting messages. One that waited so long that its lock has ended may be another taker's by now."""
         was_full = self.room <= 0
         taken: list[Delivered] = []
         while self._waiting and len(taken) < limit:

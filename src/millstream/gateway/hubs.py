@@ -39,7 +39,9 @@ class Hubs:
             hub.join(taker)
 
     def leave(self, taker: Taker, *, releases: bool) -> None:
-        """What the taker never took goes back at once; what it took after a while, or with its lock."""
+        """Messages that the taker never took go back at once; those that it took go back after a while, or when their
+        locks end.
+        """
         for hub in taker.hubs:
             hub.leave(taker)
         untaken: dict[Hub, list[int]] = {}
@@ -56,7 +58,7 @@ class Hubs:
         self._forget_idle(taker.hubs)
 
     def resume(self, last: MessageId, taker: Taker) -> None:
-        """The client has all of its former stream up to `last`: what came after goes to whoever is next."""
+        """The client has everything of its former stream up to `last`; later messages go to the next taker."""
         disconnected = self._disconnected.get(last.stream)
         if (
             disconnected is None

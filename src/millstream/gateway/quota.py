@@ -1,4 +1,4 @@
-"""Quotas over HTTP: who has used up its share is answered with 429 until its time is over.
+"""Quotas over HTTP: a caller that has used up its share is answered with 429 until its time is over.
 
 A broker lets a request pass and makes its sender wait; over HTTP the next one is refused instead.
 """

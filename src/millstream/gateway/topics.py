@@ -27,7 +27,7 @@ class Topics:
         self._settings = settings
 
     def known(self, name: str) -> TopicImage | None:
-        """None for those of the cluster itself, which are nobody's to write."""
+        """None for the cluster's own topics, which no client may write."""
         return None if name.startswith(_INTERNAL) else self._metadata.image.topics.get(name)
 
     async def find(self, caller: Caller, name: str) -> TopicImage:

@@ -35,7 +35,7 @@ class Routes:
         self._exact: dict[str, Methods] = {}
         self._patterns: dict[tuple[str, ...], Methods] = {}
         self.missing: Problem | None = None
-        """What is said of a path that is not there, while more routes are to come."""
+        """The answer for an unknown path while more routes are to come."""
         self.add(routes)
 
     def add(self, routes: Mapping[str, Handler | Route]) -> None:

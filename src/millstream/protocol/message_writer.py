@@ -118,7 +118,7 @@ def _field_writer(field: FieldShape, flexible: bool) -> Write:
 
 
 def _never_null(write: Write, field: FieldShape) -> Write:
-    """What became nullable in a later version is empty in the versions before."""
+    """A field that became nullable in a later version is empty in the versions before."""
     if not (field.is_array or field.kafka_type in ("string", "bytes", "records")):
         return write
     empty: Any = () if field.is_array else "" if field.kafka_type == "string" else b""

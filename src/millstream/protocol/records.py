@@ -55,7 +55,7 @@ class InvalidRecordsError(KafkaError):
 
 
 class TooLargeUnpacked(InvalidRecordsError):
-    """A batch that unpacks to more than whoever opens it allows."""
+    """A batch that unpacks to more than its reader allows."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

@@ -18,7 +18,7 @@ _SIZE_BYTES = 4
 
 
 class BrokenStream(ConnectionError):
-    """What came is no reply to what was asked; the connection cannot be used any more."""
+    """The bytes are no reply to a request of this stream; the connection cannot be used any more."""
 
 
 class TooManyInFlight(Exception):
@@ -88,7 +88,7 @@ class RequestStream(Generic[Waiter]):
         return size
 
     def received(self, frame: memoryview) -> tuple[Waiter | None, memoryview]:
-        """Who waits for the reply, None for nobody, and what stands behind its correlation id."""
+        """The waiter for the reply, None where there is none, and what stands behind the correlation id."""
         correlation: int = I32.unpack_from(frame)[0]
         if self._in_order and next(iter(self._waiting), None) != correlation:
             raise BrokenStream(0, "the node answered another request")
@@ -96,7 +96,7 @@ class RequestStream(Generic[Waiter]):
         return None if waiting is None else waiting.waiter, frame[CORRELATION_BYTES:]
 
     def forget(self, correlation: int) -> None:
-        """Nobody waits for this reply any more. Not for a stream in order, where it would break it when it comes."""
+        """This reply is no longer waited for. Not for a stream in order, which it would break when it comes."""
         self._waiting.pop(correlation, None)
 
     def deadline(self) -> float | None:

@@ -36,7 +36,7 @@ class Host(Protocol):
     def workers(self, loop: asyncio.AbstractEventLoop, count: int, name: str) -> Workers: ...
 
     def new_id(self) -> UUID:
-        """One that nobody else draws."""
+        """An id that is never drawn twice."""
         ...
 
     def random_below(self, limit: int) -> int:

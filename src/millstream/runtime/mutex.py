@@ -9,7 +9,7 @@ def _acquire(lock: Lock) -> None:
 
 
 class Mutex:
-    """A lock for `with`. Whoever finds it taken calls `wait`, which a simulation replaces: there one thread runs."""
+    """A lock for `with`. A thread that finds it taken calls `wait`, which a simulation with its one thread replaces."""
 
     __slots__ = ("_lock",)
 

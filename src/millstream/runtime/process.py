@@ -11,7 +11,7 @@ _BACKGROUND_NICENESS = 10
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 16 << 20
 _LARGEST_KEPT_BYTES = 8 << 20
-# Also where SIGINT was ignored at the start, as in a shell's background job: who sends it one means it.
+# Also where SIGINT was ignored at the start, as in a shell's background job: a SIGINT that is sent on purpose counts.
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 

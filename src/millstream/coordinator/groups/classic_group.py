@@ -182,7 +182,7 @@ class ClassicGroup(msgspec.Struct):
 
 
 def check_instance(instances: Mapping[str, str], member_id: str, instance_id: str | None) -> None:
-    """A static member is known by its instance id; whoever uses it with an older member id is fenced."""
+    """A static member is known by its instance id; a sender that uses it with an older member id is fenced."""
     if instance_id is None:
         return
     owner = instances.get(instance_id)

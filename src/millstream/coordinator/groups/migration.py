@@ -138,7 +138,7 @@ def _held_partitions(
 
 
 def _release_waiting(turn: Turn, group: ClassicGroup) -> None:
-    """End the classic rounds: who waits is told to join again, into the new kind of group."""
+    """End the classic rounds: members that wait are told to join again, into the new kind of group."""
     for kind in (TimerKind.INITIAL_DELAY, TimerKind.JOIN, TimerKind.SYNC):
         turn.cancel(Timer(kind, group.group_id))
     for member_id in group.pending_members:

@@ -94,7 +94,7 @@ def _check_classic_commit(turn: Turn, group: ClassicGroup, request: CommitOffset
         return
     member = classic_member(group, request.member_id, request.instance_id, request.generation_or_epoch)
     if group.phase is Phase.COMPLETING_REBALANCE:
-        # Nobody owns anything of this generation yet.
+        # No member owns a partition in this generation yet.
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     if not member.waits:
         classic_rebalance.keep_session(turn, group, member)

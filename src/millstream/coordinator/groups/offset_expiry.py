@@ -1,4 +1,4 @@
-"""Offsets that nobody will come back for: too old, or of a topic that is gone."""
+"""Offsets that are not needed any more: too old, or of a topic that is gone."""
 
 import msgspec
 

@@ -143,7 +143,7 @@ class ChangeTopics(Request[TopicsChanged], frozen=True):
     deleted: frozenset[str] = frozenset()
 
 
-# What may come from another node; how topics change, each node sees for itself.
+# Requests that may come from another node. Changes of topics are not among them: each node sees them for itself.
 RemoteGroupRequest = (
     JoinGroup
     | SyncGroup

@@ -24,7 +24,7 @@ class ChaosNode(NodeProcess):
             "BROKER_ID": str(number), "BROKER_HOST": host, "BROKER_PORT": port,
             "BROKER_DATA_DIR": str(self.data), "CLUSTER_BOOTSTRAP_SERVERS": seeds, "LOG_FORMAT": "json",
             "KAFKA_CLIENT_ROUTING": routing,
-            # Nobody waits three seconds for company, and internal topics are made as in production.
+            # Groups begin without a wait for more members, and internal topics are made as in production.
             "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
             "CLUSTER_FOUNDING_WAIT": "0ms",
             # A fault lasts for seconds: a disk that does not answer is to be noticed within one.

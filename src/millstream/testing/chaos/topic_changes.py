@@ -49,7 +49,7 @@ class TopicChanger:
                 self._recorder.note(f"topics: {error}")
             self._fill(producer)
             is_over.wait(self._random.expovariate(4.0))
-        # What waits for topics that are gone is not waited for.
+        # Messages for topics that are gone are given up.
         producer.purge()
 
     # -- changes

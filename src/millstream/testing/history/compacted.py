@@ -72,7 +72,7 @@ def _old_values(history: CompactedHistory) -> Iterator[Anomaly]:
 
 def _contradiction(puts: Iterable[Put], found: Found | None) -> str | None:
     puts = list(puts)
-    # What nobody knows the outcome of may have been written late, after others.
+    # A send of unknown outcome may have been written late, after others.
     known = [put for put in puts if put.outcome is Outcome.OK and put.offset is not None]
     unsure = [put for put in puts if put.outcome is not Outcome.FAILED and put not in known]
     last = known[-1] if known else None

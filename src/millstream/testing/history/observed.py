@@ -46,7 +46,7 @@ class Observed:
         return send.outcome is Outcome.OK and self._fate(send) is Outcome.OK
 
     def is_refused(self, send: Send) -> bool:
-        """It definitely did not happen, so that nobody may read it."""
+        """It definitely did not happen, so no reader may see it."""
         return Outcome.FAILED in (send.outcome, self._fate(send))
 
     def _fate(self, send: Send) -> Outcome:

@@ -14,7 +14,7 @@ class QueueStep(StrEnum):
     ACKED = "acked"
     """The confirmation of its acknowledgement came."""
     TRIED = "tried"
-    """It was acknowledged, and nobody knows with which result."""
+    """It was acknowledged, and the result is unknown."""
     DEAD = "dead"
     """It was found in the dead-letter queue."""
 

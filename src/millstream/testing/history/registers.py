@@ -36,7 +36,7 @@ def judge_registers(writes: Iterable[Write], reads: Iterable[Read]) -> list[Anom
     calls: dict[str, list[Call[str | None, tuple[str | None]]]] = {}
     for write in writes:
         is_known = write.end != NEVER
-        # One of which nobody knows whether it happened, and which nobody read, may as well not have.
+        # An operation of unknown outcome whose value was never read may as well not have happened.
         if is_known or (write.key, write.value) in read:
             answer = ("",) if is_known else None
             calls.setdefault(write.key, []).append(Call(write.value, answer, write.start, write.end))

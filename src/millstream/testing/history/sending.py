@@ -27,7 +27,7 @@ def duplicates(observed: Observed) -> Iterator[Anomaly]:
 
 
 def lost_writes(observed: Observed) -> Iterator[Anomaly]:
-    """Acknowledged, below what somebody has read, and read by nobody."""
+    """Acknowledged, below an offset that was read, and never read."""
     for send in observed.history.sends:
         log = observed.logs[send.key]
         if (
