@@ -50,6 +50,12 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="rounds of every cell")
     parser.add_argument("--seconds", type=float, help="length of one produce run")
     parser.add_argument("--peer", choices=("both", "millstream", "mock"), default="both")
+    parser.add_argument(
+        "--system",
+        action="append",
+        help="for queues: only systems whose names begin like this (Millstream, RabbitMQ, ...); may be repeated",
+    )
+    parser.add_argument("--depth", type=int, help="for queues: how many messages wait when consumers come")
     parser.add_argument("--data", type=Path, help="parent of the temporary data directories")
     parser.add_argument("--json", type=Path, help="where to write the report")
     parser.add_argument(
@@ -97,7 +103,9 @@ def _run(options: argparse.Namespace, console: Console) -> int:
         driver = open_driver(OUT)
         report = Report(machine.describe(work_directory, driver.description), options.quick)
         console.print(f"data on {report.environment.file_system}; {driver.description}", highlight=False)
-        plan = Plan(options.quick, peers, options.rounds, options.seconds)
+        plan = Plan(
+            options.quick, peers, options.rounds, options.seconds, tuple(options.system or ()), options.depth
+        )
         with Display(console, len(chosen)) as display:
             began = time.perf_counter()
             session = Session(plan, driver, work_directory, report, display)

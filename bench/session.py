@@ -26,6 +26,12 @@ class Plan:
     peers: frozenset[Peer]
     rounds: int | None = None
     seconds: float | None = None
+    systems: tuple[str, ...] = ()
+    """How the names of those begin that are measured; all of them where there is none."""
+    depth: int | None = None
+
+    def includes(self, system: str) -> bool:
+        return not self.systems or any(system.startswith(each) for each in self.systems)
 
     def rounds_of(self, full: int, quick: int) -> int:
         return self.rounds or (quick if self.quick else full)

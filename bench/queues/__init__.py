@@ -38,6 +38,8 @@ class QueuePeer(Protocol):
     name: str
     settings: str
     """What makes it durable, for the report."""
+    deletes_settled: bool
+    """Whether a message is gone for all when one group has settled it."""
 
     def create(self, queue: str) -> None: ...
 

@@ -19,6 +19,7 @@ _PULL_SECONDS = 60
 
 
 class NatsQueues:
+    deletes_settled = True
     settings = (
         "file storage, work-queue retention, every publish and acknowledgement confirmed; this version syncs its files"
         " every two minutes and has no setting to sync before it answers: less durable than the others"

@@ -20,6 +20,7 @@ _UNCONFIRMED = 2_000
 
 
 class RabbitQueues:
+    deletes_settled = True
     settings = (
         "quorum queue of one node: messages and acknowledgements are synced to disk; publishes are confirmed,"
         " acknowledgements are not: the last one counts when a request sent after it is answered"

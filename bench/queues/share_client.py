@@ -28,8 +28,9 @@ class ShareConsumer:
         self.acknowledged = 0
         self._one_by_one = one_by_one
         self._head = compact_string(group) + compact_string(str(uuid.uuid4()))
-        # 100 ms at most for something to come; 16 MB; whole batches only where they are acknowledged together.
-        self._wants = struct.pack(">iiiiibb", 100, 1, 16 << 20, window, window, int(one_by_one), 0)
+        # 500 ms at most for something to come, as Kafka's clients; 16 MB; whole batches only where they are
+        # acknowledged together.
+        self._wants = struct.pack(">iiiiibb", 500, 1, 16 << 20, window, window, int(one_by_one), 0)
         self._topic = b"\2" + topic_id.bytes + b"\2" + _I32.pack(0)
         self._epoch = 0
         self._received = bytearray()

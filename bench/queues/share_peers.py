@@ -29,6 +29,7 @@ class ShareGroups:
     """On one partition: one queue."""
 
     bootstrap: str
+    deletes_settled = False
     _producer: confluent_kafka.Producer | None = None
 
     def create(self, queue: str) -> None:

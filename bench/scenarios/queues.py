@@ -1,8 +1,8 @@
 """Queues beside Apache Kafka's share groups, RabbitMQ's quorum queues and NATS JetStream, on one node each.
 
 Enqueue; deliver and acknowledge one by one and in batches, by 1, 8 and 64 consumers. "Deep": a million messages wait
-when the consumers come. "Depth 0": the consumers wait, and messages come in waves of 2,000, each when the one before is
-settled. What a peer cannot do is left out with a reason.
+when the consumers come (`--depth` for another number). "Depth 0": the consumers wait, and messages come in waves of
+2,000, each when the one before is settled. What a peer cannot do is left out with a reason.
 """
 
 import time
@@ -33,9 +33,12 @@ _PEERS: dict[str, Callable[[Path], QueuePeer]] = {
 
 def run(session: Session) -> None:
     """One after the other, so that no peer's idle threads take another's time."""
-    with session.millstream() as broker:
-        _measure(session, MillstreamQueues(broker))
+    if session.plan.includes(MillstreamQueues.name):
+        with session.millstream() as broker:
+            _measure(session, MillstreamQueues(broker))
     for name, start in _PEERS.items():
+        if not session.plan.includes(name):
+            continue
         try:
             with _running(session, start) as peer:
                 _measure(session, peer)
@@ -54,7 +57,7 @@ def _running(session: Session, start: Callable[[Path], QueuePeer]) -> Iterator[Q
 
 
 def _measure(session: Session, peer: QueuePeer) -> None:
-    depth = 200_000 if session.plan.quick else 1_000_000
+    depth = session.plan.depth or (200_000 if session.plan.quick else 1_000_000)
     session.display.step(f"{peer.name}: enqueue")
     _drain(peer, session.unique("warm"), 4_000, 8, one_by_one=True)
     queue = session.unique("deep")
@@ -73,13 +76,16 @@ def _measure(session: Session, peer: QueuePeer) -> None:
 def _measure_consumers(
     session: Session, peer: QueuePeer, deep: str, consumers: int, *, one_by_one: bool
 ) -> None:
-    count = 20_000 if one_by_one else 100_000
+    count = 50_000 if one_by_one else 100_000
     what = queue_delivered(peer.name, consumers, one_by_one=one_by_one)
     drain = Drain(peer.consumers(deep, consumers, one_by_one=one_by_one))
     began, before = time.perf_counter(), peer.usage().cpu_seconds
     done = drain.until(count, _MOST_SECONDS)
     took, cpu = time.perf_counter() - began, peer.usage().cpu_seconds - before
     drain.close()
+    if peer.deletes_settled:
+        # As deep for the next.
+        peer.enqueue(deep, done)
     session.record_figure(NAME, f"{what}, deep", "/s", [done / took])
     session.record_figure(NAME, f"{what}, deep: CPU", "us", [cpu / done * 1e6])
     rate = _drain(peer, session.unique("flat"), count // 2, consumers, one_by_one=one_by_one)
