@@ -9,8 +9,7 @@ A file per subject: `classic_join`, `classic_rebalance` and `classic_membership`
 from collections.abc import Callable
 from typing import Final, Never
 
-from millstream.coordinator.decision import Decision, StateMachine
-from millstream.coordinator.errors import NotDecided
+from millstream.coordinator.decision import Decision, NotDecided, StateMachine
 from millstream.coordinator.groups import (
     admin,
     classic_in_consumer,

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TypeVar
 from uuid import UUID
 
-from millstream.coordinator.errors import NotDecided
+from millstream.coordinator.decision import NotDecided
 from millstream.coordinator.groups.partition_sets import from_pairs
 from millstream.coordinator.groups.requests import JOIN_EPOCH, LEAVE_EPOCH
 from millstream.coordinator.groups.share_group import ShareGroup
