@@ -53,7 +53,10 @@ def given_lines(batch: Any) -> Lines:
 def outcomes(made: InfluxTarget, lines: list[str]) -> list[dict[str, Any]]:
     rows = [point(i, labels_raw=each + "\n", source_offset=i) for i, each in enumerate(lines)]
     posting = Posting(made, POINTS, given_lines)
-    return [row for each in posting.run(iter([pa.RecordBatch.from_pylist(rows)])) for row in each.to_pylist()]
+    reports = [
+        told for _, told in posting.taken(iter([pa.RecordBatch.from_pylist(rows)])) if told is not None
+    ]
+    return [row for told in reports for row in told.to_pylist()]
 
 
 @pytest.mark.parametrize("gzip", [True, False])
@@ -79,7 +82,7 @@ def test_a_conflict_of_types_is_found_line_by_line(server: Influx2) -> None:
 
 def test_lines_that_cannot_be_read_are_refused_one_by_one(server: Influx2) -> None:
     refused = outcomes(target(server), [line(0), "not a line", line(2)])
-    assert [(row["unavailable"], row["source_offset"]) for row in refused] == [(False, 1)]
+    assert [(row["unavailable"], row["source_offset"]) for row in refused] == [(None, 1)]
 
 
 def test_a_busy_server_is_asked_again(server: Influx2) -> None:

@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING
 from millstream.pipeline.stores.base import StoreUnavailable
 from millstream.pipeline.stores.influx.connection import InfluxConnection, InfluxTarget, Refusal
 from millstream.pipeline.stores.influx.lines import LineBuilder, Lines
-from millstream.pipeline.stores.rows import Table
+from millstream.pipeline.stores.parquet.frames import report
+from millstream.pipeline.stores.rows import POINTS, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _BATCHES_UNDER_WAY = 2
-OUTCOME_DDL = (
-    "source_partition int, source_offset bigint, uuid string, metric string, time_us bigint, reason string, "
-    "unavailable boolean"
-)
+_TOLD = ("source_partition", "source_offset", "uuid", "metric")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +31,30 @@ class Posting:
     table: Table
     build: LineBuilder
 
-    def run(self, batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        """For `mapInArrow`: rows in, only what went wrong out.
+    def taken(
+        self, batches: "Iterator[pa.RecordBatch]"
+    ) -> "Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch | None]]":
+        """Rows that the server has, and a report of those that it refused.
 
-        A server that cannot be reached is an outcome like the others, not an exception: the driver then knows it for
-        what it is, and Spark does not repeat the task on top of our own retries.
+        A server that cannot be reached is in the report too, not an exception: the driver then knows it for what it is,
+        and Spark does not repeat the task on top of our own retries. Rollups and events have no original record that a
+        dead letter could carry, and can be computed again: they are handed on also when they were refused.
         """
         import pyarrow as pa
 
         try:
             for batch, refused in self._posted(batches):
-                if refused:
-                    rows = sorted(refused)
-                    yield _outcomes(batch.take(pa.array(rows)), [refused[row] for row in rows])
+                if not refused:
+                    yield batch, None
+                    continue
+                bad = batch.take(pa.array(sorted(refused)))
+                columns = {name: bad[name] for name in _TOLD if name in batch.schema.names}
+                if self.table == POINTS:
+                    columns["time_us"] = bad["time"].cast(pa.int64())
+                    batch = batch.filter(pa.array([row not in refused for row in range(batch.num_rows)]))
+                yield batch, report({"reason": [refused[row] for row in sorted(refused)], **columns})
         except StoreUnavailable as error:
-            yield _outcomes(None, [str(error)])
+            yield None, report({"reason": [str(error)], "unavailable": [True]})
 
     def _posted(
         self, batches: "Iterator[pa.RecordBatch]"
@@ -103,23 +110,6 @@ def _post_lines(connection: InfluxConnection, text: "pa.Array") -> dict[int, str
         return connection.write(b"".join(buffer[starts[row] : starts[row + 1]] for row in rows))
 
     return find_refused(send, text.to_pylist(), refusal)
-
-
-def _outcomes(batch: "pa.RecordBatch | None", reasons: Sequence[str]) -> "pa.RecordBatch":
-    """A row for each reason, with what is known of the rows of `batch`; without one the server is unavailable."""
-    import pyarrow as pa
-
-    # An executor has no Spark session that could read the DDL.
-    types = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string(), "boolean": pa.bool_()}
-    columns_ddl = (column.split() for column in OUTCOME_DDL.split(", "))
-    schema = pa.schema([(name, types[kind]) for name, kind in columns_ddl])
-    columns = {"reason": pa.array(reasons), "unavailable": pa.repeat(batch is None, len(reasons))}
-    if batch is not None:
-        sources = {name: name.removesuffix("_us") for name in schema.names}
-        known = {name: source for name, source in sources.items() if source in batch.schema.names}
-        columns |= {name: batch[source].cast(schema.field(name).type) for name, source in known.items()}
-    nothing = {field.name: pa.nulls(len(reasons), field.type) for field in schema}
-    return pa.RecordBatch.from_pydict(nothing | columns, schema)
 
 
 Send = Callable[[Sequence[int]], Refusal | None]

@@ -15,8 +15,14 @@ from millstream.pipeline.files import make_directories, write_whole
 from millstream.pipeline.moments import EPOCH, micros, moment
 from millstream.pipeline.stores.base import Compaction, Rejected, RejectedPoint, StoreUnavailable
 from millstream.pipeline.stores.influx.connection import InfluxTarget
-from millstream.pipeline.stores.influx.lines import POINT_TAGS, event_lines, point_lines, rollup_lines
-from millstream.pipeline.stores.influx.posting import OUTCOME_DDL, Posting
+from millstream.pipeline.stores.influx.lines import (
+    POINT_TAGS,
+    LineBuilder,
+    event_lines,
+    point_lines,
+    rollup_lines,
+)
+from millstream.pipeline.stores.influx.posting import Posting
 from millstream.pipeline.stores.influx.queries import (
     InfluxQl,
     InfluxQueries,
@@ -27,17 +33,15 @@ from millstream.pipeline.stores.influx.queries import (
 )
 from millstream.pipeline.stores.local_frames import local_frame
 from millstream.pipeline.stores.parquet.compaction import Upkeep
-from millstream.pipeline.stores.parquet.layout import POINTS_ROOM
+from millstream.pipeline.stores.parquet.frames import Rooms
+from millstream.pipeline.stores.parquet.layout import EVENTS_ROOM, POINTS_ROOM, ROLLUP_ROOMS
 from millstream.pipeline.stores.parquet.store import ParquetStore
-from millstream.pipeline.stores.rows import EVENTS, POINTS, ROLLUPS
+from millstream.pipeline.stores.rows import EVENTS, POINTS, ROLLUPS, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-_MAX_WRITERS = 8
-"""Connections that post at a time; a single server gains nothing from more."""
-_REFUSED_DDL = "source_partition int, source_offset bigint, uuid string, metric string, time timestamp"
 _SLICE, _SLICE_US = "10m", 10 * 60 * 1_000_000
 """One request for old points asks for this much of one metric."""
 
@@ -56,32 +60,20 @@ class InfluxStore(InfluxQueries, ParquetStore):
         self._has_database = target.is_v2
 
     def write_points(self, frame: "DataFrame", version: int) -> Rejected:
-        """Reads the frame once: both the server and the lake get what is kept of it meanwhile."""
-        points = frame.select(*POINTS.names).persist()
-        try:
-            rejected = tuple(
-                RejectedPoint(
-                    row.source_partition,
-                    row.source_offset,
-                    row.uuid,
-                    row.metric,
-                    moment(row.time_us),
-                    row.reason,
-                )
-                for row in self._post(points, Posting(self.target, POINTS, point_lines))
+        refused = self._write(frame, POINTS, point_lines, {"": POINTS_ROOM}, version)
+        return tuple(
+            RejectedPoint(
+                row.source_partition, row.source_offset, row.uuid, row.metric, moment(row.time_us), row.reason
             )
-            super().write_points(_without(points, rejected), version)
-        finally:
-            points.unpersist()
-        return rejected
+            for row in refused
+        )
 
     def write_rollups(self, frame: "DataFrame", version: int) -> None:
-        self._write_derived(frame, Posting(self.target, ROLLUPS, rollup_lines))
-        super().write_rollups(frame, version)
+        rooms = {str(each): room for each, room in ROLLUP_ROOMS.items()}
+        self._tell(ROLLUPS, self._write(frame, ROLLUPS, rollup_lines, rooms, version))
 
     def write_events(self, frame: "DataFrame", version: int) -> None:
-        self._write_derived(frame, Posting(self.target, EVENTS, event_lines))
-        super().write_events(frame, version)
+        self._tell(EVENTS, self._write(frame, EVENTS, event_lines, {"": EVENTS_ROOM}, version))
 
     def points_frame(self, spark: "SparkSession", start: datetime, end: datetime) -> "DataFrame":
         border = self.complete_from
@@ -115,31 +107,28 @@ class InfluxStore(InfluxQueries, ParquetStore):
         InfluxQueries.close(self)
         ParquetStore.close(self)
 
-    def _write_derived(self, frame: "DataFrame", posting: Posting) -> None:
-        """Rollups and events have no original record that a dead letter could carry; they can be computed again."""
-        refused = self._post(frame, posting)
+    def _tell(self, table: Table, refused: list[Any]) -> None:
         if refused:
             _log.warning(
-                "influx.refused", what=posting.table.name, rows=len(refused), reason=refused[0].reason,
+                "influx.refused", what=table.name, rows=len(refused), reason=refused[0].reason,
                 server=self.target.address,
             )  # fmt: skip
 
-    def _post(self, frame: "DataFrame", posting: Posting) -> list[Any]:
-        """What the server refused."""
+    def _write(
+        self, frame: "DataFrame", table: Table, build: LineBuilder, rooms: Rooms, version: int
+    ) -> list[Any]:
+        """What the server refused. A task posts its rows and writes those that were taken into the lake."""
         if not self._has_database:
             # A bucket of 2.x belongs to somebody and has a retention: its owner creates it.
             server = InfluxQl(self.target)
             server.execute(f"CREATE DATABASE {identifier(self.target.database)}")
             server.close()
             self._has_database = True
-        tasks = min(frame.sparkSession.sparkContext.defaultParallelism, _MAX_WRITERS)
-        rows = frame.select(*(f"`{name}`" for name in posting.table.names)).coalesce(tasks)
-        found = rows.mapInArrow(posting.run, OUTCOME_DDL).collect()
-        for row in found:
-            if row.unavailable:
-                self._has_database = self.target.is_v2
-                raise StoreUnavailable(row.reason)
-        return found
+        try:
+            return self._writer.write(frame, rooms, version, Posting(self.target, table, build).taken)
+        except StoreUnavailable:
+            self._has_database = self.target.is_v2
+            raise
 
     def _server_points(self, spark: "SparkSession", start: datetime, end: datetime) -> "DataFrame":
         """Points with start <= time < end, each identity once. The server does not know their offsets: they are -1."""
@@ -200,10 +189,3 @@ def _batch(series: Series) -> "pa.RecordBatch":
     }
     columns |= {column: pa.repeat(series.tags.get(tag, ""), size) for tag, column in POINT_TAGS.items()}
     return pa.RecordBatch.from_arrays([columns[name] for name in POINTS.names], list(POINTS.names))
-
-
-def _without(points: "DataFrame", rejected: Rejected) -> "DataFrame":
-    if not rejected:
-        return points
-    refused = local_frame(points.sparkSession, _REFUSED_DDL, [point[:5] for point in rejected])
-    return points.join(refused, ["source_partition", "source_offset", *POINTS.identity], "left_anti")

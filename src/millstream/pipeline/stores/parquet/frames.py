@@ -12,12 +12,12 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from millstream.pipeline.files import move_into_place
 from millstream.pipeline.moments import micros
@@ -30,7 +30,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TICK = timedelta(microseconds=1)
-_FILES = "room string, bucket bigint, file string"
+_REPORT = (
+    "room string, bucket bigint, file string, source_partition int, source_offset bigint, uuid string, metric string, "
+    "time_us bigint, reason string, unavailable boolean"
+)
+"""What tasks tell of files that they wrote, and of rows that a server refused."""
 _ROWS_AT_ONCE = 250_000
 """What a task keeps before it writes: a file for each bucket."""
 _MAX_TASKS = 8
@@ -101,13 +105,19 @@ Rooms = Mapping[str, Room]
 """Where rows go, by their resolution; or one room for all, by the empty name."""
 
 
+Taken = Callable[
+    ["Iterator[pa.RecordBatch]"], "Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch | None]]"
+]
+"""What happens to rows before they are written: gives those to write, and a report of those that were refused."""
+
+
 class FrameWriter:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._swept = False
 
-    def write(self, frame: "DataFrame", rooms: Rooms, version: int) -> None:
-        """Add the frame's rows to the rooms' files; all rooms share one table's columns."""
+    def write(self, frame: "DataFrame", rooms: Rooms, version: int, taken: Taken | None = None) -> list[Any]:
+        """Add the frame's rows to the rooms' files; all rooms share one table's columns. What `taken` has reported."""
         if version < 0:
             raise ValueError(f"version {version} is negative; versions count from 0")
         table = next(iter(rooms.values())).table
@@ -118,18 +128,33 @@ class FrameWriter:
                 remove_abandoned_staging(self._root)
                 self._swept = True
             with staging_directory(self._root) as staging:
-                writing = _Writing(str(staging), rooms, version if "version" in table.precedence else None)
-                written = rows.coalesce(tasks).mapInArrow(writing.run, _FILES).collect()
+                numbered = version if "version" in table.precedence else None
+                writing = _Writing(str(staging), rooms, numbered, taken)
+                reports = rows.coalesce(tasks).mapInArrow(writing.run, _REPORT).collect()
+                for each in reports:
+                    if each.unavailable:
+                        raise StoreUnavailable(each.reason)
+                files = [each for each in reports if each.file is not None]
+                directories = [rooms[each.room].bucket_dir(self._root, each.bucket) for each in files]
                 move_into_place(
-                    (staging / each.file, _place(self._root, rooms, each.room, each.bucket, version, number))
-                    for number, each in enumerate(written)
+                    (staging / each.file, directory / batch_name(version, number))
+                    for number, (each, directory) in enumerate(zip(files, directories, strict=True))
                 )
+                return [each for each in reports if each.file is None]
         except OSError as error:
             raise StoreUnavailable(f"cannot write to the store at {self._root}: {error}") from error
 
 
-def _place(root: Path, rooms: Rooms, room: str, bucket: int, version: int, number: int) -> Path:
-    return rooms[room].bucket_dir(root, bucket) / batch_name(version, number)
+def report(columns: "Mapping[str, Sequence[Any] | pa.Array]") -> "pa.RecordBatch":
+    """Rows of a task's report, null in all other columns. (An executor has no session that could read the DDL.)"""
+    import pyarrow as pa
+
+    types = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string(), "boolean": pa.bool_()}
+    schema = pa.schema([(name, types[kind]) for name, kind in (each.split() for each in _REPORT.split(", "))])
+    size = len(next(iter(columns.values())))
+    return pa.RecordBatch.from_pydict(
+        {name: columns.get(name, pa.nulls(size, schema.field(name).type)) for name in schema.names}, schema
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +164,20 @@ class _Writing:
     staging: str
     rooms: Rooms
     version: int | None
+    taken: Taken | None
 
-    def run(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        """For `mapInArrow`: rows in, names of files out."""
+    def run(self, batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        """For `mapInArrow`: rows in, a report out."""
         kept: list[pa.RecordBatch] = []
         rows = 0
-        for batch in batches:
-            kept.append(batch)
-            rows += batch.num_rows
+        for batch, refused in (
+            self.taken(batches) if self.taken is not None else ((each, None) for each in batches)
+        ):
+            if refused is not None:
+                yield refused
+            if batch is not None:
+                kept.append(batch)
+                rows += batch.num_rows
             if rows >= _ROWS_AT_ONCE:
                 yield self._written(kept)
                 kept, rows = [], 0
@@ -160,16 +191,15 @@ class _Writing:
         rows = pa.Table.from_batches(batches)
         if self.version is not None:
             rows = rows.append_column("version", pa.repeat(pa.scalar(self.version, pa.int64()), len(rows)))
-        files: list[dict[str, object]] = []
+        files: list[tuple[str, int, str]] = []
         for name, room in self.rooms.items():
             here = rows.filter(pc.equal(rows["resolution"], name)) if name else rows
             micros = here[room.table.time].cast(pa.int64()).to_numpy()
             buckets = micros // room.bucket_us
             for bucket in sorted(set(buckets.tolist())):
                 part = here if (buckets == bucket).all() else here.filter(pa.array(buckets == bucket))
-                files.append({"room": name, "bucket": bucket, "file": self._file(part)})
-        schema = pa.schema([("room", pa.string()), ("bucket", pa.int64()), ("file", pa.string())])
-        return pa.RecordBatch.from_pylist(files, schema)
+                files.append((name, bucket, self._file(part)))
+        return report(dict(zip(("room", "bucket", "file"), zip(*files, strict=True), strict=True)))
 
     def _file(self, rows: "pa.Table") -> str:
         import pyarrow as pa
