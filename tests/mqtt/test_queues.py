@@ -1,6 +1,9 @@
 """Queues over MQTT: every message to one consumer of a group, until it is settled."""
 
+import httpx
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from millstream.protocol.mqtt.packets import Filter, Puback, Publish, Suback, Subscribe
 from millstream.protocol.mqtt.properties import PublishProperties, SubscribeProperties
@@ -59,6 +62,35 @@ def test_what_is_not_acknowledged_comes_again_and_what_is_rejected_does_not(clie
     assert (second.payload, told(second)["delivery-count"]) == (b"x", "2")
     assert settle(both, queue, second, "$reject") == 0
     assert both.hears_nothing()
+
+
+def test_what_is_rejected_and_what_is_too_old_are_dead_letters(node, client, new_topic):
+    name, letters, group = new_topic(), new_topic(), new_topic()
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    made = admin.create_topics(
+        [
+            NewTopic(name, 1, 1, config={"queue.ttl.ms": "3600000"}),
+            NewTopic(letters, 1, 1, config={"errors.deadletterqueue.group.enable": "true"}),
+        ]
+    )
+    for each in made.values():
+        each.result()
+    configs = {"errors.deadletterqueue.topic.name": letters}
+    answer = httpx.patch(f"http://{node.http}/admin/queues/{group}/configs", json=configs, timeout=60)
+    assert answer.is_success, answer.text
+    producer = Producer({"bootstrap.servers": node.bootstrap})
+    producer.produce(name, b"old", timestamp=1_000)
+    assert producer.flush(60) == 0
+    reader = client()
+    reader.connect(f"r{name}")
+    reader.publish(f"$queue/{name}", b"new", 1)
+    consume(reader, f"$queue/{name}", group)
+    message = reader.receive()
+    assert message.payload == b"new"
+    assert settle(reader, f"$queue/{name}", message, "$reject") == 0
+    consume(reader, f"$queue/{letters}", "letters")
+    both = {each.payload: told(each)["__dlq.errors.message"] for each in (reader.receive(), reader.receive())}
+    assert both == {b"old": "expired", b"new": "bad"}
 
 
 def test_a_group_shares_a_queue_and_groups_have_it_each(client, new_topic):

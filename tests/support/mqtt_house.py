@@ -89,11 +89,11 @@ class House:
         )
         self.door = MqttDoor(doors, Rules(), MqttLimits(), SimulatedClock(loop), lambda: "id")
 
-    def connect(self, text, *more):
+    def connect(self, text, *more, keep_alive_s=0):
         wire = Wire()
         user = self.door.accept(wire)
         will = Will("will/c", text.encode(), 1)
-        packets = (Connect("c", V5, True, 0, None, None, will), *more)
+        packets = (Connect("c", V5, True, keep_alive_s, None, None, will), *more)
         user.data(b"".join(encode(packet, V5) for packet in packets))
         return wire, user
 

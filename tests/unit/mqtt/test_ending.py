@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from millstream.protocol.mqtt.encoder import encode
-from millstream.protocol.mqtt.packets import V5, Disconnect
+from millstream.protocol.mqtt.packets import V5, Disconnect, Pingreq, Pingresp
 from millstream.protocol.mqtt.reasons import Reason
 from support.mqtt_house import run
 
@@ -73,5 +73,20 @@ def test_a_door_that_closes_does_not_wait_for_a_coordinator():
         await asyncio.sleep(1)
         assert client.ended.done()
         assert len(asyncio.all_tasks()) == 1
+
+    run(scenario)
+
+
+def test_who_is_silent_for_one_and_a_half_times_its_keep_alive_is_told_and_its_will_is_sent():
+    async def scenario(house):
+        wire, user = house.connect("gone", keep_alive_s=10)
+        await asyncio.sleep(14)
+        user.data(encode(Pingreq(), V5))
+        await asyncio.sleep(14)
+        assert type(wire.got[-1]) is Pingresp
+        await asyncio.sleep(2)
+        assert wire.got[-1].reason == Reason.KEEP_ALIVE_TIMEOUT
+        house.line.pass_time()
+        assert house.line.coordinator.sent() == ["gone"]
 
     run(scenario)
