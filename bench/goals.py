@@ -132,7 +132,7 @@ def _mqtt_goals() -> Iterator[_Goal]:
     for percentile, most_ms in (("p50", 1), ("p99", 10)):
         name = ours(f"QoS 1 end to end at 1,000/s, {percentile}")
         yield _Goal(name, most_ms, False, "ms", _figure(name))
-    idle = ours("memory of 10,000 idle sessions", "each with a subscription")
+    idle = ours("memory of the broker with 10,000 idle sessions", "each with a subscription")
     yield _Goal(idle, 400, False, "MB", _figure(idle))
 
 
