@@ -56,18 +56,20 @@ async def subscribe(client: "Client", want: WantSubscribe) -> None:
             client.reading.subscribe(subscription)
             client.shared.subscribers.index.add(client, subscription)
     client.machine.subscribed(want.packet_id, reasons, client.shared.now_ms())
-    client.flush()
     for each in want.filters:
         if isinstance(each, Subscription) and each.filter in client.queues:
             client.queues[each.filter].join(client, each)
     for subscription in wanted.values():
         handling = subscription.retain_handling
         if shared(subscription.filter) is not None:
+            # SUBACK does not wait for the group.
+            client.flush()
             await join_group(client, subscription)
         elif handling is RetainHandling.ALWAYS or (
             handling is RetainHandling.NEW_ONLY and subscription.filter in new
         ):
             await _give_retained(client, subscription)
+    client.flush()
 
 
 async def _granted(client: "Client", wanted: Subscription | int, want: WantSubscribe) -> int:

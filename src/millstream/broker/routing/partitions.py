@@ -39,7 +39,7 @@ class RoutedPartitions:
             caller,
             place,
             lambda: self._local.append(caller, place, view, acks=acks, timeout_s=timeout_s),
-            Append(place, view, acks, timeout_s),
+            lambda: Append(place, view, acks, timeout_s),
             patience_s=timeout_s,
             wait_s=timeout_s,
             # A leader finds in its log what a producer has numbered.
@@ -62,7 +62,7 @@ class RoutedPartitions:
             lambda: self._local.read(
                 caller, place, offset, max_bytes=max_bytes, max_wait_s=max_wait_s, isolation=isolation
             ),
-            Read(place, offset, max_bytes, max_wait_s, isolation),
+            lambda: Read(place, offset, max_bytes, max_wait_s, isolation),
             patience_s=max_wait_s + _PATIENCE_SECONDS,
             wait_s=max_wait_s,
             may_repeat=True,
@@ -73,7 +73,7 @@ class RoutedPartitions:
             caller,
             place,
             lambda: self._local.offsets(caller, place),
-            FindOffsets(place),
+            lambda: FindOffsets(place),
             patience_s=_PATIENCE_SECONDS,
             may_repeat=True,
         )
@@ -83,7 +83,7 @@ class RoutedPartitions:
             caller,
             place,
             lambda: self._local.offset_at(caller, place, timestamp_ms),
-            FindOffsetAt(place, timestamp_ms),
+            lambda: FindOffsetAt(place, timestamp_ms),
             patience_s=_PATIENCE_SECONDS,
             may_repeat=True,
         )

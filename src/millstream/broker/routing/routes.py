@@ -56,7 +56,7 @@ class Routes:
         caller: Caller,
         place: Place,
         here: Callable[[], Awaitable[A]],
-        call: NodeCall[A],
+        call: Callable[[], NodeCall[A]],
         *,
         patience_s: float,
         wait_s: float = 0.0,
@@ -79,7 +79,7 @@ class Routes:
         caller: Caller,
         find: Callable[[], int | None],
         here: Callable[[], Awaitable[A]],
-        call: NodeCall[A],
+        call: Callable[[], NodeCall[A]],
         *,
         patience_s: float,
         wait_s: float = 0.0,
@@ -90,7 +90,7 @@ class Routes:
         how long an answer itself may take.
 
         A call that may have been carried out is repeated only if it `may_repeat`; otherwise, and when the time is over,
-        the result is REQUEST_TIMED_OUT.
+        the result is REQUEST_TIMED_OUT. `call` is made where another node is asked.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience_s
@@ -103,7 +103,7 @@ class Routes:
                     raise NotDone(ErrorCode.LEADER_NOT_AVAILABLE, "there is no leader at the moment")
                 if node == self.view.node_id:
                     return await here()
-                return await self.link(node).call(caller, call, wait_s, late)
+                return await self.link(node).call(caller, call(), wait_s, late)
             except KafkaError as error:
                 if error.code not in _PASSING:
                     if is_uncertain:
@@ -133,7 +133,7 @@ class Routes:
             return node
 
         return await self.at_node(
-            caller, another, _never, call, patience_s=patience_s, wait_s=patience_s, may_repeat=False
+            caller, another, _never, lambda: call, patience_s=patience_s, wait_s=patience_s, may_repeat=False
         )
 
     def link(self, node_id: int) -> CallLink:
