@@ -17,6 +17,10 @@ from millstream.protocol.mqtt.reasons import Reason, Violation
 _TIMEOUT_S = 70.0
 _RETRY_S = 1.0
 _MAX_RETRY_S = 30.0
+_DEFAULT_PORT = 1883
+# A node takes 1,000 unless it says otherwise.
+_MOST_UNDER_WAY = 500
+_ERRORS_FROM = 0x80
 
 
 class GatewayProducer:
@@ -46,43 +50,34 @@ class GatewayProducer:
         self._connection.close()
 
     def _send(self, topic: str, body: bytes) -> None:
+        headers = {"content-type": "application/x-ndjson"}
         while True:
-            status, text, retry_after = self._post(f"{self._path}/produce?topic={quote(topic)}", body)
+            pause_s, status = _RETRY_S, 0
+            try:
+                self._connection.request("POST", f"{self._path}/produce?topic={quote(topic)}", body, headers)
+                answer = self._connection.getresponse()
+                status = answer.status
+                said = f"{status} {answer.read().decode('utf-8', 'replace')[:200]}"
+                pause_s = min(float(answer.getheader("retry-after") or _RETRY_S), _MAX_RETRY_S)
+            except (OSError, http.client.HTTPException) as error:
+                self._connection.close()
+                said = f"it cannot be reached: {error}"
             if status == 200:
                 return
             if 400 <= status < 500 and status != 429:
-                raise ClientError(f"the gateway refused the points: {status} {text}")
-            self._on_waiting(f"the gateway answered {status} {text}" if status else text)
-            if self._stop.wait(min(float(retry_after or _RETRY_S), _MAX_RETRY_S)) and not status:
+                raise ClientError(f"the gateway refused the points: {said}")
+            self._on_waiting(f"the gateway: {said}")
+            if self._stop.wait(pause_s) and not status:
                 raise ClientError("the gateway cannot be reached")
-
-    def _post(self, path: str, body: bytes) -> tuple[int, str, str | None]:
-        try:
-            self._connection.request("POST", path, body, {"content-type": "application/x-ndjson"})
-            answer = self._connection.getresponse()
-            text = answer.read().decode("utf-8", "replace")[:200]
-        except (OSError, http.client.HTTPException) as error:
-            self._connection.close()
-            return 0, f"the gateway cannot be reached: {error}", None
-        return answer.status, text, answer.getheader("retry-after")
 
 
 def _line(record: ProducerRecord) -> bytes:
-    value = record.value if isinstance(record.value, str) else bytes(record.value).decode()
-    line: dict[str, object] = {"payload": value}
+    line: dict[str, object] = {"payload": _bytes(record.value).decode()}
     if record.key is not None:
-        line["key"] = record.key if isinstance(record.key, str) else bytes(record.key).decode()
+        line["key"] = _bytes(record.key).decode()
     if record.timestamp_ms is not None:
         line["timestamp"] = record.timestamp_ms
     return orjson.dumps(line)
-
-
-_TIMEOUT_S = 70.0
-_RETRY_S = 1.0
-_DEFAULT_PORT = 1883
-# A node takes 1,000 unless it says otherwise.
-_MOST_UNDER_WAY = 500
-_ERRORS_FROM = 0x80
 
 
 class MqttProducer:

@@ -11,16 +11,13 @@ class DirectoryInUse(Exception):
     """Another process of the pipeline works with this directory."""
 
 
-def sync_file(path: Path) -> None:
+def sync(path: Path) -> None:
+    """A file or a directory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def sync_directory(path: Path) -> None:
-    sync_file(path)
 
 
 def make_directories(path: Path) -> None:
@@ -29,19 +26,19 @@ def make_directories(path: Path) -> None:
         return
     make_directories(path.parent)
     path.mkdir(exist_ok=True)
-    sync_directory(path.parent)
+    sync(path.parent)
 
 
 def move_into_place(moves: Iterable[tuple[Path, Path]]) -> None:
     """Sync each file, then rename it; the directories are synced at the end."""
     changed: set[Path] = set()
     for source, target in moves:
-        sync_file(source)
+        sync(source)
         make_directories(target.parent)
         source.rename(target)
         changed.add(target.parent)
     for directory in changed:
-        sync_directory(directory)
+        sync(directory)
 
 
 def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:

@@ -233,10 +233,9 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
-def _asked(
-    ask: Callable[[StoreReader, Any], Any], query: type[Any], sources: Sources, call: Call, values: Json
-) -> Json:
-    return call.listed(ask(sources.store, query(**values)))
+def _asked(query: type[Any], sources: Sources, call: Call, values: Json) -> Json:
+    """Ask the store what it calls as the call is called."""
+    return call.listed(getattr(sources.store, call.name)(query(**values)))
 
 
 def _telemetry(sources: Sources, call: Call, values: Json) -> Json:
@@ -269,16 +268,6 @@ def event_answer(event: rows.Event) -> EventAnswer:
     return EventAnswer(**{**msgspec.structs.asdict(event), "evidence": evidence})
 
 
-def _hosts(sources: Sources, call: Call, values: Json) -> Json:
-    del values
-    return call.listed(sources.store.hosts())
-
-
-def _pipeline(sources: Sources, call: Call, values: Json) -> Json:
-    del call, values
-    return read_status(sources.status_path)
-
-
 def _history(sources: Sources, call: Call, values: Json) -> Json:
     path = sources.status_path
     return call.listed(history_between(path and path.with_name("history.jsonl"), **values))
@@ -287,17 +276,18 @@ def _history(sources: Sources, call: Call, values: Json) -> Json:
 CALLS = (
     Call(
         "/api/v1/gpus", "gpus", "The GPUs that have sent telemetry, by uuid.", rows.Gpu,
-        partial(_asked, StoreReader.gpus, GpuQuery), (_HOSTNAME, _WIDE_LIMIT, _CURSOR),
+        partial(_asked, GpuQuery), (_HOSTNAME, _WIDE_LIMIT, _CURSOR),
     ),
     Call(
         "/api/v1/gpus/{uuid}/telemetry", "telemetry", "The points of one GPU, by time and metric.", rows.Point,
         _telemetry, (*_times(required=True), _METRIC, _WIDE_LIMIT, _CURSOR), (_UUID,), "data",
     ),
-    Call("/api/v1/hosts", "hosts", "The hosts, their GPUs and when they were seen last.", rows.Host, _hosts),
+    Call("/api/v1/hosts", "hosts", "The hosts, their GPUs and when they were seen last.", rows.Host,
+         lambda sources, call, _: call.listed(sources.store.hosts())),
     Call("/api/v1/metrics", "metrics", "The metrics that have points.", rows.MetricCount, _metrics),
     Call(
         "/api/v1/rollups", "rollups", "Minimum, maximum, mean, 95th percentile and count by the minute or hour.",
-        rows.Rollup, partial(_asked, lambda store, query: store.rollups(query), RollupQuery),
+        rows.Rollup, partial(_asked, RollupQuery),
         (
             _choice("resolution", "Of minutes or of hours.", rows.Resolution, "1m"),
             _choice("level", "Of GPUs, of hosts, or of the whole fleet.", rows.Level),
@@ -316,11 +306,12 @@ CALLS = (
     ),
     Call(
         "/api/v1/latest", "latest", "The newest value of each GPU and metric.", rows.LatestValue,
-        partial(_asked, lambda store, query: store.latest(query), LatestQuery), (_METRIC, _HOSTNAME, _WIDE_LIMIT),
+        partial(_asked, LatestQuery), (_METRIC, _HOSTNAME, _WIDE_LIMIT),
     ),
     Call(
         "/api/v1/pipeline", "pipeline", "What the job says about itself: throughput, lag, counts; `running` tells "
-        "whether it said so in the last 30 seconds.", None, _pipeline,
+        "whether it said so in the last 30 seconds.", None,
+        lambda sources, _call, _values: read_status(sources.status_path),
     ),
     Call(
         "/api/v1/pipeline/history", "history", "Rows a second and lag of the job, by the minute.", Minute, _history,

@@ -15,7 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millstream.pipeline.files import move_into_place, sync_directory, write_whole
+from millstream.pipeline.files import move_into_place, sync, write_whole
 from millstream.pipeline.stores.base import Compaction
 from millstream.pipeline.stores.parquet.engine import LAST_IN_LOG, SCAN, SERIES_COLUMNS, Engine, newest_rows
 from millstream.pipeline.stores.parquet.frames import remove_abandoned_staging
@@ -132,7 +132,7 @@ def _delete_replaced(directory: Path, upkeep: Upkeep, now: float) -> int:
         if (stat := _stat(str(part))) is not None and stat.st_mtime <= min(last_s, now - _STRAY_AFTER_S):
             part.unlink(missing_ok=True)
     if gone:
-        sync_directory(directory)
+        sync(directory)
     return len(gone)
 
 
