@@ -111,20 +111,9 @@ class MqttSessions:
         """Until it is done, or the coordinator has moved: its successor does it again, and nothing happens twice."""
         first = effect.owed[0]
         place = Place(first.message.topic, first.message.partition)
-        now_ms = self._now_ms()
-        records = [
-            Record(number, now_ms, owed.message.key, owed.message.value, owed.message.headers)
-            for number, owed in enumerate(effect.owed)
-        ]
-        batch = encode_batch(
-            records,
-            producer_id=effect.producer_id,
-            producer_epoch=effect.epoch,
-            base_sequence=first.sequence,
-        )
         while self._hosted().machine(partition) is not None:
             try:
-                await self._partitions.append(NODE, place, batch)
+                await self._partitions.append(NODE, place, self._batch(effect))
             except KafkaError as error:
                 if error.code in _FINAL:
                     await self._refuse(partition, effect, error)
@@ -135,6 +124,20 @@ class MqttSessions:
                     continue
             await self._report(partition, OwedAppended(tuple(owed.number for owed in effect.owed)))
             return
+
+    def _batch(self, effect: AppendOwed) -> bytes:
+        """With the time of this attempt: leaders refuse wrong ones, and the clock may have jumped since the first."""
+        now_ms = self._now_ms()
+        records = [
+            Record(number, now_ms, owed.message.key, owed.message.value, owed.message.headers)
+            for number, owed in enumerate(effect.owed)
+        ]
+        return encode_batch(
+            records,
+            producer_id=effect.producer_id,
+            producer_epoch=effect.epoch,
+            base_sequence=effect.owed[0].sequence,
+        )
 
     async def _refuse(self, partition: int, effect: AppendOwed, error: KafkaError) -> None:
         """One of several may be too large; the first goes, and the others are tried again."""
