@@ -27,7 +27,7 @@ from millstream.protocol.api import APIS, Api
 from millstream.protocol.codec import encode_response
 from millstream.runtime.disk import Disk, SystemDisk
 
-SECOND = datetime.timedelta(seconds=1)
+PATIENCE = datetime.timedelta(seconds=90)
 
 
 TOPIC, BROKER = 2, 4
@@ -147,4 +147,4 @@ def new_topic(name: str, partitions: int = 1, **configs: str | None) -> Any:
 
 
 def create_request(*topics: Any, validate_only: bool = False) -> Any:
-    return create_topics_v7.CreateTopicsRequest(topics=topics, timeout=SECOND, validate_only=validate_only)
+    return create_topics_v7.CreateTopicsRequest(topics=topics, timeout=PATIENCE, validate_only=validate_only)

@@ -5,7 +5,8 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -238,8 +239,16 @@ class EmbeddedCluster:
         return self
 
     def create_topics(self, topics: Topics) -> None:
-        """Create topics while the cluster runs; those that exist already are left as they are."""
-        next(each for each in self.brokers.values() if each.is_running).create_topics(topics)
+        """Create topics while the cluster runs, and return when all brokers that run know who leads them; those that
+        exist already are left as they are."""
+        running = [each for each in self.brokers.values() if each.is_running]
+        running[0].create_topics(topics)
+        names, deadline = _topics(topics).keys(), time.monotonic() + self._start_timeout_s
+        for broker in running:
+            while not _all_led(broker.bootstrap_servers, names):
+                if time.monotonic() > deadline:
+                    raise NodeFailed(f"{broker.name} does not know the leaders of {', '.join(names)}")
+                time.sleep(0.02)
 
     def close(self) -> None:
         """End all brokers and remove what they have stored; NodeFailed when one of them has ended by itself."""
@@ -272,6 +281,19 @@ class EmbeddedCluster:
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         await asyncio.to_thread(self.__exit__, kind, error, trace)
+
+
+def _all_led(address: str, names: Collection[str]) -> bool:
+    """As the broker at this address has it."""
+    from millstream.client.wire.cluster import Cluster
+    from millstream.client.wire.properties import addresses
+    from millstream.client.wire.settings import ClusterSettings
+
+    with Cluster(ClusterSettings(addresses(address))) as cluster:
+        found = cluster.topics(names)
+    return len(found) == len(names) and all(
+        part.leader >= 0 for topic in found.values() for part in topic.partitions
+    )
 
 
 def _topics(topics: Topics) -> dict[str, dict[str, object]]:

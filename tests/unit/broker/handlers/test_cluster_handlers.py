@@ -16,7 +16,7 @@ from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 
 from millstream.protocol.errors import ErrorCode, KafkaError
-from support.admin_handlers import SECOND, in_loop, new_topic, running
+from support.admin_handlers import PATIENCE, in_loop, new_topic, running
 from support.kio_messages import build
 
 
@@ -92,7 +92,7 @@ async def test_features_stay_at_their_levels(tmp_path: Path) -> None:
 @in_loop
 async def test_producer_ids_are_fresh_and_transactions_refused(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout=SECOND)
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout=PATIENCE)
         first = await broker.call("init_producer_id", request)
         second = await broker.call("init_producer_id", replace(request, producer_id=first.producer_id))
         assert (first.error_code, first.producer_epoch) == (ErrorCode.NONE, 0)
@@ -112,7 +112,7 @@ async def test_elections_and_reassignments_on_a_node_alone(tmp_path: Path) -> No
         elect = elect_leaders_v2
         wanted = elect.TopicPartitions(topic="a", partitions=(0, 7))
         for topics, codes in (((wanted,), [84, 3]), (None, [])):
-            request = elect.ElectLeadersRequest(election_type=0, topic_partitions=topics, timeout=SECOND)
+            request = elect.ElectLeadersRequest(election_type=0, topic_partitions=topics, timeout=PATIENCE)
             response = await broker.call("elect_leaders", request)
             found = [p.error_code for t in response.replica_election_results for p in t.partition_result]
             assert (response.error_code, found) == (0, codes)
@@ -122,12 +122,12 @@ async def test_elections_and_reassignments_on_a_node_alone(tmp_path: Path) -> No
             for index, replicas in ((0, (1,)), (1, (1, 2)), (2, (1,)))
         )
         request = reassign.AlterPartitionReassignmentsRequest(
-            timeout=SECOND, topics=(reassign.ReassignableTopic(name="a", partitions=moves),)
+            timeout=PATIENCE, topics=(reassign.ReassignableTopic(name="a", partitions=moves),)
         )
         response = await broker.call("alter_partition_reassignments", request)
         assert [each.error_code for each in response.responses[0].partitions] == [0, 39, 3]
         listed = await broker.call(
-            "list_partition_reassignments", ListPartitionReassignmentsRequest(timeout=SECOND, topics=None)
+            "list_partition_reassignments", ListPartitionReassignmentsRequest(timeout=PATIENCE, topics=None)
         )
         assert listed.topics == ()
 
@@ -144,7 +144,7 @@ async def test_brokers_and_votes_that_are_not_there_cannot_go(tmp_path: Path) ->
                 await broker.call("remove_raft_voter", request)
             assert caught.value.code == code
         request = AddRaftVoterRequest(
-            cluster_id=None, timeout=SECOND, voter_id=1, voter_directory_id=None, listeners=()
+            cluster_id=None, timeout=PATIENCE, voter_id=1, voter_directory_id=None, listeners=()
         )
         with pytest.raises(KafkaError) as caught:
             await broker.call("add_raft_voter", request)

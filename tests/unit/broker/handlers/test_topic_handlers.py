@@ -14,7 +14,7 @@ from kio.serial import entity_writer
 from millstream.config.settings import ClusterSettings, Settings
 from millstream.protocol.codec import decode_request
 from millstream.protocol.errors import ErrorCode
-from support.admin_handlers import API_BY_NAME, SECOND, create_request, in_loop, new_topic, running
+from support.admin_handlers import API_BY_NAME, PATIENCE, create_request, in_loop, new_topic, running
 
 
 @in_loop
@@ -86,7 +86,7 @@ async def test_delete_topics_by_name_and_by_id(tmp_path: Path) -> None:
                 state(name=None, topic_id=topic_id),
                 state(name="nope", topic_id=uuid.UUID(int=0)),
             ),
-            timeout=SECOND,
+            timeout=PATIENCE,
         )
         response = await broker.call("delete_topics", request)
         assert [(each.name, each.error_code) for each in response.responses] == [
@@ -99,7 +99,7 @@ async def test_delete_topics_by_name_and_by_id(tmp_path: Path) -> None:
 
 @in_loop
 async def test_delete_topics_of_an_old_client_keeps_its_names(tmp_path: Path) -> None:
-    old = delete_topics_v4.DeleteTopicsRequest(topic_names=("a",), timeout=SECOND)
+    old = delete_topics_v4.DeleteTopicsRequest(topic_names=("a",), timeout=PATIENCE)
     body = io.BytesIO()
     entity_writer(type(old))(body, old)
     request = decode_request(API_BY_NAME["delete_topics"], 4, memoryview(body.getvalue()))
@@ -121,7 +121,7 @@ async def test_create_partitions_with_and_without_assignments(tmp_path: Path) ->
                 topic(name="b", count=2, assignments=(assignment(broker_ids=(1,)),)),
                 topic(name="c", count=1, assignments=()),
             ),
-            timeout=SECOND,
+            timeout=PATIENCE,
             validate_only=False,
         )
         response = await broker.call("create_partitions", request)
