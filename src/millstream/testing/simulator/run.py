@@ -56,6 +56,10 @@ _LINES_KEPT = 2000
 _CLIENTS = {"mqtt": 0.1, "queues": 0.2, "doors": 0.1, "http": 0.1}
 
 
+_left: list[Any] = []
+"""Of the last run of a process."""
+
+
 @dataclass(slots=True)
 class Outcome:
     """What a seed came to. `trace` is equal for equal runs."""
@@ -98,19 +102,20 @@ def run_seed(
     nodes: int = 3,
     mqtt: bool | None = None,
     http: bool | None = None,
+    is_last: bool = False,
 ) -> Outcome:
     """Never raises for what goes wrong in the run: that is in `problems`.
 
     `faults` are kinds; none: the seed draws. So it does with `routing`, unless the profile is plain. With `doors` there
     are clients of a gateway beside the others, with `queues` those of a queue, with `mqtt` devices, with
     `http` senders and collectors at gateways: four in ten of the swarm draw one of these. `nodes` is for the plain
-    profile.
+    profile. With `is_last` the process ends after it: what the run leaves is not taken apart, which would take long.
     """
     was_collecting = gc.isenabled()
     gc.disable()
     # What there is already need not be looked through when the run is taken apart.
     gc.freeze()
-    remains: list[Any] = []
+    remains: list[Any] = _left if is_last else []
     try:
         plan = _draw(seed, faults, routing, profile)
         return _run(
@@ -129,10 +134,11 @@ def run_seed(
             _has("http", http, plan),
         )
     finally:
-        _clear_away(remains)
-        gc.unfreeze()
-        if was_collecting:
-            gc.enable()
+        if not is_last:
+            _clear_away(remains)
+            gc.unfreeze()
+            if was_collecting:
+                gc.enable()
 
 
 def _has(clients: str, wanted: bool | None, plan: Plan | None) -> bool:
