@@ -75,6 +75,23 @@ def in_sync_too_early(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LeaderState, "may_join", anybody)
 
 
+def holes_are_let_in(patch: pytest.MonkeyPatch) -> None:
+    """A replica that waits for a repair comes into the in-sync set like any other."""
+    may_join = LeaderState.may_join
+
+    def damaged_too(self: LeaderState, broker_id: int, *rest: int) -> bool:
+        follower = self.follower(broker_id)
+        if follower is None or not follower.is_damaged:
+            return may_join(self, broker_id, *rest)
+        follower.is_damaged = False
+        try:
+            return may_join(self, broker_id, *rest)
+        finally:
+            follower.is_damaged = True
+
+    patch.setattr(LeaderState, "may_join", damaged_too)
+
+
 def old_epoch_accepted(patch: pytest.MonkeyPatch) -> None:
     """A leader takes what a follower has of an old epoch for its own."""
     patch.setattr(serving, "_diverging", lambda *_: None)
@@ -184,6 +201,7 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         high_watermark_from_a_stale_in_sync_set,
         acknowledged_before_fsync,
         in_sync_too_early,
+        holes_are_let_in,
         old_epoch_accepted,
         committed_by_itself,
         doubt_forgotten,

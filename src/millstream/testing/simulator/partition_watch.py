@@ -1,11 +1,12 @@
 """The rules of replicated partitions, checked whenever one changes hands, moves its high watermark or is cut."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from millstream.broker.partitions.partition import Partition
 from millstream.cluster.metadata.image import MetadataImage, PartitionImage
+from millstream.cluster.replication.leader import LeaderState, PendingChange
 from millstream.storage.log import PartitionLog
 from millstream.storage.truncation import Truncation
 from millstream.testing.simulator.cluster import SimulatedCluster
@@ -42,6 +43,7 @@ class PartitionWatch:
         """See every partition that lives meanwhile."""
         originals = {name: getattr(Partition, name) for name in ("_advance", "lead", "truncated")}
         cut = PartitionLog.truncate
+        propose = LeaderState.propose
 
         def advanced(partition: Partition, high_watermark: int, size: int) -> None:
             before = partition.high_watermark
@@ -61,6 +63,13 @@ class PartitionWatch:
             self._truncated(partition)
             originals["truncated"](partition)
 
+        def proposes(
+            state: LeaderState, *, joining: Iterable[int] = (), leaving: Iterable[int] = ()
+        ) -> PendingChange:
+            joining = tuple(joining)
+            self._joins(state, joining)
+            return propose(state, joining=joining, leaving=leaving)
+
         replacements: dict[str, Callable[..., None]] = {
             "_advance": advanced,
             "lead": led,
@@ -69,12 +78,20 @@ class PartitionWatch:
         for name, replacement in replacements.items():
             setattr(Partition, name, replacement)
         setattr(PartitionLog, "truncate", cuts)  # noqa: B010 - a method in place of a method
+        setattr(LeaderState, "propose", proposes)  # noqa: B010
         try:
             yield
         finally:
+            setattr(LeaderState, "propose", propose)  # noqa: B010
             setattr(PartitionLog, "truncate", cut)  # noqa: B010
             for name, original in originals.items():
                 setattr(Partition, name, original)
+
+    def _joins(self, state: LeaderState, joining: Iterable[int]) -> None:
+        for each in joining:
+            follower = state.follower(each)
+            if follower is None or follower.is_damaged:
+                self._violated(f"node {each} is to be in sync, though it said that it waits for a repair")
 
     def _advanced(self, partition: Partition, before: int, after: int) -> None:
         self.advances += 1
