@@ -153,7 +153,7 @@ def commits_answered_early(patch: pytest.MonkeyPatch) -> None:
 
     async def append(self: PartitionCoordinatorLog, batch: bytes) -> int:
         view = memoryview(bytearray(batch))
-        return self._partition.append(view, read_header(view), self._clock.now_ms()).last_offset
+        return self._partition.append(view, read_header(view), self._logs.clock.now_ms()).last_offset
 
     patch.setattr(PartitionCoordinatorLog, "append", append)
 
