@@ -6,8 +6,7 @@ from pathlib import Path
 
 from millstream.cli.errors import UsageError
 from millstream.config.units import parse_duration_ms
-from millstream.pipeline.fleet.load import FaultPlan, Share
-from millstream.pipeline.fleet.telemetry import POINTS_PER_REPORT, Fleet, FleetSettings
+from millstream.pipeline.fleet import POINTS_PER_REPORT, Fleet, FleetSettings, Share
 from millstream.pipeline.record import RecordForm, parse_time_ms
 from millstream.pipeline.sources import (
     BadRow,
@@ -97,11 +96,10 @@ class StreamOptions:
 
     def _fleet_bursts(self, topic: str, form: RecordForm, share: Share) -> Iterator[Burst]:
         now_ms = SystemClock().now_ms()
-        seed = DEFAULT_SEED if self.seed is None else self.seed
         settings = FleetSettings(
             hosts=self.hosts or DEFAULT_HOSTS,
-            seed=seed,
-            faults=FaultPlan(seed, 1.0 if self.faults is None else self.faults),
+            seed=DEFAULT_SEED if self.seed is None else self.seed,
+            faults=1.0 if self.faults is None else self.faults,
             interval_ms=duration_ms(self.interval or DEFAULT_INTERVAL, "--interval"),
             form=form,
             share=share,

@@ -15,8 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from millstream.client import ProducerRecord
-from millstream.pipeline.fleet.load import Share
-from millstream.pipeline.fleet.telemetry import Fleet
+from millstream.pipeline.fleet import Fleet, Share
 from millstream.pipeline.record import RecordForm, TelemetryRecord, parse_time_ms
 from millstream.runtime.clock import Clock, SystemClock
 

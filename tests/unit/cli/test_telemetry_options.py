@@ -5,7 +5,7 @@ import pytest
 
 from millstream.cli.errors import UsageError
 from millstream.cli.telemetry_options import StreamOptions, duration_ms, moment_ms, parse_share
-from millstream.pipeline.fleet.load import Share
+from millstream.pipeline.fleet import Share
 from millstream.pipeline.record import RecordForm
 from millstream.pipeline.sources import Timestamps
 from support.telemetry import csv_of_a_fleet

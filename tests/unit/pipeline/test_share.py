@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from millstream.pipeline.fleet.load import Share
+from millstream.pipeline.fleet import Share
 
 
 def test_every_gpu_belongs_to_exactly_one_instance() -> None:

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from millstream.pipeline.fleet.load import EVERYTHING, Share
-from millstream.pipeline.fleet.telemetry import Fleet, FleetSettings
+from millstream.pipeline.fleet import EVERYTHING, Fleet, FleetSettings, Share
 from millstream.pipeline.record import RecordForm, format_time
 from millstream.pipeline.sources import (
     Burst,

@@ -3,13 +3,21 @@ from itertools import islice
 
 import pytest
 
-from millstream.pipeline.fleet.load import Fault, FaultKind, FaultPlan, Share, gpus_of_fleet
-from millstream.pipeline.fleet.telemetry import POINTS_PER_REPORT, Fleet, FleetSettings, Report
+from millstream.pipeline.fleet import (
+    POINTS_PER_REPORT,
+    FaultKind,
+    Fleet,
+    FleetSettings,
+    Report,
+    Share,
+    faults_of,
+    gpus_of_fleet,
+)
 from millstream.pipeline.record import RecordForm, parse_time_ms
 
 START_MS = 1_772_409_600_000
 HOUR_MS = 3_600_000
-NO_FAULTS = FaultPlan(1, level=0)
+NO_FAULTS = 0.0
 
 
 def an_hour(**settings: object) -> list[Report]:
@@ -44,16 +52,18 @@ def test_a_larger_fleet_has_the_hosts_of_a_smaller_one() -> None:
     assert len({gpu.uuid for gpu in gpus_of_fleet(50, seed=3)}) == 400
 
 
-@pytest.mark.parametrize(("kind", "silent"), [(FaultKind.DEAD_HOST, 8), (FaultKind.DEAD_GPU, 1)])
-def test_what_is_dead_says_nothing_and_comes_back(kind: FaultKind, silent: int) -> None:
-    gpu = gpus_of_fleet(2, seed=1)[0]
-    machine = gpu.hostname if kind is FaultKind.DEAD_HOST else gpu.uuid
-    dead = Fault(kind, machine, START_MS / 1000 + 600, START_MS / 1000 + 1200)
-    reports = an_hour(faults=FaultPlan(1, 0, (dead,)))
-    within = {report.uuid for report in reports if dead.is_active(report.time_ms / 1000)}
-    after = {report.uuid for report in reports if report.time_ms / 1000 >= dead.end_s}
-    assert len(within) == 16 - silent
-    assert len(after) == 16
+def test_what_is_dead_says_nothing_and_comes_back() -> None:
+    reports = an_hour(hosts=4, faults=100.0)
+    heard = {(report.uuid, report.time_ms) for report in reports}
+    every = {(report.uuid, report.time_ms) for report in an_hour(hosts=4)}
+    gpus = {gpu.uuid: gpu for gpu in gpus_of_fleet(4, seed=1)}
+    dead = {
+        (uuid, time_ms)
+        for uuid, time_ms in every
+        if {FaultKind.DEAD_GPU, FaultKind.DEAD_HOST} & faults_of(1, 100.0, gpus[uuid], time_ms / 1000).keys()
+    }
+    assert dead
+    assert heard == every - dead
 
 
 def test_pods_are_named_while_jobs_run() -> None:
