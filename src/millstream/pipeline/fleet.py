@@ -68,7 +68,8 @@ class Share:
 EVERYTHING = Share()
 
 
-class Gpu(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Gpu:
     """`index` is its number in its host, `place` its number in the fleet."""
 
     uuid: str

@@ -8,14 +8,14 @@ to the code from outside; so such a number travels in one, and is taken out for 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
 def local_frame(spark: "SparkSession", ddl: str, rows: Sequence[Sequence[object]]) -> "DataFrame":
     """`rows` with values in the order of the columns."""
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
     schema = StructType.fromDDL(ddl)
@@ -25,7 +25,7 @@ def local_frame(spark: "SparkSession", ddl: str, rows: Sequence[Sequence[object]
     return frame
 
 
-def arrow_schema(ddl: str) -> "pa.Schema":
+def arrow_schema(ddl: str) -> pa.Schema:
     """The columns as Spark wants them of an Arrow function."""
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType

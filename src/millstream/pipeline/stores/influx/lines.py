@@ -7,10 +7,10 @@ the line. Rows with such tags cannot be written; `Lines.problems` says so.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
+import pyarrow.compute as pc
 
 POINT_TAGS = {
     "Hostname": "hostname",
@@ -30,8 +30,6 @@ EVENT_TAGS = {"event_id": "event_id", "kind": "kind", "uuid": "uuid"}
 
 EVENTS_MEASUREMENT = "events"
 
-_MOST_COMBINATIONS = 1 << 40
-
 _UNWRITABLE = "InfluxDB cannot store a tag with a line feed or with a backslash at its end: "
 
 
@@ -41,63 +39,30 @@ def rollups_measurement(resolution: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    text: "pa.Array"
+    text: pa.Array
     """One line per row, with its line feed."""
     problems: Mapping[int, str]
     """Rows whose line must not be sent, and why."""
 
 
-Encoded = dict[str, "pa.DictionaryArray"]
-LineBuilder = Callable[["pa.RecordBatch"], Lines]
+Encoded = dict[str, pa.DictionaryArray]
+LineBuilder = Callable[[pa.RecordBatch], Lines]
 
 
-def point_lines(batch: "pa.RecordBatch") -> Lines:
-    """A line begins with its series, metric and tags, of which there are fewer than points: each is written once."""
-    import pyarrow.compute as pc
-
-    columns = [*POINT_TAGS.values(), "metric"]
-    first, series = _distinct(_encoded(batch, columns))
-    each = batch.select(columns).take(first)
-    encoded = _encoded(each, columns)
+def point_lines(batch: pa.RecordBatch) -> Lines:
+    value, encoded = batch["value"], _encoded(batch, [*POINT_TAGS.values(), "metric"])
     names, numbers = encoded["metric"].dictionary, encoded["metric"].indices
     nameless = pc.take(pc.or_(pc.equal(names, ""), pc.starts_with(names, "#")), numbers)
-    wrong = _tag_problems(encoded) | dict.fromkeys(_rows_where(nameless), "not a name of a measurement")
-    problems = (
-        {row: wrong[each] for row, each in enumerate(series.to_pylist()) if each in wrong} if wrong else {}
-    )
-    value = batch["value"]
     unfit = pc.invert(pc.fill_null(pc.is_finite(value), False))
+    problems = _tag_problems(encoded)
+    problems |= dict.fromkeys(_rows_where(nameless), "not a name of a measurement")
     problems |= dict.fromkeys(_rows_where(unfit), "InfluxDB stores finite numbers only")
-    tags = [_tag(tag, encoded[column]) for tag, column in POINT_TAGS.items()]
     measurement = pc.take(_escaped(names, ", "), numbers)
-    head = pc.binary_join_element_wise(measurement, *tags, " value=", "")
-    time = _text(_micros(batch["time"]))
-    text = pc.binary_join_element_wise(pc.take(head, series), _text(value), " ", time, "\n", "")
+    text = _joined(measurement, POINT_TAGS, encoded, [" value=", _text(value)], batch["time"])
     return Lines(text, problems)
 
 
-def _distinct(encoded: Encoded) -> "tuple[pa.Array, pa.Array]":
-    """The first row of each combination of values, and each row's number among the combinations."""
-    import numpy as np
-    import pyarrow as pa
-
-    combined: Any = None
-    known = 1
-    for column in encoded.values():
-        numbers = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        size = max(len(column.dictionary), 1)
-        if known * size > _MOST_COMBINATIONS:
-            combined = np.unique(combined, return_inverse=True)[1]
-            known = len(numbers)
-        combined = numbers if combined is None else combined * size + numbers
-        known *= size
-    _, first, series = np.unique(combined, return_index=True, return_inverse=True)
-    return pa.array(first), pa.array(series)
-
-
-def rollup_lines(batch: "pa.RecordBatch") -> Lines:
-    import pyarrow.compute as pc
-
+def rollup_lines(batch: pa.RecordBatch) -> Lines:
     measurement = pc.binary_join_element_wise("rollups_", batch["resolution"], "")
     fields: list[Any] = []
     for separator, name in zip(" ,,,", ("min", "max", "mean", "p95"), strict=True):
@@ -108,10 +73,8 @@ def rollup_lines(batch: "pa.RecordBatch") -> Lines:
     return Lines(text, _tag_problems(encoded))
 
 
-def event_lines(batch: "pa.RecordBatch") -> Lines:
-    import pyarrow as pa
-
-    fields: list[Any] = [" end=", _text(_micros(batch["end"])), "i"]
+def event_lines(batch: pa.RecordBatch) -> Lines:
+    fields: list[Any] = [" end=", _micros(batch["end"]), "i"]
     for name in ("hostname", "severity", "status", "message", "evidence"):
         fields += [f",{name}=", *_quoted(batch[name])]
     encoded = _encoded(batch, EVENT_TAGS.values())
@@ -120,63 +83,45 @@ def event_lines(batch: "pa.RecordBatch") -> Lines:
 
 
 def _joined(
-    measurement: "pa.Array", tags: Mapping[str, str], encoded: Encoded, fields: list[Any], time: "pa.Array"
-) -> "pa.Array":
-    import pyarrow.compute as pc
-
+    measurement: pa.Array, tags: Mapping[str, str], encoded: Encoded, fields: list[Any], time: pa.Array
+) -> pa.Array:
     written = [_tag(tag, encoded[column]) for tag, column in tags.items()]
-    return pc.binary_join_element_wise(measurement, *written, *fields, " ", _text(_micros(time)), "\n", "")
+    return pc.binary_join_element_wise(measurement, *written, *fields, " ", _micros(time), "\n", "")
 
 
-def _tag(tag: str, column: "pa.DictionaryArray") -> "pa.Array":
+def _tag(tag: str, column: pa.DictionaryArray) -> pa.Array:
     """`,tag=value` of each row, or nothing: a tag without a value is not a tag."""
-    import pyarrow.compute as pc
-
     values = column.dictionary
     written = pc.binary_join_element_wise(f",{tag}=", _escaped(values, ",= "), "")
     return pc.take(pc.if_else(pc.equal(values, ""), "", written), column.indices)
 
 
-def _encoded(batch: "pa.RecordBatch", columns: Iterable[str]) -> Encoded:
+def _encoded(batch: pa.RecordBatch, columns: Iterable[str]) -> Encoded:
     """Columns as their distinct values, on which the dear work is done, and each row's number among them."""
-    import pyarrow.compute as pc
-
     return {name: pc.dictionary_encode(pc.fill_null(batch[name], "")) for name in columns}
 
 
-def _escaped(values: "pa.Array", separators: str) -> "pa.Array":
-    import pyarrow.compute as pc
-
+def _escaped(values: pa.Array, separators: str) -> pa.Array:
     for character in separators:
         values = pc.replace_substring(values, character, "\\" + character)
     return values
 
 
-def _quoted(column: "pa.Array") -> list[Any]:
-    import pyarrow.compute as pc
-
+def _quoted(column: pa.Array) -> list[Any]:
     text = pc.fill_null(column, "")
     escaped = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), '"', '\\"')
     return ['"', escaped, '"']
 
 
-def _text(column: "pa.Array") -> "pa.Array":
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+def _text(column: pa.Array) -> pa.Array:
     return pc.fill_null(pc.cast(column, pa.string()), "0")
 
 
-def _micros(column: "pa.Array") -> "pa.Array":
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    return pc.cast(column, pa.int64())
+def _micros(column: pa.Array) -> pa.Array:
+    return _text(pc.cast(column, pa.int64()))
 
 
 def _tag_problems(encoded: Encoded) -> dict[int, str]:
-    import pyarrow.compute as pc
-
     problems: dict[int, str] = {}
     for name, column in encoded.items():
         values = column.dictionary
@@ -186,8 +131,6 @@ def _tag_problems(encoded: Encoded) -> dict[int, str]:
     return problems
 
 
-def _rows_where(mask: "pa.Array") -> list[int]:
-    import pyarrow.compute as pc
-
+def _rows_where(mask: pa.Array) -> list[int]:
     rows: list[int] = pc.indices_nonzero(mask).to_pylist()
     return rows

@@ -8,16 +8,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
 
 from millstream.pipeline.stores.base import StoreUnavailable
 from millstream.pipeline.stores.influx.connection import InfluxConnection, InfluxTarget, Refusal
 from millstream.pipeline.stores.influx.lines import LineBuilder, Lines
 from millstream.pipeline.stores.parquet.frames import report
 from millstream.pipeline.stores.rows import POINTS, Table
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _BATCHES_UNDER_WAY = 2
 _TOLD = ("source_partition", "source_offset", "uuid", "metric")
@@ -32,16 +31,14 @@ class Posting:
     build: LineBuilder
 
     def taken(
-        self, batches: "Iterator[pa.RecordBatch]"
-    ) -> "Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch | None]]":
+        self, batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch | None]]:
         """Rows that the server has, and a report of those that it refused.
 
         A server that cannot be reached is in the report too, not an exception: the driver then knows it for what it is,
         and Spark does not repeat the task on top of our own retries. Rollups and events have no original record that a
         dead letter could carry, and can be computed again: they are handed on also when they were refused.
         """
-        import pyarrow as pa
-
         try:
             for batch, refused in self._posted(batches):
                 if not refused:
@@ -56,9 +53,7 @@ class Posting:
         except StoreUnavailable as error:
             yield None, report({"reason": [str(error)], "unavailable": [True]})
 
-    def _posted(
-        self, batches: "Iterator[pa.RecordBatch]"
-    ) -> "Iterator[tuple[pa.RecordBatch, dict[int, str]]]":
+    def _posted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, dict[int, str]]]:
         """Each batch with its refused rows and why. While one is on its way to the server the next is made.
 
         One connection and one post at a time: of two points with one identity the later must be written later.
@@ -80,8 +75,6 @@ class Posting:
 
     def _post(self, connection: InfluxConnection, lines: Lines) -> dict[int, str]:
         """The refused rows and why."""
-        import pyarrow as pa
-
         refused = dict(lines.problems)
         text, rows = lines.text, None
         if refused:
@@ -94,10 +87,7 @@ class Posting:
         return refused
 
 
-def _post_lines(connection: InfluxConnection, text: "pa.Array") -> dict[int, str]:
-    import numpy as np
-    import pyarrow as pa
-
+def _post_lines(connection: InfluxConnection, text: pa.Array) -> dict[int, str]:
     _, offsets, data = text.buffers()
     width = np.int64 if pa.types.is_large_string(text.type) else np.int32
     starts = np.frombuffer(offsets, width, len(text) + 1, text.offset * width().itemsize)

@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from millstream.observability.logs import get_logger
 from millstream.pipeline.files import make_directories, write_whole
 from millstream.pipeline.moments import EPOCH, micros, moment
@@ -39,7 +41,6 @@ from millstream.pipeline.stores.parquet.store import ParquetStore
 from millstream.pipeline.stores.rows import EVENTS, POINTS, ROLLUPS, Table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _SLICE, _SLICE_US = "10m", 10 * 60 * 1_000_000
@@ -161,8 +162,8 @@ class InfluxStore(InfluxQueries, ParquetStore):
         ]
 
 
-def _fetcher(target: InfluxTarget) -> "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]":
-    def fetch(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+def _fetcher(target: InfluxTarget) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def fetch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         server = InfluxQl.for_reading(target)
         try:
             for batch in batches:
@@ -176,9 +177,7 @@ def _fetcher(target: InfluxTarget) -> "Callable[[Iterator[pa.RecordBatch]], Iter
     return fetch
 
 
-def _batch(series: Series) -> "pa.RecordBatch":
-    import pyarrow as pa
-
+def _batch(series: Series) -> pa.RecordBatch:
     size = len(series.rows)
     columns: dict[str, Any] = {
         "time": pa.array([row[0] for row in series.rows], pa.timestamp("us", tz="UTC")),

@@ -13,7 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from millstream.pipeline.files import move_into_place, sync, write_whole
 from millstream.pipeline.stores.base import Compaction
@@ -33,9 +36,6 @@ from millstream.pipeline.stores.parquet.layout import (
     parse_name,
     series_path,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _STRAY_AFTER_S = 60.0
 _SLICE_ROWS = 500_000
@@ -217,8 +217,6 @@ def merge(engine: Engine, room: Room, live: LiveFiles, chosen: Sequence[FileName
 
 
 def _write(engine: Engine, room: Room, paths: list[str], target: Path) -> None:
-    import pyarrow.parquet as pq
-
     writer: pq.ParquetWriter | None = None
     try:
         for part in _slices(engine, room, paths):
@@ -230,10 +228,8 @@ def _write(engine: Engine, room: Room, paths: list[str], target: Path) -> None:
             writer.close()
 
 
-def _encoding(schema: "pa.Schema") -> dict[str, Any]:
+def _encoding(schema: pa.Schema) -> dict[str, Any]:
     """Times and offsets of a series grow evenly, so their differences take next to nothing."""
-    import pyarrow as pa
-
     growing = [
         field.name for field in schema if pa.types.is_timestamp(field.type) or field.type == pa.int64()
     ]
@@ -245,7 +241,7 @@ def _encoding(schema: "pa.Schema") -> dict[str, Any]:
     }
 
 
-def _slices(engine: Engine, room: Room, paths: list[str]) -> Iterator["pa.Table"]:
+def _slices(engine: Engine, room: Room, paths: list[str]) -> Iterator[pa.Table]:
     column = room.order[0]
     counted = engine.rows(f"SELECT {column}, count(*) FROM {SCAN} GROUP BY ALL ORDER BY ALL", [paths])  # noqa: S608
     rows = newest_rows(room, "*", [f"{column} BETWEEN ? AND ?"])
@@ -267,8 +263,6 @@ def _ranges(counted: Sequence[tuple[str, int]]) -> Iterator[tuple[str, str]]:
 
 def _write_series(engine: Engine, merged: Path, target: Path) -> None:
     """The newest point and the count of each GPU and metric."""
-    import pyarrow.parquet as pq
-
     temporary = target.with_name(f".{target.name}.tmp")
     points = f"SELECT {SERIES_COLUMNS} FROM {SCAN}"  # noqa: S608
     newest = f"unnest(arg_max(point, {LAST_IN_LOG})), count(*) AS points"

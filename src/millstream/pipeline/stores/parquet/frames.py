@@ -19,6 +19,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from millstream.pipeline.files import move_into_place
 from millstream.pipeline.moments import micros
 from millstream.pipeline.stores.base import StoreUnavailable
@@ -26,7 +30,6 @@ from millstream.pipeline.stores.local_frames import constant, local_frame
 from millstream.pipeline.stores.parquet.layout import Room, batch_name, live_files
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _TICK = timedelta(microseconds=1)
@@ -84,8 +87,6 @@ def _overlaps(path: str, time: str, start_us: int, end_us: int) -> bool:
 @lru_cache(maxsize=8192)
 def _times_of(path: str, time: str) -> tuple[int, int]:
     """The file's first and last time; files are never changed, only replaced by others."""
-    import pyarrow.parquet as pq
-
     about = pq.read_metadata(path)
     place = about.schema.names.index(time)
     found = [about.row_group(number).column(place).statistics for number in range(about.num_row_groups)]
@@ -105,9 +106,7 @@ Rooms = Mapping[str, Room]
 """Where rows go, by their resolution; or one room for all, by the empty name."""
 
 
-Taken = Callable[
-    ["Iterator[pa.RecordBatch]"], "Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch | None]]"
-]
+Taken = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch | None]]]
 """What happens to rows before they are written: gives those to write, and a report of those that were refused."""
 
 
@@ -145,10 +144,8 @@ class FrameWriter:
             raise StoreUnavailable(f"cannot write to the store at {self._root}: {error}") from error
 
 
-def report(columns: "Mapping[str, Sequence[Any] | pa.Array]") -> "pa.RecordBatch":
+def report(columns: Mapping[str, Sequence[Any] | pa.Array]) -> pa.RecordBatch:
     """Rows of a task's report, null in all other columns. (An executor has no session that could read the DDL.)"""
-    import pyarrow as pa
-
     types = {"int": pa.int32(), "bigint": pa.int64(), "string": pa.string(), "boolean": pa.bool_()}
     schema = pa.schema([(name, types[kind]) for name, kind in (each.split() for each in _REPORT.split(", "))])
     size = len(next(iter(columns.values())))
@@ -166,7 +163,7 @@ class _Writing:
     version: int | None
     taken: Taken | None
 
-    def run(self, batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For `mapInArrow`: rows in, a report out."""
         kept: list[pa.RecordBatch] = []
         rows = 0
@@ -184,10 +181,7 @@ class _Writing:
         if rows:
             yield self._written(kept)
 
-    def _written(self, batches: "list[pa.RecordBatch]") -> "pa.RecordBatch":
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
+    def _written(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         rows = pa.Table.from_batches(batches)
         if self.version is not None:
             rows = rows.append_column("version", pa.repeat(pa.scalar(self.version, pa.int64()), len(rows)))
@@ -201,10 +195,7 @@ class _Writing:
                 files.append((name, bucket, self._file(part)))
         return report(dict(zip(("room", "bucket", "file"), zip(*files, strict=True), strict=True)))
 
-    def _file(self, rows: "pa.Table") -> str:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
+    def _file(self, rows: pa.Table) -> str:
         name = f"{secrets.token_hex(8)}.parquet"
         texts = [field.name for field in rows.schema if pa.types.is_string(field.type)]
         pq.write_table(
