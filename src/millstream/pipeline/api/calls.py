@@ -1,4 +1,4 @@
-"""The calls of the API in one table: routes, checks of parameters and the OpenAPI document all come from it.
+"""The calls of the API, which `openapi.yaml` names: the checks of their parameters, and their answers.
 
 Parameters are read strictly, so that a misspelt one is an error and not an answer to another question.
 """
@@ -6,11 +6,11 @@ Parameters are read strictly, so that a misspelt one is an error and not an answ
 import base64
 import binascii
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -39,13 +39,8 @@ Json = dict[str, Any]
 _MAX_PARAMETERS = 64
 _INTEGER = re.compile(r"-?\d{1,18}", re.ASCII)
 _EXAMPLE = "2026-03-01T12:00:00Z"
-
-
-class VisibleStatus(StrEnum):
-    """What a caller may ask for: retracted events are nobody's business."""
-
-    OPEN = rows.EventStatus.OPEN.value
-    CLOSED = rows.EventStatus.CLOSED.value
+_FIELDS = {"start_time": "start", "end_time": "end"}
+"""Parameters that the store's query calls otherwise."""
 
 
 class EventAnswer(rows.Event, frozen=True):
@@ -68,77 +63,6 @@ class Health(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
-    """A text unless `schema` says otherwise. `field` is what the store's query calls it."""
-
-    name: str
-    description: str
-    schema: Mapping[str, Any]
-    required: bool = False
-    field: str = ""
-    choices: type[StrEnum] | None = None
-
-    def read(self, text: str | None, call: str) -> Any:
-        """Its value, from what was given; an empty one was not given."""
-        if not text:
-            if self.required:
-                raise bad_request(f"{self.name} is required: a time such as {_EXAMPLE}")
-            return None if self.choices is None and self.name != "limit" else self._default()
-        if self.choices is not None:
-            try:
-                return self.choices(text)
-            except ValueError as error:
-                raise bad_request(
-                    f"{self.name} is {_shown(text)}; it may be {', '.join(self.choices)}"
-                ) from error
-        if self.name == "limit":
-            most = self.schema["maximum"]
-            if not _INTEGER.fullmatch(text) or not 1 <= int(text) <= most:
-                raise bad_request(f"limit is {_shown(text)}; it must be a whole number from 1 to {most}")
-            return int(text)
-        if self.name == "cursor":
-            return _read_cursor(text, call)
-        return _read_time(self.name, text) if self.schema.get("format") == "date-time" else text
-
-    def _default(self) -> Any:
-        default = self.schema.get("default")
-        return self.choices(default) if self.choices is not None and default is not None else default
-
-
-def _text(name: str, description: str) -> Parameter:
-    return Parameter(name, description, {"type": "string"})
-
-
-def _choice(name: str, description: str, kind: type[StrEnum], default: str | None = None) -> Parameter:
-    schema: Json = {"type": "string", "enum": [each.value for each in kind]}
-    return Parameter(
-        name, description, schema | ({"default": default} if default is not None else {}), choices=kind
-    )
-
-
-def _limit(default: int, maximum: int) -> Parameter:
-    schema = {"type": "integer", "minimum": 1, "maximum": maximum, "default": default}
-    return Parameter("limit", "The most rows of one answer.", schema)
-
-
-def _times(*, required: bool) -> tuple[Parameter, Parameter]:
-    schema = {"type": "string", "format": "date-time"}
-    return (
-        Parameter("start_time", "The first moment, inclusive (RFC 3339).", schema, required, "start"),
-        Parameter("end_time", "The last moment, inclusive (RFC 3339).", schema, required, "end"),
-    )
-
-
-_TIMES = _times(required=False)
-_CURSOR = _text("cursor", "`next_cursor` of the page before.")
-_HOSTNAME, _METRIC = _text("hostname", "Only of this host."), _text("metric", "Only this metric.")
-_UUID = Parameter("uuid", "The GPU's uuid.", {"type": "string"}, required=True)
-_LIST_LIMIT = _limit(1_000, 10_000)
-_WIDE_LIMIT = _limit(10_000, 100_000)
-"""Of calls whose callers may know no cursors: all GPUs, or an hour of one."""
-
-
-@dataclass(frozen=True, slots=True)
 class Sources:
     """What the calls answer from."""
 
@@ -154,35 +78,48 @@ Answer = Callable[[Sources, "Call", Json], Json]
 class Call:
     path: str
     name: str
-    summary: str
-    row: type[msgspec.Struct] | None
-    """Of what the answer is a list; None for an object of its own."""
+    parameters: tuple[Json, ...]
+    """Those of the query, as OpenAPI has them."""
     answer: Answer
-    parameters: tuple[Parameter, ...] = ()
-    path_parameters: tuple[Parameter, ...] = ()
-    rows_name: str = ""
 
     def values(self, query: bytes, path: Mapping[str, str]) -> Json:
         """What was asked for, by the names that the store's query has for it."""
-        given = _given(query, [each.name for each in self.parameters])
+        given = _given(query, [each["name"] for each in self.parameters])
         if not all(value.isprintable() for value in path.values()):
             raise bad_request("the path contains characters that cannot be printed")
-        values = {
-            each.field or each.name: each.read(given.get(each.name), self.name) for each in self.parameters
-        }
+        values = {each["name"]: self._read(each, given.get(each["name"])) for each in self.parameters}
+        values = {_FIELDS.get(name, name): value for name, value in values.items()}
         start, end = values.get("start"), values.get("end")
         if start is not None and end is not None and start > end:
             raise bad_request("start_time is after end_time")
         return {**path, **values}
 
-    def listed(self, found: "Page[Any] | Sequence[Any]") -> Json:
+    def listed(self, found: "Page[Any] | Sequence[Any]", rows_name: str = "") -> Json:
         rows = found.rows if isinstance(found, Page) else found
-        document: Json = {"count": len(rows), self.rows_name or self.name: rows}
+        document: Json = {"count": len(rows), rows_name or self.name: rows}
         if isinstance(found, Page):
             cursor = found.next_cursor
             place = None if cursor is None else orjson.dumps([self.name, *cursor])
             document["next_cursor"] = None if place is None else base64.urlsafe_b64encode(place).decode()
         return document
+
+    def _read(self, parameter: Json, text: str | None) -> Any:
+        """The value of a parameter, from what was given; an empty one was not given."""
+        name, schema = parameter["name"], parameter["schema"]
+        if not text:
+            if parameter["required"]:
+                raise bad_request(f"{name} is required: a time such as {_EXAMPLE}")
+            return schema.get("default")
+        if "enum" in schema and text not in schema["enum"]:
+            raise bad_request(f"{name} is {_shown(text)}; it may be {', '.join(schema['enum'])}")
+        if schema["type"] == "integer":
+            most = schema["maximum"]
+            if not _INTEGER.fullmatch(text) or not 1 <= int(text) <= most:
+                raise bad_request(f"{name} is {_shown(text)}; it must be a whole number from 1 to {most}")
+            return int(text)
+        if name == "cursor":
+            return _read_cursor(text, self.name)
+        return _read_time(name, text) if schema.get("format") == "date-time" else text
 
 
 def bad_request(message: str) -> Problem:
@@ -242,7 +179,7 @@ def _telemetry(sources: Sources, call: Call, values: Json) -> Json:
     found, uuid = sources.store.telemetry(TelemetryQuery(**values)), values["uuid"]
     if not found.rows and sources.store.gpu(uuid) is None:
         raise Problem(404, f"unknown GPU {uuid!r}; /api/v1/gpus lists those that are known")
-    return {"gpu_id": uuid} | call.listed(found)
+    return {"gpu_id": uuid} | call.listed(found, "data")
 
 
 def _metrics(sources: Sources, call: Call, values: Json) -> Json:
@@ -273,128 +210,45 @@ def _history(sources: Sources, call: Call, values: Json) -> Json:
     return call.listed(history_between(path and path.with_name("history.jsonl"), **values))
 
 
-CALLS = (
-    Call(
-        "/api/v1/gpus", "gpus", "The GPUs that have sent telemetry, by uuid.", rows.Gpu,
-        partial(_asked, GpuQuery), (_HOSTNAME, _WIDE_LIMIT, _CURSOR),
-    ),
-    Call(
-        "/api/v1/gpus/{uuid}/telemetry", "telemetry", "The points of one GPU, by time and metric.", rows.Point,
-        _telemetry, (*_times(required=True), _METRIC, _WIDE_LIMIT, _CURSOR), (_UUID,), "data",
-    ),
-    Call("/api/v1/hosts", "hosts", "The hosts, their GPUs and when they were seen last.", rows.Host,
-         lambda sources, call, _: call.listed(sources.store.hosts())),
-    Call("/api/v1/metrics", "metrics", "The metrics that have points.", rows.MetricCount, _metrics),
-    Call(
-        "/api/v1/rollups", "rollups", "Minimum, maximum, mean, 95th percentile and count by the minute or hour.",
-        rows.Rollup, partial(_asked, RollupQuery),
-        (
-            _choice("resolution", "Of minutes or of hours.", rows.Resolution, "1m"),
-            _choice("level", "Of GPUs, of hosts, or of the whole fleet.", rows.Level),
-            _text("key", "The GPU's uuid, the host's name, or `fleet`."), _METRIC, *_TIMES, _LIST_LIMIT, _CURSOR,
-        ),
-    ),
-    Call(
-        "/api/v1/events", "events", "Health events that overlap the given time, the newest first.", EventAnswer,
-        _events,
-        (
-            _text("kind", "Only of this kind."), _choice("severity", "Only of this severity.", rows.Severity),
-            _text("uuid", "Only of this GPU."), _HOSTNAME,
-            _choice("status", "Only those still open, or those that ended.", VisibleStatus),
-            *_TIMES, _LIST_LIMIT, _CURSOR,
-        ),
-    ),
-    Call(
-        "/api/v1/latest", "latest", "The newest value of each GPU and metric.", rows.LatestValue,
-        partial(_asked, LatestQuery), (_METRIC, _HOSTNAME, _WIDE_LIMIT),
-    ),
-    Call(
-        "/api/v1/pipeline", "pipeline", "What the job says about itself: throughput, lag, counts; `running` tells "
-        "whether it said so in the last 30 seconds.", None,
-        lambda sources, _call, _values: read_status(sources.status_path),
-    ),
-    Call(
-        "/api/v1/pipeline/history", "history", "Rows a second and lag of the job, by the minute.", Minute, _history,
-        _TIMES,
-    ),
-)  # fmt: skip
-
-_PROBLEMS = {
-    "400": "A parameter is wrong; the error names it.",
-    "401": "The token is missing or wrong.",
-    "404": "There is no such GPU.",
-    "503": "The store cannot be read now.",
+_ANSWERS: dict[str, Answer] = {
+    "gpus": partial(_asked, GpuQuery),
+    "telemetry": _telemetry,
+    "hosts": lambda sources, call, _: call.listed(sources.store.hosts()),
+    "metrics": _metrics,
+    "rollups": partial(_asked, RollupQuery),
+    "events": _events,
+    "latest": partial(_asked, LatestQuery),
+    "pipeline": lambda sources, _call, _values: read_status(sources.status_path),
+    "history": _history,
 }
-_COUNT: Json = {"type": "integer", "minimum": 0}
-_NEXT_CURSOR: Json = {"type": ["string", "null"], "description": "For the next page; null at the end."}
+_ROWS = (
+    rows.Gpu, rows.Point, rows.Host, rows.MetricCount, rows.Rollup, EventAnswer, rows.LatestValue, Minute, Health,
+)  # fmt: skip
 
 
 def openapi_document(*, has_token: bool = False) -> Json:
     """The OpenAPI 3.1 document of the API."""
-    rows = [*(call.row for call in CALLS if call.row is not None), Health]
-    _, schemas = msgspec.json.schema_components(rows, ref_template="#/components/schemas/{name}")
-    schemas["Error"] = _object({"error": {"type": "string"}})
-    paths = {call.path: {"get": _operation(call, has_token=has_token)} for call in CALLS}
-    paths["/health"] = {
-        "get": {
-            "operationId": "health",
-            "summary": "Whether this server answers.",
-            "responses": {"200": _response("The answer.", _reference("Health"))},
-        }
-    }
-    components: Json = {"schemas": schemas}
+    document: Json = msgspec.yaml.decode(files(__package__).joinpath("openapi.yaml").read_bytes())
+    shared = document.pop("shared")
+    document["info"]["version"] = __version__
+    _, schemas = msgspec.json.schema_components(_ROWS, ref_template="#/components/schemas/{name}")
+    error = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
+    document["components"] = {"schemas": schemas | {"Error": error}}
     if has_token:
-        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Millstream telemetry",
-            "version": __version__,
-            "description": "Telemetry of a fleet of GPUs: points, rollups and health events.",
-        },
-        "paths": paths,
-        "components": components,
-    }
+        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        for path in document["paths"].keys() - {"/health"}:
+            operation, refused = document["paths"][path]["get"], "The token is missing or wrong."
+            operation["responses"]["401"] = {"description": refused, "content": shared["error"]}
+            operation["security"] = [{"token": []}]
+    return document
 
 
-def _operation(call: Call, *, has_token: bool) -> Json:
-    statuses = ["400", "503", *(["404"] if call.path_parameters else []), *(["401"] if has_token else [])]
-    if call.row is None:
-        schema = _object({"running": {"type": "boolean"}})
-    else:
-        properties: Json = {
-            "count": _COUNT,
-            call.rows_name or call.name: {"type": "array", "items": _reference(call.row.__name__)},
-        }
-        if _CURSOR in call.parameters:
-            properties["next_cursor"] = _NEXT_CURSOR
-        schema = _object(properties)
-    placed = [(each, "path") for each in call.path_parameters] + [(each, "query") for each in call.parameters]
-    return {
-        "operationId": call.name,
-        "summary": call.summary,
-        "parameters": [
-            {
-                "name": each.name,
-                "in": place,
-                "description": each.description,
-                "required": each.required,
-                "schema": dict(each.schema),
-            }
-            for each, place in placed
-        ],
-        "responses": {"200": _response("The answer.", schema)}
-        | {status: _response(_PROBLEMS[status], _reference("Error")) for status in statuses},
-    } | ({"security": [{"token": []}]} if has_token else {})
+def _calls() -> Iterator[Call]:
+    for path, methods in openapi_document()["paths"].items():
+        name, parameters = methods["get"]["operationId"], methods["get"].get("parameters", ())
+        if name in _ANSWERS:
+            in_query = tuple(each for each in parameters if each["in"] == "query")
+            yield Call(path, name, in_query, _ANSWERS[name])
 
 
-def _object(properties: Json) -> Json:
-    return {"type": "object", "properties": properties, "required": list(properties)}
-
-
-def _reference(name: str) -> Json:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _response(description: str, schema: Json) -> Json:
-    return {"description": description, "content": {"application/json": {"schema": schema}}}
+CALLS = tuple(_calls())
