@@ -2,12 +2,13 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from html import escape
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
+from string import Template
 
 import orjson
 
@@ -17,30 +18,8 @@ from millstream.pipeline.report.figures import IDLE_BELOW, Figures, GpuFigures, 
 from millstream.pipeline.stores.base import StoreReader
 from millstream.pipeline.stores.rows import Event, EventStatus, Severity
 
-# Nothing in the page can load anything, whatever a hostname or a message contains.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _MOST_GPUS, _MOST_EVENTS = 10, 200
 _BY_WEIGHT = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>GPU fleet report, {range}</title>
-<style>
-{style}</style>
-</head>
-<body>
-<header><h1>GPU fleet report</h1><p class=faint>{range}</p></header>
-<main>
-{body}
-</main>
-<footer>Made {made_at} UTC by millstream pipeline report. Means are over all points. Energy is what the GPUs' counters
-grew by, or else their power over time.</footer>
-</body>
-</html>
-"""
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM, _LINES = 1000, 190, 56, 12, 24, 4
 
 
@@ -53,10 +32,11 @@ def write_report(
     """
     figures = read_figures(store, start, end, progress)
     progress("drawing")
-    page = _PAGE.format(
-        policy=_POLICY,
+    here = files(__package__)
+    # Nothing in the page can load anything, whatever a hostname or a message contains: see its policy.
+    page = Template(here.joinpath("report.html").read_text()).substitute(
         range=f"{_moment(figures.start)} to {_moment(figures.end)} UTC",
-        style=files(__package__).joinpath("report.css").read_text(),
+        style=here.joinpath("report.css").read_text(),
         body="\n".join((*_glance(figures), *_over_time(figures), *_gpus(figures), *_events(figures))),
         made_at=_moment(datetime.now(UTC)),
     )
@@ -179,30 +159,19 @@ def _gpus(figures: Figures) -> Iterator[str]:
 
 
 def _gpu_table(gpus: Sequence[GpuFigures]) -> str:
-    heads = [
-        "GPU",
-        "Utilisation %",
-        "Idle time %",
-        "Highest °C",
-        "Mean °C",
-        "Mean W",
-        "Memory GiB",
-        "Energy kWh",
-    ]
-    rows = [
-        (
-            f"{escape(each.name)}<span class=uuid>{escape(each.gpu.uuid)}</span>",
-            _number(each.gauges[GPU_UTIL].mean, 1),
-            _number(100 * each.idle_share),
-            _number(each.gauges[GPU_TEMP].highest),
-            _number(each.gauges[GPU_TEMP].mean, 1),
-            _number(each.gauges[POWER_USAGE].mean),
-            _number(each.gauges[FB_USED].mean / 1024, 1),
-            _number(each.energy_kwh, 2),
-        )
+    return _table(
+        {
+            "GPU": f"{escape(each.name)}<span class=uuid>{escape(each.gpu.uuid)}</span>",
+            "Utilisation %": _number(each.gauges[GPU_UTIL].mean, 1),
+            "Idle time %": _number(100 * each.idle_share),
+            "Highest °C": _number(each.gauges[GPU_TEMP].highest),
+            "Mean °C": _number(each.gauges[GPU_TEMP].mean, 1),
+            "Mean W": _number(each.gauges[POWER_USAGE].mean),
+            "Memory GiB": _number(each.gauges[FB_USED].mean / 1024, 1),
+            "Energy kWh": _number(each.energy_kwh, 2),
+        }
         for each in gpus
-    ]
-    return _table(heads, rows)
+    )
 
 
 def _events(figures: Figures) -> Iterator[str]:
@@ -210,28 +179,26 @@ def _events(figures: Figures) -> Iterator[str]:
     names = {each.gpu.uuid: each.name for each in figures.gpus}
     # The critical ones first, the latest first among equals.
     ordered = sorted(figures.events, key=lambda event: _BY_WEIGHT.index(event.severity))
-    shown = ordered[:_MOST_EVENTS]
-    rows = [_event(event, names.get(event.uuid, f"{event.hostname} / {event.uuid}")) for event in shown]
-    if rows:
-        yield _table(("Severity", "Kind", "GPU", "Start", "Lasted", "What happened"), rows)
+    if ordered:
+        yield _table(_event(event, names) for event in ordered[:_MOST_EVENTS])
     else:
         yield "<p>No health events in this time.</p>"
-    if len(ordered) > len(shown):
-        yield f"<p class=faint>{len(ordered) - len(shown):,} more are in the store.</p>"
+    if len(ordered) > _MOST_EVENTS:
+        yield f"<p class=faint>{len(ordered) - _MOST_EVENTS:,} more are in the store.</p>"
     yield "</section>"
 
 
-def _event(event: Event, gpu: str) -> tuple[str, ...]:
+def _event(event: Event, names: Mapping[str, str]) -> dict[str, str]:
     minutes = max(0, round((event.end - event.start) / timedelta(minutes=1)))
-    still = ", still open" if event.status is EventStatus.OPEN else ""
-    return (
-        f"<span class='badge {event.severity}'>{event.severity}</span>",
-        escape(_kind(event.kind)),
-        escape(gpu),
-        _moment(event.start),
-        f"{minutes // 60} h {minutes % 60:02d} min{still}" if minutes >= 60 else f"{minutes} min{still}",
-        f"{escape(event.message)}<br><span class=evidence>{escape(_evidence(event.evidence))}</span>",
-    )
+    lasted = f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"
+    return {
+        "Severity": f"<span class='badge {event.severity}'>{event.severity}</span>",
+        "Kind": escape(_kind(event.kind)),
+        "GPU": escape(names.get(event.uuid, f"{event.hostname} / {event.uuid}")),
+        "Start": _moment(event.start),
+        "Lasted": f"{lasted}, still open" if event.status is EventStatus.OPEN else lasted,
+        "What happened": f"{escape(event.message)}<br><span class=evidence>{escape(_evidence(event.evidence))}</span>",
+    }
 
 
 def _evidence(text: str) -> str:
@@ -259,7 +226,9 @@ def _number(value: float, digits: int = 0, unit: str = "") -> str:
     return "–" if math.isnan(value) else f"{value:,.{digits}f} {unit}".rstrip()
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th scope=col>{name}</th>" for name in heads)
-    body = "\n".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+def _table(rows: Iterable[Mapping[str, str]]) -> str:
+    """Cells by the names of their columns, which are the same in all rows; there is at least one."""
+    cells = list(rows)
+    head = "".join(f"<th scope=col>{name}</th>" for name in cells[0])
+    body = "\n".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row.values()) + "</tr>" for row in cells)
     return f"<div class=wide><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
