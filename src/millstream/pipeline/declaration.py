@@ -10,14 +10,14 @@
       hostname: [site, labels.site]                # the first that is there; a dot looks into an object of strings
     sentinels: [[-999, -999]]                      # values that say "no value"
 
-Times are RFC 3339, values are numbers, everything else is text. The default is DCGM's, with its nested form.
+Times are RFC 3339, values are numbers, everything else is text. The default is `dcgm.yaml`, with its nested form.
 """
 
 from pathlib import Path
 
 import msgspec
 
-from millstream.pipeline.metrics import METRICS, SENTINEL_RANGES, Metric
+from millstream.pipeline.metrics import Metric
 
 _REQUIRED = ("time", "metric", "uuid", "value")
 LABELS = ("gpu_id", "device", "model_name", "hostname", "container", "pod", "namespace", "labels_raw")
@@ -77,22 +77,4 @@ def _check(path: Path, declared: Declaration) -> None:
         raise DeclarationError(f"{path}: {', '.join(sorted(plain))} cannot be an object and a value")
 
 
-DCGM = Declaration(
-    metrics=METRICS,
-    fields={
-        "time": ("timestamp",),
-        "metric": ("metric_name",),
-        "uuid": ("uuid",),
-        "value": ("value",),
-        "gpu_id": ("gpu_id",),
-        "device": ("device",),
-        "model_name": ("modelName", "labels.model_name"),
-        "hostname": ("Hostname", "hostname"),
-        "container": ("container", "labels.container"),
-        "pod": ("pod", "labels.pod"),
-        "namespace": ("namespace", "labels.namespace"),
-        "labels_raw": ("labels_raw", "labels"),
-    },
-    sentinels=SENTINEL_RANGES,
-    nested_gpu_id=True,
-)
+DCGM = load_declaration(Path(__file__).with_name("dcgm.yaml"))

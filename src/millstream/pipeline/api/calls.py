@@ -20,19 +20,10 @@ import orjson
 
 from millstream import __version__
 from millstream.http.messages import Problem
+from millstream.pipeline.declaration import DCGM
 from millstream.pipeline.history import history_between, read_status
-from millstream.pipeline.metrics import METRICS
 from millstream.pipeline.moments import parse_rfc3339
-from millstream.pipeline.stores import rows
-from millstream.pipeline.stores.base import (
-    EventQuery,
-    GpuQuery,
-    LatestQuery,
-    Page,
-    RollupQuery,
-    StoreReader,
-    TelemetryQuery,
-)
+from millstream.pipeline.stores import base, rows
 
 Json = dict[str, Any]
 
@@ -66,7 +57,7 @@ class Health(msgspec.Struct, frozen=True):
 class Sources:
     """What the calls answer from."""
 
-    store: StoreReader
+    store: base.StoreReader
     status_path: Path | None
 
 
@@ -94,10 +85,10 @@ class Call:
             raise bad_request("start_time is after end_time")
         return {**path, **values}
 
-    def listed(self, found: "Page[Any] | Sequence[Any]", rows_name: str = "") -> Json:
-        rows = found.rows if isinstance(found, Page) else found
+    def listed(self, found: "base.Page[Any] | Sequence[Any]", rows_name: str = "") -> Json:
+        rows = found.rows if isinstance(found, base.Page) else found
         document: Json = {"count": len(rows), rows_name or self.name: rows}
-        if isinstance(found, Page):
+        if isinstance(found, base.Page):
             cursor = found.next_cursor
             place = None if cursor is None else orjson.dumps([self.name, *cursor])
             document["next_cursor"] = None if place is None else base64.urlsafe_b64encode(place).decode()
@@ -176,7 +167,7 @@ def _asked(query: type[Any], sources: Sources, call: Call, values: Json) -> Json
 
 
 def _telemetry(sources: Sources, call: Call, values: Json) -> Json:
-    found, uuid = sources.store.telemetry(TelemetryQuery(**values)), values["uuid"]
+    found, uuid = sources.store.telemetry(base.TelemetryQuery(**values)), values["uuid"]
     if not found.rows and sources.store.gpu(uuid) is None:
         raise Problem(404, f"unknown GPU {uuid!r}; /api/v1/gpus lists those that are known")
     return {"gpu_id": uuid} | call.listed(found, "data")
@@ -185,14 +176,14 @@ def _telemetry(sources: Sources, call: Call, values: Json) -> Json:
 def _metrics(sources: Sources, call: Call, values: Json) -> Json:
     del values
     counted = sources.store.metrics()
-    known = ((row, METRICS[row.metric]) for row in counted if row.metric in METRICS)
+    known = ((row, DCGM.metrics[row.metric]) for row in counted if row.metric in DCGM.metrics)
     told = {row: msgspec.structs.replace(row, unit=metric.unit, kind=metric.kind) for row, metric in known}
     return call.listed([told.get(row, row) for row in counted])
 
 
 def _events(sources: Sources, call: Call, values: Json) -> Json:
-    page = sources.store.events(EventQuery(**values))
-    return call.listed(Page(tuple(map(event_answer, page.rows)), page.next_cursor))
+    page = sources.store.events(base.EventQuery(**values))
+    return call.listed(base.Page(tuple(map(event_answer, page.rows)), page.next_cursor))
 
 
 def event_answer(event: rows.Event) -> EventAnswer:
@@ -211,13 +202,13 @@ def _history(sources: Sources, call: Call, values: Json) -> Json:
 
 
 _ANSWERS: dict[str, Answer] = {
-    "gpus": partial(_asked, GpuQuery),
+    "gpus": partial(_asked, base.GpuQuery),
     "telemetry": _telemetry,
     "hosts": lambda sources, call, _: call.listed(sources.store.hosts()),
     "metrics": _metrics,
-    "rollups": partial(_asked, RollupQuery),
+    "rollups": partial(_asked, base.RollupQuery),
     "events": _events,
-    "latest": partial(_asked, LatestQuery),
+    "latest": partial(_asked, base.LatestQuery),
     "pipeline": lambda sources, _call, _values: read_status(sources.status_path),
     "history": _history,
 }

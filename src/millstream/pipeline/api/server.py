@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
 
 import msgspec
@@ -22,17 +23,6 @@ QUERY_THREADS = 16
 MAX_WAITING = 256
 """Requests beyond this are turned away at once instead of waiting for ever."""
 _GRACE_S = 5.0
-
-_WELCOME = b"""<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>Millstream telemetry</title>
-<style>body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem}</style>
-<h1>Millstream telemetry</h1>
-<p>The query API is running. This installation has no web console, because Node or
-its packages could not be had when it was built; install again where they can be had.</p>
-<ul><li><a href="/docs">Documentation</a>, to try the calls out</li>
-<li><a href="/openapi.json">OpenAPI document</a></li>
-<li><a href="/api/v1/gpus">The GPUs</a>, <a href="/api/v1/events">their events</a></li></ul></html>
-"""
 
 _log = get_logger("millstream.pipeline.api")
 
@@ -98,7 +88,8 @@ def api_routes(
     routes["GET /api/{path...}"] = _guarded(None, sources, threads, token)
     routes |= {"GET /health": _health, "GET /openapi.json": lambda _request: document, **docs_routes()}
     if console_dir is None:
-        routes["GET /"] = lambda _request: Response(_WELCOME, content_type=HTML)
+        welcome = files(__package__).joinpath("welcome.html").read_bytes()
+        routes["GET /"] = lambda _request: Response(welcome, content_type=HTML)
     else:
         routes["GET /{path...}"] = app_route(console_dir)
     return routes

@@ -22,17 +22,8 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from millstream.config.pipeline_settings import PipelineSettings
+from millstream.pipeline.job import judge
 from millstream.pipeline.job.dead_letters import dead_letters, rejected_letters
-from millstream.pipeline.job.judge import (
-    RECORD_COLUMNS,
-    Limits,
-    Verdict,
-    judged,
-    points_of,
-    source_schema,
-    typed_fields,
-    without_duplicates,
-)
 from millstream.pipeline.job.ledger import Summary, observed, summary_of
 from millstream.pipeline.job.text import text_fields
 from millstream.pipeline.moments import micros
@@ -56,7 +47,7 @@ class Stored:
 @dataclass(frozen=True, slots=True)
 class Dataflow:
     store: Store
-    limits: Limits
+    limits: judge.Limits
     send_letters: SendLetters
     tells_bad: bool = True
     """Whether bad records become dead letters: a backfill leaves that to the run that read them first."""
@@ -66,53 +57,53 @@ class Dataflow:
     def process(self, fields: DataFrame, version: int, watermark: datetime | None) -> Stored:
         """Store a batch of `typed_fields`. Raises StoreUnavailable."""
         now = datetime.now(UTC)
-        rows = self._wanted(judged(fields, self.limits, now))
+        rows = self._wanted(judge.judged(fields, self.limits, now))
         seen = Observation()
-        refused = self.store.write_points(points_of(rows.observe(seen, *observed(watermark))), version)
+        refused = self.store.write_points(judge.points_of(rows.observe(seen, *observed(watermark))), version)
         summary = summary_of(seen.get)
-        if summary.count(Verdict.BAD):
-            texts = text_fields(rows.where(f"verdict = '{Verdict.BAD}'"), self.limits)
-            with _kept(self._wanted(judged(texts, self.limits, now))) as examined:
+        if summary.count(judge.Verdict.BAD):
+            texts = text_fields(rows.where(f"verdict = '{judge.Verdict.BAD}'"), self.limits)
+            with _kept(self._wanted(judge.judged(texts, self.limits, now))) as examined:
                 found, more = self._store_examined(examined, version, watermark)
             summary, refused = summary.examined(found), refused + more
         if refused:
-            self.send_letters(rejected_letters(rows.select(*RECORD_COLUMNS), refused))
+            self.send_letters(rejected_letters(rows.select(*judge.RECORD_COLUMNS), refused))
         return Stored(summary, len(refused))
 
     def _wanted(self, rows: DataFrame) -> DataFrame:
         if self.within is None:
             return rows
         return rows.where(
-            (f.col("verdict") != str(Verdict.VALID)) | f.col("time").between(*map(f.lit, self.within))
+            (f.col("verdict") != str(judge.Verdict.VALID)) | f.col("time").between(*map(f.lit, self.within))
         )
 
     def _store_examined(
         self, rows: DataFrame, version: int, watermark: datetime | None
     ) -> tuple[Summary, tuple[RejectedPoint, ...]]:
         seen = Observation()
-        points = points_of(rows.observe(seen, *observed(watermark, reasons=True)))
-        refused = self.store.write_points(without_duplicates(points), version)
+        points = judge.points_of(rows.observe(seen, *observed(watermark, reasons=True)))
+        refused = self.store.write_points(judge.without_duplicates(points), version)
         summary = summary_of(seen.get)
-        if summary.count(Verdict.BAD) and self.tells_bad:
+        if summary.count(judge.Verdict.BAD) and self.tells_bad:
             self.send_letters(dead_letters(rows))
         return summary, refused
 
 
-def telemetry_stream(spark: SparkSession, settings: PipelineSettings, limits: Limits) -> DataFrame:
+def telemetry_stream(spark: SparkSession, settings: PipelineSettings, limits: judge.Limits) -> DataFrame:
     """The topic as `typed_fields`. What Spark is told here it plans once; what a batch adds to it, each time."""
     records = (
         spark.readStream.format(_FORMAT)
         .options(**_options(settings))
         .option("startingOffsets", settings.starting_offsets)
         .option("maxOffsetsPerTrigger", settings.max_offsets_per_trigger)
-        .schema(source_schema(limits.declaration))
+        .schema(judge.source_schema(limits.declaration))
         .load()
     )
-    return typed_fields(records, limits)
+    return judge.typed_fields(records, limits)
 
 
 def telemetry_since(
-    spark: SparkSession, settings: PipelineSettings, start: datetime, limits: Limits
+    spark: SparkSession, settings: PipelineSettings, start: datetime, limits: judge.Limits
 ) -> DataFrame:
     """Everything in the log from the first record at or after `start` by the log's own time."""
     records = (
@@ -121,10 +112,10 @@ def telemetry_since(
         .option("startingTimestamp", max(micros(start) // 1000, 0))
         # A partition with nothing that late has nothing to read.
         .option("startingOffsetsByTimestampStrategy", "latest")
-        .schema(source_schema(limits.declaration))
+        .schema(judge.source_schema(limits.declaration))
         .load()
     )
-    return typed_fields(records, limits)
+    return judge.typed_fields(records, limits)
 
 
 def send_to(settings: PipelineSettings, topic: str, letters: DataFrame) -> None:

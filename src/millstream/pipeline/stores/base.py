@@ -19,19 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from millstream.pipeline.moments import micros
-from millstream.pipeline.stores.rows import (
-    Event,
-    EventStatus,
-    Gpu,
-    Host,
-    LatestValue,
-    Level,
-    MetricCount,
-    Point,
-    Resolution,
-    Rollup,
-    Severity,
-)
+from millstream.pipeline.stores import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,13 +90,13 @@ class Query(Generic[RowT]):
 
 
 @dataclass(frozen=True, slots=True)
-class GpuQuery(Query[Gpu]):
+class GpuQuery(Query[rows.Gpu]):
     order = ("uuid",)
     hostname: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class TelemetryQuery(Query[Point]):
+class TelemetryQuery(Query[rows.Point]):
     order = ("time", "metric")
     uuid: str
     start: datetime
@@ -117,10 +105,10 @@ class TelemetryQuery(Query[Point]):
 
 
 @dataclass(frozen=True, slots=True)
-class RollupQuery(Query[Rollup]):
+class RollupQuery(Query[rows.Rollup]):
     order = ("window_start", "level", "key", "metric")
-    resolution: Resolution
-    level: Level | None = None
+    resolution: rows.Resolution
+    level: rows.Level | None = None
     key: str | None = None
     metric: str | None = None
     start: datetime | None = None
@@ -128,15 +116,15 @@ class RollupQuery(Query[Rollup]):
 
 
 @dataclass(frozen=True, slots=True)
-class EventQuery(Query[Event]):
+class EventQuery(Query[rows.Event]):
     """Events that overlap [start, end], the latest start first."""
 
     order = ("start", "event_id")
     kind: str | None = None
-    severity: Severity | None = None
+    severity: rows.Severity | None = None
     uuid: str | None = None
     hostname: str | None = None
-    status: EventStatus | None = None
+    status: rows.EventStatus | None = None
     start: datetime | None = None
     end: datetime | None = None
 
@@ -203,29 +191,29 @@ class StoreReader(ABC):
     """What the API and the report use; safe to call from several threads."""
 
     @abstractmethod
-    def all_gpus(self, uuid: str | None = None) -> list[Gpu]:
+    def all_gpus(self, uuid: str | None = None) -> list[rows.Gpu]:
         """Each where it was seen last, by uuid; or the one."""
 
     @abstractmethod
-    def all_latest(self, metric: str | None) -> list[LatestValue]:
+    def all_latest(self, metric: str | None) -> list[rows.LatestValue]:
         """The newest value of each GPU and metric, by uuid and metric."""
 
     @abstractmethod
-    def metrics(self) -> tuple[MetricCount, ...]: ...
+    def metrics(self) -> tuple[rows.MetricCount, ...]: ...
 
     @abstractmethod
-    def telemetry(self, query: TelemetryQuery) -> Page[Point]: ...
+    def telemetry(self, query: TelemetryQuery) -> Page[rows.Point]: ...
 
     @abstractmethod
-    def rollups(self, query: RollupQuery) -> Page[Rollup]: ...
+    def rollups(self, query: RollupQuery) -> Page[rows.Rollup]: ...
 
     @abstractmethod
-    def events(self, query: EventQuery) -> Page[Event]: ...
+    def events(self, query: EventQuery) -> Page[rows.Event]: ...
 
     @abstractmethod
     def close(self) -> None: ...
 
-    def gpus(self, query: GpuQuery) -> Page[Gpu]:
+    def gpus(self, query: GpuQuery) -> Page[rows.Gpu]:
         after = query.after
         return query.page(
             gpu
@@ -233,16 +221,16 @@ class StoreReader(ABC):
             if query.hostname in {None, gpu.hostname} and (after is None or gpu.uuid > after[0])
         )
 
-    def gpu(self, uuid: str) -> Gpu | None:
+    def gpu(self, uuid: str) -> rows.Gpu | None:
         return next(iter(self.all_gpus(uuid)), None)
 
-    def hosts(self) -> tuple[Host, ...]:
+    def hosts(self) -> tuple[rows.Host, ...]:
         seen: dict[str, list[datetime]] = {}
         for gpu in self.all_gpus():
             seen.setdefault(gpu.hostname, []).append(gpu.last_seen)
-        return tuple(Host(name, len(times), max(times)) for name, times in sorted(seen.items()))
+        return tuple(rows.Host(name, len(times), max(times)) for name, times in sorted(seen.items()))
 
-    def latest(self, query: LatestQuery) -> tuple[LatestValue, ...]:
+    def latest(self, query: LatestQuery) -> tuple[rows.LatestValue, ...]:
         found = self.all_latest(query.metric)
         return tuple(islice((row for row in found if query.hostname in {None, row.hostname}), query.limit))
 
@@ -277,14 +265,14 @@ class Store(StoreReader):
 
     @abstractmethod
     def rollups_frame(
-        self, spark: "SparkSession", resolution: Resolution, start: datetime, end: datetime
+        self, spark: "SparkSession", resolution: rows.Resolution, start: datetime, end: datetime
     ) -> "DataFrame":
         """Rollups with start <= window_start < end, each identity once, with their `version`."""
 
     @abstractmethod
     def host_rollups_before(
-        self, version: int, resolution: Resolution, first: datetime, last: datetime
-    ) -> list[Rollup]:
+        self, version: int, resolution: rows.Resolution, first: datetime, last: datetime
+    ) -> list[rows.Rollup]:
         """Rollups of hosts with first <= window_start <= last that are older than `version`, without Spark."""
 
     @abstractmethod

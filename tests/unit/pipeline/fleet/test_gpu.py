@@ -3,6 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from millstream.pipeline import fleet, metrics
+from millstream.pipeline.declaration import DCGM
 from millstream.pipeline.fleet import (
     MEMORY_MIB,
     POWER_LIMIT_W,
@@ -50,7 +51,7 @@ def test_every_value_is_plausible(measure: Measure, job: Job | None, kind: Fault
     faults = fault(kind, 1.0) if kind else {}
     for second in range(0, 7200, 60):
         for metric, value in measure(second, job, faults).items():
-            known = metrics.METRICS[metric]
+            known = DCGM.metrics[metric]
             assert known.minimum <= value <= known.maximum, (metric, value)
 
 

@@ -14,16 +14,7 @@ from urllib.parse import urlencode
 import orjson
 
 from millstream.pipeline.moments import micros, moment
-from millstream.pipeline.stores import rows
-from millstream.pipeline.stores.base import (
-    EventQuery,
-    Page,
-    RollupQuery,
-    StoreReader,
-    StoreUnavailable,
-    TelemetryQuery,
-    bounds_us,
-)
+from millstream.pipeline.stores import base, rows
 from millstream.pipeline.stores.influx.connection import InfluxConnection, InfluxTarget, QueryRefused
 from millstream.pipeline.stores.influx.lines import EVENTS_MEASUREMENT, POINT_TAGS, rollups_measurement
 
@@ -108,7 +99,7 @@ class InfluxQl:
         try:
             self.select(statement)
         except QueryRefused as error:
-            raise StoreUnavailable(str(error)) from error
+            raise base.StoreUnavailable(str(error)) from error
 
     def close(self) -> None:
         while self._idle:
@@ -126,7 +117,7 @@ class InfluxQl:
             self._idle.append(connection)
 
 
-class InfluxQueries(StoreReader):
+class InfluxQueries(base.StoreReader):
     def __init__(self, server: InfluxQl) -> None:
         self._server = server
 
@@ -166,10 +157,10 @@ class InfluxQueries(StoreReader):
         counts = sorted((each.name, int(each.rows[0][1])) for each in counted)
         return tuple(rows.MetricCount(name, points) for name, points in counts)
 
-    def telemetry(self, query: TelemetryQuery) -> Page[rows.Point]:
-        after, (first_us, last_us) = query.after, bounds_us(query)
+    def telemetry(self, query: base.TelemetryQuery) -> base.Page[rows.Point]:
+        after, (first_us, last_us) = query.after, base.bounds_us(query)
         if first_us is not None and last_us is not None and first_us > last_us:
-            return Page((), None)
+            return base.Page((), None)
         # Every series on its own is limited; the first may be what the last page ended with.
         tail = f" GROUP BY * ORDER BY time ASC LIMIT {query.limit + 2}"
         found: dict[tuple[int, str], rows.Point] = {}
@@ -182,11 +173,11 @@ class InfluxQueries(StoreReader):
                     found.setdefault((time_us, series.name), point)
         return query.page(found[place] for place in sorted(found))
 
-    def rollups(self, query: RollupQuery) -> Page[rows.Rollup]:
+    def rollups(self, query: base.RollupQuery) -> base.Page[rows.Rollup]:
         after, make = query.after, rows.maker(rows.Rollup)
         source = f"SELECT {_ROLLUP_COLUMNS} FROM {identifier(rollups_measurement(query.resolution))}"  # noqa: S608
         parts = self._server.in_order_of_time(
-            source, [*equals(query.equal), '"count" > 0'], bounds_us(query), max(query.limit, _LEAST_CHUNK),
+            source, [*equals(query.equal), '"count" > 0'], base.bounds_us(query), max(query.limit, _LEAST_CHUNK),
             newest_first=False,
         )  # fmt: skip
         found = chain.from_iterable(
@@ -194,14 +185,14 @@ class InfluxQueries(StoreReader):
         )
         return query.page(row for row in found if after is None or query.place(row) > after)
 
-    def events(self, query: EventQuery) -> Page[rows.Event]:
+    def events(self, query: base.EventQuery) -> base.Page[rows.Event]:
         after, make = query.after, rows.maker(rows.Event)
         conditions = [*equals(query.equal), f"\"status\" <> '{rows.EventStatus.RETRACTED.value}'"]
         if query.start is not None:
             conditions.append(f'"end" >= {micros(query.start)}')
         source = f"SELECT {_EVENT_COLUMNS} FROM {identifier(EVENTS_MEASUREMENT)}"  # noqa: S608
         parts = self._server.in_order_of_time(
-            source, conditions, bounds_us(query), max(query.limit, _LEAST_CHUNK), newest_first=True
+            source, conditions, base.bounds_us(query), max(query.limit, _LEAST_CHUNK), newest_first=True
         )
         # The server gives the time first, the row has it behind the host.
         found = chain.from_iterable(

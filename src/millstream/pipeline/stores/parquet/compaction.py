@@ -20,22 +20,9 @@ import pyarrow.parquet as pq
 
 from millstream.pipeline.files import move_into_place, sync, write_whole
 from millstream.pipeline.stores.base import Compaction
+from millstream.pipeline.stores.parquet import layout
 from millstream.pipeline.stores.parquet.engine import LAST_IN_LOG, SCAN, SERIES_COLUMNS, Engine, newest_rows
 from millstream.pipeline.stores.parquet.frames import remove_abandoned_staging
-from millstream.pipeline.stores.parquet.layout import (
-    POINTS_ROOM,
-    ROOMS,
-    FileName,
-    LiveFiles,
-    Room,
-    covered_by,
-    covers_content,
-    covers_path,
-    live_files,
-    merged_name,
-    parse_name,
-    series_path,
-)
 
 _STRAY_AFTER_S = 60.0
 _SLICE_ROWS = 500_000
@@ -68,8 +55,8 @@ def compact(root: Path, engine: Engine, upkeep: Upkeep) -> Compaction:
             return Compaction()
         remove_abandoned_staging(root)
         now = time.time()
-        for room in ROOMS:
-            retention = upkeep.points_retention if room is POINTS_ROOM else upkeep.rollups_retention
+        for room in layout.ROOMS:
+            retention = upkeep.points_retention if room is layout.POINTS_ROOM else upkeep.rollups_retention
             oldest_us = (now - retention.total_seconds()) * 1e6 if retention is not None else None
             for bucket in room.buckets(root):
                 directory = room.bucket_dir(root, bucket)
@@ -81,9 +68,9 @@ def compact(root: Path, engine: Engine, upkeep: Upkeep) -> Compaction:
 
 
 def _compact_bucket(
-    engine: Engine, room: Room, directory: Path, upkeep: Upkeep, now: float, done: Counter[str]
+    engine: Engine, room: layout.Room, directory: Path, upkeep: Upkeep, now: float, done: Counter[str]
 ) -> None:
-    live = live_files(directory)
+    live = layout.live_files(directory)
     if live.is_settled:
         return
     stats = {file: stat for file in live.files if (stat := _stat(live.path(file))) is not None}
@@ -96,7 +83,9 @@ def _compact_bucket(
     done["deleted_files"] += _delete_replaced(directory, upkeep, now)
 
 
-def choose(live: LiveFiles, upkeep: Upkeep, quiet_for_s: float, batch_bytes: int) -> Sequence[FileName]:
+def choose(
+    live: layout.LiveFiles, upkeep: Upkeep, quiet_for_s: float, batch_bytes: int
+) -> Sequence[layout.FileName]:
     """The files to merge into one; empty when it is not worth it."""
     if not live.files or live.is_merged:
         return ()
@@ -122,7 +111,7 @@ def _stat(path: str) -> os.stat_result | None:
 
 def _delete_replaced(directory: Path, upkeep: Upkeep, now: float) -> int:
     """Data files that were replaced longer ago than the grace time, and parts without a data file."""
-    live = live_files(directory)
+    live = layout.live_files(directory)
     last_s = now - upkeep.grace.total_seconds()
     replaced_at = _replaced_at(live)
     gone = [file for file in live.superseded if replaced_at.get(file.text, now) <= last_s]
@@ -136,12 +125,12 @@ def _delete_replaced(directory: Path, upkeep: Upkeep, now: float) -> int:
     return len(gone)
 
 
-def _replaced_at(live: LiveFiles) -> dict[str, float]:
+def _replaced_at(live: layout.LiveFiles) -> dict[str, float]:
     """When each replaced file was replaced first."""
     moments: dict[str, float] = {}
     for file in (*live.files, *live.superseded):
         if file.is_merged and (stat := _stat(live.path(file))) is not None:
-            for name in covered_by(live.directory / file.text):
+            for name in layout.covered_by(live.directory / file.text):
                 moments[name] = min(stat.st_mtime, moments.get(name, stat.st_mtime))
     return moments
 
@@ -157,14 +146,16 @@ def _stray_parts(directory: Path) -> Iterator[Path]:
 
 def _remove_file(file: Path) -> None:
     # The data file first: side files alone say nothing, a data file without them would count as a batch.
-    for path in (file, covers_path(file), series_path(file)):
+    for path in (file, layout.covers_path(file), layout.series_path(file)):
         path.unlink(missing_ok=True)
 
 
 def _expire(directory: Path, root: Path) -> int:
     names = [path for path in directory.iterdir() if path.is_file()]
     # Batches before what covers them, or they would count again for a moment.
-    files = sorted((path for path in names if parse_name(path.name) is not None), key=lambda path: path.name)
+    files = sorted(
+        (path for path in names if layout.parse_name(path.name) is not None), key=lambda path: path.name
+    )
     for path in files + [path for path in names if path not in files]:
         path.unlink(missing_ok=True)
     while directory != root and not any(directory.iterdir()):
@@ -191,9 +182,11 @@ def _only_one(root: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def merge(engine: Engine, room: Room, live: LiveFiles, chosen: Sequence[FileName]) -> Path:
+def merge(
+    engine: Engine, room: layout.Room, live: layout.LiveFiles, chosen: Sequence[layout.FileName]
+) -> Path:
     """Write the merged file of `chosen` and put it into place; the switch is its rename."""
-    target = live.directory / merged_name(
+    target = live.directory / layout.merged_name(
         min(file.first_version for file in chosen),
         max(file.last_version for file in chosen),
         max(file.level for file in chosen) + 1,
@@ -205,18 +198,18 @@ def merge(engine: Engine, room: Room, live: LiveFiles, chosen: Sequence[FileName
         replaced = {file.text for file in chosen}
         for file in chosen:
             if file.is_merged:
-                replaced |= covered_by(live.directory / file.text)
+                replaced |= layout.covered_by(live.directory / file.text)
         present = {path.name for path in live.directory.iterdir()}
-        write_whole(covers_path(target), covers_content(replaced & present))
-        if room is POINTS_ROOM:
-            _write_series(engine, temporary, series_path(target))
+        write_whole(layout.covers_path(target), layout.covers_content(replaced & present))
+        if room is layout.POINTS_ROOM:
+            _write_series(engine, temporary, layout.series_path(target))
         move_into_place([(temporary, target)])
     finally:
         temporary.unlink(missing_ok=True)
     return target
 
 
-def _write(engine: Engine, room: Room, paths: list[str], target: Path) -> None:
+def _write(engine: Engine, room: layout.Room, paths: list[str], target: Path) -> None:
     writer: pq.ParquetWriter | None = None
     try:
         for part in _slices(engine, room, paths):
@@ -241,7 +234,7 @@ def _encoding(schema: pa.Schema) -> dict[str, Any]:
     }
 
 
-def _slices(engine: Engine, room: Room, paths: list[str]) -> Iterator[pa.Table]:
+def _slices(engine: Engine, room: layout.Room, paths: list[str]) -> Iterator[pa.Table]:
     column = room.order[0]
     counted = engine.rows(f"SELECT {column}, count(*) FROM {SCAN} GROUP BY ALL ORDER BY ALL", [paths])  # noqa: S608
     rows = newest_rows(room, "*", [f"{column} BETWEEN ? AND ?"])

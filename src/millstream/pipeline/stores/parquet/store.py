@@ -13,17 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from millstream.pipeline.moments import micros
-from millstream.pipeline.stores import rows
-from millstream.pipeline.stores.base import (
-    Compaction,
-    EventQuery,
-    Page,
-    Rejected,
-    RollupQuery,
-    Store,
-    TelemetryQuery,
-    bounds_us,
-)
+from millstream.pipeline.stores import base, rows
+from millstream.pipeline.stores.parquet import layout
 from millstream.pipeline.stores.parquet.compaction import Upkeep, compact
 from millstream.pipeline.stores.parquet.engine import (
     LAST_IN_LOG,
@@ -36,15 +27,6 @@ from millstream.pipeline.stores.parquet.engine import (
     with_fresh_files,
 )
 from millstream.pipeline.stores.parquet.frames import FrameWriter, read_frame
-from millstream.pipeline.stores.parquet.layout import (
-    EVENTS_ROOM,
-    POINTS_ROOM,
-    ROLLUP_ROOMS,
-    ROOMS,
-    LiveFiles,
-    Room,
-    live_files,
-)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,7 +34,7 @@ if TYPE_CHECKING:
 _ALL = 1 << 40
 
 
-class ParquetStore(Store):
+class ParquetStore(base.Store):
     """In the directory `root`, which may be on a file system that several machines share."""
 
     def __init__(self, root: Path, upkeep: Upkeep | None = None) -> None:
@@ -60,34 +42,34 @@ class ParquetStore(Store):
         self.upkeep = upkeep if upkeep is not None else Upkeep()
         self._writer = FrameWriter(root)
         self._engine = Engine(root)
-        self._counted: Mapping[LiveFiles, Mapping[str, int]] = {}
+        self._counted: Mapping[layout.LiveFiles, Mapping[str, int]] = {}
 
-    def write_points(self, frame: "DataFrame", version: int) -> Rejected:
-        self._writer.write(frame, {"": POINTS_ROOM}, version)
+    def write_points(self, frame: "DataFrame", version: int) -> base.Rejected:
+        self._writer.write(frame, {"": layout.POINTS_ROOM}, version)
         return ()
 
     def write_rollups(self, frame: "DataFrame", version: int) -> None:
-        self._writer.write(frame, {str(each): room for each, room in ROLLUP_ROOMS.items()}, version)
+        self._writer.write(frame, {str(each): room for each, room in layout.ROLLUP_ROOMS.items()}, version)
 
     def write_events(self, frame: "DataFrame", version: int) -> None:
-        self._writer.write(frame, {"": EVENTS_ROOM}, version)
+        self._writer.write(frame, {"": layout.EVENTS_ROOM}, version)
 
     def points_frame(self, spark: "SparkSession", start: datetime, end: datetime) -> "DataFrame":
-        return read_frame(spark, self.root, POINTS_ROOM, start, end)
+        return read_frame(spark, self.root, layout.POINTS_ROOM, start, end)
 
     def rollups_frame(
         self, spark: "SparkSession", resolution: rows.Resolution, start: datetime, end: datetime
     ) -> "DataFrame":
-        return read_frame(spark, self.root, ROLLUP_ROOMS[resolution], start, end, once=True)
+        return read_frame(spark, self.root, layout.ROLLUP_ROOMS[resolution], start, end, once=True)
 
     def last_version(self) -> int:
-        rooms = [room for room in ROOMS if "version" in room.table.precedence]
+        rooms = [room for room in layout.ROOMS if "version" in room.table.precedence]
         files = with_fresh_files(
             self.root, lambda: [file for room in rooms for each in self._live(room) for file in each.files]
         )
         return max((file.last_version for file in files), default=-1)
 
-    def compact(self) -> Compaction:
+    def compact(self) -> base.Compaction:
         return with_fresh_files(self.root, lambda: compact(self.root, self._engine, self.upkeep))
 
     def close(self) -> None:
@@ -108,46 +90,46 @@ class ParquetStore(Store):
         counts = with_fresh_files(self.root, self._counts)
         return tuple(rows.MetricCount(metric, points) for metric, points in sorted(counts.items()))
 
-    def telemetry(self, query: TelemetryQuery) -> Page[rows.Point]:
-        later = [_behind("({0}, metric) > (?, ?)", POINTS_ROOM, query.after)]
-        return query.page(self._rows(POINTS_ROOM, rows.Point, query, [*_equal(query.equal), *later]))
+    def telemetry(self, query: base.TelemetryQuery) -> base.Page[rows.Point]:
+        later = [_behind("({0}, metric) > (?, ?)", layout.POINTS_ROOM, query.after)]
+        return query.page(self._rows(layout.POINTS_ROOM, rows.Point, query, [*_equal(query.equal), *later]))
 
-    def rollups(self, query: RollupQuery) -> Page[rows.Rollup]:
-        room = ROLLUP_ROOMS[query.resolution]
+    def rollups(self, query: base.RollupQuery) -> base.Page[rows.Rollup]:
+        room = layout.ROLLUP_ROOMS[query.resolution]
         behind = _behind("({0}, level, key, metric) > (?, ?, ?, ?)", room, query.after)
         return query.page(
             self._rows(room, rows.Rollup, query, [*_equal(query.equal), behind], [("count > 0", ())])
         )
 
-    def events(self, query: EventQuery) -> Page[rows.Event]:
+    def events(self, query: base.EventQuery) -> base.Page[rows.Event]:
         after = None if query.after is None else (query.after[0], *query.after)
         later: list[Condition] = [
             ("status <> ?", (rows.EventStatus.RETRACTED.value,)),
             *_equal(query.equal),
             *_between("end", None if query.start is None else micros(query.start), None),
-            _behind("({0} < ? OR ({0} = ? AND event_id > ?))", EVENTS_ROOM, after),
+            _behind("({0} < ? OR ({0} = ? AND event_id > ?))", layout.EVENTS_ROOM, after),
         ]
-        return query.page(self._rows(EVENTS_ROOM, rows.Event, query, [], later))
+        return query.page(self._rows(layout.EVENTS_ROOM, rows.Event, query, [], later))
 
     def host_rollups_before(
         self, version: int, resolution: rows.Resolution, first: datetime, last: datetime
     ) -> list[rows.Rollup]:
-        query = RollupQuery(resolution, rows.Level.HOST, start=first, end=last, limit=_ALL)
+        query = base.RollupQuery(resolution, rows.Level.HOST, start=first, end=last, limit=_ALL)
         older: list[Condition] = [("version < ?", (version,)), ("count > 0", ())]
-        return self._rows(ROLLUP_ROOMS[resolution], rows.Rollup, query, _equal(query.equal), older)
+        return self._rows(layout.ROLLUP_ROOMS[resolution], rows.Rollup, query, _equal(query.equal), older)
 
     def _rows(
         self,
-        room: Room,
+        room: layout.Room,
         kind: type[rows.RowT],
-        query: TelemetryQuery | RollupQuery | EventQuery,
+        query: base.TelemetryQuery | base.RollupQuery | base.EventQuery,
         early: Sequence[Condition],
         later: Sequence[Condition] = (),
     ) -> list[rows.RowT]:
         """`early` is about columns of the identity alone."""
-        first_us, last_us = bounds_us(query)
+        first_us, last_us = base.bounds_us(query)
         times = _between(room.table.time, first_us, last_us)
-        newest_first = isinstance(query, EventQuery)
+        newest_first = isinstance(query, base.EventQuery)
         order = [f'"{name}"' for name in query.order]
         selection = Selection(
             ", ".join(
@@ -168,8 +150,8 @@ class ParquetStore(Store):
         found = first_rows(self._engine, self.root, room, selection, in_order, query.limit + 1)
         return list(map(rows.maker(kind), found))
 
-    def _live(self, room: Room) -> list[LiveFiles]:
-        return [live_files(room.bucket_dir(self.root, bucket)) for bucket in room.buckets(self.root)]
+    def _live(self, room: layout.Room) -> list[layout.LiveFiles]:
+        return [layout.live_files(room.bucket_dir(self.root, bucket)) for bucket in room.buckets(self.root)]
 
     def _newest(self, group: str, columns: str, equal: Mapping[str, str]) -> list[tuple[Any, ...]]:
         """`columns` of the newest point of every `group`, in the group's order."""
@@ -178,7 +160,7 @@ class ParquetStore(Store):
         values = [value for _, values in conditions for value in values]
 
         def ask() -> list[tuple[Any, ...]]:
-            files = self._live(POINTS_ROOM)
+            files = self._live(layout.POINTS_ROOM)
             parts = [
                 [path for each in files for path in each.series_paths],
                 [path for each in files for path in each.batch_paths],
@@ -195,7 +177,7 @@ class ParquetStore(Store):
 
     def _counts(self) -> Counter[str]:
         """Points of each metric, each identity once. What was counted in a bucket holds until its files change."""
-        files = self._live(POINTS_ROOM)
+        files = self._live(layout.POINTS_ROOM)
         total: Counter[str] = Counter()
         merged = [path for each in files if each.is_merged for path in each.series_paths]
         if merged:
@@ -209,7 +191,7 @@ class ParquetStore(Store):
             total.update(counts)
         return total
 
-    def _count(self, files: LiveFiles) -> Mapping[str, int]:
+    def _count(self, files: layout.LiveFiles) -> Mapping[str, int]:
         once = f"SELECT DISTINCT uuid, metric, time FROM {SCAN}"  # noqa: S608
         sql = f"SELECT metric, count(*) FROM ({once}) GROUP BY metric"  # noqa: S608
         return dict(self._engine.rows(sql, [files.paths]))
@@ -228,6 +210,6 @@ def _between(column: str, first_us: int | None, last_us: int | None) -> list[Con
     ]
 
 
-def _behind(sql: str, room: Room, after: tuple[Any, ...] | None) -> Condition:
+def _behind(sql: str, room: layout.Room, after: tuple[Any, ...] | None) -> Condition:
     """What comes after the page before; {0} is the time of a row."""
     return (sql.format(f'epoch_us("{room.table.time}")'), after) if after is not None else ("true", ())
