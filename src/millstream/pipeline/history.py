@@ -2,7 +2,7 @@
 a minute in `<data>/history.jsonl`. A line that a crash cut off is passed over.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -34,9 +34,7 @@ class History:
     def __init__(self, path: Path, now: datetime, handled: int) -> None:
         self._path = path
         self._since, self._handled = now, handled
-        kept = [row for row in read_rows(path) if row["time"] >= rfc3339(now - KEPT)]
-        self._lines = len(kept)
-        write_whole(path, b"".join(_line(row) for row in kept), durable=False)
+        self._keep([row for row in read_rows(path) if row["time"] >= rfc3339(now - KEPT)])
 
     def note(self, now: datetime, handled: int, lag: int) -> None:
         """Once a minute is over: the rows of this job so far, and how far it is behind."""
@@ -46,12 +44,14 @@ class History:
         row = {"time": rfc3339(minute_start(minute_of(self._since))), "rows_per_second": rate, "lag": lag}
         self._since, self._handled = now, handled
         if self._lines >= _MOST_LINES:
-            kept = read_rows(self._path)[-_MOST_LINES // 2 :]
-            self._lines = len(kept)
-            write_whole(self._path, b"".join(_line(each) for each in kept), durable=False)
+            self._keep(read_rows(self._path)[-_MOST_LINES // 2 :])
         with self._path.open("ab") as file:
             file.write(_line(row))
         self._lines += 1
+
+    def _keep(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._lines = len(rows)
+        write_whole(self._path, b"".join(map(_line, rows)), durable=False)
 
 
 def history_between(path: Path | None, start: datetime | None, end: datetime | None) -> list[dict[str, Any]]:

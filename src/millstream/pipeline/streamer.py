@@ -187,13 +187,8 @@ class Streamer:
             self._finish()
             raise
         self._finish()
-        return Summary(
-            self._sender.acknowledged,
-            self._taken - self._sender.acknowledged,
-            len(self._gpus),
-            self._elapsed_s(),
-            self._sender.failure,
-        )
+        stored, seconds = self._sender.acknowledged, self._elapsed_s()
+        return Summary(stored, self._taken - stored, len(self._gpus), seconds, self._sender.failure)
 
     def _wait_for(self, burst: Burst) -> bool:
         """Until the burst is due; what was due before goes out first. False when the stream ends."""
@@ -263,24 +258,18 @@ class Streamer:
         return True
 
     def _look(self) -> None:
-        silent_s = self._sender.silent_s
+        sender, gpus = self._sender, len(self._gpus)
+        silent_s = sender.silent_s
         if (silent_s >= _SILENT_AFTER_S) != self._is_silent:
             self._is_silent = not self._is_silent
             if self._is_silent:
                 self._observer.note(
-                    f"no acknowledgement for {silent_s:.0f} s; {self._sender.unanswered:,} points wait, still trying"
+                    f"no acknowledgement for {silent_s:.0f} s; {sender.unanswered:,} points wait, still trying"
                 )
             else:
                 self._observer.note("the cluster answers again")
         self._observer.progress(
-            Progress(
-                self._sender.acknowledged,
-                self._sender.unanswered,
-                len(self._gpus),
-                self._time_ms,
-                self._behind_s,
-                silent_s,
-            )
+            Progress(sender.acknowledged, sender.unanswered, gpus, self._time_ms, self._behind_s, silent_s)
         )
 
     def _elapsed_s(self) -> float:

@@ -79,12 +79,9 @@ def _read_log(
 
 
 def _send_letters(settings: PipelineSettings, on_progress: OnProgress, letters: DataFrame) -> None:
-    topic = settings.dead_letter_topic
-    ensure_topic(
-        settings.bootstrap,
-        topic,
-        OTHER_PARTITIONS,
-        on_waiting=lambda why: on_progress(f"waiting, {why}", 0, 1),
-        stop=threading.Event(),
-    )
+    def tell(why: str) -> None:
+        on_progress(f"waiting, {why}", 0, 1)
+
+    topic, never = settings.dead_letter_topic, threading.Event()
+    ensure_topic(settings.bootstrap, topic, OTHER_PARTITIONS, on_waiting=tell, stop=never)
     send_to(settings, topic, letters)

@@ -100,6 +100,10 @@ class Figures:
         return {each.gpu.hostname for each in self.gpus}
 
     @property
+    def idle(self) -> list[GpuFigures]:
+        return [each for each in self.gpus if each.gauges[GPU_UTIL].mean < IDLE_BELOW]
+
+    @property
     def mean_utilisation(self) -> float:
         """Percent; NaN when no GPU reported it."""
         used = [each.gauges[GPU_UTIL] for each in self.gpus]

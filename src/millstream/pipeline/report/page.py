@@ -47,14 +47,13 @@ def write_report(
 
 def _glance(figures: Figures) -> Iterator[str]:
     heard = f"{len(figures.unheard):,} more silent" if figures.unheard else "all heard from"
-    idle = sum(each.gauges[GPU_UTIL].mean < IDLE_BELOW for each in figures.gpus)
     seconds = (figures.end - figures.start).total_seconds()
     severities = ", ".join(f"{figures.count(each):,} {each}" for each in _BY_WEIGHT if figures.count(each))
     tiles = (
         ("Hosts", f"{len(figures.hosts):,}", ""),
         ("GPUs", f"{len(figures.gpus):,}", heard),
         ("Points", f"{figures.points:,}", f"{figures.points / seconds:,.0f} a second"),
-        ("Mean utilisation", _number(figures.mean_utilisation, 1, "%"), f"{idle:,} idle"),
+        ("Mean utilisation", _number(figures.mean_utilisation, 1, "%"), f"{len(figures.idle):,} idle"),
         ("Energy", _number(figures.energy_kwh, 1, "kWh"), ""),
         ("Events", f"{len(figures.events):,}", severities or "none"),
     )
@@ -75,10 +74,9 @@ def _findings(figures: Figures) -> Iterator[str]:
     if hot:
         hottest = max(hot, key=lambda each: each.gauges[GPU_TEMP].highest)
         yield f"The hottest GPU was {hottest.name}, which reached {hottest.gauges[GPU_TEMP].highest:.0f} °C."
-    idle = [each for each in figures.gpus if each.gauges[GPU_UTIL].mean < IDLE_BELOW]
-    if idle:
-        used = sum(each.energy_kwh for each in idle)
-        yield f"{len(idle):,} of {len(figures.gpus):,} GPUs did next to nothing, and used {used:,.1f} kWh."
+    if figures.idle:
+        used = sum(each.energy_kwh for each in figures.idle)
+        yield f"{len(figures.idle):,} of {len(figures.gpus):,} GPUs did next to nothing, and used {used:,.1f} kWh."
     if figures.unheard:
         hosts = sorted({gpu.hostname for gpu in figures.unheard})
         more = f" and {len(hosts) - 5} more" if len(hosts) > 5 else ""

@@ -178,15 +178,12 @@ class InfluxConnection:
     def _request(
         self, method: str, path: str, body: bytes | memoryview, headers: dict[str, str]
     ) -> tuple[int, bytes, float]:
+        target = self.target
         if self._http is None:
-            kind = (
-                http.client.HTTPSConnection if self.target.scheme == "https" else http.client.HTTPConnection
-            )
-            self._http = kind(
-                self.target.host, self.target.port, timeout=self.target.request_timeout.total_seconds()
-            )
-        if self.target.authorization is not None:
-            headers = {**headers, "Authorization": self.target.authorization}
+            kind = http.client.HTTPSConnection if target.scheme == "https" else http.client.HTTPConnection
+            self._http = kind(target.host, target.port, timeout=target.request_timeout.total_seconds())
+        if target.authorization is not None:
+            headers = {**headers, "Authorization": target.authorization}
         self._http.request(method, path, body, {**headers, "Content-Length": str(len(body))})
         response = self._http.getresponse()
         answer = response.read()

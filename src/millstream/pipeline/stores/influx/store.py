@@ -16,23 +16,9 @@ from millstream.observability.logs import get_logger
 from millstream.pipeline.files import make_directories, write_whole
 from millstream.pipeline.moments import EPOCH, micros, moment
 from millstream.pipeline.stores.base import Compaction, Rejected, RejectedPoint, StoreUnavailable
+from millstream.pipeline.stores.influx import lines, queries
 from millstream.pipeline.stores.influx.connection import InfluxTarget
-from millstream.pipeline.stores.influx.lines import (
-    POINT_TAGS,
-    LineBuilder,
-    event_lines,
-    point_lines,
-    rollup_lines,
-)
 from millstream.pipeline.stores.influx.posting import Posting
-from millstream.pipeline.stores.influx.queries import (
-    InfluxQl,
-    InfluxQueries,
-    Series,
-    between,
-    identifier,
-    where,
-)
 from millstream.pipeline.stores.local_frames import local_frame
 from millstream.pipeline.stores.parquet.compaction import Upkeep
 from millstream.pipeline.stores.parquet.frames import Rooms
@@ -49,11 +35,11 @@ _SLICE, _SLICE_US = "10m", 10 * 60 * 1_000_000
 _log = get_logger("millstream.pipeline.influx")
 
 
-class InfluxStore(InfluxQueries, ParquetStore):
+class InfluxStore(queries.InfluxQueries, ParquetStore):
     """Written to the server first: what the lake in `root` holds, the server has taken. Readers ask the server."""
 
     def __init__(self, target: InfluxTarget, root: Path, lake_retention: timedelta | None) -> None:
-        InfluxQueries.__init__(self, InfluxQl.for_reading(target))
+        queries.InfluxQueries.__init__(self, queries.InfluxQl.for_reading(target))
         ParquetStore.__init__(self, root, Upkeep(points_retention=lake_retention))
         self.target = target
         self._retention = lake_retention
@@ -61,7 +47,7 @@ class InfluxStore(InfluxQueries, ParquetStore):
         self._has_database = target.is_v2
 
     def write_points(self, frame: "DataFrame", version: int) -> Rejected:
-        refused = self._write(frame, POINTS, point_lines, {"": POINTS_ROOM}, version)
+        refused = self._write(frame, POINTS, lines.point_lines, {"": POINTS_ROOM}, version)
         return tuple(
             RejectedPoint(
                 row.source_partition, row.source_offset, row.uuid, row.metric, moment(row.time_us), row.reason
@@ -71,10 +57,10 @@ class InfluxStore(InfluxQueries, ParquetStore):
 
     def write_rollups(self, frame: "DataFrame", version: int) -> None:
         rooms = {str(each): room for each, room in ROLLUP_ROOMS.items()}
-        self._tell(ROLLUPS, self._write(frame, ROLLUPS, rollup_lines, rooms, version))
+        self._tell(ROLLUPS, self._write(frame, ROLLUPS, lines.rollup_lines, rooms, version))
 
     def write_events(self, frame: "DataFrame", version: int) -> None:
-        self._tell(EVENTS, self._write(frame, EVENTS, event_lines, {"": EVENTS_ROOM}, version))
+        self._tell(EVENTS, self._write(frame, EVENTS, lines.event_lines, {"": EVENTS_ROOM}, version))
 
     def points_frame(self, spark: "SparkSession", start: datetime, end: datetime) -> "DataFrame":
         border = self.complete_from
@@ -105,7 +91,7 @@ class InfluxStore(InfluxQueries, ParquetStore):
         return super().compact()
 
     def close(self) -> None:
-        InfluxQueries.close(self)
+        queries.InfluxQueries.close(self)
         ParquetStore.close(self)
 
     def _tell(self, table: Table, refused: list[Any]) -> None:
@@ -116,13 +102,13 @@ class InfluxStore(InfluxQueries, ParquetStore):
             )  # fmt: skip
 
     def _write(
-        self, frame: "DataFrame", table: Table, build: LineBuilder, rooms: Rooms, version: int
+        self, frame: "DataFrame", table: Table, build: lines.LineBuilder, rooms: Rooms, version: int
     ) -> list[Any]:
         """What the server refused. A task posts its rows and writes those that were taken into the lake."""
         if not self._has_database:
             # A bucket of 2.x belongs to somebody and has a retention: its owner creates it.
-            server = InfluxQl(self.target)
-            server.execute(f"CREATE DATABASE {identifier(self.target.database)}")
+            server = queries.InfluxQl(self.target)
+            server.execute(f"CREATE DATABASE {queries.identifier(self.target.database)}")
             server.close()
             self._has_database = True
         try:
@@ -152,7 +138,7 @@ class InfluxStore(InfluxQueries, ParquetStore):
         counted = self._points(
             'count("value")',
             self.measurements(),
-            between(first_us, last_us),
+            queries.between(first_us, last_us),
             f" GROUP BY time({_SLICE}) fill(none)",
         )
         return [
@@ -164,12 +150,12 @@ class InfluxStore(InfluxQueries, ParquetStore):
 
 def _fetcher(target: InfluxTarget) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def fetch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        server = InfluxQl.for_reading(target)
+        server = queries.InfluxQl.for_reading(target)
         try:
             for batch in batches:
                 for row in batch.to_pylist():
-                    times = where(between(row["first_us"], row["last_us"]))
-                    source = f'SELECT "value" FROM {identifier(row["metric"])}'  # noqa: S608 - quoted
+                    times = queries.where(queries.between(row["first_us"], row["last_us"]))
+                    source = f'SELECT "value" FROM {queries.identifier(row["metric"])}'  # noqa: S608 - quoted
                     yield from map(_batch, server.select(f"{source}{times} GROUP BY *"))
         finally:
             server.close()
@@ -177,7 +163,7 @@ def _fetcher(target: InfluxTarget) -> Callable[[Iterator[pa.RecordBatch]], Itera
     return fetch
 
 
-def _batch(series: Series) -> pa.RecordBatch:
+def _batch(series: queries.Series) -> pa.RecordBatch:
     size = len(series.rows)
     columns: dict[str, Any] = {
         "time": pa.array([row[0] for row in series.rows], pa.timestamp("us", tz="UTC")),
@@ -186,5 +172,5 @@ def _batch(series: Series) -> pa.RecordBatch:
         "source_partition": pa.repeat(pa.scalar(-1, pa.int32()), size),
         "source_offset": pa.repeat(pa.scalar(-1, pa.int64()), size),
     }
-    columns |= {column: pa.repeat(series.tags.get(tag, ""), size) for tag, column in POINT_TAGS.items()}
+    columns |= {column: pa.repeat(series.tags.get(tag, ""), size) for tag, column in lines.POINT_TAGS.items()}
     return pa.RecordBatch.from_arrays([columns[name] for name in POINTS.names], list(POINTS.names))

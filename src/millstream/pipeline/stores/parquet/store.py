@@ -14,18 +14,8 @@ import msgspec
 
 from millstream.pipeline.moments import micros
 from millstream.pipeline.stores import base, rows
-from millstream.pipeline.stores.parquet import layout
+from millstream.pipeline.stores.parquet import engine, layout
 from millstream.pipeline.stores.parquet.compaction import Upkeep, compact
-from millstream.pipeline.stores.parquet.engine import (
-    LAST_IN_LOG,
-    SCAN,
-    SERIES_COLUMNS,
-    Condition,
-    Engine,
-    Selection,
-    first_rows,
-    with_fresh_files,
-)
 from millstream.pipeline.stores.parquet.frames import FrameWriter, read_frame
 
 if TYPE_CHECKING:
@@ -41,7 +31,7 @@ class ParquetStore(base.Store):
         self.root = root
         self.upkeep = upkeep if upkeep is not None else Upkeep()
         self._writer = FrameWriter(root)
-        self._engine = Engine(root)
+        self._engine = engine.Engine(root)
         self._counted: Mapping[layout.LiveFiles, Mapping[str, int]] = {}
 
     def write_points(self, frame: "DataFrame", version: int) -> base.Rejected:
@@ -64,13 +54,13 @@ class ParquetStore(base.Store):
 
     def last_version(self) -> int:
         rooms = [room for room in layout.ROOMS if "version" in room.table.precedence]
-        files = with_fresh_files(
+        files = engine.with_fresh_files(
             self.root, lambda: [file for room in rooms for each in self._live(room) for file in each.files]
         )
         return max((file.last_version for file in files), default=-1)
 
     def compact(self) -> base.Compaction:
-        return with_fresh_files(self.root, lambda: compact(self.root, self._engine, self.upkeep))
+        return engine.with_fresh_files(self.root, lambda: compact(self.root, self._engine, self.upkeep))
 
     def close(self) -> None:
         self._engine.close()
@@ -87,7 +77,7 @@ class ParquetStore(base.Store):
         return list(map(rows.maker(rows.LatestValue), found))
 
     def metrics(self) -> tuple[rows.MetricCount, ...]:
-        counts = with_fresh_files(self.root, self._counts)
+        counts = engine.with_fresh_files(self.root, self._counts)
         return tuple(rows.MetricCount(metric, points) for metric, points in sorted(counts.items()))
 
     def telemetry(self, query: base.TelemetryQuery) -> base.Page[rows.Point]:
@@ -103,7 +93,7 @@ class ParquetStore(base.Store):
 
     def events(self, query: base.EventQuery) -> base.Page[rows.Event]:
         after = None if query.after is None else (query.after[0], *query.after)
-        later: list[Condition] = [
+        later: list[engine.Condition] = [
             ("status <> ?", (rows.EventStatus.RETRACTED.value,)),
             *_equal(query.equal),
             *_between("end", None if query.start is None else micros(query.start), None),
@@ -115,7 +105,7 @@ class ParquetStore(base.Store):
         self, version: int, resolution: rows.Resolution, first: datetime, last: datetime
     ) -> list[rows.Rollup]:
         query = base.RollupQuery(resolution, rows.Level.HOST, start=first, end=last, limit=_ALL)
-        older: list[Condition] = [("version < ?", (version,)), ("count > 0", ())]
+        older: list[engine.Condition] = [("version < ?", (version,)), ("count > 0", ())]
         return self._rows(layout.ROLLUP_ROOMS[resolution], rows.Rollup, query, _equal(query.equal), older)
 
     def _rows(
@@ -123,15 +113,15 @@ class ParquetStore(base.Store):
         room: layout.Room,
         kind: type[rows.RowT],
         query: base.TelemetryQuery | base.RollupQuery | base.EventQuery,
-        early: Sequence[Condition],
-        later: Sequence[Condition] = (),
+        early: Sequence[engine.Condition],
+        later: Sequence[engine.Condition] = (),
     ) -> list[rows.RowT]:
         """`early` is about columns of the identity alone."""
         first_us, last_us = base.bounds_us(query)
         times = _between(room.table.time, first_us, last_us)
         newest_first = isinstance(query, base.EventQuery)
         order = [f'"{name}"' for name in query.order]
-        selection = Selection(
+        selection = engine.Selection(
             ", ".join(
                 f'epoch_us("{field.name}")' if field.type is datetime else f'"{field.name}"'
                 for field in msgspec.structs.fields(kind)
@@ -147,7 +137,7 @@ class ParquetStore(base.Store):
             None if last_us is None else last_us // room.bucket_us,
         )
         in_order = buckets[::-1] if newest_first else buckets
-        found = first_rows(self._engine, self.root, room, selection, in_order, query.limit + 1)
+        found = engine.first_rows(self._engine, self.root, room, selection, in_order, query.limit + 1)
         return list(map(rows.maker(kind), found))
 
     def _live(self, room: layout.Room) -> list[layout.LiveFiles]:
@@ -168,12 +158,13 @@ class ParquetStore(base.Store):
             paths = [part for part in parts if part]
             if not paths:
                 return []
-            scans = " UNION ALL ".join([f"SELECT {SERIES_COLUMNS} FROM {SCAN} WHERE {where}"] * len(paths))  # noqa: S608
-            newest = f"SELECT unnest(arg_max(point, {LAST_IN_LOG})) FROM ({scans}) AS point GROUP BY {group}"  # noqa: S608
+            scan = f"SELECT {engine.SERIES_COLUMNS} FROM {engine.SCAN} WHERE {where}"  # noqa: S608
+            scans = " UNION ALL ".join([scan] * len(paths))
+            newest = f"SELECT unnest(arg_max(point, {engine.LAST_IN_LOG})) FROM ({scans}) AS point GROUP BY {group}"  # noqa: S608
             sql = f"SELECT {columns} FROM ({newest}) ORDER BY {group}"  # noqa: S608
             return self._engine.rows(sql, [value for part in paths for value in (part, *values)])
 
-        return with_fresh_files(self.root, ask)
+        return engine.with_fresh_files(self.root, ask)
 
     def _counts(self) -> Counter[str]:
         """Points of each metric, each identity once. What was counted in a bucket holds until its files change."""
@@ -181,7 +172,7 @@ class ParquetStore(base.Store):
         total: Counter[str] = Counter()
         merged = [path for each in files if each.is_merged for path in each.series_paths]
         if merged:
-            sql = f"SELECT metric, sum(points)::BIGINT FROM {SCAN} GROUP BY metric"  # noqa: S608
+            sql = f"SELECT metric, sum(points)::BIGINT FROM {engine.SCAN} GROUP BY metric"  # noqa: S608
             total.update(dict(self._engine.rows(sql, [merged])))
         known = self._counted
         mixed = [each for each in files if each.files and not each.is_merged]
@@ -192,16 +183,16 @@ class ParquetStore(base.Store):
         return total
 
     def _count(self, files: layout.LiveFiles) -> Mapping[str, int]:
-        once = f"SELECT DISTINCT uuid, metric, time FROM {SCAN}"  # noqa: S608
+        once = f"SELECT DISTINCT uuid, metric, time FROM {engine.SCAN}"  # noqa: S608
         sql = f"SELECT metric, count(*) FROM ({once}) GROUP BY metric"  # noqa: S608
         return dict(self._engine.rows(sql, [files.paths]))
 
 
-def _equal(wanted: Mapping[str, str]) -> list[Condition]:
+def _equal(wanted: Mapping[str, str]) -> list[engine.Condition]:
     return [(f"{column} = ?", (value,)) for column, value in wanted.items()]
 
 
-def _between(column: str, first_us: int | None, last_us: int | None) -> list[Condition]:
+def _between(column: str, first_us: int | None, last_us: int | None) -> list[engine.Condition]:
     limits = ((">=", first_us), ("<=", last_us))
     return [
         (f'"{column}" {sign} make_timestamptz(?::BIGINT)', (limit,))
@@ -210,6 +201,6 @@ def _between(column: str, first_us: int | None, last_us: int | None) -> list[Con
     ]
 
 
-def _behind(sql: str, room: layout.Room, after: tuple[Any, ...] | None) -> Condition:
+def _behind(sql: str, room: layout.Room, after: tuple[Any, ...] | None) -> engine.Condition:
     """What comes after the page before; {0} is the time of a row."""
     return (sql.format(f'epoch_us("{room.table.time}")'), after) if after is not None else ("true", ())
