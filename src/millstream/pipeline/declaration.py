@@ -13,6 +13,7 @@
 Times are RFC 3339, values are numbers, everything else is text. The default is `dcgm.yaml`, with its nested form.
 """
 
+from importlib.resources import as_file, files
 from pathlib import Path
 
 import msgspec
@@ -77,4 +78,5 @@ def _check(path: Path, declared: Declaration) -> None:
         raise DeclarationError(f"{path}: {', '.join(sorted(plain))} cannot be an object and a value")
 
 
-DCGM = load_declaration(Path(__file__).with_name("dcgm.yaml"))
+with as_file(files(__package__).joinpath("dcgm.yaml")) as _path:
+    DCGM = load_declaration(_path)
