@@ -91,6 +91,7 @@ class Kind(StrEnum):
     NEVER_DELIVERED = "never delivered"
     NEVER_SETTLED = "never settled"
     DELIVERED_AFTER_ACK = "delivered after its acknowledgement"
+    DELIVERED_TO_TWO = "delivered to two at once"
     IN_QUEUE_AND_DEAD = "in the queue and in the dead-letter queue"
     LOST_COMMIT = "lost commit"
     POSITION_WENT_BACK = "position went back"

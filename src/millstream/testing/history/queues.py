@@ -1,6 +1,7 @@
 """Share groups: every message is worked on at least once, and not again once that is confirmed."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -25,6 +26,29 @@ class QueueEvent:
     value: str
     step: QueueStep
     at: float
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A message in the hands of one consumer, from some moment between `asked` and `received` on."""
+
+    queue: str
+    value: str
+    asked: float
+    received: float
+    let_go: float = math.inf
+    """When the consumer began to settle it, or to give it back."""
+
+
+def judge_locks(deliveries: Iterable[Delivery], lock_seconds: float) -> Iterator[Anomaly]:
+    """Nobody else gets a message before its lock ends. For queues whose leaders stay: a new one knows of no locks."""
+    locked_until: dict[tuple[str, str], float] = {}
+    for each in sorted(deliveries, key=lambda delivery: delivery.received):
+        message = (each.queue, each.value)
+        before = locked_until.get(message, -math.inf)
+        if each.received < before:
+            yield Anomaly(Kind.DELIVERED_TO_TWO, each.queue, each.value)
+        locked_until[message] = max(before, min(each.asked + lock_seconds, each.let_go))
 
 
 def judge_queue(events: Sequence[QueueEvent], *, is_drained: bool = False) -> Iterator[Anomaly]:

@@ -1,7 +1,8 @@
 """Clients of a queue: producers, consumers that accept, give back, reject or forget messages, and its dead letters.
 
 What they saw is judged by the rules of queues: every message that was put is delivered or a dead letter, none is
-delivered once its acknowledgement was confirmed, and none is both done and dead.
+delivered once its acknowledgement was confirmed, and none is both done and dead. Where no fault takes a leader's office
+away, nobody else gets a message before its lock ends: a new leader knows of no locks.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from millstream.protocol.queue_call import (
 from millstream.protocol.record_batch import read_header
 from millstream.protocol.records import decode_records
 from millstream.testing.history import Anomaly, History, Outcome
-from millstream.testing.history.queues import QueueEvent, QueueStep, judge_queue
+from millstream.testing.history.queues import Delivery, QueueEvent, QueueStep, judge_locks, judge_queue
 from millstream.testing.simulator.admin import SimulatedAdmin
 from millstream.testing.simulator.client import NoAnswer, SimulatedClient
 from millstream.testing.simulator.cluster import SimulatedCluster
@@ -37,8 +38,9 @@ from millstream.testing.simulator.producer import SimulatedProducer
 TOPIC, LETTERS, GROUP = "jobs", "letters", "workers"
 _PARTITIONS = 2
 _CONSUMERS = 3
+_LOCK_SECONDS = 15
 _GROUP_CONFIGS = {
-    "share.record.lock.duration.ms": "15000",
+    "share.record.lock.duration.ms": str(_LOCK_SECONDS * 1000),
     "share.delivery.count.limit": "3",
     "errors.deadletterqueue.topic.name": LETTERS,
 }
@@ -58,6 +60,8 @@ class QueueWorker:
     def __init__(self, client: SimulatedClient, events: list[QueueEvent]) -> None:
         self.client = client
         self.accepted = 0
+        self.deliveries: list[Delivery] = []
+        self._held: dict[Message, Delivery] = {}
         self._events = events
 
     async def work(self, is_over: Callable[[], bool]) -> None:
@@ -87,10 +91,14 @@ class QueueWorker:
         taken = await self._ask(request, Taken)
         messages = [] if taken is None else list(_messages(taken))
         self._events += [QueueEvent(TOPIC, value, QueueStep.DELIVERED, start) for _, _, value in messages]
+        for message in messages:
+            self._held[message] = Delivery(TOPIC, message[2], start, self.client.loop.time())
+            self.deliveries.append(self._held[message])
         return messages
 
     async def settle(self, message: Message, outcome: int) -> None:
         partition, offset, value = message
+        self._held[message].let_go = self.client.loop.time()
         ranges = (SettledRange(offset, offset, outcome),)
         settled = await self._ask(
             SettleMessages(GROUP, self.client.name, TOPIC, partition, ranges), SettledAll
@@ -158,8 +166,13 @@ class QueueClients:
             if send.outcome is Outcome.OK
         ]
 
-    def judge(self) -> list[Anomaly]:
-        return list(judge_queue(self.events, is_drained=True))
+    def judge(self, *, leaders_stay: bool) -> list[Anomaly]:
+        found = list(judge_queue(self.events, is_drained=True))
+        if leaders_stay:
+            found += judge_locks(
+                (each for worker in self.workers for each in worker.deliveries), _LOCK_SECONDS
+            )
+        return found
 
     def _client(self, name: str) -> SimulatedClient:
         random = Random(self._random.getrandbits(64))

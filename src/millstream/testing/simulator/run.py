@@ -352,7 +352,8 @@ class _Run:
                 2 * _HEALING_SECONDS, self._queues.finish(), "the queue did not come to an end"
             )
             outcome.accepted = sum(worker.accepted for worker in self._queues.workers)
-            outcome.problems += map(str, self._queues.judge())
+            leaders_stay = self._nemesis.kinds == ("reset",)
+            outcome.problems += map(str, self._queues.judge(leaders_stay=leaders_stay))
         if self._mqtt is not None:
             await self._within(
                 3 * _HEALING_SECONDS, self._mqtt.finish(), "the MQTT clients did not come to an end"

@@ -1,5 +1,5 @@
 from millstream.testing.history.operations import Kind
-from millstream.testing.history.queues import QueueEvent, QueueStep, judge_queue
+from millstream.testing.history.queues import Delivery, QueueEvent, QueueStep, judge_locks, judge_queue
 
 PUT, DELIVERED, ACKED, DEAD = QueueStep.PUT, QueueStep.DELIVERED, QueueStep.ACKED, QueueStep.DEAD
 
@@ -33,3 +33,12 @@ def test_what_is_neither_done_nor_dead_in_the_end_is_found_where_all_was_drained
     assert kinds(PUT, DELIVERED, is_drained=True) == [Kind.NEVER_SETTLED]
     for step in (ACKED, QueueStep.TRIED, DEAD):
         assert kinds(PUT, DELIVERED, step, is_drained=True) == []
+
+
+def test_a_message_that_two_had_at_once() -> None:
+    first = Delivery("q", "m", asked=1.0, received=2.0)
+    assert list(judge_locks([first, Delivery("q", "m", 9.0, 11.1)], 10.0)) == []
+    [found] = judge_locks([first, Delivery("q", "m", 9.0, 10.9)], 10.0)
+    assert found.kind is Kind.DELIVERED_TO_TWO
+    first.let_go = 3.0
+    assert list(judge_locks([first, Delivery("q", "m", 2.5, 3.1), Delivery("q", "n", 1.0, 2.0)], 10.0)) == []
