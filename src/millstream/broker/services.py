@@ -152,6 +152,7 @@ class Services:
             machine.loop,
             machine.tasks.spawn,
             self._logs.upkeep.delete_records_before,
+            self._logs.faults.read_failed,
             self._settings.performance.max_queues,
         )
         watch_queues(self._registry, QueueSamples(shares, self._share_sessions, machine.clock))

@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from millstream.broker.shares.led_queue import LedQueue, QueueState
-from millstream.broker.shares.log_view import read_batches
 from millstream.broker.shares.policies import Rules
 from millstream.coordinator.shares.queue_values import DeadLetter
 from millstream.doors.caller import Caller
@@ -85,10 +84,9 @@ class DeadLetterWriter:
 def _records(queue: LedQueue, letter: DeadLetter) -> list[Record]:
     """Those that the log still has."""
     found: list[Record] = []
-    partition = queue.partition
-    offset = max(letter.first, partition.log.log_start_offset)
+    offset = max(letter.first, queue.partition.log.log_start_offset)
     while offset <= letter.last:
-        read = read_batches(partition, offset, _READ_BYTES, queue.upper)
+        read = queue.read_log(offset, _READ_BYTES)
         if not read:
             break
         for each in read:

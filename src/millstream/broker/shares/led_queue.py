@@ -11,7 +11,7 @@ from enum import Enum
 import msgspec
 
 from millstream.broker.partitions.partition import Partition
-from millstream.broker.shares.log_view import ReadBatch, chosen, read_batches, scan
+from millstream.broker.shares.log_view import SCAN_BYTES, ReadBatch, chosen, read_batches, scan
 from millstream.broker.shares.queue_store import QueueStore
 from millstream.coordinator.shares.engine import QueueEngine
 from millstream.coordinator.shares.policy import QueuePolicy
@@ -80,8 +80,10 @@ class LedQueue:
         dead_letters: Callable[["LedQueue", Sequence[DeadLetter]], None],
         settled: Callable[["LedQueue"], None],
         closed: Callable[["LedQueue"], None],
+        read_failed: Callable[[Partition, int, KafkaError], None],
     ) -> None:
-        """`dead_letters` is told of what is to be written elsewhere, `settled` of every write that is durable."""
+        """`dead_letters` is told of what is to be written elsewhere, `settled` of every write that is durable,
+        `read_failed` of damage that another replica may repair."""
         self.key = key
         self._name = f"queue {key}"
         self.partition = partition
@@ -95,6 +97,7 @@ class LedQueue:
         self._dead_letters = dead_letters
         self._settled = settled
         self._closed = closed
+        self._read_failed = read_failed
         # Who waits for what was decided since the last write began, and for that write.
         self._round: list[Told] = []
         self._writing: list[Told] = []
@@ -176,7 +179,7 @@ class LedQueue:
         if self.depth <= 0:
             return -1
         try:
-            read = read_batches(self.partition, self.engine.start, 1, self.upper)
+            read = self.read_log(self.engine.start, 1)
         except KafkaError:
             return -1
         return read[0].batch.newest_ms if read else -1
@@ -289,11 +292,19 @@ class LedQueue:
         room = min(wanted.max_records, share)
         return room if wanted.max_held is None else min(room, wanted.max_held - held)
 
+    def read_log(self, offset: int, max_bytes: int) -> list[ReadBatch]:
+        """What can be delivered from `offset` on. Damage that is met is reported, and raised as a KafkaError."""
+        try:
+            return read_batches(self.partition, offset, max_bytes, self.upper)
+        except KafkaError as error:
+            self._read_failed(self.partition, offset, error)
+            raise
+
     def _read(self, offset: int, room: int, size: int) -> list[ReadBatch]:
         most = min(size, max(2 * room * self._record_bytes, _READ_BYTES), _MOST_READ_BYTES)
         read = self._read_before(offset, most)
         if not read:
-            read = read_batches(self.partition, offset, most, self.upper)
+            read = self.read_log(offset, most)
             if read:
                 records = read[-1].batch.last - read[0].batch.first + 1
                 self._record_bytes = sum(len(each.data) for each in read) // records + 1
@@ -318,7 +329,7 @@ class LedQueue:
     def _look_into(self, engine: QueueEngine) -> None:
         """One piece at a time: a long log that is new to the queue does not hold up the loop."""
         if engine.wants_scan(self.upper):
-            marks, end = scan(self.partition, engine.scanned, self.upper)
+            marks, end = scan(self.read_log(engine.scanned, SCAN_BYTES), engine.scanned, self.upper)
             engine.observe(marks, end)
             if engine.wants_scan(self.upper):
                 self._loop.call_soon(self.wake)

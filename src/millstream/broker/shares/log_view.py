@@ -1,6 +1,6 @@
 """What a queue sees of its partition's log: batches, and what single records say of themselves."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -17,7 +17,7 @@ PRIORITY, DELAY, DELIVER_AT, TTL = (
     "millstream.ttl.ms",
 )
 _UNPACKED_BYTES = 64 << 20
-_SCAN_BYTES = 256 << 10
+SCAN_BYTES = 256 << 10
 
 
 class ReadBatch(msgspec.Struct, frozen=True):
@@ -48,11 +48,11 @@ def read_batches(partition: Partition, offset: int, max_bytes: int, upper: int) 
     return found
 
 
-def scan(partition: Partition, offset: int, upper: int) -> tuple[list[Mark], int]:
-    """What the records from `offset` on say of themselves, and where to go on."""
+def scan(batches: Iterable[ReadBatch], offset: int, upper: int) -> tuple[list[Mark], int]:
+    """What the records of the batches say of themselves, from `offset` on, and where to go on."""
     marks: list[Mark] = []
     end = upper
-    for read in read_batches(partition, offset, _SCAN_BYTES, upper):
+    for read in batches:
         end = read.batch.last + 1
         if not read.batch.skipped:
             marks += [_mark(record) for record in read.records() if offset <= record.offset < upper]

@@ -1,7 +1,6 @@
 """What an administrator sees of the queues that this node leads, and purging them."""
 
 from millstream.broker.shares.led_queue import LedQueue
-from millstream.broker.shares.log_view import read_batches
 from millstream.broker.shares.shares import Shares
 from millstream.coordinator.shares.runs import Run
 from millstream.coordinator.shares.states import RecordState
@@ -49,7 +48,7 @@ async def peek(shares: Shares, request: PeekAtQueue) -> Peeked:
             break
         left -= high - low + 1
         shown.append(PeekedRun(low, high, run.state.name.lower(), run.count, run.due_ms, run.owner))
-        for read in read_batches(queue.partition, low, _PEEK_BYTES, queue.upper):
+        for read in queue.read_log(low, _PEEK_BYTES):
             if read.batch.first > high:
                 break
             batches[read.batch.first] = read.data

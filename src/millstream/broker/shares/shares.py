@@ -45,8 +45,10 @@ class Shares:
         loop: asyncio.AbstractEventLoop,
         spawn: Callable[[Coroutine[Any, Any, None], str], None],
         delete_before: Callable[[Partition, int], Awaitable[None]],
+        read_failed: Callable[[Partition, int, KafkaError], None],
         most_queues: int,
     ) -> None:
+        self._read_failed = read_failed
         self._most_queues = most_queues
         self._metadata = metadata
         self._partitions = partitions
@@ -128,6 +130,7 @@ class Shares:
             self._write_letters,
             self._limits.settled,
             self._forget,
+            self._read_failed,
         )
         self._queues[key] = queue
         if self._sweeper is None:
