@@ -41,23 +41,34 @@ rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf) {
     return client;
 }
 
-void list_offsets(rd_kafka_t *client, const struct options *options, int64_t which, int64_t *offsets) {
+/* One request for each leader; a timestamp of -1 or -2 asks for the log end or start. The first error, of all or of one partition. */
+static rd_kafka_resp_err_t try_to_list_offsets(
+    rd_kafka_t *client, const struct options *options, int64_t which, int64_t *offsets
+) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(options->partitions);
     for (int p = 0; p < options->partitions; p++) {
         rd_kafka_topic_partition_list_add(list, options->topic, p)->offset = which;
     }
-    /* One request for all partitions; a timestamp of -1 or -2 asks for the log end or start. */
     rd_kafka_resp_err_t err = rd_kafka_offsets_for_times(client, list, REQUEST_TIMEOUT_MS);
-    if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-        fail("listing offsets", rd_kafka_err2str(err));
-    }
-    for (int p = 0; p < options->partitions; p++) {
-        if (list->elems[p].err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-            fail("listing offsets of a partition", rd_kafka_err2str(list->elems[p].err));
-        }
+    for (int p = 0; p < options->partitions && err == RD_KAFKA_RESP_ERR_NO_ERROR; p++) {
+        err = list->elems[p].err;
         offsets[list->elems[p].partition] = list->elems[p].offset;
     }
     rd_kafka_topic_partition_list_destroy(list);
+    return err;
+}
+
+void list_offsets(rd_kafka_t *client, const struct options *options, int64_t which, int64_t *offsets) {
+    int64_t give_up = now_ns() + REQUEST_TIMEOUT_MS * 1000000LL;
+    rd_kafka_resp_err_t err;
+    /* A leader may have moved since the client last heard: it asks for metadata and is told the new one. */
+    while ((err = try_to_list_offsets(client, options, which, offsets)) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        if (now_ns() > give_up) {
+            fail("listing offsets", rd_kafka_err2str(err));
+        }
+        struct timespec pause = {.tv_nsec = 100000000};
+        nanosleep(&pause, NULL);
+    }
 }
 
 int64_t sum(const int64_t *values, int count) {
