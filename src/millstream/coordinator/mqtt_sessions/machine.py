@@ -55,6 +55,8 @@ _TIMERS_PER_TURN: Final = 500
 _LOST_PER_TURN: Final = 500
 # A lease passes in so many parts. A coordinator whose process stood still, or whose clock jumped, counts one of them.
 _LEASE_PARTS: Final = 4
+# So long what was appended may stay owed in the log, if nothing else is written: nobody waits for that.
+_FINISHED_MS: Final = 500
 
 
 class _TimerKind(enum.Enum):
@@ -63,12 +65,16 @@ class _TimerKind(enum.Enum):
     NODE = "node"
     ATTEND = "attend"
     RELEASE = "release"
+    FINISHED = "finished"
 
 
 class _Timer(NamedTuple):
     kind: _TimerKind
     name: str
     """A client id, a node, or the token of a request."""
+
+
+_FINISHED: Final = _Timer(_TimerKind.FINISHED, "")
 
 
 SessionDecision = Decision[SessionRecord, SessionReply, SessionEffect]
@@ -113,6 +119,8 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
             case OwedAppended():
                 self._owed_appended(turn, request)
             case OwedRefused():
+                # First: all that is owed to the partition gets new numbers, and what was appended must not get one.
+                self._write_finished(turn)
                 self._outbox.refused(request.number)
                 turn.refuse(request.number)
                 self._answer_released(turn, (request.number,))
@@ -120,7 +128,7 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
                 self._check_owed()
                 progress.receive(turn, request)
             case Release():
-                if owed := progress.release(turn, request):
+                if owed := progress.release(turn, request) - self._outbox.finished:
                     self._releases.wait(token, owed)
                     timer = _Timer(_TimerKind.RELEASE, str(token))
                     self._deadlines.set(timer, now_ms + self._settings.release_ms)
@@ -178,9 +186,13 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
                 case _TimerKind.RELEASE:
                     if self._releases.give_up(int(timer.name)):
                         turn.reply(int(timer.name), Done())
+                case _TimerKind.FINISHED:
+                    self._write_finished(turn)
         return self._decided(turn)
 
     def _decided(self, turn: Turn) -> SessionDecision:
+        if turn.has_records:
+            self._write_finished(turn)
         turn.effects += self._outbox.effects(self.state)
         return turn.decision()
 
@@ -330,11 +342,18 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many messages wait to be appended")
 
     def _owed_appended(self, turn: Turn, request: OwedAppended) -> None:
+        """Publishers wait for the append and not for the note of it, which goes with what is written next."""
         self._outbox.appended(request.numbers)
-        for number in request.numbers:
+        if _FINISHED not in self._deadlines:
+            self._deadlines.set(_FINISHED, turn.now_ms + _FINISHED_MS)
+        self._answer_released(turn, request.numbers)
+
+    def _write_finished(self, turn: Turn) -> None:
+        finished, self._outbox.finished = self._outbox.finished, set()
+        for number in sorted(finished):
             if number in self.state.owed:
                 turn.write(OwedKey(number), None)
-        self._answer_released(turn, request.numbers)
+        self._deadlines.cancel(_FINISHED)
 
     def _answer_released(self, turn: Turn, numbers: tuple[int, ...]) -> None:
         for token in self._releases.settled(numbers):

@@ -21,6 +21,8 @@ class Outbox:
         self._last = 0
         self._last_loaded = 0
         self.waiting_bytes = 0
+        self.finished: set[int] = set()
+        """Appended, which the coordinator's own log does not say yet: a successor gives them out again."""
 
     def load(self, state: SessionState) -> None:
         for number in sorted(state.owed):
@@ -49,6 +51,7 @@ class Outbox:
         return effects
 
     def appended(self, numbers: tuple[int, ...]) -> None:
+        self.finished.update(numbers)
         for number in numbers:
             self.waiting_bytes -= self._sizes.pop(number, 0)
         for place, given in list(self._given.items()):

@@ -35,6 +35,10 @@ class Turn:
         self._replies: list[Reply[SessionReply]] = []
         self.effects: list[SessionEffect] = []
 
+    @property
+    def has_records(self) -> bool:
+        return bool(self._records)
+
     def write(self, key: Key, value: Value | None) -> None:
         record = SessionRecord(key, value)
         self.state.replay(record)

@@ -218,6 +218,28 @@ def test_a_message_is_in_the_log_before_its_publisher_is_released(crashed):
     assert coordinator.ask(Release("c", opened.epoch, (1,))) == Done()
 
 
+def test_a_publisher_waits_for_no_note_that_its_message_was_appended():
+    coordinator = Coordinator()
+    opened = coordinator.open()
+    coordinator.ask(Receive("c", opened.epoch, ((1, (kept("first"),)),)))
+    coordinator.holds_effects = True
+    coordinator.ask(Receive("c", opened.epoch, ((2, (kept("second"),)),)))
+    assert coordinator.ask(Release("c", opened.epoch, (2,))) is None
+    waiting, written = coordinator._token, len(coordinator.log)
+    coordinator.perform()
+    assert coordinator.answers.pop(waiting) == Done()
+    assert len(coordinator.log) == written
+    coordinator.wait(1)
+    assert coordinator.machine.state.owed == {}
+
+
+def test_a_publisher_that_is_released_after_the_append_waits_for_nothing():
+    coordinator = Coordinator()
+    opened = coordinator.open()
+    coordinator.ask(Receive("c", opened.epoch, ((1, (kept("first"),)), (2, (kept("second"),)))))
+    assert coordinator.ask(Release("c", opened.epoch, (1, 2))) == Done()
+
+
 def test_a_publisher_does_not_wait_for_ever_for_a_partition_that_is_away():
     coordinator = Coordinator()
     opened = coordinator.open()
@@ -304,6 +326,7 @@ def test_each_message_is_appended_once_whatever_crashes():
     coordinator.holds_effects = False
     coordinator.crash()
     assert coordinator.sent() == wanted
+    coordinator.wait(1)
     assert coordinator.machine.state.owed == {}
 
 
@@ -318,7 +341,21 @@ def test_a_message_that_is_refused_for_good_holds_up_no_other():
     coordinator.crash()
     coordinator.ask(Receive("c", opened.epoch, ((9, (kept("d"),)),)))
     assert coordinator.sent() == ["a", "b", "c", "d"]
+    coordinator.wait(1)
     assert coordinator.machine.state.owed == {}
+
+
+def test_what_is_refused_gives_no_new_numbers_to_what_was_appended_before():
+    coordinator = Coordinator(owed_at_once=1)
+    coordinator.holds_effects = True
+    opened = coordinator.open()
+    messages = tuple((number, (kept(text),)) for number, text in enumerate(("a", "refused", "b"), 1))
+    coordinator.ask(Receive("c", opened.epoch, messages))
+    for _ in range(3):
+        coordinator.perform()
+    coordinator.holds_effects = False
+    coordinator.crash()
+    assert coordinator.sent() == ["a", "b"]
 
 
 def test_a_repeated_message_is_kept_once():
@@ -379,6 +416,7 @@ def test_messages_that_are_received_together_store_the_last_sequence_number_of_a
     coordinator = Coordinator()
     opened = coordinator.open()
     coordinator.ask(Receive("c", opened.epoch, ((1, (kept("a"),)),)))
+    coordinator.wait(1)
     before = len(coordinator.log)
     coordinator.holds_effects = True
     coordinator.ask(
