@@ -80,7 +80,7 @@ class House:
 
     def __init__(self, loop):
         self.line = Line(loop)
-        topic = SimpleNamespace(partitions=[None])
+        topic = self.topic = SimpleNamespace(partitions=[None])
         doors = SimpleNamespace(
             coordinators=self.line,
             partitions=None,

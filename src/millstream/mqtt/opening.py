@@ -159,6 +159,7 @@ async def _in_flight(client: "Client", opened: SessionOpened) -> list[InFlight]:
     found = await client.reading.fetch(
         {packet_id: Place(flight.topic, flight.partition) for packet_id, flight in sent.items()},
         {packet_id: flight.offset for packet_id, flight in sent.items()},
+        client.shared.places.is_replicated,
     )
     entries = []
     for packet_id, flight in opened.in_flight:

@@ -26,6 +26,11 @@ class Places:
         found = self._metadata.image.topic(topic)
         return [] if found is None else [Place(topic, index) for index in range(len(found.partitions))]
 
+    def is_replicated(self, place: Place) -> bool:
+        """Whether another node may have what is damaged here."""
+        found = self._metadata.image.topic(place.topic)
+        return found is not None and len(found.partitions[place.partition].replicas) > 1
+
     async def ensure(self, topics: Mapping[str, Configs]) -> None:
         """Make those that are missing. KafkaError when one cannot be made."""
         missing = [name for name in topics if self._metadata.image.topic(name) is None]

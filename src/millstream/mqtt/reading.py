@@ -5,27 +5,31 @@ partition that it is behind in; it reads on when there is room, and joins the ot
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from millstream.coordinator.mqtt_sessions.records import Position
 from millstream.doors import PartitionAccess, Place
 from millstream.doors.caller import Caller
+from millstream.doors.partitions import LogRead
 from millstream.mqtt.outbound import InFlight, Stage
 from millstream.mqtt.outgoing import Delivery, Outgoing
 from millstream.mqtt.record_form import from_record
 from millstream.mqtt.rules import Rules
 from millstream.mqtt.subscribers import Subscribers
 from millstream.mqtt.subscriptions import Granted, Subscription, SubscriptionIndex
+from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.internal_topics import MQTT_RETAINED_TOPIC
 
+log = get_logger("millstream.mqtt")
+
 _READ_BYTES: Final = 256 << 10
 _PAUSE_SECONDS: Final = 0.5
-# Of a message that is wanted again: it was deleted, or no replica may have it undamaged.
-_GONE: Final = frozenset(
-    {ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.CORRUPT_MESSAGE}
-)
+# Of a message that is wanted again: it was deleted.
+_GONE: Final = frozenset({ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+# A client waits so often for a repair before it is refused; it comes again.
+_REPAIR_PAUSES: Final = 6
 
 
 class Reader(Protocol):
@@ -178,20 +182,20 @@ class Reading:
         offset = self.behind[place]
         self.behind[place] = offsets.earliest if offset < offsets.earliest else offsets.latest
 
-    async def fetch(self, flights: Mapping[int, Place], offsets: Mapping[int, int]) -> dict[int, Outgoing]:
+    async def fetch(
+        self,
+        flights: Mapping[int, Place],
+        offsets: Mapping[int, int],
+        is_replicated: Callable[[Place], bool],
+    ) -> dict[int, Outgoing]:
         """The messages that were in flight under these identifiers, as far as the log still has them.
 
         KafkaError where that cannot be told now.
         """
         found: dict[int, Outgoing] = {}
         for packet_id, place in flights.items():
-            try:
-                read = await self._partitions.read(self._caller, place, offsets[packet_id], max_bytes=1)
-            except KafkaError as error:
-                if error.code not in _GONE:
-                    raise
-                continue
-            for record in read.records():
+            read = await self._read_again(place, offsets[packet_id], is_replicated)
+            for record in () if read is None else read.records():
                 if record.offset == offsets[packet_id]:
                     rules = (
                         self._rules if place.topic != MQTT_RETAINED_TOPIC else Rules((), MQTT_RETAINED_TOPIC)
@@ -199,6 +203,29 @@ class Reading:
                     found[packet_id] = Outgoing(from_record(record, place.topic, rules), place, record.offset)
                 break
         return found
+
+    async def _read_again(
+        self, place: Place, offset: int, is_replicated: Callable[[Place], bool]
+    ) -> LogRead | None:
+        """None where the log has it no more. One that is damaged is repaired from another replica meanwhile."""
+        pauses = 0
+        while True:
+            try:
+                return await self._partitions.read(self._caller, place, offset, max_bytes=1)
+            except KafkaError as error:
+                if error.code in _GONE:
+                    return None
+                if error.code is not ErrorCode.CORRUPT_MESSAGE:
+                    raise
+                if not is_replicated(place):
+                    log.warning(
+                        "unacknowledged message is damaged and has no other replica", place=str(place)
+                    )
+                    return None
+                if pauses == _REPAIR_PAUSES:
+                    raise
+            pauses += 1
+            await asyncio.sleep(_PAUSE_SECONDS)
 
 
 def _is_undelivered(entry: InFlight) -> bool:

@@ -1,6 +1,9 @@
 """What a client was sent and did not acknowledge is owed to it, also where it cannot be read when it comes back."""
 
 import asyncio
+from types import SimpleNamespace
+
+import pytest
 
 from millstream.coordinator.mqtt_sessions.records import FlightStage, StoredFlight
 from millstream.coordinator.mqtt_sessions.requests import Reserve
@@ -29,7 +32,7 @@ async def in_flight_after_a_connection(house, code):
         user = house.door.accept(wire)
         properties = ConnectProperties(session_expiry_s=3600)
         user.data(encode(Connect("c", V5, clean_start=not is_second, properties=properties), V5))
-        await asyncio.sleep(1)
+        await asyncio.sleep(5)
         if not is_second:
             (client,) = house.door.shared.attending.clients.values()
             flight = StoredFlight("mqtt", 0, 7, 2, 0, FlightStage.SENT, 1)
@@ -52,5 +55,14 @@ def test_a_message_that_cannot_be_read_now_stays_owed():
 def test_a_message_that_the_log_has_no_more_is_owed_no_more():
     async def scenario(house):
         assert await in_flight_after_a_connection(house, ErrorCode.OFFSET_OUT_OF_RANGE) == (0, [])
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("replicas", "told"), [(3, (Reason.SERVER_UNAVAILABLE, [20])), (1, (0, []))])
+def test_a_damaged_message_stays_owed_where_another_replica_may_have_it(replicas, told):
+    async def scenario(house):
+        house.topic.partitions = [SimpleNamespace(replicas=range(replicas))]
+        assert await in_flight_after_a_connection(house, ErrorCode.CORRUPT_MESSAGE) == told
 
     run(scenario)
