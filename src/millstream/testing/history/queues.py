@@ -14,6 +14,8 @@ class QueueStep(StrEnum):
     DELIVERED = "delivered"
     ACKED = "acked"
     """The confirmation of its acknowledgement came."""
+    SETTLED = "settled"
+    """As ACKED, of a consumer whose lock may have ended: another may have settled the message before, in any way."""
     TRIED = "tried"
     """It was acknowledged, and the result is unknown."""
     DEAD = "dead"
@@ -62,10 +64,11 @@ def judge_queue(events: Sequence[QueueEvent], *, is_drained: bool = False) -> It
     for (queue, value), seen in steps.items():
         if QueueStep.PUT in seen and QueueStep.DELIVERED not in seen and QueueStep.DEAD not in seen:
             yield Anomaly(Kind.NEVER_DELIVERED, queue, value)
-        settled = {QueueStep.ACKED, QueueStep.TRIED, QueueStep.DEAD}
+        settled = {QueueStep.ACKED, QueueStep.SETTLED, QueueStep.TRIED, QueueStep.DEAD}
         if is_drained and QueueStep.PUT in seen and settled.isdisjoint(seen):
             yield Anomaly(Kind.NEVER_SETTLED, queue, value)
-        if QueueStep.ACKED in seen and QueueStep.DELIVERED in seen[seen.index(QueueStep.ACKED) :]:
+        confirmed = [seen.index(step) for step in (QueueStep.ACKED, QueueStep.SETTLED) if step in seen]
+        if confirmed and QueueStep.DELIVERED in seen[min(confirmed) :]:
             yield Anomaly(Kind.DELIVERED_AFTER_ACK, queue, value)
         if QueueStep.DEAD in seen and (
             QueueStep.ACKED in seen or QueueStep.DELIVERED in seen[seen.index(QueueStep.DEAD) :]

@@ -138,6 +138,10 @@ class SimulatedClient:
         if connection is not None and connection.transport is not None:
             connection.transport.abort()
 
+    def is_connected(self, address: Address) -> bool:
+        connection = self._connections.get(address)
+        return connection is not None and connection.transport is not None
+
     def any_node(self) -> Address:
         return self.random.choice(self._bootstrap)
 

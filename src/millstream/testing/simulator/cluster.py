@@ -116,5 +116,9 @@ def simulated_settings(seeds: tuple[str, ...], snapshot_size: int, lag_ms: int) 
             replica_fetch_wait_max=2000,
             leader_imbalance_check_seconds=15,
         ),
-        kafka={"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "500"},
+        kafka={
+            "offsets.topic.num.partitions": "1",
+            "group.initial.rebalance.delay.ms": "500",
+            "group.share.min.session.timeout.ms": "6000",
+        },
     )

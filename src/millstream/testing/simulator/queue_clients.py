@@ -1,131 +1,55 @@
 """Clients of a queue: producers, consumers that accept, give back, reject or forget messages, and its dead letters.
 
-What they saw is judged by the rules of queues: every message that was put is delivered or a dead letter, none is
-delivered once its acknowledgement was confirmed, and none is both done and dead. Where no fault takes a leader's office
-away, nobody else gets a message before its lock ends: a new leader knows of no locks.
+Some consumers use the doors' own call (`queue_worker.py`), some are Kafka's share consumers (`share_worker.py`). What
+they saw is judged by the rules of queues: every message that was put is delivered or a dead letter, none is delivered
+once its acknowledgement was confirmed, and none is both done and dead. Where no fault takes a leader's office away,
+nobody else gets a message before its lock ends: a new leader knows of no locks.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
-
-from millstream.doors.queues import SETTLED_BEFORE
-from millstream.protocol.api import QUEUE_CALL
-from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.queue_call import (
-    QueueRequest,
-    SettledAll,
-    SettledRange,
-    SettleMessages,
-    TakeMessages,
-    Taken,
-    decode_reply,
-    encode_request,
-)
-from millstream.protocol.record_batch import read_header
-from millstream.protocol.records import decode_records
 from millstream.testing.history import Anomaly, History, Outcome
-from millstream.testing.history.queues import Delivery, QueueEvent, QueueStep, judge_locks, judge_queue
+from millstream.testing.history.queues import QueueEvent, QueueStep, judge_locks, judge_queue
 from millstream.testing.simulator.admin import SimulatedAdmin
 from millstream.testing.simulator.client import NoAnswer, SimulatedClient
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.consumer import SimulatedConsumer
 from millstream.testing.simulator.producer import SimulatedProducer
+from millstream.testing.simulator.queue_worker import (
+    GROUP,
+    LOCK_SECONDS,
+    REQUEST_SECONDS,
+    TOPIC,
+    CallWorker,
+    QueueWorker,
+)
+from millstream.testing.simulator.share_worker import ShareWorker
 
-TOPIC, LETTERS, GROUP = "jobs", "letters", "workers"
+LETTERS = "letters"
 _PARTITIONS = 2
 _CONSUMERS = 3
-_LOCK_SECONDS = 15
+_SHARE_CONSUMERS = 0.5
+"""How many of the consumers come by Kafka's protocol, on average."""
 _GROUP_CONFIGS = {
-    "share.record.lock.duration.ms": str(_LOCK_SECONDS * 1000),
+    "share.auto.offset.reset": "earliest",
+    "share.session.timeout.ms": "6000",
+    "share.record.lock.duration.ms": str(LOCK_SECONDS * 1000),
     "share.delivery.count.limit": "3",
     "errors.deadletterqueue.topic.name": LETTERS,
 }
-_ACCEPT, _RELEASE, _REJECT = 1, 2, 3
-_SECONDS = 8.0
 # Longer than a lock: whoever hears of nothing for so long has seen everything.
 _SILENCE_SECONDS = 25.0
 _GROUP_RESOURCE = 32
-_REFUSED = (ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST)
-
-Answer = TypeVar("Answer", bound=msgspec.Struct)
-Message = tuple[int, int, str]
-"""Partition, offset and value."""
-
-
-class QueueWorker:
-    def __init__(self, client: SimulatedClient, events: list[QueueEvent]) -> None:
-        self.client = client
-        self.accepted = 0
-        self.deliveries: list[Delivery] = []
-        self._held: dict[Message, Delivery] = {}
-        self._events = events
-
-    async def work(self, is_over: Callable[[], bool]) -> None:
-        random = self.client.random
-        while not is_over():
-            for message in await self.take():
-                chance = random.random()
-                if chance < 0.7:
-                    await self.settle(message, _ACCEPT)
-                elif chance < 0.8:
-                    await self.settle(message, _RELEASE)
-                elif chance < 0.9:
-                    await self.settle(message, _REJECT)
-            await asyncio.sleep(random.expovariate(5.0))
-
-    async def drain(self) -> None:
-        """Accept all that is left."""
-        heard = self.client.loop.time()
-        while self.client.loop.time() - heard < _SILENCE_SECONDS:
-            for message in await self.take():
-                heard = self.client.loop.time()
-                await self.settle(message, _ACCEPT)
-
-    async def take(self) -> list[Message]:
-        start = self.client.loop.time()
-        request = TakeMessages(GROUP, self.client.name, TOPIC, 3, max_wait_ms=1_000)
-        taken = await self._ask(request, Taken)
-        messages = [] if taken is None else list(_messages(taken))
-        self._events += [QueueEvent(TOPIC, value, QueueStep.DELIVERED, start) for _, _, value in messages]
-        for message in messages:
-            self._held[message] = Delivery(TOPIC, message[2], start, self.client.loop.time())
-            self.deliveries.append(self._held[message])
-        return messages
-
-    async def settle(self, message: Message, outcome: int) -> None:
-        partition, offset, value = message
-        self._held[message].let_go = self.client.loop.time()
-        ranges = (SettledRange(offset, offset, outcome),)
-        settled = await self._ask(
-            SettleMessages(GROUP, self.client.name, TOPIC, partition, ranges), SettledAll
-        )
-        code, said = (None, "") if settled is None else settled.outcomes[0]
-        if outcome != _ACCEPT or code in _REFUSED:
-            return
-        # Any other error may come after it was stored; and what was settled before may have been rejected by another.
-        is_done = code == ErrorCode.NONE and said != SETTLED_BEFORE
-        self.accepted += is_done
-        step = QueueStep.ACKED if is_done else QueueStep.TRIED
-        self._events.append(QueueEvent(TOPIC, value, step, self.client.loop.time()))
-
-    async def _ask(self, request: QueueRequest, kind: type[Answer]) -> Answer | None:
-        """None when it is not known, or not possible now."""
-        try:
-            reply = await self.client.ask(
-                self.client.any_node(), QUEUE_CALL, 0, encode_request(request), _SECONDS
-            )
-            return decode_reply(bytes(reply), kind)
-        except (NoAnswer, KafkaError):
-            await asyncio.sleep(0.3 * (0.5 + self.client.random.random()))
-            return None
 
 
 class QueueClients:
-    def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, random: Random, doors: Random, share_consumers: float | None = None
+    ) -> None:
+        """`doors` decides by which way consumers come: `share_consumers` of them, or half, by Kafka's."""
         self.events: list[QueueEvent] = []
         self._history = History()
         self._cluster = cluster
@@ -136,8 +60,12 @@ class QueueClients:
             SimulatedProducer(self._client(f"jobs-{index}"), TOPIC, index, self._history)
             for index in range(_PARTITIONS)
         ]
-        self.workers = [
-            QueueWorker(self._client(f"worker-{number}"), self.events) for number in range(_CONSUMERS)
+        share = _SHARE_CONSUMERS if share_consumers is None else share_consumers
+        self.workers: list[QueueWorker] = [
+            (ShareWorker if doors.random() < share else CallWorker)(
+                self._client(f"worker-{number}"), self.events
+            )
+            for number in range(_CONSUMERS)
         ]
         self._task: asyncio.Task[None] | None = None
 
@@ -149,7 +77,7 @@ class QueueClients:
         self._is_over = True
         assert self._task is not None
         await self._task
-        await asyncio.gather(*(self._as(each.client, each.drain()) for each in self.workers))
+        await asyncio.gather(*(self._as(each.client, each.drain(self._is_silent)) for each in self.workers))
         letters = History()
         client = self._client("letters-final")
         consumer = SimulatedConsumer(client, LETTERS, 0, letters, is_final=True)
@@ -166,11 +94,16 @@ class QueueClients:
             if send.outcome is Outcome.OK
         ]
 
+    def _is_silent(self) -> bool:
+        now = self._cluster.loop.time()
+        return all(now - each.heard >= _SILENCE_SECONDS for each in self.workers)
+
     def judge(self, *, leaders_stay: bool) -> list[Anomaly]:
-        found = list(judge_queue(self.events, is_drained=True))
+        surely = [each for worker in self.workers for each in worker.surely] if leaders_stay else []
+        found = list(judge_queue([*self.events, *surely], is_drained=True))
         if leaders_stay:
             found += judge_locks(
-                (each for worker in self.workers for each in worker.deliveries), _LOCK_SECONDS
+                (each for worker in self.workers for each in worker.deliveries), LOCK_SECONDS
             )
         return found
 
@@ -204,7 +137,7 @@ class QueueClients:
                     client.any_node(),
                     "incremental_alter_configs",
                     1,
-                    _SECONDS,
+                    REQUEST_SECONDS,
                     resources=[resource],
                     validate_only=False,
                 )
@@ -219,18 +152,6 @@ class QueueClients:
         while not self._is_over:
             await producer.send(random.randint(1, 3))
             await asyncio.sleep(random.expovariate(2.0))
-
-
-def _messages(taken: Taken) -> Iterator[Message]:
-    for place in taken.places:
-        mine = {offset for each in place.ranges for offset in range(each.first, each.last + 1)}
-        view, at = memoryview(place.batches), 0
-        while at < len(view):
-            size = read_header(view, at).size_bytes
-            for record in decode_records(view[at : at + size], 1 << 20):
-                if record.offset in mine:
-                    yield place.partition, record.offset, (record.value or b"").decode()
-            at += size
 
 
 async def _read_to_end(consumer: SimulatedConsumer) -> None:

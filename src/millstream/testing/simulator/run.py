@@ -99,6 +99,7 @@ def run_seed(
     profile: Profile = Profile.SWARM,
     doors: bool | None = None,
     queues: bool | None = None,
+    share_consumers: float | None = None,
     nodes: int = 3,
     mqtt: bool | None = None,
     http: bool | None = None,
@@ -107,7 +108,8 @@ def run_seed(
     """Never raises for what goes wrong in the run: that is in `problems`.
 
     `faults` are kinds; none: the seed draws. So it does with `routing`, unless the profile is plain. With `doors` there
-    are clients of a gateway beside the others, with `queues` those of a queue, with `mqtt` devices, with
+    are clients of a gateway beside the others, with `queues` those of a queue (`share_consumers`: how many of its
+    consumers come by Kafka's protocol, from 0 to 1), with `mqtt` devices, with
     `http` senders and collectors at gateways: four in ten of the swarm draw one of these. `nodes` is for the plain
     profile. With `is_last` the process ends after it: what the run leaves is not taken apart, which would take long.
     """
@@ -129,6 +131,7 @@ def run_seed(
             remains,
             _has("doors", doors, plan),
             _has("queues", queues, plan),
+            share_consumers,
             nodes,
             _has("mqtt", mqtt, plan),
             _has("http", http, plan),
@@ -168,6 +171,7 @@ def _run(
     remains: list[Any],
     doors: bool,
     queues: bool,
+    share_consumers: float | None,
     nodes: int,
     mqtt: bool,
     http: bool,
@@ -186,7 +190,7 @@ def _run(
         if doors:
             run.add_doors()
         if queues:
-            run.add_queues()
+            run.add_queues(share_consumers)
         if mqtt:
             run.add_mqtt()
         if http:
@@ -253,8 +257,11 @@ class _Run:
     def add_doors(self) -> None:
         self._doors = DoorClients(self._cluster, Random(f"doors of {self._seed}"))
 
-    def add_queues(self) -> None:
-        self._queues = QueueClients(self._cluster, Random(f"queues of {self._seed}"))
+    def add_queues(self, share_consumers: float | None) -> None:
+        seed = self._seed
+        self._queues = QueueClients(
+            self._cluster, Random(f"queues of {seed}"), Random(f"queue doors of {seed}"), share_consumers
+        )
 
     def add_mqtt(self) -> None:
         self._mqtt = MqttClients(self._cluster, Random(f"mqtt of {self._seed}"))

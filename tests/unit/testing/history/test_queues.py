@@ -2,6 +2,7 @@ from millstream.testing.history.operations import Kind
 from millstream.testing.history.queues import Delivery, QueueEvent, QueueStep, judge_locks, judge_queue
 
 PUT, DELIVERED, ACKED, DEAD = QueueStep.PUT, QueueStep.DELIVERED, QueueStep.ACKED, QueueStep.DEAD
+SETTLED = QueueStep.SETTLED
 
 
 def kinds(*steps: QueueStep, is_drained: bool = False) -> list[Kind]:
@@ -21,17 +22,19 @@ def test_a_message_that_nobody_got() -> None:
 
 def test_a_message_that_came_again_after_its_acknowledgement() -> None:
     assert kinds(PUT, DELIVERED, ACKED, DELIVERED) == [Kind.DELIVERED_AFTER_ACK]
+    assert kinds(PUT, DELIVERED, SETTLED, DELIVERED) == [Kind.DELIVERED_AFTER_ACK]
 
 
 def test_a_message_in_both_queues() -> None:
     assert kinds(PUT, DELIVERED, DEAD, DELIVERED) == [Kind.IN_QUEUE_AND_DEAD]
     assert kinds(PUT, DELIVERED, ACKED, DEAD) == [Kind.IN_QUEUE_AND_DEAD]
+    assert kinds(PUT, DELIVERED, DELIVERED, SETTLED, DEAD) == []
 
 
 def test_what_is_neither_done_nor_dead_in_the_end_is_found_where_all_was_drained() -> None:
     assert kinds(PUT, DELIVERED) == []
     assert kinds(PUT, DELIVERED, is_drained=True) == [Kind.NEVER_SETTLED]
-    for step in (ACKED, QueueStep.TRIED, DEAD):
+    for step in (ACKED, SETTLED, QueueStep.TRIED, DEAD):
         assert kinds(PUT, DELIVERED, step, is_drained=True) == []
 
 
