@@ -63,6 +63,7 @@ async def open_session(client: "Client", want: WantOpen) -> None:
         client.client_id,
         opened.epoch,
         opened.shard,
+        max((flight.number for _, flight in opened.in_flight), default=0),
         client,
     )
     shared.attending.add(client, opened.shard)

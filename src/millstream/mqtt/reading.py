@@ -28,6 +28,8 @@ _READ_BYTES: Final = 256 << 10
 _PAUSE_SECONDS: Final = 0.5
 # Of a message that is wanted again: it was deleted.
 _GONE: Final = frozenset({ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+# A new leader learns from the other replicas how much of its log is committed; until then it shows less to readers.
+_NEW_LEADER_SECONDS: Final = 3.0
 # A client waits so often for a repair before it is refused; it comes again.
 _REPAIR_PAUSES: Final = 6
 
@@ -211,7 +213,14 @@ class Reading:
         pauses = 0
         while True:
             try:
-                return await self._partitions.read(self._caller, place, offset, max_bytes=1)
+                read = await self._partitions.read(
+                    self._caller, place, offset, max_bytes=1, max_wait_s=_NEW_LEADER_SECONDS
+                )
+                if read.high_watermark <= offset:
+                    raise KafkaError(
+                        ErrorCode.LEADER_NOT_AVAILABLE, f"a new leader of {place} is not that far yet"
+                    )
+                return read
             except KafkaError as error:
                 if error.code in _GONE:
                     return None

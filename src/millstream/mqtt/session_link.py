@@ -56,8 +56,10 @@ class SessionLink:
         client_id: str,
         epoch: int,
         shard: int,
+        last_number: int,
         owner: Owner,
     ) -> None:
+        """`last_number`: the highest of what an earlier connection left in flight, which stays before the rest."""
         self._coordinators = coordinators
         self._publishing = publishing
         self._caller = caller
@@ -69,7 +71,7 @@ class SessionLink:
         self._waiting_bytes = 0
         self._task: asyncio.Task[None] | None = None
         self._releasing: set[asyncio.Task[None]] = set()
-        self._number = 0
+        self._number = last_number
         self._is_over = False
         """Something failed and ends the connection: what comes after it must not be kept without it.
 

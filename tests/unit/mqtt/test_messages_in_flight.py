@@ -7,12 +7,16 @@ import pytest
 
 from millstream.coordinator.mqtt_sessions.records import FlightStage, StoredFlight
 from millstream.coordinator.mqtt_sessions.requests import Reserve
+from millstream.doors.partitions import LogRead
+from millstream.mqtt.outbound import InFlight, Stage
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.mqtt.encoder import encode
 from millstream.protocol.mqtt.packets import V5, Connect
 from millstream.protocol.mqtt.properties import ConnectProperties
 from millstream.protocol.mqtt.reasons import Reason
 from support.mqtt_house import Wire, run
+
+LEFT = StoredFlight("mqtt", 0, 7, 2, 0, FlightStage.SENT, number=9)
 
 
 class Partitions:
@@ -23,9 +27,16 @@ class Partitions:
         raise KafkaError(self.code, "it cannot be read")
 
 
-async def in_flight_after_a_connection(house, code):
+class NewLeader:
+    """It has the record, and does not know yet that it is committed."""
+
+    async def read(self, _caller, place, offset, **_options):
+        return LogRead(place, offset, offset, memoryview(b""), offset, offset, 0)
+
+
+async def in_flight_after_a_connection(house, partitions):
     """What CONNACK said, and the identifiers that the session has then."""
-    house.door.shared.doors.partitions = Partitions(code)
+    house.door.shared.doors.partitions = partitions
     coordinator = house.line.coordinator
     for is_second in (False, True):
         wire = Wire()
@@ -35,8 +46,7 @@ async def in_flight_after_a_connection(house, code):
         await asyncio.sleep(5)
         if not is_second:
             (client,) = house.door.shared.attending.clients.values()
-            flight = StoredFlight("mqtt", 0, 7, 2, 0, FlightStage.SENT, 1)
-            coordinator.ask(Reserve("c", client.epoch, ((20, flight),)))
+            coordinator.ask(Reserve("c", client.epoch, ((20, LEFT),)))
             # As a node that was killed: it says nothing of the connection's end.
             house.door.shared.attending.remove(client, client.link.shard)
     user.lost()
@@ -46,7 +56,7 @@ async def in_flight_after_a_connection(house, code):
 
 def test_a_message_that_cannot_be_read_now_stays_owed():
     async def scenario(house):
-        found = await in_flight_after_a_connection(house, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        found = await in_flight_after_a_connection(house, Partitions(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         assert found == (Reason.SERVER_UNAVAILABLE, [20])
 
     run(scenario)
@@ -54,7 +64,34 @@ def test_a_message_that_cannot_be_read_now_stays_owed():
 
 def test_a_message_that_the_log_has_no_more_is_owed_no_more():
     async def scenario(house):
-        assert await in_flight_after_a_connection(house, ErrorCode.OFFSET_OUT_OF_RANGE) == (0, [])
+        assert await in_flight_after_a_connection(house, Partitions(ErrorCode.OFFSET_OUT_OF_RANGE)) == (0, [])
+
+    run(scenario)
+
+
+def test_a_message_that_a_new_leader_does_not_show_yet_stays_owed():
+    """It was taken for one that the log has no more: it came behind later ones, or never."""
+
+    async def scenario(house):
+        found = await in_flight_after_a_connection(house, NewLeader())
+        assert found == (Reason.SERVER_UNAVAILABLE, [20])
+
+    run(scenario)
+
+
+def test_what_a_connection_reserves_is_behind_what_it_was_left():
+    """In the order of their numbers they are sent again."""
+
+    async def scenario(house):
+        await in_flight_after_a_connection(house, NewLeader())
+        house.door.shared.doors.partitions = Partitions(ErrorCode.OFFSET_OUT_OF_RANGE)
+        user = house.door.accept(Wire())
+        properties = ConnectProperties(session_expiry_s=3600)
+        user.data(encode(Connect("c", V5, clean_start=False, properties=properties), V5))
+        await asyncio.sleep(1)
+        (client,) = house.door.shared.attending.clients.values()
+        ((_, flight),) = client.link.flights([InFlight(21, None, Stage.RESERVED)])
+        assert flight.number > LEFT.number
 
     run(scenario)
 

@@ -51,7 +51,7 @@ def test_no_message_is_reserved_behind_one_that_could_not_be() -> None:
 
     async def told() -> tuple[Coordinators, Owner]:
         coordinators, owner = Coordinators(), Owner()
-        parts: Any = (coordinators, None, None, "client", 1, 0, owner)
+        parts: Any = (coordinators, None, None, "client", 1, 0, 0, owner)
         link = SessionLink(*parts)
         link.add(reservation(20, 7))
         await asyncio.sleep(0)
