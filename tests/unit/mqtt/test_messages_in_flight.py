@@ -100,6 +100,6 @@ def test_what_a_connection_reserves_is_behind_what_it_was_left():
 def test_a_damaged_message_stays_owed_where_another_replica_may_have_it(replicas, told):
     async def scenario(house):
         house.topic.partitions = [SimpleNamespace(replicas=range(replicas))]
-        assert await in_flight_after_a_connection(house, ErrorCode.CORRUPT_MESSAGE) == told
+        assert await in_flight_after_a_connection(house, Partitions(ErrorCode.CORRUPT_MESSAGE)) == told
 
     run(scenario)
