@@ -20,8 +20,7 @@ from millstream.testing.simulator.admin import SimulatedAdmin
 from millstream.testing.simulator.client import SimulatedClient
 from millstream.testing.simulator.cluster import SimulatedCluster
 from millstream.testing.simulator.consumer import SimulatedConsumer
-from millstream.testing.simulator.loop import SimulatedLoop
-from millstream.testing.simulator.process import CURRENT, Process
+from millstream.testing.simulator.loop import CURRENT, Process, SimulatedLoop
 from millstream.testing.simulator.producer import SimulatedProducer
 
 _SOURCE = str(Path(millstream.__file__).parent)

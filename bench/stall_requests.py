@@ -14,7 +14,7 @@ from kio.serial import entity_writer
 
 from bench.rawclient import string
 from millstream.protocol.api import API_VERSIONS, APIS, Api
-from millstream.protocol.kio_loader import message_class
+from millstream.protocol.codec import message_class
 from millstream.protocol.limits import LIMITS
 from millstream.protocol.message_shape import FieldShape, shape_of
 

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from millstream.protocol.api import APIS, PRODUCE, PRODUCE_SERVED_FROM, Api
+from millstream.protocol.api import APIS, FEATURES, FEATURES_EPOCH, PRODUCE, PRODUCE_SERVED_FROM, Api
 from millstream.protocol.errors import ErrorCode
-from millstream.protocol.features import FEATURES, FEATURES_EPOCH
 from support.kio_messages import decode
 from support.node import NodeProcess
 from support.raw_client import RawClient, milliseconds

@@ -9,7 +9,7 @@ from millstream.cluster.metadata.image import PartitionImage
 from millstream.cluster.metadata.leader_elections import ElectionType, ElectLeaders
 from millstream.cluster.metadata.reassignments import AlterReassignments, Reassignment
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic
-from millstream.cluster.replication.leader import LeaderState
+from millstream.cluster.replication import LeaderState
 from millstream.testing.simulator.node import SimulatedNode
 from support.simulated_story import Story, may_answer
 

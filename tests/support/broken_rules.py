@@ -18,7 +18,7 @@ from millstream.cluster.metadata.image import NO_LEADER
 from millstream.cluster.raft import changes, membership
 from millstream.cluster.raft.entries import Entry, HardState
 from millstream.cluster.raft.wal import Wal
-from millstream.cluster.replication.leader import LeaderState
+from millstream.cluster.replication import LeaderState
 from millstream.protocol.record_batch import read_header
 from millstream.storage.segment_recovery import RecoveryReport
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from millstream.protocol.api import APIS, PRODUCE, PRODUCE_SERVED_FROM, Api
-from millstream.protocol.kio_loader import message_class
+from millstream.protocol.codec import message_class
 from millstream.protocol.message_shape import FieldShape, shape_of
 from support.kio_messages import encode
 from support.raw_client import batch_of, garbage_batch

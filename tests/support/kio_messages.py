@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import Records
 
-from millstream.protocol.kio_loader import message_class
+from millstream.protocol.codec import message_class
 from millstream.protocol.message_shape import shape_of
 
 st.register_type_strategy(Records, st.binary(max_size=40).map(Records))

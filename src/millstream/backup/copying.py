@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from millstream.backup.errors import BackupError
 from millstream.backup.folder import BackupFolder
-from millstream.backup.manifest import SegmentCopy, file_path
+from millstream.backup.manifest import BackupError, SegmentCopy, file_path
 from millstream.backup.source import Fetched, Place, epoch_end, fetch, log_checksum
 from millstream.client.errors import ClientError, from_code
 from millstream.client.wire.cluster import Cluster

@@ -8,10 +8,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from millstream.backup.copying import SEGMENT_BYTES, Extent, PartitionCopier
-from millstream.backup.errors import BackupError, Damaged
 from millstream.backup.folder import BackupFolder, out_of_room
-from millstream.backup.manifest import Manifest, PartitionCopy, SegmentCopy, TopicCopy
-from millstream.backup.selection import Selection, name_of
+from millstream.backup.manifest import (
+    BackupError,
+    Damaged,
+    Manifest,
+    PartitionCopy,
+    SegmentCopy,
+    Selection,
+    TopicCopy,
+    name_of,
+)
 from millstream.backup.source import (
     CLEANUP_POLICY,
     COMPACT,

@@ -15,8 +15,16 @@ from datetime import UTC, datetime
 
 from crc32c import crc32c
 
-from millstream.backup.errors import BackupError, Damaged, NoRoom, NotABackup
-from millstream.backup.manifest import Manifest, decode_manifest, encode_manifest, segment_path
+from millstream.backup.manifest import (
+    BackupError,
+    Damaged,
+    Manifest,
+    NoRoom,
+    NotABackup,
+    decode_manifest,
+    encode_manifest,
+    segment_path,
+)
 from millstream.runtime.disk import NO_ROOM, Disk
 
 MARKER = "millstream-backup"

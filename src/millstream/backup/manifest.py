@@ -1,15 +1,34 @@
 """What one backup consists of: written last, as a whole, and never changed.
 
 A manifest is JSON, `{"format", "checksum", "backup"}`; the checksum is the CRC-32C of the bytes of "backup". It names
-every file that the backup needs, also those that earlier ones have copied.
+every file that the backup needs, also those that earlier ones have copied. A `Selection` is the part of it, or of a
+cluster, that somebody asks for.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 from crc32c import crc32c
 
-from millstream.backup.errors import Damaged
+from millstream.protocol.metadata import TopicMetadata
+
+
+class BackupError(Exception):
+    """The backup, or the restore, was not made."""
+
+
+class NotABackup(BackupError):
+    """The folder is not one that `backup create` made."""
+
+
+class Damaged(BackupError):
+    """A file of the backup is not what the manifest says."""
+
+
+class NoRoom(BackupError):
+    """The disk is full."""
+
 
 FORMAT = 1
 
@@ -115,3 +134,37 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
         return msgspec.json.decode(body, type=Manifest)
     except msgspec.MsgspecError as error:
         raise Damaged(f"{path} is damaged: {error}") from error
+
+
+def name_of(topic: TopicMetadata) -> str:
+    """Of one that exists."""
+    return topic.name or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Partitions by topic, None for all of them; an empty selection is everything."""
+
+    topics: Mapping[str, frozenset[int] | None] = field(default_factory=dict)
+
+    def has(self, topic: str, index: int) -> bool:
+        if not self.topics:
+            return True
+        wanted = self.topics.get(topic, frozenset())
+        return wanted is None or index in wanted
+
+    def check(self, there: Iterable[tuple[str, int]]) -> None:
+        """BackupError when a topic or a partition that is asked for is not there."""
+        known: dict[str, set[int]] = {}
+        for name, index in there:
+            known.setdefault(name, set()).add(index)
+        for name, indexes in self.topics.items():
+            if name not in known:
+                raise BackupError(f"there is no topic {name!r}")
+            if unknown := (indexes or frozenset()) - known[name]:
+                raise BackupError(f"topic {name!r} has no partition {min(unknown)}")
+
+    def of_cluster(self, topics: Mapping[str, TopicMetadata]) -> list[TopicMetadata]:
+        """Those that are wanted, by name."""
+        self.check((name, each.partition) for name, topic in topics.items() for each in topic.partitions)
+        return [topics[name] for name in sorted(self.topics or topics)]

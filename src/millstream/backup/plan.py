@@ -9,9 +9,7 @@ of storing, to the millisecond; elsewhere it is what producers' clocks said.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from millstream.backup.errors import BackupError
-from millstream.backup.manifest import Manifest, PartitionCopy, SegmentCopy, TopicCopy
-from millstream.backup.selection import Selection
+from millstream.backup.manifest import BackupError, Manifest, PartitionCopy, SegmentCopy, Selection, TopicCopy
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,9 @@ from uuid import UUID, uuid4
 from crc32c import crc32c
 from msgspec.structs import replace
 
-from millstream.backup.errors import BackupError, Damaged, NoRoom
 from millstream.backup.folder import BackupFolder, out_of_room
 from millstream.backup.log_writer import LogWriter
-from millstream.backup.manifest import SegmentCopy, file_path
+from millstream.backup.manifest import BackupError, Damaged, NoRoom, SegmentCopy, file_path
 from millstream.backup.plan import Plan, PlannedPartition, PlannedTopic
 from millstream.cluster.metadata.directory import create_replica
 from millstream.cluster.metadata.names import id_text, readable_ids

@@ -31,7 +31,7 @@ from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.service import MetadataService
-from millstream.cluster.raft.settings import RaftSettings
+from millstream.cluster.raft.state import RaftSettings
 from millstream.config.settings import Settings
 from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.logs import get_logger

@@ -5,14 +5,13 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from millstream.protocol.kio_loader import import_kio
+from millstream.protocol.codec import import_kio
 
 if TYPE_CHECKING:
-    from millstream.broker.coordinators.groups import Groups
+    from millstream.broker.coordinators.groups import Groups, NoGroups
     from millstream.broker.handlers.fetch import ClientFetches
     from millstream.broker.node import Node
     from millstream.broker.replicas.serving import FollowerFetches
-    from millstream.broker.routing.not_here import NoGroups
     from millstream.broker.routing.relays import Relays
     from millstream.broker.routing.targets import Routing
     from millstream.cluster.founding_messages import NodeState
@@ -129,7 +128,7 @@ class HandlerParts:
 
 def new_relays(node: "Node", routing: "Routing") -> "Relays":
     """The ways of clients for whom this node answers in the place of others."""
-    from millstream.broker.routing.not_here import NoGroups
+    from millstream.broker.coordinators.groups import NoGroups
     from millstream.broker.routing.relays import Relays
 
     refusing = node.new_dispatcher(HandlerParts(node, lambda: NoGroups(node.services.groups)))

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 
 from millstream import __version__
 from millstream.backup.create import BackupMaker, Progress
-from millstream.backup.errors import BackupError, Damaged
 from millstream.backup.folder import BackupFolder
-from millstream.backup.manifest import Manifest, segment_path
+from millstream.backup.manifest import BackupError, Damaged, Manifest, Selection, segment_path
 from millstream.backup.plan import Plan, plan_of, plan_until
 from millstream.backup.restore import Restored, Restorer
-from millstream.backup.selection import Selection
 from millstream.cli import output
 from millstream.cli.errors import CommandError
 from millstream.cli.options import parse_topics

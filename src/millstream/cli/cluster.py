@@ -12,9 +12,8 @@ from millstream.cli import output
 from millstream.cli.cluster_nodes import add, drain, found, remove
 from millstream.cli.cluster_replicas import elect, reassign, rebalance
 from millstream.cli.errors import CommandError, ExitCode
-from millstream.cli.local_cluster import known_as_running
 from millstream.cli.options import AsJson
-from millstream.cli.target import Target, on_cluster
+from millstream.cli.target import Target, known_as_running, on_cluster
 from millstream.client.errors import ClientError, ConnectionFailedError
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from dataclasses import asdict
 
 import typer
 
+from millstream.backup.manifest import Selection, name_of
 from millstream.backup.replicas import ComparedPartition, ReplicaComparer
-from millstream.backup.selection import Selection, name_of
 from millstream.backup.source import Place
 from millstream.cli import output
 from millstream.cli.backup_work import told_to_the_user

@@ -229,7 +229,7 @@ def api(
     settings = pipeline_settings(config, store=store, data=data, api_host=host, api_port=port)
     check_access(settings, insecure=insecure)
     check_places(settings)
-    from millstream.console.assets import static_dir
+    from millstream.console import static_dir
     from millstream.pipeline.api.server import serve_api
 
     with domain_errors():

@@ -6,7 +6,8 @@
 import inspect
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -16,7 +17,6 @@ import typer
 
 from millstream.cli import output
 from millstream.cli.errors import ExitCode, Unreachable, UsageError, debugging, print_error, told
-from millstream.cli.local_cluster import running_local_cluster
 from millstream.cli.options import parse_pairs
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from millstream.client.queue_consumer import QueueConsumer
     from millstream.client.wire.cluster import Cluster
     from millstream.client.wire.settings import ClusterSettings
+
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -270,3 +271,36 @@ def _profile(name: str) -> dict[str, str]:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def running_local_cluster() -> str | None:
+    """The addresses of the cluster that was started last and still runs, as --bootstrap takes them."""
+    try:
+        process, bootstrap = _file().read_text().split()
+        os.kill(int(process), 0)
+    except (OSError, ValueError):
+        return None
+    return bootstrap
+
+
+@contextmanager
+def known_as_running(bootstrap: str) -> Iterator[None]:
+    """Until the end of the block. A home that cannot be written to costs no more than the convenience."""
+    file, words = _file(), f"{os.getpid()} {bootstrap}\n"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(words)
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        # Another one may have been started since.
+        if file.exists() and file.read_text() == words:
+            file.unlink()
+
+
+def _file() -> Path:
+    home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return Path(home) / "millstream" / "local-cluster"

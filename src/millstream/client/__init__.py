@@ -21,7 +21,6 @@ from millstream.client.admin.values import (
 )
 from millstream.client.aio_consumer import AsyncConsumer
 from millstream.client.aio_producer import AsyncProducer
-from millstream.client.choices import AckMode, OffsetResetPolicy
 from millstream.client.consumer import Consumer
 from millstream.client.consumer_config import ConsumerConfig
 from millstream.client.delivery import ProducerRecord, SendHandle, SendResult
@@ -68,6 +67,7 @@ from millstream.client.producer_config import ProducerConfig
 from millstream.client.queue_admin import QueueAdmin
 from millstream.client.queue_consumer import AsyncQueueConsumer, QueueConsumer, QueueMessage
 from millstream.client.serde import BYTES, JSON, MSGPACK, STRING, Serde
+from millstream.client.settings import AckMode, OffsetResetPolicy
 from millstream.protocol.key_hash import murmur2, partition_of
 
 __all__ = [

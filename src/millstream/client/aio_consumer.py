@@ -7,12 +7,12 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar
 
-from millstream.client.choices import OffsetResetPolicy
 from millstream.client.consumer import Consumer, Listener
 from millstream.client.consumer_config import ConsumerConfig
 from millstream.client.message import Message
 from millstream.client.positions import Offsets, Place, TopicPartition
 from millstream.client.serde import Deserializer, K, Serde, V
+from millstream.client.settings import OffsetResetPolicy
 
 _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
-from millstream.client.choices import OffsetResetPolicy
 from millstream.client.connect import kafka_errors, log, open_consumer
 from millstream.client.consumer_config import ConsumerConfig, consumer_config
 from millstream.client.errors import ClientError, ClosedError, ConfigurationError
@@ -26,6 +25,7 @@ from millstream.client.positions import (
     with_offsets,
 )
 from millstream.client.serde import Deserializer, K, Serde, V
+from millstream.client.settings import OffsetResetPolicy
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer as RawConsumer

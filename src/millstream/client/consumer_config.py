@@ -4,10 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
-from millstream.client.choices import OffsetResetPolicy
 from millstream.client.errors import ConfigurationError
 from millstream.client.serde import Deserializer, K, Serde, V
-from millstream.client.settings import at_least, names_checked, one_of, servers, to_properties
+from millstream.client.settings import (
+    OffsetResetPolicy,
+    at_least,
+    names_checked,
+    one_of,
+    servers,
+    to_properties,
+)
 
 _PROPERTIES = {
     "group_instance_id": "group.instance.id",

@@ -5,11 +5,11 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
-from millstream.client.choices import OffsetResetPolicy
 from millstream.client.connect import kafka_errors, open_consumer
 from millstream.client.consumer_config import ConsumerConfig, consumer_config
 from millstream.client.errors import ClientError, ConfigurationError, GroupChangedError
 from millstream.client.positions import END, at, partitions, raise_failed
+from millstream.client.settings import OffsetResetPolicy
 
 _REQUEST_TIMEOUT_S = 15.0
 

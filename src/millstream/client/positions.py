@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from millstream.client.choices import OffsetResetPolicy
 from millstream.client.errors import ClientError, from_kafka
 from millstream.client.message import Message
+from millstream.client.settings import OffsetResetPolicy
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition as RawPlace

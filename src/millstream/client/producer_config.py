@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from millstream.client.choices import AckMode
 from millstream.client.errors import ConfigurationError
 from millstream.client.partitioner import HashPartitioner, Partitioner, PartitionFunction
 from millstream.client.serde import Serde, Serializer
-from millstream.client.settings import at_least, names_checked, one_of, servers, to_properties
+from millstream.client.settings import AckMode, at_least, names_checked, one_of, servers, to_properties
 
 _PROPERTIES = {
     "client_id": "client.id",

@@ -4,6 +4,14 @@ Holds the built files (`static/`, made by scripts/build_console.py) and says whe
 serves them. Imports no other room.
 """
 
-from millstream.console.assets import static_dir
+from pathlib import Path
 
 __all__ = ["static_dir"]
+
+
+_STATIC = Path(__file__).parent / "static"
+
+
+def static_dir() -> Path | None:
+    """The directory of `index.html` and what it loads; None in a source tree where the page was not built."""
+    return _STATIC if (_STATIC / "index.html").is_file() else None

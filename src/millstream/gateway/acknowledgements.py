@@ -11,8 +11,8 @@ import msgspec
 from millstream.doors import Caller, Place, Queues, Settled, Settlement, SettlementKind
 from millstream.gateway.consume import check_group
 from millstream.gateway.hubs import Hubs
-from millstream.gateway.ids import BadId, MessageId, parse_id
 from millstream.gateway.metrics import GatewayMetrics
+from millstream.gateway.places import BadId, MessageId, parse_id
 from millstream.gateway.problems import ACK_FAILED, busy, problem_of, rendered
 from millstream.gateway.queries import partition_in, query_of
 from millstream.http.messages import TEXT, Problem, Request, Response

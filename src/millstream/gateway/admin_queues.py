@@ -22,7 +22,7 @@ from millstream.doors.commands import AlterConfigs, ConfigAlteration, ConfigReso
 from millstream.gateway.admin import body_of, check, config_changes
 from millstream.gateway.consume import check_group
 from millstream.gateway.events import as_json
-from millstream.gateway.ids import MessageId
+from millstream.gateway.places import MessageId
 from millstream.gateway.queries import query_of, whole_number
 from millstream.gateway.redrive import Redrive
 from millstream.gateway.topics import Topics

@@ -14,11 +14,10 @@ from millstream.gateway.bodies import FRAMES
 from millstream.gateway.events import HEARTBEAT, as_event, as_frame, as_json
 from millstream.gateway.hub import Delivered, Taker
 from millstream.gateway.hubs import Hubs
-from millstream.gateway.ids import BadId, parse_id
 from millstream.gateway.metrics import GatewayMetrics
-from millstream.gateway.problems import problem_of
+from millstream.gateway.places import BadId, parse_id
+from millstream.gateway.problems import HttpQuotas, problem_of
 from millstream.gateway.queries import partition_in, query_of, whole_number
-from millstream.gateway.quota import HttpQuotas
 from millstream.gateway.topics import Topics
 from millstream.http.messages import JSON, Answer, Problem, Request, Response, Sink, Stream, json_response
 from millstream.observability.logs import get_logger

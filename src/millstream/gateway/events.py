@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from millstream.gateway.ids import MessageId
+from millstream.gateway.places import MessageId
 from millstream.protocol.message_frame import MessageFrame, encode_frame
 from millstream.protocol.records import Record
 

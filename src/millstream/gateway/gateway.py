@@ -18,9 +18,8 @@ from millstream.gateway.hubs import Hubs
 from millstream.gateway.metrics import GatewayMetrics
 from millstream.gateway.openapi import openapi_document
 from millstream.gateway.places import Turns
-from millstream.gateway.problems import problem_of, rendered
+from millstream.gateway.problems import HttpQuotas, problem_of, rendered
 from millstream.gateway.produce import Produce
-from millstream.gateway.quota import HttpQuotas
 from millstream.gateway.reading import Reading
 from millstream.gateway.redrive import Redrive
 from millstream.gateway.ring import cluster_virtual_nodes

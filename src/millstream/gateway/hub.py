@@ -13,7 +13,7 @@ import msgspec
 
 from millstream.doors import Acquired, Caller, Delivery, Place, Queues, Settled, Settlement, SettlementKind
 from millstream.doors.decoded_tail import DecodedTail
-from millstream.gateway.ids import MessageId
+from millstream.gateway.places import MessageId
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from millstream.doors import Caller, Place, Queues, SettlementKind
 from millstream.doors.decoded_tail import DecodedTail
 from millstream.gateway.hub import Hub, HubKey, Taker
-from millstream.gateway.ids import MessageId
+from millstream.gateway.places import MessageId
 
 
 class Hubs:

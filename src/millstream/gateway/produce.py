@@ -20,12 +20,10 @@ from millstream.doors import (
 )
 from millstream.gateway.bodies import Outgoings, read_body
 from millstream.gateway.brokers import Brokers
-from millstream.gateway.ids import MessageId
 from millstream.gateway.metrics import GatewayMetrics
-from millstream.gateway.places import Turns
-from millstream.gateway.problems import busy, problem_of, rendered
+from millstream.gateway.places import MessageId, Turns
+from millstream.gateway.problems import HttpQuotas, busy, problem_of, rendered
 from millstream.gateway.queries import partition_in, query_of
-from millstream.gateway.quota import HttpQuotas
 from millstream.gateway.topics import Topics
 from millstream.http.messages import Problem, Request, Response, json_response
 from millstream.observability.logs import get_logger

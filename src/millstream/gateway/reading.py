@@ -3,10 +3,9 @@
 from millstream.doors import Caller, PartitionAccess, Place, QuotaKind
 from millstream.gateway.bodies import FRAMES
 from millstream.gateway.events import as_frame, as_json
-from millstream.gateway.ids import MessageId
-from millstream.gateway.problems import problem_of
+from millstream.gateway.places import MessageId
+from millstream.gateway.problems import HttpQuotas, problem_of
 from millstream.gateway.queries import query_of, whole_number
-from millstream.gateway.quota import HttpQuotas
 from millstream.gateway.topics import Topics
 from millstream.http.messages import Problem, Request, Response, json_response
 from millstream.protocol.errors import KafkaError

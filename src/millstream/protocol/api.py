@@ -2,9 +2,15 @@
 
 The name is that of the handler's module and of kio's schema package. Produce is advertised from version 0, as Kafka 4
 does (librdkafka 2.0 drops gzip, snappy and lz4 otherwise), and served from 3.
+
+Below: the features that ApiVersions tells of from version 3 on, by Kafka's names, with the levels of Kafka 4.3 that are
+served. A feature has one level here, which is neither raised nor lowered. What is not there has no level: transactions
+(`transaction.version`) and streams groups (`streams.version`).
 """
 
 from typing import NamedTuple
+
+from millstream.protocol.wire import I16, I64, array_length, string, uvarint
 
 
 class Api(NamedTuple):
@@ -114,3 +120,29 @@ PEER_APIS: dict[int, Api] = {
 
 # For our own client, where Kafka's protocol has no words; served like clients' APIs, and not told to them.
 OWN_APIS: dict[int, Api] = {QUEUE_CALL: Api(QUEUE_CALL, "queue_call", 0, 0, NEVER_FLEXIBLE)}
+
+
+FEATURES = {
+    "eligible.leader.replicas.version": 1,
+    "group.version": 1,
+    "kraft.version": 1,
+    # Which is 4.3-IV0.
+    "metadata.version": 30,
+    "share.version": 1,
+}
+# One more with each change above: clients keep what they heard with the highest.
+FEATURES_EPOCH = 1
+
+_SUPPORTED, _EPOCH, _FINALIZED = 0, 1, 2
+
+
+def encode_features() -> bytes:
+    """The tagged fields of the reply. Supported are lowest and highest level, finalized highest and lowest."""
+    levels = b"".join(
+        string(name, flexible=True) + I16.pack(level) * 2 + b"\0" for name, level in FEATURES.items()
+    )
+    features = array_length(len(FEATURES), flexible=True) + levels
+    fields = ((_SUPPORTED, features), (_EPOCH, I64.pack(FEATURES_EPOCH)), (_FINALIZED, features))
+    return uvarint(len(fields)) + b"".join(
+        uvarint(tag) + uvarint(len(field)) + field for tag, field in fields
+    )

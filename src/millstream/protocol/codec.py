@@ -2,20 +2,47 @@
 
 A handler knows one shape of a message, the newest. A request of an older version is lifted to it (fields that did not
 exist get their defaults, those that were since replaced become what replaced them); a reply is written at the version
-that was asked for (fields that do not exist there are left out).
+that was asked for (fields that do not exist there are left out). kio's schemas are imported one message at a time: all
+of them would cost 1.7 s and 50 MB at start.
 """
 
 import datetime
+import importlib
+import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from millstream.protocol.api import Api
-from millstream.protocol.kio_loader import message_class
 from millstream.protocol.limits import LIMITS
 from millstream.protocol.message_reader import presented_class, values_reader
 from millstream.protocol.message_shape import shape_of
 from millstream.protocol.message_writer import counter_of, reply_writer_of, writer_of
 from millstream.protocol.wire import MalformedRequest, Reader
+
+
+def import_kio() -> None:
+    """kio imports hypothesis where that is installed, which costs a broker in somebody's tests 300 ms for nothing."""
+    if "kio" in sys.modules or "hypothesis" in sys.modules:
+        return
+    sys.modules["hypothesis"] = None  # type: ignore[assignment]
+    try:
+        importlib.import_module("kio.static.primitive")
+    finally:
+        del sys.modules["hypothesis"]
+
+
+@cache
+def message_class(name: str, version: int, kind: str) -> Any:
+    """The dataclass of a message, for example ("create_topics", 7, "request")."""
+    import_kio()
+    module = importlib.import_module(f"kio.schema.{name}.v{version}.{kind}")
+    wanted = name.replace("_", "") + kind
+    for attribute, value in vars(module).items():
+        if attribute.lower() == wanted and isinstance(value, type):
+            return value
+    raise LookupError(f"kio has no {kind} of {name} version {version}")
+
 
 Values = dict[str, Any]
 

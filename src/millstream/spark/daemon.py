@@ -41,7 +41,7 @@ def main() -> None:
 
             columns.load()
         else:
-            from millstream.spark import batch_reader, source, stream_reader  # noqa: F401 - what planning imports
+            from millstream.spark import readers, source  # noqa: F401 - what planning imports
     from pyspark import daemon
 
     # A worker looks for garbage after each task, and would look through all that is loaded here.

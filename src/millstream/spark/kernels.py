@@ -4,11 +4,50 @@ Nothing here makes a Python object per record. The layout of a record is in `pro
 refuse is what its decoder refuses.
 """
 
-from typing import Any
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from millstream.spark.compiled import compiled
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def compiled(function: F) -> F:
+    """`function` as machine code; to the type checker it stays what it was."""
+    import numba
+
+    def made(cache: bool) -> F:
+        return cast("F", numba.njit(cache=cache, nogil=True)(function))
+
+    try:
+        return made(cache=True)
+    except RuntimeError:
+        # numba found no directory it may write to (a read-only installation, no home): any other will do.
+        if not _use_temporary_cache():
+            return made(cache=False)
+    try:
+        return made(cache=True)
+    except RuntimeError:
+        return made(cache=False)
+
+
+def _use_temporary_cache() -> bool:
+    import numba
+
+    directory = Path(tempfile.gettempdir()) / f"millstream-numba-{os.getuid()}"
+    try:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        # Code is loaded from there, so it must be ours.
+        if directory.stat().st_uid != os.getuid():
+            return False
+    except OSError:
+        return False
+    numba.config.CACHE_DIR = str(directory)  # type: ignore[attr-defined]
+    return True
+
 
 # A time further away does not fit into Spark's microseconds; an absurd one stays absurd instead of wrapping around.
 _MOST_MS = (2**63 - 1) // 1000

@@ -35,12 +35,12 @@ class MillstreamDataSource(DataSource):
         return default_schema(self.options, headers=include_headers(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from millstream.spark.batch_reader import BatchReader
+        from millstream.spark.readers import BatchReader
 
         return BatchReader(read_options(self.options, streaming=False), layout_of(self.options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        from millstream.spark.stream_reader import StreamReader
+        from millstream.spark.readers import StreamReader
 
         return StreamReader(read_options(self.options, streaming=True), layout_of(self.options, schema))
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from millstream.runtime.disk import Disk, File
-from millstream.runtime.mutex import Mutex
+from millstream.runtime.workers import Mutex
 from millstream.storage.layout import START_OFFSET_FILE
 from millstream.storage.segment import Segment
 

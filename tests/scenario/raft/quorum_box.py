@@ -8,9 +8,8 @@ from msgspec.structs import replace
 from millstream.cluster.raft.core import Raft
 from millstream.cluster.raft.entries import Entry, EntryKind, HardState, Restored, Snapshot, first_snapshot
 from millstream.cluster.raft.membership import MemberKey, Membership
-from millstream.cluster.raft.messages import Message
-from millstream.cluster.raft.ready import Ready
-from millstream.cluster.raft.settings import RaftSettings
+from millstream.cluster.raft.messages import Message, Ready
+from millstream.cluster.raft.state import RaftSettings
 
 
 def key_of(node_id: int) -> MemberKey:

@@ -16,7 +16,7 @@ from millstream.cluster.metadata.difference import partition_changed
 from millstream.cluster.metadata.image import PartitionImage
 from millstream.cluster.metadata.in_sync_sets import InSyncResult
 from millstream.cluster.metadata.records import ConfigChanged, ConfigResource
-from millstream.cluster.replication.leader import LeaderState
+from millstream.cluster.replication import LeaderState
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import CorruptBatch
 from millstream.testing.disk import Fault, Operation

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 import pytest
 
 from millstream.backup.create import BackupMaker, Progress
-from millstream.backup.errors import BackupError
 from millstream.backup.folder import BackupFolder
-from millstream.backup.manifest import Manifest, segment_path
+from millstream.backup.manifest import BackupError, Manifest, Selection, segment_path
 from millstream.backup.plan import Plan
 from millstream.backup.restore import Restored, Restorer
-from millstream.backup.selection import Selection
 from millstream.client.errors import ClientError
 from millstream.client.wire.cluster import Cluster
 from millstream.client.wire.properties import addresses

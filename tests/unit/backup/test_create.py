@@ -6,8 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from millstream.backup.errors import BackupError, NoRoom, NotABackup
-from millstream.backup.manifest import segment_path
+from millstream.backup.manifest import BackupError, NoRoom, NotABackup, segment_path
 from millstream.client.errors import NotAvailableError
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
 from millstream.protocol.errors import ErrorCode, KafkaError

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.backup.errors import Damaged
 from millstream.backup.manifest import (
+    Damaged,
     decode_manifest,
     encode_manifest,
     segment_path,

@@ -2,9 +2,8 @@
 
 import pytest
 
-from millstream.backup.errors import BackupError
+from millstream.backup.manifest import BackupError, Selection
 from millstream.backup.plan import Plan, PlannedPartition, plan_of, plan_until
-from millstream.backup.selection import Selection
 from support.backup_values import manifest_of, partition_of, segment_of, topic_of
 
 ALL = Selection()

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from millstream.backup.manifest import Selection
 from millstream.backup.plan import plan_of
 from millstream.backup.replicas import ComparedPartition, ReplicaComparer
-from millstream.backup.selection import Selection
 from millstream.backup.source import Place
 from millstream.client.wire.cluster import Cluster
 from millstream.client.wire.settings import ClusterSettings

@@ -8,11 +8,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from millstream.backup.errors import BackupError, Damaged, NoRoom
-from millstream.backup.manifest import Manifest, segment_path
+from millstream.backup.manifest import BackupError, Damaged, Manifest, NoRoom, Selection, segment_path
 from millstream.backup.plan import plan_of, plan_until
 from millstream.backup.restore import PRODUCER_ID_GAP
-from millstream.backup.selection import Selection
 from millstream.cluster.metadata.brokers import AdvanceLeaderEpochs
 from millstream.cluster.metadata.directory import WrongDataDirectory, open_replica
 from millstream.protocol.records import Record, encode_batch

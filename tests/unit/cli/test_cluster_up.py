@@ -12,8 +12,7 @@ import pytest
 from millstream.cli import cluster_up
 from millstream.cli.cluster_up import LocalCluster
 from millstream.cli.errors import CommandError
-from millstream.cli.local_cluster import known_as_running
-from millstream.cli.target import target_of
+from millstream.cli.target import known_as_running, target_of
 from millstream.runtime.ports import ReservedPorts
 from support.environment import ignoring
 

@@ -2,7 +2,7 @@ import json
 
 from millstream.doors import Place
 from millstream.gateway.events import as_event, as_frame, as_json
-from millstream.gateway.ids import MessageId
+from millstream.gateway.places import MessageId
 from millstream.protocol.message_frame import decode_frame
 from millstream.protocol.records import Record
 

@@ -3,7 +3,7 @@
 import pytest
 
 from millstream.protocol.api import APIS, NEVER_FLEXIBLE, PRODUCE, PRODUCE_SERVED_FROM, Api
-from millstream.protocol.kio_loader import message_class
+from millstream.protocol.codec import message_class
 
 # What must be served at least for the clients that were measured: key, first and last version.
 NEEDED = {

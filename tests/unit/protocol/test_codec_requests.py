@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.protocol.api import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, Api
-from millstream.protocol.codec import decode_request
-from millstream.protocol.kio_loader import message_class
+from millstream.protocol.codec import decode_request, message_class
 from millstream.protocol.limits import LIMITS, TooManyElements
 from millstream.protocol.message_shape import shape_of
 from millstream.protocol.wire import MalformedRequest, uvarint

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.protocol.api import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, Api
-from millstream.protocol.codec import encode_response, error_response
+from millstream.protocol.codec import encode_response, error_response, message_class
 from millstream.protocol.errors import ErrorCode
-from millstream.protocol.kio_loader import message_class
 from millstream.protocol.message_shape import shape_of
 from support.kio_messages import build, decode, encode, messages
 

@@ -1,6 +1,6 @@
 from millstream.protocol.record_batch import HEADER_SIZE, BatchHeader, read_header
 from millstream.protocol.records import Record, encode_batch
-from millstream.spark.aborted import AbortedTransactions
+from millstream.spark.fetching import AbortedTransactions
 
 
 def batch(offset: int, producer: int, transactional: bool = True) -> tuple[BatchHeader, memoryview]:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.config.topic import TopicConfig
-from millstream.storage.retention import count_expired
 from millstream.storage.segment import SegmentSummary
+from millstream.storage.segments import count_expired
 
 NOW_MS = 1_000_000
 

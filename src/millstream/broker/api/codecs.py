@@ -12,10 +12,9 @@ import msgspec
 from millstream.broker.api.call import Encoded
 from millstream.broker.server.long_work import LARGE_REPLY_ELEMENTS, LARGE_REQUEST_BYTES
 from millstream.broker.server.replies import Reply
-from millstream.protocol.api import APIS, Api
+from millstream.protocol.api import APIS, Api, encode_features
+from millstream.protocol.codec import import_kio
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.features import encode_features
-from millstream.protocol.kio_loader import import_kio
 from millstream.protocol.wire import I16, I32, MalformedRequest, array_length
 
 Decode = Callable[[memoryview, int, int], Any]

@@ -32,11 +32,10 @@ from millstream.broker.server.listener import host_for
 from millstream.cluster.metadata.brokers import UnregisterBroker
 from millstream.cluster.metadata.directory import DIRECTORY
 from millstream.cluster.metadata.image import BrokerImage
-from millstream.cluster.metadata.quorum_changes import AddVoter, RemoveVoter
-from millstream.cluster.metadata.quorum_view import QuorumView, ReplicaView
+from millstream.cluster.metadata.quorum import AddVoter, QuorumView, RemoveVoter, ReplicaView
 from millstream.cluster.metadata.service import MetadataService
+from millstream.protocol.api import FEATURES
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.features import FEATURES
 
 _BROKERS, _CONTROLLERS = 1, 2
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.partitions.storage_faults import StorageFaults
-from millstream.cluster.replication.divergence import EpochEnd, find_divergence
+from millstream.cluster.replication import EpochEnd, find_divergence
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.fetch import FetchedPartition, FetchPartition
 from millstream.protocol.record_batch import read_header

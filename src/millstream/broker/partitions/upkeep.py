@@ -17,7 +17,7 @@ from millstream.protocol.errors import KafkaError
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.checkpoint import LogCheckpoint, write_checkpoint, write_high_watermarks
 from millstream.storage.layout import SEGMENT_SUFFIXES
-from millstream.storage.retention import count_expired
+from millstream.storage.segments import count_expired
 from millstream.storage.store import LogStore
 
 log = get_logger("millstream.upkeep")

@@ -13,7 +13,7 @@ from millstream.broker.partitions.registry import CutOff
 from millstream.cluster.metadata.fencing import BrokerSessions
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.raft.membership import majority
-from millstream.cluster.raft.settings import RaftSettings
+from millstream.cluster.raft.state import RaftSettings
 from millstream.config.settings import ClusterSettings
 from millstream.observability.logs import get_logger
 from millstream.runtime.sometimes import sometimes

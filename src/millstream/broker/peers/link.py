@@ -10,17 +10,18 @@ from collections.abc import Callable
 import msgspec
 
 from millstream.broker.peers.hello import Hello, Welcome, decode_welcome, encode
-from millstream.broker.peers.node_address import node_address
+from millstream.cluster.founding_messages import AskState, decode_state
 from millstream.cluster.raft.envelope import encode_parts
 from millstream.cluster.raft.membership import MemberKey
 from millstream.cluster.raft.messages import Message
-from millstream.protocol.api import PEER_HELLO, PEER_QUORUM
+from millstream.protocol.api import PEER_FOUNDING, PEER_HELLO, PEER_QUORUM
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.stream import RequestStream, TooManyInFlight
 
 _SIZE_BYTES = 4
 _MAX_UNSENT_BYTES = 8 << 20
 _MAX_REPLY_BYTES = 256 << 20
+_MAX_STATE_BYTES = 1 << 20
 _MAX_CALLS = 1000
 _CONNECT_SECONDS = 2.0
 _GREETING_SECONDS = 1.0
@@ -222,3 +223,22 @@ class PeerLink:
             and not transport.is_closing()
             and transport.get_write_buffer_size() <= _MAX_UNSENT_BYTES
         )
+
+
+async def node_address(address: str, seconds: float) -> str:
+    """Where the node at `address`, which may be for clients, takes other nodes' connections. OSError or EOFError when
+    it does not answer."""
+    host, _, port = address.rpartition(":")
+    stream: RequestStream[None] = RequestStream(
+        most_in_flight=1, most_reply_bytes=_MAX_STATE_BYTES, in_order=True
+    )
+    asked = encode(AskState())
+    async with asyncio.timeout(seconds):
+        reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        try:
+            writer.write(stream.head(PEER_FOUNDING, 0, len(asked), None) + asked)
+            size = stream.reply_size(await reader.readexactly(4))
+            _, state = stream.received(memoryview(await reader.readexactly(size)))
+        finally:
+            writer.close()
+    return decode_state(state).nodes_at or address

@@ -33,7 +33,7 @@ from millstream.cluster.metadata.records import ClusterCreated, Endpoint, encode
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.raft.entries import HardState, Restored, Snapshot, first_snapshot
 from millstream.cluster.raft.membership import MemberKey, Membership
-from millstream.cluster.raft.settings import RaftSettings
+from millstream.cluster.raft.state import RaftSettings
 from millstream.config.settings import Settings
 from millstream.observability.logs import get_logger
 from millstream.observability.repeats import Repeats

@@ -6,7 +6,7 @@ import msgspec
 
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.replicas.copying import Copying
-from millstream.cluster.replication.divergence import EpochEnd, truncation_offset
+from millstream.cluster.replication import EpochEnd, truncation_offset
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchedPartition, FetchPartition

@@ -12,7 +12,7 @@ from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
 from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncChange, InSyncResult
 from millstream.cluster.metadata.service import MetadataService
-from millstream.cluster.replication.leader import UNKNOWN, LeaderState, PendingChange
+from millstream.cluster.replication import UNKNOWN, LeaderState, PendingChange
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 

@@ -11,7 +11,7 @@ from millstream.broker.replicas.recovered import RecoveredReplicas
 from millstream.broker.replicas.sessions import ReplicaSessions
 from millstream.cluster.metadata.election import staying_in_sync
 from millstream.cluster.metadata.image import PartitionImage
-from millstream.cluster.replication.leader import LeaderState
+from millstream.cluster.replication import LeaderState
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchPartition

@@ -6,6 +6,6 @@ what may be asked again; `calls` are what nodes ask each other, `call_link` and 
 cluster. `node_doors` and `gateway_doors` put them together, for a node and for a process that is none.
 
 For Kafka clients, by request: `relay` is one client's way to all nodes and decides by API who answers; `lane` is a
-connection of that client to one node, `local_lane` the same to this one, `not_here` this one without its groups;
+connection of that client to one node, `local_lane` the same to this one;
 `produce`, `fetch` and `split` are what is forwarded in parts. `relays` is all of them.
 """

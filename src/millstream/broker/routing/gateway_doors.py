@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from millstream.broker.peers.node_address import node_address
+from millstream.broker.peers.link import node_address
 from millstream.broker.routing.batcher import Batcher
 from millstream.broker.routing.call_link import CallLink
 from millstream.broker.routing.calls import CreateTopicsFor, FollowMetadata, SubmitCommand

@@ -10,9 +10,8 @@ from millstream.broker.api.call import Call, ReplySlot
 from millstream.broker.routing.lane import LaneLost
 from millstream.broker.routing.plans import Plan
 from millstream.broker.server.long_work import LARGE_REQUEST_BYTES
-from millstream.protocol.codec import decode_response, encode_response, error_response
+from millstream.protocol.codec import decode_response, encode_response, error_response, message_class
 from millstream.protocol.errors import KafkaError
-from millstream.protocol.kio_loader import message_class
 from millstream.protocol.limits import LIMITS, TooManyElements
 from millstream.protocol.message_reader import entity_reader
 from millstream.protocol.message_writer import writer_of

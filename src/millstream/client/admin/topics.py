@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from millstream.client.admin.values import BrokerInfo, ClusterInfo, PartitionInfo, TopicInfo
-from millstream.client.choices import OffsetResetPolicy
 from millstream.client.errors import ConfigurationError, UnknownPartitionError, UnknownTopicError, from_code
 from millstream.client.positions import Place, TopicPartition
+from millstream.client.settings import OffsetResetPolicy
 from millstream.client.wire import requests
 from millstream.client.wire.cluster import Cluster
 from millstream.protocol.errors import ErrorCode

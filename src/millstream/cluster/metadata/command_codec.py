@@ -21,8 +21,7 @@ from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncRes
 from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders
 from millstream.cluster.metadata.partitions import CreatePartitions, IncreaseOutcome
 from millstream.cluster.metadata.producer_ids import AllocateProducerIds
-from millstream.cluster.metadata.quorum_changes import AddVoter, RemoveVoter
-from millstream.cluster.metadata.quorum_view import QuorumView, ViewQuorum
+from millstream.cluster.metadata.quorum import AddVoter, QuorumView, RemoveVoter, ViewQuorum
 from millstream.cluster.metadata.reassignments import AlterReassignments, ReassignmentOutcome
 from millstream.cluster.metadata.recovered_replicas import ReportRecovered
 from millstream.cluster.metadata.topics import CreatedTopic, CreateTopics, DeletedTopic, DeleteTopics

@@ -23,8 +23,7 @@ from millstream.cluster.metadata.machine import MetadataMachine, Records, Subscr
 from millstream.cluster.metadata.names import readable_ids
 from millstream.cluster.metadata.partitions import CreatePartitions
 from millstream.cluster.metadata.producer_ids import ProducerIdPool
-from millstream.cluster.metadata.quorum_changes import QuorumChange
-from millstream.cluster.metadata.quorum_view import QuorumView, ViewQuorum, view_of
+from millstream.cluster.metadata.quorum import QuorumChange, QuorumView, ViewQuorum, view_of
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.refusals import as_kafka_error
 from millstream.cluster.metadata.topics import CreateTopics
@@ -35,7 +34,7 @@ from millstream.cluster.raft.member import SNAPSHOT_AFTER_BYTES
 from millstream.cluster.raft.membership import MemberKey, Membership, majority
 from millstream.cluster.raft.messages import Message
 from millstream.cluster.raft.ports import Transport
-from millstream.cluster.raft.settings import TICK_MS, RaftSettings
+from millstream.cluster.raft.state import TICK_MS, RaftSettings
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.disk import Disk
 from millstream.runtime.host import Host, SystemHost

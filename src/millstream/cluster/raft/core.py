@@ -18,15 +18,14 @@ from millstream.cluster.raft.messages import (
     PreVoteRequest,
     ReadReply,
     ReadRequest,
+    Ready,
     TimeoutNow,
     VoteReply,
     VoteRequest,
 )
 from millstream.cluster.raft.progress import Pace
 from millstream.cluster.raft.reading import send_heartbeats
-from millstream.cluster.raft.ready import Ready
-from millstream.cluster.raft.settings import RaftSettings
-from millstream.cluster.raft.state import Jitter, RaftState, Role
+from millstream.cluster.raft.state import Jitter, RaftSettings, RaftState, Role
 from millstream.cluster.raft.status import Status, status_of
 from millstream.runtime.invariant import invariant
 

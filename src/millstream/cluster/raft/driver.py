@@ -11,8 +11,7 @@ from millstream.cluster.raft.member import SNAPSHOT_AFTER_BYTES, Member
 from millstream.cluster.raft.membership import Change, MemberKey, Membership
 from millstream.cluster.raft.messages import Message
 from millstream.cluster.raft.ports import Listener, StateMachine, Threads, Transport
-from millstream.cluster.raft.settings import TICK_MS, RaftSettings
-from millstream.cluster.raft.state import Jitter
+from millstream.cluster.raft.state import TICK_MS, Jitter, RaftSettings
 from millstream.cluster.raft.status import Status
 from millstream.cluster.raft.waiting import Done
 from millstream.cluster.raft.wal import Wal

@@ -13,9 +13,8 @@ from millstream.cluster.raft.disk_jobs import DiskJobs
 from millstream.cluster.raft.entries import Entry, EntryKind, Snapshot
 from millstream.cluster.raft.errors import NotLeader, OutcomeUnknown, RaftError
 from millstream.cluster.raft.membership import Change, MemberKey, Membership
-from millstream.cluster.raft.messages import Message
+from millstream.cluster.raft.messages import Message, Ready
 from millstream.cluster.raft.ports import Listener, StateMachine, Threads, Transport
-from millstream.cluster.raft.ready import Ready
 from millstream.cluster.raft.status import Status
 from millstream.cluster.raft.waiting import Done, WaitingProposals, WaitingReads
 from millstream.cluster.raft.wal import Wal, WriteRefused

@@ -8,8 +8,7 @@ from uuid import UUID
 
 from millstream.cluster.raft.errors import NotLeader
 from millstream.cluster.raft.membership import reached_by_majority
-from millstream.cluster.raft.messages import Heartbeat, ReadReply, ReadRequest
-from millstream.cluster.raft.ready import ReadState
+from millstream.cluster.raft.messages import Heartbeat, ReadReply, ReadRequest, ReadState
 from millstream.cluster.raft.state import PendingRead, RaftState
 
 

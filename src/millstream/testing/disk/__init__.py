@@ -2,7 +2,7 @@
 
 What is written is kept twice, as programs see it and as it is stored (`content` for a file's bytes, `tree` for
 names). `sync` and `sync_dir` bring the two together; a loss of power throws away what they did not cover, or tears
-it (`survival`). Calls can be made to fail (`faults`), the program can be stopped before any call, bytes can rot.
+it (`Survival`). Calls can be made to fail (`faults`), the program can be stopped before any call, bytes can rot.
 
     disk = SimulatedDisk(seed=7)
     disk.faults.add(Fault(Operation.SYNC, path="*.log"))
@@ -14,8 +14,8 @@ It is stricter than most file systems: syncing a file does not make its name dur
 make the directory's own name durable, and names become durable in any order.
 """
 
+from millstream.testing.disk.content import Survival
 from millstream.testing.disk.faults import Fault, Faults, Operation
 from millstream.testing.disk.simulated import Crashed, SimulatedDisk
-from millstream.testing.disk.survival import Survival
 
 __all__ = ["Crashed", "Fault", "Faults", "Operation", "SimulatedDisk", "Survival"]

@@ -8,9 +8,8 @@ from random import Random
 from threading import RLock
 
 from millstream.runtime.disk import Buffer, replace_file
-from millstream.testing.disk.content import FileContent
+from millstream.testing.disk.content import FileContent, Survival
 from millstream.testing.disk.faults import Faults, Operation, failure
-from millstream.testing.disk.survival import Survival
 from millstream.testing.disk.tree import Directory, Edit, Tree
 
 _PLENTY_BYTES = 1 << 50

@@ -10,8 +10,8 @@ from millstream.broker.coordinators.hosted import Hosted
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
 from millstream.coordinator.decision import Request
+from millstream.testing.simulator.loop import CURRENT
 from millstream.testing.simulator.partition_watch import PartitionWatch
-from millstream.testing.simulator.process import CURRENT
 
 
 class AnswerWatch:

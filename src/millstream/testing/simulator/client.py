@@ -9,8 +9,7 @@ from millstream.client.wire import requests as reading
 from millstream.protocol.api import APIS
 from millstream.protocol.codec import decode_response, encode_request
 from millstream.protocol.stream import RequestStream
-from millstream.testing.simulator.loop import SimulatedLoop
-from millstream.testing.simulator.process import Process
+from millstream.testing.simulator.loop import Process, SimulatedLoop
 
 Address = tuple[str, int]
 

@@ -6,11 +6,10 @@ from random import Random
 
 from millstream.config.checks import check_timing
 from millstream.config.settings import Settings, TopicSettings
-from millstream.testing.simulator.loop import SimulatedLoop
+from millstream.testing.simulator.loop import CURRENT, SimulatedLoop
 from millstream.testing.simulator.machine import Machine
 from millstream.testing.simulator.network import Network
 from millstream.testing.simulator.node import PORT, TICK_MS, SimulatedNode
-from millstream.testing.simulator.process import CURRENT
 from millstream.testing.simulator.split_jobs import SplitJob, end_threads
 
 

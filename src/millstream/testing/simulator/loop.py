@@ -1,17 +1,46 @@
-"""An event loop on virtual time: nothing waits, the clock goes to whatever comes next."""
+"""An event loop on virtual time: nothing waits, the clock goes to whatever comes next. A `Process` is one life of a
+simulated program, from its start to its end or its crash."""
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import Context, copy_context
+from contextvars import Context, ContextVar, copy_context
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from millstream.testing.simulator.process import CURRENT, Process
-from millstream.testing.simulator.violation import Violation
-
 if TYPE_CHECKING:
     from millstream.testing.simulator.network import Network
+
+
+class Violation(AssertionError):
+    """The message says which rule, by whom, and how it was seen."""
+
+
+CURRENT: "ContextVar[Process | None]" = ContextVar("millstream_simulated_process", default=None)
+
+
+class Process:
+    """What runs in `context` is the program's. A dead one never runs again; a paused one goes on where it was."""
+
+    __slots__ = ("context", "held", "is_alive", "is_paused", "machine", "tasks")
+
+    def __init__(self, machine: str) -> None:
+        self.machine = machine
+        self.is_alive = True
+        self.is_paused = False
+        self.held: list[Any] = []
+        """What it was to do: for when it goes on, or kept for good, so that nothing of a dead program is collected."""
+        self.tasks: list[asyncio.Task[Any]] = []
+        """Kept even when dead: a task that is collected runs its `finally` blocks, at no simulated moment."""
+        self.context = Context()
+        self.context.run(CURRENT.set, self)
+
+    def keep(self, task: "asyncio.Task[Any]") -> None:
+        tasks = self.tasks
+        tasks.append(task)
+        if len(tasks) >= 512 and len(tasks) & (len(tasks) - 1) == 0:
+            self.tasks = [each for each in tasks if not each.done()]
+
 
 Result = TypeVar("Result")
 

@@ -10,8 +10,7 @@ from millstream.runtime.workers import Workers
 from millstream.storage.compaction.job import decode_job, encode_outcome
 from millstream.storage.compaction.worker import work
 from millstream.testing.disk import SimulatedDisk
-from millstream.testing.simulator.loop import SimulatedLoop
-from millstream.testing.simulator.process import Process
+from millstream.testing.simulator.loop import Process, SimulatedLoop
 from millstream.testing.simulator.split_jobs import SplitJob, before_change
 from millstream.testing.simulator.threads import SimulatedWorkers
 

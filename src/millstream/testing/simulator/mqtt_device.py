@@ -11,8 +11,7 @@ from millstream.protocol.mqtt.decoder import Decoder, Side
 from millstream.protocol.mqtt.encoder import encode
 from millstream.protocol.mqtt.packets import V5, Connack, Connect, Packet, Will
 from millstream.protocol.mqtt.properties import ConnectProperties
-from millstream.testing.simulator.loop import SimulatedLoop
-from millstream.testing.simulator.process import Process
+from millstream.testing.simulator.loop import Process, SimulatedLoop
 
 _ANSWER_SECONDS = 12.0
 _PAUSE_SECONDS = 0.5

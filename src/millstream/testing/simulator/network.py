@@ -7,8 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from millstream.testing.simulator.loop import SimulatedLoop
-from millstream.testing.simulator.process import CURRENT, Process
+from millstream.testing.simulator.loop import CURRENT, Process, SimulatedLoop
 from millstream.testing.simulator.transport import End, Listener
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]

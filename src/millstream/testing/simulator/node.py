@@ -4,12 +4,12 @@ import asyncio
 from dataclasses import replace
 
 from millstream.broker.node import Node
-from millstream.cluster.raft.settings import RaftSettings
+from millstream.cluster.raft.state import RaftSettings
 from millstream.config.settings import Settings
 from millstream.observability.logs import get_logger
 from millstream.runtime.invariant import InvariantViolation
+from millstream.testing.simulator.loop import Process
 from millstream.testing.simulator.machine import Machine
-from millstream.testing.simulator.process import Process
 
 TICK_MS = 300
 """A tick wakes a node up and mostly finds nothing to do."""

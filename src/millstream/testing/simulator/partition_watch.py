@@ -6,12 +6,11 @@ from typing import Any
 
 from millstream.broker.partitions.partition import Partition
 from millstream.cluster.metadata.image import MetadataImage, PartitionImage
-from millstream.cluster.replication.leader import LeaderState, PendingChange
+from millstream.cluster.replication import LeaderState, PendingChange
 from millstream.storage.log import PartitionLog
 from millstream.storage.truncation import Truncation
 from millstream.testing.simulator.cluster import SimulatedCluster
-from millstream.testing.simulator.loop import SimulatedLoop
-from millstream.testing.simulator.process import CURRENT
+from millstream.testing.simulator.loop import CURRENT, SimulatedLoop
 from millstream.testing.simulator.quorum_watch import QuorumWatch
 
 Place = tuple[bytes, int]

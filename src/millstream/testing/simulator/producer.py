@@ -5,7 +5,7 @@ import asyncio
 from millstream.protocol.errors import ErrorCode
 from millstream.protocol.records import Record, encode_batch
 from millstream.testing.history import History, Outcome, Send
-from millstream.testing.simulator import requests, requests_by_id
+from millstream.testing.simulator import requests
 from millstream.testing.simulator.client import NoAnswer, SimulatedClient
 
 _RETRY_SECONDS = 0.3
@@ -94,10 +94,10 @@ class SimulatedProducer:
         )
         timeout_ms = int(_REQUEST_SECONDS * 1000)
         if self._topic_id is not None:
-            body = requests_by_id.produce_request(self._topic_id, self._partition, batch, timeout_ms)
-            version = requests_by_id.PRODUCE_VERSION
+            body = requests.produce_by_id_request(self._topic_id, self._partition, batch, timeout_ms)
+            version = requests.PRODUCE_BY_ID_VERSION
             reply = await self.client.ask(address, requests.PRODUCE, version, body, _REQUEST_SECONDS)
-            return requests_by_id.read_produce(reply)
+            return requests.read_produce_by_id(reply)
         body = requests.produce_request(self._topic, self._partition, batch, timeout_ms)
         reply = await self.client.ask(
             address, requests.PRODUCE, requests.PRODUCE_VERSION, body, _REQUEST_SECONDS

@@ -1,10 +1,11 @@
-"""The requests of the simulated clients that readers have no need of, at versions that are not flexible."""
+"""The requests of the simulated clients that readers have no need of, at versions that are not flexible; and Produce
+that names a topic by its id: what is asked of a topic never reaches another of the same name."""
 
 from dataclasses import dataclass
 
-from millstream.protocol.wire import I16, I32, Reader, string
+from millstream.protocol.wire import I16, I32, Reader, string, uvarint
 
-PRODUCE, PRODUCE_VERSION = 0, 7
+PRODUCE, PRODUCE_VERSION, PRODUCE_BY_ID_VERSION = 0, 7, 13
 CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 4
 DELETE_TOPICS, DELETE_TOPICS_VERSION = 20, 3
 INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION = 22, 1
@@ -40,6 +41,26 @@ def read_produce(reply: memoryview) -> Produced:
     reader.i32()
     reader.string()
     reader.i32()
+    reader.i32()
+    return Produced(reader.i16(), reader.i64())
+
+
+def produce_by_id_request(topic_id: bytes, partition: int, batch: bytes, timeout_ms: int) -> bytes:
+    null, no_tags, one = b"\0", b"\0", b"\2"
+    return b"".join(
+        (
+            no_tags, null, I16.pack(_ALL_REPLICAS), I32.pack(timeout_ms),
+            one, topic_id, one, I32.pack(partition), uvarint(len(batch) + 1), batch, no_tags * 3,
+        )
+    )  # fmt: skip
+
+
+def read_produce_by_id(reply: memoryview) -> Produced:
+    reader = Reader(reply, flexible=True)
+    reader.skip_tags()
+    reader.array_length()
+    reader.uuid()
+    reader.array_length()
     reader.i32()
     return Produced(reader.i16(), reader.i64())
 

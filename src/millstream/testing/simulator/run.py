@@ -31,18 +31,16 @@ from millstream.testing.simulator.door_clients import DoorClients
 from millstream.testing.simulator.election_watch import ElectionWatch
 from millstream.testing.simulator.http_clients import HttpClients
 from millstream.testing.simulator.in_sync_watch import InSyncWatch
-from millstream.testing.simulator.loop import SimulatedLoop
+from millstream.testing.simulator.loop import CURRENT, SimulatedLoop, Violation
 from millstream.testing.simulator.mqtt_clients import MqttClients
 from millstream.testing.simulator.nemesis import Nemesis
 from millstream.testing.simulator.node_changes import NodeChanges, changes_nodes
 from millstream.testing.simulator.partition_watch import PartitionWatch
 from millstream.testing.simulator.plan import Plan, Profile, draw_plan
-from millstream.testing.simulator.process import CURRENT
 from millstream.testing.simulator.queue_clients import QueueClients
 from millstream.testing.simulator.quorum_watch import QuorumWatch
 from millstream.testing.simulator.split_jobs import taking_turns
 from millstream.testing.simulator.stream import Streams
-from millstream.testing.simulator.violation import Violation
 from millstream.testing.simulator.workload import TOPIC, Workload
 
 SECONDS = 60.0

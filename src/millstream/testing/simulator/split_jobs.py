@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from contextvars import Context
 from threading import Lock, Thread, local
 
-from millstream.runtime.mutex import Mutex
-from millstream.runtime.workers import Job
+from millstream.runtime.workers import Job, Mutex
 
 _here = local()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
-from millstream.testing.simulator.process import Process
+from millstream.testing.simulator.loop import Process
 
 if TYPE_CHECKING:
     from millstream.testing.simulator.network import Network

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from millstream.broker.api.sliced_requests import SlicePlan, is_long, joined, parts_of
 from millstream.broker.api.table import TABLE
 from millstream.broker.server.long_work import SLICE_ELEMENTS
-from millstream.protocol.kio_loader import message_class
+from millstream.protocol.codec import message_class
 from millstream.protocol.message_shape import shape_of
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from millstream.broker.partitions.partition import Partition
-from millstream.cluster.replication.leader import LeaderState
+from millstream.cluster.replication import LeaderState
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import check_produced, iter_batches, read_header

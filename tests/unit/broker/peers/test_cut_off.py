@@ -6,7 +6,7 @@ import pytest
 
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import CutOff, Partitions
-from millstream.cluster.replication.leader import LeaderState
+from millstream.cluster.replication import LeaderState
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import check_produced
 from support.logs import NOW_MS, TOPIC_ID, batch_of, new_log

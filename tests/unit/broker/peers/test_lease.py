@@ -5,7 +5,7 @@ import pytest
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.peers.lease import Lease
-from millstream.cluster.replication.leader import LeaderState
+from millstream.cluster.replication import LeaderState
 from millstream.protocol.errors import ErrorCode, KafkaError
 from support.logs import TOPIC_ID, new_log
 

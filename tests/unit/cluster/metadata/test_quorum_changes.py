@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from millstream.cluster.metadata.command_codec import decode_command, encode_command
-from millstream.cluster.metadata.quorum_changes import AddVoter, RemoveVoter
+from millstream.cluster.metadata.quorum import AddVoter, RemoveVoter
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.raft.membership import Change, ChangeKind, MemberKey, Membership

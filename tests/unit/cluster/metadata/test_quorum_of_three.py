@@ -18,7 +18,7 @@ from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.directory import create_replica, open_replica
 from millstream.cluster.metadata.machine import Records
 from millstream.cluster.metadata.producer_ids import AllocateProducerIds
-from millstream.cluster.metadata.quorum_changes import AddVoter, RemoveVoter
+from millstream.cluster.metadata.quorum import AddVoter, RemoveVoter
 from millstream.cluster.metadata.records import ClusterCreated, Endpoint, TopicCreated, encode_records
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic

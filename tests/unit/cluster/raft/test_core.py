@@ -9,9 +9,8 @@ from millstream.cluster.raft.core import Raft
 from millstream.cluster.raft.entries import Entry, EntryKind, HardState, Restored, first_snapshot
 from millstream.cluster.raft.errors import NotLeader, TooMuchUncommitted
 from millstream.cluster.raft.membership import MemberKey, Membership
-from millstream.cluster.raft.ready import Ready
-from millstream.cluster.raft.settings import RaftSettings
-from millstream.cluster.raft.state import Role
+from millstream.cluster.raft.messages import Ready
+from millstream.cluster.raft.state import RaftSettings, Role
 from millstream.runtime.invariant import InvariantViolation
 
 ONE, TWO, THREE = (MemberKey(number, UUID(int=number)) for number in (1, 2, 3))

@@ -1,6 +1,6 @@
 """Times that together let a failover end within a second."""
 
-from millstream.cluster.raft.settings import TICK_MS, RaftSettings
+from millstream.cluster.raft.state import TICK_MS, RaftSettings
 from millstream.config.settings import Settings
 
 

@@ -6,7 +6,7 @@ FROM_A_SOURCE = """[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when the 
 Traceback (most recent call last):
   File "source_runner.py", line 171, in main
     latest_offset_func(reader, outfile)
-millstream.spark.errors.Unreachable: no broker answered at 127.0.0.1:9092 within 30 s; is it running?
+millstream.spark.options.Unreachable: no broker answered at 127.0.0.1:9092 within 30 s; is it running?
  SQLSTATE: 38000"""
 
 

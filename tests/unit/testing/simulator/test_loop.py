@@ -2,8 +2,7 @@ import asyncio
 
 import pytest
 
-from millstream.testing.simulator.loop import SimulatedLoop, Stuck
-from millstream.testing.simulator.process import Process
+from millstream.testing.simulator.loop import Process, SimulatedLoop, Stuck
 
 # Loops and connections are left where the test ends, as everything in a simulation is.
 pytestmark = pytest.mark.filterwarnings(

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from millstream.testing.simulator.loop import SimulatedLoop
+from millstream.testing.simulator.loop import Process, SimulatedLoop
 from millstream.testing.simulator.network import Network
-from millstream.testing.simulator.process import Process
 
 # Loops and connections are left where the test ends, as everything in a simulation is.
 pytestmark = pytest.mark.filterwarnings(

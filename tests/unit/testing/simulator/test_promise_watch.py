@@ -5,8 +5,7 @@ from uuid import UUID
 from millstream.cluster.raft.core import Raft
 from millstream.cluster.raft.entries import Entry, EntryKind, HardState, Restored, Snapshot
 from millstream.cluster.raft.membership import MemberKey, Membership
-from millstream.cluster.raft.settings import RaftSettings
-from millstream.cluster.raft.state import RaftState
+from millstream.cluster.raft.state import RaftSettings, RaftState
 from millstream.testing.simulator.quorum_watch import PromiseWatch
 
 ONE, TWO, THREE, FOUR = (MemberKey(number, UUID(int=number)) for number in (1, 2, 3, 4))

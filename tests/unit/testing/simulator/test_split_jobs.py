@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from millstream.runtime.mutex import Mutex
+from millstream.runtime.workers import Mutex
 from millstream.testing.disk import SimulatedDisk
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.split_jobs import SplitJob, before_change, taking_turns

@@ -10,7 +10,7 @@ from millstream.cluster.raft.entries import Entry, HardState, Restored, Snapshot
 from millstream.cluster.raft.member import Member
 from millstream.cluster.raft.membership import MemberKey
 from millstream.cluster.raft.messages import Message
-from millstream.cluster.raft.settings import RaftSettings
+from millstream.cluster.raft.state import RaftSettings
 from millstream.cluster.raft.wal import Wal, WalBroken
 from millstream.testing.disk import Crashed, SimulatedDisk
 from unit.cluster.raft.sim.checker import Broken, Checker, DurableLog, Seen

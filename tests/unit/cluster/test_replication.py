@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from millstream.cluster.replication.leader import LeaderState
+from millstream.cluster.replication import LeaderState
 
 ME, LAG = 1, 10.0
 

@@ -1,11 +1,12 @@
-"""`spark.readStream`: offsets before each micro-batch, in one process that lives as long as the query."""
+"""`spark.read`, whose ranges are fixed when the query is planned, and `spark.readStream`: offsets before each
+micro-batch, in one process that lives as long as the query."""
 
 import logging
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -18,7 +19,7 @@ from millstream.client.wire.cluster import Cluster
 from millstream.client.wire.requests import EARLIEST
 from millstream.spark.errors import DataLoss
 from millstream.spark.group_commits import GroupCommits
-from millstream.spark.offsets import Offsets, find_partitions, from_json, resolve, to_json
+from millstream.spark.offsets import Offsets, find_partitions, from_json, require_partitions, resolve, to_json
 from millstream.spark.options import ReadOptions
 from millstream.spark.positions import Latest
 from millstream.spark.ranges import OffsetRange, cut, limited
@@ -27,6 +28,29 @@ from millstream.spark.typed.layout import Layout
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, options: ReadOptions, layout: Layout | None = None) -> None:
+        self._options = options
+        self._layout = layout
+
+    def partitions(self) -> list[InputPartition]:
+        options = self._options
+        cluster = Cluster(options.cluster)
+        try:
+            places = require_partitions(cluster, options.subscription)
+            start = resolve(cluster, options.start, places, "startingOffsets")
+            end = resolve(cluster, options.end, places, "endingOffsets")
+        finally:
+            cluster.close()
+        ranges = [OffsetRange(*place, start[place], end[place]) for place in sorted(places)]
+        parts = cut(ranges, options.min_partitions, options.max_records_per_partition)
+        return [RangePartition(each) for each in parts]
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        return read_range(self._options, partition, self._layout)
+
 
 log = logging.getLogger("millstream.spark")
 

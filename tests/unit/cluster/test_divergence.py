@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.cluster.replication.divergence import EpochEnd, find_divergence, truncation_offset
+from millstream.cluster.replication import EpochEnd, find_divergence, truncation_offset
 from millstream.storage.leader_epochs import LeaderEpochs
 
 
