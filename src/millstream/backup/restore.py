@@ -33,8 +33,13 @@ from millstream.cluster.raft.membership import MemberKey, Membership
 from millstream.config.definitions import resolve_topic_config
 from millstream.config.errors import ConfigError
 from millstream.config.topic import TopicConfig
-from millstream.coordinator.groups.record_codec import decode_record, encode_record
-from millstream.coordinator.groups.records import CommittedOffset, GroupRecord, OffsetKey
+from millstream.coordinator.groups.records import (
+    CommittedOffset,
+    GroupRecord,
+    OffsetKey,
+    decode_record,
+    encode_record,
+)
 from millstream.protocol.internal_topics import OFFSETS_TOPIC
 from millstream.protocol.record_batch import BatchHeader, CorruptBatch, iter_batches, read_header
 from millstream.protocol.records import Record, encode_batch, iter_records

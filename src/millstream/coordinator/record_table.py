@@ -12,19 +12,19 @@ class RecordKind(msgspec.Struct, frozen=True):
     """`also` are older numbers of keys with the same fields."""
 
     number: int
-    key: Layout[Any]
+    key: type
     value: Layout[Any]
-    made: type
     also: tuple[int, ...] = ()
 
 
 class RecordTable:
     def __init__(self, *kinds: RecordKind) -> None:
+        keys = {kind.key: Layout(kind.key)(0, False) for kind in kinds}
         self._by_type = {
-            kind.made: (I16.pack(kind.number), kind.key(0, False).write, kind.value.encode) for kind in kinds
+            kind.key: (I16.pack(kind.number), keys[kind.key].write, kind.value.encode) for kind in kinds
         }
         self._by_number = {
-            number: (kind.key(0, False).read, kind.value.decode)
+            number: (keys[kind.key].read, kind.value.decode)
             for kind in kinds
             for number in (kind.number, *kind.also)
         }

@@ -1,11 +1,18 @@
 """Values as bytes by a table of their fields: for the records of internal topics, which kio has no description of.
 
-A `Layout` names the class of a value, its fields in order, and the versions that have them. It writes a value behind
-the number of its version and reads it back, whichever version wrote it: fields that an older version lacks get their
-defaults, and a newer version may only have added tagged fields (KIP-915).
+A `Layout` takes the fields of a struct in order, with the bytes that their types stand for, and the versions that have
+them. It writes a value behind the number of its version and reads it back, whichever version wrote it: fields that an
+older version lacks get their defaults, and a newer version may only have added tagged fields (KIP-915).
 
-    POINT = Layout(Point, Field("x", INT32), Field("label", STRING, since=1, default=""), newest=1)
+    class Point(msgspec.Struct):
+        x: Int32
+        label: Annotated[str, Field(since=1, default="")]
+
+    POINT = Layout(Point, newest=1)
     POINT.decode(POINT.encode(Point(1, "a"))) == Point(1, "a")
+
+`str` and `bytes` are Kafka's strings and bytes, `X | None` may be null, `tuple[X, ...]` is an array, other tuples are
+structures without a name, and a struct is a structure. For numbers and any other shape, `Annotated` names the kind.
 """
 
 import struct
@@ -14,7 +21,11 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Generic, NamedTuple, TypeVar
+from types import NoneType, UnionType
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec.structs import fields as struct_fields
 
 from millstream.protocol.wire import (
     I16,
@@ -44,13 +55,13 @@ Kind = Callable[[int, bool], Codec]
 
 
 class Field(NamedTuple):
-    """`since` and `until` are the first and last versions with the field; others read `default`.
+    """`since` and `until` are the first and last versions with the field; others read `default`, or the struct's own.
 
     A field with a `tag` stands behind the others of a flexible version, and only where it is not the default.
     """
 
-    name: str
-    kind: Kind
+    kind: Kind | None = None
+    """That of the field's type, if not given."""
     since: int = 0
     until: int = 0x7FFF
     tag: int | None = None
@@ -64,6 +75,10 @@ def _number(form: str) -> Kind:
 
 
 INT8, INT16, INT32, INT64 = map(_number, "bhiq")
+Int8 = Annotated[int, INT8]
+Int16 = Annotated[int, INT16]
+Int32 = Annotated[int, INT32]
+Int64 = Annotated[int, INT64]
 
 
 def UUID(_version: int, _flexible: bool) -> Codec:  # noqa: N802 - named as the other kinds are
@@ -149,20 +164,66 @@ def optional(of: Kind) -> Kind:
     return kind
 
 
-class Layout(Generic[T]):
-    """The fields of `made`, which is called with their values in this order."""
+class _NamedField(NamedTuple):
+    name: str
+    kind: Kind
+    since: int
+    until: int
+    tag: int | None
+    default: Any
 
+
+def _fields_of(made: type) -> list[_NamedField]:
+    found = []
+    hints = get_type_hints(made, include_extras=True)
+    for each in struct_fields(made):
+        of, given = hints[each.name], Field()
+        if get_origin(of) is Annotated and isinstance(get_args(of)[-1], Field):
+            of, *others, given = get_args(of)
+            of = Annotated[of, *others] if others else of
+        default = (
+            each.default if given.default is None and each.default is not msgspec.NODEFAULT else given.default
+        )
+        found.append(_NamedField(each.name, given.kind or _kind_of(of), *given[1:4], default))
+    return found
+
+
+def _kind_of(of: Any) -> Kind:
+    """The bytes that a type stands for."""
+    if of in _KINDS:
+        return _KINDS[of]
+    origin, arguments = get_origin(of), get_args(of)
+    kind: Kind
+    if origin is Annotated:
+        kind = arguments[1]
+    elif origin is UnionType:
+        (inner,) = (each for each in arguments if each is not NoneType)
+        kind = NULLABLE_STRING if inner is str else optional(_kind_of(inner))
+    elif origin is tuple and arguments[-1] is Ellipsis:
+        kind = mapped(array(_kind_of(arguments[0])), list, tuple)
+    elif origin is tuple:
+        kind = row(*map(_kind_of, arguments))
+    else:
+        kind = Layout(of)
+    return kind
+
+
+_KINDS: dict[Any, Kind] = {str: STRING, bytes: BYTES, uuid.UUID: UUID}
+
+
+class Layout(Generic[T]):
     def __init__(
         self,
-        made: Callable[..., T],
-        *fields: Field,
+        made: type[T],
+        *,
         newest: int = 0,
         written: Callable[[T], int] | int = 0,
         flexible_from: int = 0x7FFF,
     ) -> None:
-        """`written` is the version that values are written in; `flexible_from` the first one with compact fields."""
+        """`made` is a struct; `written` is the version that values are written in; `flexible_from` the first one with
+        compact fields."""
         self._made = made
-        self._fields = fields
+        self._fields = _fields_of(made)
         self._newest = newest
         self._written = written
         self._flexible_from = flexible_from
@@ -225,7 +286,7 @@ class _Step(NamedTuple):
     read: Callable[[Reader], Any]
 
 
-def _steps(fields: list[Field], places: dict[str, int], version: int, flexible: bool) -> list[_Step]:
+def _steps(fields: list[_NamedField], places: dict[str, int], version: int, flexible: bool) -> list[_Step]:
     steps = []
     codecs = [(field.name, field.kind(version, flexible)) for field in fields]
     # Neighbours in the table keep their distance to their position here; a field left out between two moves it.
@@ -247,7 +308,7 @@ def _packed(names: list[str], places: dict[str, int], layout: struct.Struct) -> 
     )
 
 
-def _tags(value: Any, tagged: dict[int, Field], codecs: dict[int, Codec]) -> bytes:
+def _tags(value: Any, tagged: dict[int, _NamedField], codecs: dict[int, Codec]) -> bytes:
     parts = []
     for tag, field in sorted(tagged.items()):
         content = getattr(value, field.name)

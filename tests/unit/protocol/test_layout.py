@@ -1,6 +1,6 @@
 """Values as bytes by a table of their fields."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -8,11 +8,12 @@ import pytest
 from millstream.protocol.layout import (
     BYTES,
     INT16,
-    INT32,
     INT64,
-    NULLABLE_STRING,
     STRING,
     Field,
+    Int16,
+    Int32,
+    Int64,
     Layout,
     array,
 )
@@ -20,25 +21,26 @@ from millstream.protocol.wire import MalformedRequest
 
 
 class Thing(msgspec.Struct, frozen=True):
-    number: int
+    number: Int32
     name: str = "?"
     label: str | None = None
 
 
-PLAIN = Layout(Thing, Field("number", INT32), Field("name", STRING), Field("label", NULLABLE_STRING))
-GROWN = Layout(
-    Thing,
-    Field("number", INT32),
-    Field("name", STRING, since=1, default="?"),
-    Field("label", NULLABLE_STRING, tag=3),
-    newest=2,
-    written=2,
-    flexible_from=2,
-)
+class GrownThing(msgspec.Struct, frozen=True):
+    number: Int32
+    name: Annotated[str, Field(since=1)] = "?"
+    label: Annotated[str | None, Field(tag=3)] = None
+
+
+PLAIN = Layout(Thing)
+GROWN = Layout(GrownThing, newest=2, written=2, flexible_from=2)
 
 
 def read(kind: Any, data: bytes) -> Any:
-    return Layout(lambda value: value, Field("value", kind)).decode(b"\0\0" + data)
+    class Holder(msgspec.Struct):
+        value: Annotated[Any, Field(kind)]
+
+    return Layout(Holder).decode(b"\0\0" + data).value
 
 
 def test_fields_stand_behind_the_version_in_their_order() -> None:
@@ -46,18 +48,18 @@ def test_fields_stand_behind_the_version_in_their_order() -> None:
 
 
 def test_a_tagged_field_is_written_where_it_is_not_the_default() -> None:
-    assert GROWN.encode(Thing(5, "ab")) == bytes.fromhex("0002 00000005 03 6162 00")
-    assert GROWN.encode(Thing(5, "ab", "c")) == bytes.fromhex("0002 00000005 03 6162 01 03 02 02 63")
-    assert GROWN.decode(GROWN.encode(Thing(5, "ab", "c"))) == Thing(5, "ab", "c")
+    assert GROWN.encode(GrownThing(5, "ab")) == bytes.fromhex("0002 00000005 03 6162 00")
+    assert GROWN.encode(GrownThing(5, "ab", "c")) == bytes.fromhex("0002 00000005 03 6162 01 03 02 02 63")
+    assert GROWN.decode(GROWN.encode(GrownThing(5, "ab", "c"))) == GrownThing(5, "ab", "c")
 
 
 def test_an_older_version_gets_defaults() -> None:
-    assert GROWN.decode(bytes.fromhex("0000 00000005")) == Thing(5)
-    assert GROWN.decode(bytes.fromhex("0001 00000005 0001 61")) == Thing(5, "a")
+    assert GROWN.decode(bytes.fromhex("0000 00000005")) == GrownThing(5)
+    assert GROWN.decode(bytes.fromhex("0001 00000005 0001 61")) == GrownThing(5, "a")
 
 
 def test_tags_of_a_newer_version_are_passed_over() -> None:
-    assert GROWN.decode(bytes.fromhex("0009 00000005 02 61 01 07 01 ff")) == Thing(5, "a")
+    assert GROWN.decode(bytes.fromhex("0009 00000005 02 61 01 07 01 ff")) == GrownThing(5, "a")
 
 
 @pytest.mark.parametrize(
@@ -89,18 +91,34 @@ def test_null_bytes_are_none_at_all() -> None:
 def test_a_string_beyond_16_bits_needs_the_compact_form() -> None:
     with pytest.raises(MalformedRequest, match="32767 is the most"):
         PLAIN.encode(Thing(1, "x" * 32_768))
-    long = Thing(1, "x" * 32_768)
+    long = GrownThing(1, "x" * 32_768)
     assert GROWN.decode(GROWN.encode(long)) == long
 
 
 def test_numbers_around_one_that_a_version_lacks_are_read_into_their_places() -> None:
-    layout = Layout(
-        lambda *values: values,
-        Field("a", INT16),
-        Field("b", INT32, since=1, default=-1),
-        Field("c", INT64),
-        newest=1,
-    )
+    class Numbers(msgspec.Struct):
+        a: Int16
+        b: Annotated[Int32, Field(since=1, default=-1)]
+        c: Int64
 
-    assert layout.decode(bytes.fromhex("0000 0001 0000000000000003")) == (1, -1, 3)
-    assert layout.decode(bytes.fromhex("0001 0001 00000002 0000000000000003")) == (1, 2, 3)
+    layout = Layout(Numbers, newest=1)
+
+    assert layout.decode(bytes.fromhex("0000 0001 0000000000000003")) == Numbers(1, -1, 3)
+    assert layout.decode(bytes.fromhex("0001 0001 00000002 0000000000000003")) == Numbers(1, 2, 3)
+
+
+def test_a_type_says_which_bytes_a_field_has() -> None:
+    class Inner(msgspec.Struct):
+        number: Int16
+
+    class Outer(msgspec.Struct):
+        things: tuple[Inner, ...]
+        pair: tuple[str, bytes]
+        there: Inner | None
+        missing: Inner | None
+
+    layout = Layout(Outer)
+    value = Outer((Inner(1), Inner(2)), ("a", b"b"), Inner(3), None)
+
+    assert layout.encode(value) == bytes.fromhex("0000 00000002 0001 0002 0001 61 00000001 62 01 0003 ff")
+    assert layout.decode(layout.encode(value)) == value

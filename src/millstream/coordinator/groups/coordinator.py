@@ -25,8 +25,7 @@ from millstream.coordinator.groups import (
 )
 from millstream.coordinator.groups.classic_group import ClassicGroup
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
-from millstream.coordinator.groups.record_codec import decode_record, encode_record
-from millstream.coordinator.groups.records import GroupRecord, MemberState
+from millstream.coordinator.groups.records import GroupRecord, MemberState, decode_record, encode_record
 from millstream.coordinator.groups.replies import GroupReply, Left, MemberLeft, TopicsChanged
 from millstream.coordinator.groups.requests import (
     ChangeTopics,

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from millstream.coordinator.groups.share_records import (
+from millstream.coordinator.groups.records import (
     PartitionSet,
     ShareCurrent,
     ShareCurrentKey,

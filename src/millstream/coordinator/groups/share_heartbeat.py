@@ -10,9 +10,7 @@ from uuid import UUID
 
 from millstream.coordinator.decision import NotDecided
 from millstream.coordinator.groups.partition_sets import from_pairs
-from millstream.coordinator.groups.requests import JOIN_EPOCH, LEAVE_EPOCH
-from millstream.coordinator.groups.share_group import ShareGroup
-from millstream.coordinator.groups.share_records import (
+from millstream.coordinator.groups.records import (
     PartitionSet,
     ShareCurrent,
     ShareCurrentKey,
@@ -28,6 +26,8 @@ from millstream.coordinator.groups.share_records import (
     ShareTopics,
     ShareTopicsKey,
 )
+from millstream.coordinator.groups.requests import JOIN_EPOCH, LEAVE_EPOCH
+from millstream.coordinator.groups.share_group import ShareGroup
 from millstream.coordinator.groups.share_requests import (
     ForgetShareTopics,
     OpenQueue,
@@ -130,7 +130,7 @@ def forget_share_topics(turn: Turn, request: ForgetShareTopics, token: int) -> N
 def _forget(turn: Turn, group: ShareGroup, names: frozenset[str]) -> None:
     kept = {topic_id: topic for topic_id, topic in group.topics.items() if topic.name not in names}
     if len(kept) < len(group.topics):
-        turn.write(ShareTopicsKey(group.group_id), ShareTopics(kept))
+        turn.write(ShareTopicsKey(group.group_id), ShareTopics((), kept))
 
 
 def _group(turn: Turn, group_id: str, *, create: bool) -> ShareGroup:
@@ -233,7 +233,7 @@ def _remember_topics(turn: Turn, group: ShareGroup, names: frozenset[str]) -> No
         if name in view and view[name].topic_id not in group.topics
     }
     if new:
-        turn.write(ShareTopicsKey(group.group_id), ShareTopics({**group.topics, **new}))
+        turn.write(ShareTopicsKey(group.group_id), ShareTopics((), {**group.topics, **new}))
 
 
 def _topics_before(former: ShareMember | None) -> frozenset[str]:

@@ -5,7 +5,7 @@ from uuid import UUID
 import msgspec
 
 from millstream.coordinator.decision import Request
-from millstream.coordinator.groups.share_records import PartitionSet
+from millstream.coordinator.groups.records import PartitionSet
 
 
 class ShareAlive(msgspec.Struct, frozen=True):

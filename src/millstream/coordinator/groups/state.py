@@ -19,6 +19,9 @@ from millstream.coordinator.groups.records import (
     OffsetKey,
     RegexKey,
     ResolvedRegex,
+    ShareGroupKey,
+    ShareRecordKey,
+    ShareRecordValue,
     StoredClassicGroup,
     Target,
     TargetEpoch,
@@ -26,7 +29,6 @@ from millstream.coordinator.groups.records import (
     TargetKey,
 )
 from millstream.coordinator.groups.share_group import ShareGroup
-from millstream.coordinator.groups.share_records import ShareGroupKey, ShareRecordKey, ShareRecordValue
 from millstream.coordinator.groups.topics import NoTopics, TopicsView
 
 if TYPE_CHECKING:

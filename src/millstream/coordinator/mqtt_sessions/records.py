@@ -1,18 +1,17 @@
 """The records of `__mqtt_sessions`: a key says what it is about, a value of None removes it."""
 
 import enum
+from typing import Annotated
 
 import msgspec
 
 from millstream.coordinator.record_table import RecordKind, RecordTable
 from millstream.protocol.layout import (
     BYTES,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    STRING,
-    Field,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
     Kind,
     Layout,
     array,
@@ -22,52 +21,65 @@ from millstream.protocol.layout import (
 from millstream.protocol.records import Headers
 
 
+def _nullable(of: Kind) -> Kind:
+    """What may be null, as an array of at most one."""
+    return mapped(
+        array(of), lambda value: () if value is None else (value,), lambda found: found[0] if found else None
+    )
+
+
+# A client id and a filter may have 65,535 bytes, a string of Kafka's fewer.
+_TEXT = mapped(BYTES, str.encode, bytes.decode)
+_Text = Annotated[str, _TEXT]
+_Bytes = Annotated[bytes | None, _nullable(BYTES)]
+
+
 class KeptMessage(msgspec.Struct, frozen=True):
     """A message and its place in the log, as the door has worked it out."""
 
     topic: str
-    partition: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers = ()
+    partition: Int32
+    key: _Bytes
+    value: _Bytes
+    headers: Annotated[Headers, mapped(array(row(_TEXT, _nullable(BYTES))), list, tuple)] = ()
 
 
 class StoredWill(msgspec.Struct, frozen=True):
     """`messages` are more than one where the will is retained."""
 
     messages: tuple[KeptMessage, ...]
-    delay_s: int
+    delay_s: Int64
 
 
 class SessionKey(msgspec.Struct, frozen=True):
-    client_id: str
+    client_id: _Text
 
 
 class StoredSession(msgspec.Struct, frozen=True):
-    epoch: int
+    epoch: Int64
     """Of the newest connection; requests of others are refused."""
-    expiry_s: int
-    node: str
+    expiry_s: Int64
+    node: _Text
     """Where it is connected; empty while it is not."""
-    left_ms: int
+    left_ms: Int64
     """When its connection ended; 0 while there is one."""
-    will: StoredWill | None = None
+    will: Annotated[StoredWill | None, _nullable(Layout(StoredWill))] = None
 
 
 class SubscriptionKey(msgspec.Struct, frozen=True):
-    client_id: str
-    filter: str
+    client_id: _Text
+    filter: _Text
 
 
 class StoredSubscription(msgspec.Struct, frozen=True):
-    qos: int
-    options: int
+    qos: Int8
+    options: Int8
     """As on the wire: no local, retain as published, retain handling."""
-    identifier: int
+    identifier: Int32
 
 
 class PositionsKey(msgspec.Struct, frozen=True):
-    client_id: str
+    client_id: _Text
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -77,9 +89,9 @@ class Position(msgspec.Struct, frozen=True):
     """
 
     topic: str
-    partition: int
-    offset: int
-    once_offset: int = 0
+    partition: Int32
+    offset: Int64
+    once_offset: Int64 = 0
 
 
 class StoredPositions(msgspec.Struct, frozen=True):
@@ -92,53 +104,53 @@ class FlightStage(enum.IntEnum):
 
 
 class FlightKey(msgspec.Struct, frozen=True):
-    client_id: str
-    packet_id: int
+    client_id: _Text
+    packet_id: Int32
 
 
 class StoredFlight(msgspec.Struct, frozen=True):
     """A message that the client was sent and has not acknowledged; `number` gives the order."""
 
     topic: str
-    partition: int
-    offset: int
-    qos: int
-    retain: int
-    stage: int
-    number: int
-    identifiers: tuple[int, ...] = ()
+    partition: Int32
+    offset: Int64
+    qos: Int8
+    retain: Int8
+    stage: Int8
+    number: Int64
+    identifiers: tuple[Int32, ...] = ()
 
 
 class ReceivedKey(msgspec.Struct, frozen=True):
     """A message of QoS 2 that the client has sent and not released."""
 
-    client_id: str
-    packet_id: int
+    client_id: _Text
+    packet_id: Int32
 
 
 class StoredReceived(msgspec.Struct, frozen=True):
-    received_ms: int
+    received_ms: Int64
 
 
 class OwedKey(msgspec.Struct, frozen=True):
-    number: int
+    number: Int64
 
 
 class StoredOwed(msgspec.Struct, frozen=True):
     """To be appended under this sequence number, which makes it happen once."""
 
     message: KeptMessage
-    sequence: int
+    sequence: Int32
 
 
 class SequenceKey(msgspec.Struct, frozen=True):
     topic: str
-    partition: int
+    partition: Int32
 
 
 class StoredSequence(msgspec.Struct, frozen=True):
-    following: int
-    epoch: int
+    following: Int32
+    epoch: Int16
     """Grows when a message was refused for good: the numbers begin again at 0."""
 
 
@@ -147,7 +159,7 @@ class ProducerKey(msgspec.Struct, frozen=True):
 
 
 class StoredProducer(msgspec.Struct, frozen=True):
-    producer_id: int
+    producer_id: Int64
 
 
 Key = (
@@ -177,100 +189,15 @@ class SessionRecord(msgspec.Struct, frozen=True):
     value: Value | None
 
 
-def _nullable(of: Kind) -> Kind:
-    """Bytes that may be null, in an array of at most one."""
-    return mapped(
-        array(of), lambda value: () if value is None else (value,), lambda found: found[0] if found else None
-    )
-
-
-# A client id and a filter may have 65,535 bytes, a string of Kafka's fewer.
-_TEXT = mapped(BYTES, str.encode, bytes.decode)
-_CLIENT = Field("client_id", _TEXT)
-_HEADERS = mapped(array(row(_TEXT, _nullable(BYTES))), list, tuple)
-_MESSAGE = Layout(
-    KeptMessage,
-    Field("topic", STRING),
-    Field("partition", INT32),
-    Field("key", _nullable(BYTES)),
-    Field("value", _nullable(BYTES)),
-    Field("headers", _HEADERS),
-)
-_WILL = Layout(StoredWill, Field("messages", mapped(array(_MESSAGE), list, tuple)), Field("delay_s", INT64))
-_POSITION = Layout(
-    Position,
-    Field("topic", STRING),
-    Field("partition", INT32),
-    Field("offset", INT64),
-    Field("once_offset", INT64),
-)
-
 _TABLE = RecordTable(
-    RecordKind(
-        0,
-        Layout(SessionKey, _CLIENT),
-        Layout(
-            StoredSession,
-            Field("epoch", INT64),
-            Field("expiry_s", INT64),
-            Field("node", _TEXT),
-            Field("left_ms", INT64),
-            Field("will", _nullable(_WILL)),
-        ),
-        SessionKey,
-    ),
-    RecordKind(
-        1,
-        Layout(SubscriptionKey, _CLIENT, Field("filter", _TEXT)),
-        Layout(StoredSubscription, Field("qos", INT8), Field("options", INT8), Field("identifier", INT32)),
-        SubscriptionKey,
-    ),
-    RecordKind(
-        2,
-        Layout(PositionsKey, _CLIENT),
-        Layout(StoredPositions, Field("positions", mapped(array(_POSITION), list, tuple))),
-        PositionsKey,
-    ),
-    RecordKind(
-        3,
-        Layout(FlightKey, _CLIENT, Field("packet_id", INT32)),
-        Layout(
-            StoredFlight,
-            Field("topic", STRING),
-            Field("partition", INT32),
-            Field("offset", INT64),
-            Field("qos", INT8),
-            Field("retain", INT8),
-            Field("stage", INT8),
-            Field("number", INT64),
-            Field("identifiers", mapped(array(INT32), list, tuple)),
-        ),
-        FlightKey,
-    ),
-    RecordKind(
-        4,
-        Layout(ReceivedKey, _CLIENT, Field("packet_id", INT32)),
-        Layout(StoredReceived, Field("received_ms", INT64)),
-        ReceivedKey,
-    ),
-    RecordKind(
-        5,
-        Layout(OwedKey, Field("number", INT64)),
-        Layout(StoredOwed, Field("message", _MESSAGE), Field("sequence", INT32)),
-        OwedKey,
-    ),
-    RecordKind(
-        6,
-        Layout(SequenceKey, Field("topic", STRING), Field("partition", INT32)),
-        Layout(StoredSequence, Field("following", INT32), Field("epoch", INT16)),
-        SequenceKey,
-    ),
-    RecordKind(
-        7,
-        Layout(ProducerKey),
-        Layout(StoredProducer, Field("producer_id", INT64)),
-        ProducerKey,
-    ),
+    RecordKind(0, SessionKey, Layout(StoredSession)),
+    RecordKind(1, SubscriptionKey, Layout(StoredSubscription)),
+    RecordKind(2, PositionsKey, Layout(StoredPositions)),
+    RecordKind(3, FlightKey, Layout(StoredFlight)),
+    RecordKind(4, ReceivedKey, Layout(StoredReceived)),
+    RecordKind(5, OwedKey, Layout(StoredOwed)),
+    RecordKind(6, SequenceKey, Layout(StoredSequence)),
+    RecordKind(7, ProducerKey, Layout(StoredProducer)),
 )
 
 

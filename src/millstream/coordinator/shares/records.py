@@ -5,16 +5,14 @@ field with the time before which a stretch is not delivered again; Kafka's reade
 """
 
 from base64 import urlsafe_b64encode
+from typing import Annotated
 from uuid import UUID
 
 import msgspec
 
 from millstream.coordinator.record_table import RecordKind, RecordTable
-from millstream.coordinator.shares.states import RecordState, StateBatch
-from millstream.protocol.layout import INT8, INT16, INT32, INT64, STRING, Field, Layout, array, mapped
-from millstream.protocol.layout import UUID as UUID_KIND
-
-_DUE_TAG = 10_000
+from millstream.coordinator.shares.states import StateBatch
+from millstream.protocol.layout import Field, Int32, Int64, Layout
 
 
 class ShareKey(msgspec.Struct, frozen=True, order=True):
@@ -33,36 +31,36 @@ class ShareKey(msgspec.Struct, frozen=True, order=True):
 class SnapshotKey(msgspec.Struct, frozen=True):
     group_id: str
     topic_id: UUID
-    partition: int
+    partition: Int32
 
 
 class Snapshot(msgspec.Struct, frozen=True):
     """`final`: how many records from `start` on are settled; -1 unknown."""
 
-    snapshot_epoch: int
-    state_epoch: int
-    leader_epoch: int
-    start: int
-    created_ms: int
-    written_ms: int
+    snapshot_epoch: Int32
+    state_epoch: Int32
+    leader_epoch: Int32
+    start: Int64
+    created_ms: Int64
+    written_ms: Int64
     batches: tuple[StateBatch, ...]
-    final: int = -1
+    final: Annotated[Int32, Field(tag=0)] = -1
 
 
 class UpdateKey(msgspec.Struct, frozen=True):
     group_id: str
     topic_id: UUID
-    partition: int
+    partition: Int32
 
 
 class Update(msgspec.Struct, frozen=True):
     """A `start` of -1 is the one before."""
 
-    snapshot_epoch: int
-    leader_epoch: int
-    start: int
+    snapshot_epoch: Int32
+    leader_epoch: Int32
+    start: Int64
     batches: tuple[StateBatch, ...]
-    final: int = -1
+    final: Annotated[Int32, Field(tag=0)] = -1
 
 
 class ShareRecord(msgspec.Struct, frozen=True):
@@ -76,40 +74,9 @@ class ShareRecord(msgspec.Struct, frozen=True):
         return ShareKey(self.key.group_id, self.key.topic_id, self.key.partition)
 
 
-_KEY = (Field("group_id", STRING), Field("topic_id", UUID_KIND), Field("partition", INT32))
-_BATCH = Layout(
-    StateBatch,
-    Field("first", INT64),
-    Field("last", INT64),
-    Field("state", mapped(INT8, int, RecordState)),
-    Field("count", INT16),
-    Field("due_ms", INT64, tag=_DUE_TAG, default=0),
-)
-_BATCHES = mapped(array(_BATCH), list, tuple)
-_SNAPSHOT = Layout(
-    Snapshot,
-    Field("snapshot_epoch", INT32),
-    Field("state_epoch", INT32),
-    Field("leader_epoch", INT32),
-    Field("start", INT64),
-    Field("created_ms", INT64),
-    Field("written_ms", INT64),
-    Field("batches", _BATCHES),
-    Field("final", INT32, tag=0, default=-1),
-    flexible_from=0,
-)
-_UPDATE = Layout(
-    Update,
-    Field("snapshot_epoch", INT32),
-    Field("leader_epoch", INT32),
-    Field("start", INT64),
-    Field("batches", _BATCHES),
-    Field("final", INT32, tag=0, default=-1),
-    flexible_from=0,
-)
 _TABLE = RecordTable(
-    RecordKind(0, Layout(SnapshotKey, *_KEY), _SNAPSHOT, SnapshotKey),
-    RecordKind(1, Layout(UpdateKey, *_KEY), _UPDATE, UpdateKey),
+    RecordKind(0, SnapshotKey, Layout(Snapshot, flexible_from=0)),
+    RecordKind(1, UpdateKey, Layout(Update, flexible_from=0)),
 )
 
 

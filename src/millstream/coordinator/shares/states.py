@@ -1,9 +1,13 @@
 """The states of a record in a queue, and stretches of records that share one."""
 
 import enum
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+
+from millstream.protocol.layout import INT8, Field, Int16, Int64, mapped
+
+_DUE_TAG = 10_000
 
 
 class RecordState(enum.IntEnum):
@@ -30,11 +34,11 @@ class StateBatch(msgspec.Struct, frozen=True):
     `due_ms` is our own addition: not to be delivered again before then.
     """
 
-    first: int
-    last: int
-    state: RecordState
-    count: int
-    due_ms: int = 0
+    first: Int64
+    last: Int64
+    state: Annotated[RecordState, mapped(INT8, int, RecordState)]
+    count: Int16
+    due_ms: Annotated[Int64, Field(tag=_DUE_TAG)] = 0
 
 
 # A state that is stored is never undone: of two reports the one that is further along counts, in whichever order

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.coordinator.groups.coordinator import GroupCoordinator
-from millstream.coordinator.groups.record_codec import decode_record, encode_record
+from millstream.coordinator.groups.records import decode_record, encode_record
 from millstream.coordinator.groups.requests import (
     ChangeTopics,
     ConsumerHeartbeat,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.coordinator.groups import records as r
-from millstream.coordinator.groups.record_codec import decode_record, encode_record
+from millstream.coordinator.groups.records import decode_record, encode_record
 from millstream.protocol.wire import MalformedRequest
 
 names = st.text(max_size=20)
