@@ -1,28 +1,49 @@
-"""Log lines that would come again and again: one for a while, or one when a condition begins and one when it ends."""
+"""Log lines that would come again and again: a few for a while, or one when a condition begins and one when it ends."""
 
-from collections.abc import Callable, Hashable
-from typing import Protocol
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
-_MOST_KEYS = 1000
+Kind = TypeVar("Kind")
+
+_MOST_KINDS = 1000
 _AGAIN_SECONDS = 60.0
 
 
-class Repeats:
-    """Whether a line is to be written now: each kind once in so many seconds."""
+class LogThrottle(Generic[Kind]):
+    """Whether a line is to be written now: `most` of each kind in so many seconds. The others are counted.
 
-    def __init__(self, now: Callable[[], float], seconds: float = _AGAIN_SECONDS) -> None:
+    Beyond `most_kinds` all begin again, so that what is remembered is bounded.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        seconds: float = _AGAIN_SECONDS,
+        most: int = 1,
+        *,
+        most_kinds: int = _MOST_KINDS,
+    ) -> None:
         self._now = now
         self._seconds = seconds
-        self._written: dict[Hashable, float] = {}
+        self._most = most
+        self._most_kinds = most_kinds
+        self._counts: dict[Kind, tuple[float, int]] = {}
+        """Since when, and how many came since."""
 
-    def is_due(self, kind: Hashable) -> bool:
+    def is_due(self, kind: Kind) -> bool:
         now = self._now()
-        if now - self._written.get(kind, -self._seconds) < self._seconds:
-            return False
-        if len(self._written) >= _MOST_KEYS:
-            self._written.clear()
-        self._written[kind] = now
-        return True
+        since, count = self._counts.get(kind, (now, 0))
+        if now - since >= self._seconds:
+            since, count = now, 0
+        if count == 0 and len(self._counts) >= self._most_kinds:
+            self._counts.clear()
+        self._counts[kind] = since, count + 1
+        return count < self._most
+
+    def take_left_out(self) -> dict[Kind, int]:
+        """How many of each kind were not due; all begin again."""
+        counts, self._counts = self._counts, {}
+        return {kind: count - self._most for kind, (_, count) in counts.items() if count > self._most}
 
 
 class _Log(Protocol):

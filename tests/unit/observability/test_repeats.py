@@ -7,7 +7,7 @@ import pytest
 
 from millstream.observability import logs
 from millstream.observability.logs import get_logger
-from millstream.observability.repeats import Condition, Repeats
+from millstream.observability.repeats import Condition, LogThrottle
 
 
 @pytest.fixture
@@ -42,16 +42,26 @@ def test_a_condition_is_told_when_it_begins_once_a_minute_and_when_it_ends(
 
 def test_each_kind_of_line_is_due_once_in_so_many_seconds() -> None:
     now = 0.0
-    repeats = Repeats(lambda: now, 10.0)
+    throttle: LogThrottle[str] = LogThrottle(lambda: now, 10.0)
     due = []
     for _ in range(25):
-        due.append((repeats.is_due("a"), repeats.is_due("b")))
+        due.append((throttle.is_due("a"), throttle.is_due("b")))
         now += 1.0
     assert [at for at, (a, _) in enumerate(due) if a] == [0, 10, 20]
     assert all(a == b for a, b in due)
 
 
 def test_what_is_remembered_of_lines_is_bounded() -> None:
-    repeats = Repeats(lambda: 0.0)
-    assert all(repeats.is_due(number) for number in range(5000))
-    assert len(repeats._written) <= 1000
+    throttle: LogThrottle[int] = LogThrottle(lambda: 0.0)
+    assert all(throttle.is_due(number) for number in range(5000))
+    assert len(throttle._counts) <= 1000
+
+
+def test_lines_beyond_the_most_are_counted_by_their_kind() -> None:
+    throttle: LogThrottle[str] = LogThrottle(lambda: 0.0, most=3)
+    assert [throttle.is_due("a") for _ in range(5)] == [True, True, True, False, False]
+    assert throttle.is_due("b")
+
+    assert throttle.take_left_out() == {"a": 2}
+    assert throttle.is_due("a")
+    assert throttle.take_left_out() == {}

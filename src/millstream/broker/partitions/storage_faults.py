@@ -9,7 +9,7 @@ from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
 from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.logs import get_logger
-from millstream.observability.repeats import Repeats
+from millstream.observability.repeats import LogThrottle
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.record_batch import CorruptBatch
 from millstream.runtime.clock import Clock
@@ -37,7 +37,7 @@ class StorageFaults:
         self._metrics = metrics
         self._partitions = partitions
         self._end_node = end_node
-        self._repeats = Repeats(clock.monotonic, _REPEATED_LOG_SECONDS)
+        self._throttle: LogThrottle[tuple[str, str]] = LogThrottle(clock.monotonic, _REPEATED_LOG_SECONDS)
 
     def failed(self, operation: str, error: KafkaError) -> None:
         """The disk has refused something."""
@@ -46,7 +46,7 @@ class StorageFaults:
             return
         self._metrics.storage_errors.labels(operation).value += 1
         # A client that retries would fill the log with the same line.
-        if self._repeats.is_due(("storage", error.message)):
+        if self._throttle.is_due(("storage", error.message)):
             log.error("storage error", operation=operation, error=error.message)
         if isinstance(error, NoRoom):
             self.on_no_room()
@@ -67,7 +67,7 @@ class StorageFaults:
     def damaged(self, partition: Partition | None, offset: int, error: object) -> None:
         """A batch at or after `offset` failed its checksum; another replica may have it sound."""
         self._metrics.corrupt_batches.value += 1
-        if self._repeats.is_due(("damage", str(error))):
+        if self._throttle.is_due(("damage", str(error))):
             log.error("corrupt record batch, it is not served", error=str(error))
         if partition is not None:
             if isinstance(error, CorruptBatch):

@@ -36,7 +36,7 @@ from millstream.cluster.raft.membership import MemberKey, Membership
 from millstream.cluster.raft.state import RaftSettings
 from millstream.config.settings import Settings
 from millstream.observability.logs import get_logger
-from millstream.observability.repeats import Repeats
+from millstream.observability.repeats import LogThrottle
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.storage.checkpoint import clean_broker_epoch
 
@@ -311,7 +311,7 @@ class ClusterMembership:
         """
         task, failure = asyncio.ensure_future(work), self._end.failure
         refused = asyncio.ensure_future(self.network.refused.wait())
-        told = Repeats(asyncio.get_running_loop().time)
+        told: LogThrottle[tuple[str, str]] = LogThrottle(asyncio.get_running_loop().time)
         self._waiting = lambda: f"{waiting}: {reason()}"
         try:
             while True:

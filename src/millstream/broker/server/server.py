@@ -5,7 +5,7 @@ import errno
 import os
 import re
 import socket
-from typing import Any
+from collections.abc import Callable
 
 from millstream.broker.api.dispatch import Dispatcher
 from millstream.broker.server.connection import Connection
@@ -15,10 +15,17 @@ from millstream.broker.server.memory import MemoryBudget
 from millstream.config.settings import PerformanceSettings
 from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.logs import get_logger
+from millstream.observability.repeats import LogThrottle
+
+log = get_logger("millstream.broker")
 
 SCRATCH_BYTES = 1 << 16
 _BACKLOG = 1024
 _IDLE_CHECK_SECONDS = (0.05, 5.0)
+_MOST_LINES = 100
+_MOST_KINDS = 100_000
+_WINDOW_SECONDS = 60.0
+_NUMBER = re.compile(r"\d+")
 
 
 class Server:
@@ -190,19 +197,14 @@ def _cannot_listen(host: str, port: int, reason: str, option: str) -> str:
     return f"cannot listen on {host}:{port}: {reason}; choose another address with {option}"
 
 
-log = get_logger("millstream.broker")
-
-_MOST_LINES = 100
-_WINDOW_SECONDS = 60.0
-_NUMBER = re.compile(r"\d+")
-
-
 class EndedConnections:
     """A line for each, up to a hundred a minute for one client's address and reason; the rest is counted."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._counts: dict[tuple[str, str, str], int] = {}
+        self._throttle: LogThrottle[tuple[str, str, str]] = LogThrottle(
+            loop.time, _WINDOW_SECONDS, _MOST_LINES, most_kinds=_MOST_KINDS
+        )
         self._timer: asyncio.TimerHandle | None = None
 
     def refused(self, peer: str, reason: str) -> None:
@@ -215,12 +217,10 @@ class EndedConnections:
     def rejected(self, peer: str, reason: str) -> None:
         self._tell(log.warning, "connection rejected", peer, reason)
 
-    def _tell(self, write: Any, event: str, peer: str, reason: str) -> None:
+    def _tell(self, write: Callable[..., object], event: str, peer: str, reason: str) -> None:
         host = peer.rpartition(":")[0]
         # Sizes and counts differ each time.
-        key = event, host, _NUMBER.sub("N", reason)
-        count = self._counts[key] = self._counts.get(key, 0) + 1
-        if count <= _MOST_LINES:
+        if self._throttle.is_due((event, host, _NUMBER.sub("N", reason))):
             write(event, peer=peer, reason=reason)
         if self._timer is None:
             self._timer = self._loop.call_later(_WINDOW_SECONDS, self.sum_up)
@@ -230,7 +230,5 @@ class EndedConnections:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        counts, self._counts = self._counts, {}
-        for (event, host, reason), count in counts.items():
-            if count > _MOST_LINES:
-                log.warning(f"{event}, many times", host=host, reason=reason, more=count - _MOST_LINES)
+        for (event, host, reason), more in self._throttle.take_left_out().items():
+            log.warning(f"{event}, many times", host=host, reason=reason, more=more)
