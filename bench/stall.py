@@ -8,10 +8,8 @@ such wait: what the wait would have been at most on a machine with nothing else 
 
 import argparse
 import os
-import signal
 import socket
 import struct
-import subprocess
 import sys
 import tempfile
 import threading
@@ -19,12 +17,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from bench.rawclient import call, receive, string
 from bench.stall_doors import DOORS
 from bench.stall_requests import all_requests
 from millstream.protocol.api import API_VERSIONS, Api
+from millstream.runtime.ports import ReservedPorts
+from millstream.testing.processes import NodeProcess
 
 _PROBE_SECONDS = 0.002
 _ANSWER_SECONDS = 120.0
@@ -70,37 +71,19 @@ class Node(NamedTuple):
 @contextmanager
 def _node() -> Iterator[Node]:
     with tempfile.TemporaryDirectory(prefix="millstream-stall-") as data:
-        kafka, http, mqtt = ports = [_free_port() for _ in range(3)]
-        options = zip(("--listen", "--http", "--mqtt"), (f"127.0.0.1:{port}" for port in ports), strict=True)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "millstream", "serve", "--data", data]
-            + [word for option in options for word in option],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        with ReservedPorts(3) as reserved:
+            kafka, http, mqtt = reserved.ports
+            options = zip(("--listen", "--http", "--mqtt"), reserved.addresses, strict=True)
+            command = [sys.executable, "-m", "millstream", "serve", "--data", data, "--log-format", "json"]
+            command += [word for option in options for word in option]
+            node = NodeProcess("the node", Path(data).with_suffix(".log"), command)
+            node.launch()
+            node.wait_until_ready()
         try:
-            _await(kafka)
-            yield Node(kafka, http, mqtt, process.pid)
+            yield Node(kafka, http, mqtt, node.pid)
         finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(30)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-def _await(port: int) -> None:
-    for _ in range(200):
-        try:
-            with _connect(port) as connection:
-                call(connection, API_VERSIONS, 0, b"")
-            return
-        except OSError:
-            time.sleep(0.05)
-    raise SystemExit("the node did not come up")
+            node.stop()
+            node.log_file.unlink()
 
 
 def _prepare(port: int) -> None:

@@ -1,22 +1,21 @@
 """Our broker, started as a user starts it."""
 
 import os
-import signal
 import subprocess
 import sys
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-import msgspec
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from bench.machine import Usage, usage
 from bench.model import Peer
 from bench.peers import Durability, PeerError
+from millstream.testing.processes import NodeFailed, NodeProcess
 
 READY_TIMEOUT_SECONDS = 120.0
 _STOP_TIMEOUT_SECONDS = 120.0
@@ -24,12 +23,6 @@ _ADMIN_TIMEOUT_SECONDS = 120.0
 _REPOSITORY = Path(__file__).resolve().parents[2]
 # What a run wrote must be gone before the next run, not a minute later.
 _TOPIC_CONFIG = {"file.delete.delay.ms": "0"}
-
-
-class _LogLine(msgspec.Struct, frozen=True):
-    event: str = ""
-    listen: str = ""
-    http: str = ""
 
 
 class Millstream:
@@ -46,46 +39,40 @@ class Millstream:
 
         `settings` are by the names of the configuration file, `arguments` further ones of `millstream serve`.
         """
-        self._last_lines: deque[str] = deque(maxlen=20)
-        self._ready = threading.Event()
-        self._ready_line = _LogLine()
-        self._ready_at = 0.0
         self._admin: AdminClient | None = None
         self.data = data
-        self.spawned_at = time.perf_counter()
-        self._process = subprocess.Popen(
+        self._node = NodeProcess(
+            "the broker",
+            data.with_name(f"{data.name}.log"),
             [*_command(data, port), *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**environment(), **_as_variables(settings or {})},
+            {**environment(), **_as_variables(settings or {})},
         )
-        self._reader = threading.Thread(target=self._follow_log, daemon=True)
-        self._reader.start()
+        self.spawned_at = time.perf_counter()
+        self._spawned_s = time.time()
+        self._node.launch()
 
     @property
     def bootstrap(self) -> str:
-        return self._ready_line.listen
+        return str(self._ready_line()["listen"])
 
     @property
     def http_url(self) -> str:
-        return f"http://{self._ready_line.http}"
+        return f"http://{self._ready_line()['http']}"
 
     def wait_ready(self) -> float:
         """Seconds from spawn to the log line that says the broker is ready."""
-        deadline = time.perf_counter() + READY_TIMEOUT_SECONDS
-        while not self._ready.wait(0.1):
-            self.check_alive()
-            if time.perf_counter() > deadline:
-                raise PeerError(
-                    f"the broker was not ready after {READY_TIMEOUT_SECONDS:.0f} s: {self._log_tail()}"
-                )
-        return self._ready_at - self.spawned_at
+        said_at = datetime.fromisoformat(self._ready_line()["timestamp"])
+        return said_at.timestamp() - self._spawned_s
+
+    def _ready_line(self) -> dict[str, Any]:
+        try:
+            return self._node.wait_until_ready(READY_TIMEOUT_SECONDS)
+        except NodeFailed as failed:
+            raise PeerError(str(failed)) from failed
 
     def check_alive(self) -> None:
-        if self._process.poll() is not None:
-            self._reader.join(1)
-            raise PeerError(f"the broker ended with status {self._process.returncode}: {self._log_tail()}")
+        if not self._node.is_running:
+            raise PeerError(f"the broker ended with status {self._node.exit_code}: {self._log_tail()}")
 
     def create_topic(self, name: str, partitions: int, durability: Durability) -> None:
         config = {**_TOPIC_CONFIG, **durability.topic_config}
@@ -107,33 +94,23 @@ class Millstream:
         self._ask_admin(f"deleting topic {name}", self._client().delete_topics([name])[name].result)
 
     def usage(self) -> Usage:
-        return usage(self._process.pid)
+        return usage(self._node.pid)
 
     def stop(self) -> None:
         """A clean stop; what does not end in time is killed and reported."""
         self._admin = None
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
+        if self._node.process is None:
+            # It has ended before, which was told then.
+            return
         try:
-            self._process.wait(_STOP_TIMEOUT_SECONDS)
-        except subprocess.TimeoutExpired as late:
-            self._process.kill()
-            self._process.wait()
-            raise PeerError(f"the broker did not stop within {_STOP_TIMEOUT_SECONDS:.0f} s") from late
-        finally:
-            self._let_go()
+            self._node.stop(_STOP_TIMEOUT_SECONDS)
+        except NodeFailed as failed:
+            raise PeerError(str(failed)) from failed
 
     def kill(self) -> None:
         """As a failing machine does it."""
         self._admin = None
-        self._process.kill()
-        self._process.wait()
-        self._let_go()
-
-    def _let_go(self) -> None:
-        self._reader.join(5)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        self._node.kill()
 
     def _client(self) -> AdminClient:
         if self._admin is None:
@@ -146,24 +123,8 @@ class Millstream:
         except KafkaException as refused:
             raise PeerError(f"{what}: {refused}; {self._log_tail()}") from refused
 
-    def _follow_log(self) -> None:
-        for line in self._process.stdout or ():
-            self._last_lines.append(line.rstrip())
-            if not self._ready.is_set() and '"ready"' in line:
-                self._read_ready_line(line)
-
-    def _read_ready_line(self, line: str) -> None:
-        try:
-            parsed = msgspec.json.decode(line, type=_LogLine)
-        except msgspec.DecodeError:
-            return
-        if parsed.event == "ready":
-            self._ready_at = time.perf_counter()
-            self._ready_line = parsed
-            self._ready.set()
-
     def _log_tail(self) -> str:
-        return " | ".join(list(self._last_lines)[-5:]) or "it logged nothing"
+        return self._node.log_tail(5).replace("\n", " | ") or "it logged nothing"
 
 
 def is_available() -> bool:

@@ -6,7 +6,6 @@ Karapace and Strimzi's bridge, which people would put there, can be had from nei
 import contextlib
 import json
 import socket
-import subprocess
 import sys
 import time
 import urllib.request
@@ -27,9 +26,10 @@ from bench.httpload import (
 )
 from bench.machine import usage
 from bench.peers import Durability
-from bench.peers.millstream import Millstream
+from bench.peers.millstream import Millstream, environment
 from bench.scenarios import names
 from bench.session import Session
+from millstream.testing.processes import NodeProcess
 
 NAME = "gateway"
 _PARTITIONS = 12
@@ -56,7 +56,7 @@ def run(session: Session) -> None:
         batched = [requests_per_second(url, lines, 8, seconds) * _PER_BATCH for _ in range(rounds)]
         session.record_figure(NAME, names.GATEWAY_BATCHED, "msg/s", batched)
         session.display.step("latency at 500 requests a second")
-        with _gateway_alone(broker.bootstrap) as alone:
+        with _gateway_alone(session, broker.bootstrap) as alone:
             _latencies(session, broker, alone, seconds)
         session.display.step("delivery and acknowledgement")
         _delivery(session, url)
@@ -76,13 +76,13 @@ def _latencies(session: Session, broker: Millstream, alone: "_Alone", seconds: f
     shares = []
     for _ in range(2 if session.plan.quick else 6):
         for way, connect in ways.items():
-            before, began = usage(alone.process.pid).cpu_seconds, time.perf_counter()
+            before, began = usage(alone.node.pid).cpu_seconds, time.perf_counter()
             found[way] += latencies_ms(connect, 500, seconds / 2)
             if way == "a gateway alone":
-                used = usage(alone.process.pid).cpu_seconds - before
+                used = usage(alone.node.pid).cpu_seconds - before
                 shares.append(used / (time.perf_counter() - began))
     session.record_figure(NAME, names.GATEWAY_ALONE_CPU, "", shares)
-    session.record_figure(NAME, names.GATEWAY_ALONE_MEMORY, "MB", [usage(alone.process.pid).rss_bytes / 1e6])
+    session.record_figure(NAME, names.GATEWAY_ALONE_MEMORY, "MB", [usage(alone.node.pid).rss_bytes / 1e6])
     for percentile, part in (("p50", 0.5), ("p99", 0.99)):
         at = {way: sorted(some)[int(len(some) * part)] for way, some in found.items()}
         for way, value in at.items():
@@ -93,33 +93,28 @@ def _latencies(session: Session, broker: Millstream, alone: "_Alone", seconds: f
 
 
 class _Alone(msgspec.Struct):
-    process: "subprocess.Popen[bytes]"
+    node: NodeProcess
     url: str
 
 
 @contextmanager
-def _gateway_alone(bootstrap: str) -> Iterator[_Alone]:
+def _gateway_alone(session: Session, bootstrap: str) -> Iterator[_Alone]:
     command = [sys.executable, "-m", "millstream", "serve", "--roles", "gateway", "--seeds", bootstrap]
     options = ["--http", "127.0.0.1:0", "--log-format", "json"]
-    process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            said = json.loads(line)
-            if said["event"] == "ready":
-                url = f"http://{said['http']}"
-                break
-        else:
-            raise RuntimeError("the gateway ended before it was ready")
-        for _ in range(600):
-            with contextlib.suppress(OSError):
-                if urllib.request.urlopen(f"{url}/health", timeout=60).status == 200:
-                    break
-            time.sleep(0.1)
-        yield _Alone(process, url)
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
+    with session.data_directory() as directory:
+        node = NodeProcess("the gateway", directory / "gateway.log", [*command, *options], environment())
+        node.launch()
+        try:
+            url = f"http://{node.wait_until_ready()['http']}"
+            for _ in range(600):
+                with contextlib.suppress(OSError):
+                    if urllib.request.urlopen(f"{url}/health", timeout=60).status == 200:
+                        break
+                time.sleep(0.1)
+            yield _Alone(node, url)
+        finally:
+            if node.is_running:
+                node.stop()
 
 
 def _delivery(session: Session, url: str) -> None:
