@@ -5,8 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from millstream.admin.cluster_view import ClusterView, view_cluster
 from millstream.broker.http import NodeHealth
 from millstream.broker.partitions.registry import CutOff
+from millstream.client.wire.cluster import Cluster
+from millstream.client.wire.settings import ClusterSettings
 from millstream.testing.disk import Fault, Operation
 from support.three_nodes import ThreeNodes, until
 
@@ -64,3 +67,28 @@ def test_a_full_disk_costs_a_controller_its_office_but_not_its_place(three: Thre
     until(lambda: three.knows(full, "meanwhile"))
     until(lambda: not health.reasons_not_to_come())
     assert three.nodes[second].broker.metadata.image.is_live(full)
+
+
+def test_the_status_tells_a_full_node_from_one_that_is_away(three: ThreeNodes) -> None:
+    controller = three.controller()
+    full, away = (number for number in three.nodes if number != controller)
+    host, port = three.nodes[controller].listen.split(":")
+
+    def status() -> ClusterView:
+        with Cluster(ClusterSettings(((host, int(port)),))) as cluster:
+            return view_cluster(cluster)
+
+    three.disks[full].capacity_bytes = three.disks[full].used_bytes() + 100
+    three.nodes[full].broker.loop.call_soon_threadsafe(
+        three.nodes[full].broker.logs.writability.found_no_room
+    )
+    until(lambda: [each.node_id for each in status().fenced] == [full])
+    (found,) = status().fenced
+    assert (found.is_up, found.reason.partition(":")[0]) == (True, "its disk is full")
+    assert status().problems[0] == "1 of 3 nodes up, but fenced"
+    assert status().voters_away == ()
+    three.disks[full].capacity_bytes = None
+    until(lambda: not status().fenced)
+    three.stop(away)
+    until(lambda: [each.reason for each in status().fenced] == ["it does not answer"])
+    assert status().problems[:2] == ["1 of 3 nodes away", f"voters away: {away}"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from millstream.admin.fenced import FencedNode, ask_fenced
 from millstream.admin.leaderless import Leaderless, leaderless_of
 from millstream.client.errors import ClientError, from_code
 from millstream.client.wire.cluster import Cluster
@@ -62,6 +63,8 @@ class ClusterView(msgspec.Struct, frozen=True):
     voters_away: tuple[int, ...] = ()
     unled: tuple[Leaderless, ...] = ()
     """Why partitions have no leader."""
+    fenced: tuple[FencedNode, ...] = ()
+    """Why the controller keeps nodes out."""
 
     @property
     def leaderless(self) -> list[PartitionView]:
@@ -70,6 +73,19 @@ class ClusterView(msgspec.Struct, frozen=True):
     @property
     def under_replicated(self) -> list[PartitionView]:
         return [each for each in self.partitions if len(each.isr) < len(each.replicas)]
+
+    @property
+    def catching_up(self) -> dict[int, list[str]]:
+        """Nodes that are there, and the partitions with which they are not in sync."""
+        behind = {
+            broker.broker_id: [
+                each.name
+                for each in self.partitions
+                if each.leader >= 0 and broker.broker_id in set(each.replicas) - set(each.isr)
+            ]
+            for broker in self.live_brokers()
+        }
+        return {node: names for node, names in behind.items() if names}
 
     @property
     def not_preferred(self) -> list[PartitionView]:
@@ -86,10 +102,12 @@ class ClusterView(msgspec.Struct, frozen=True):
     @property
     def problems(self) -> list[str]:
         """In words; none means that every node and every replica is there."""
-        away = [each for each in self.brokers if not each.is_live]
+        up = [each.node_id for each in self.fenced if each.is_up]
+        away = [each for each in self.brokers if not each.is_live and each.broker_id not in up]
         found = {
             "no controller": self.controller < 0,
             f"{len(away)} of {len(self.brokers)} nodes away": away,
+            f"{len(up)} of {len(self.brokers)} nodes up, but fenced": up,
             f"voters away: {', '.join(map(str, self.voters_away))}": self.voters_away,
             f"{len(self.leaderless)} partitions without a leader": self.leaderless,
             f"{len(self.under_replicated)} partitions with replicas out of sync": self.under_replicated,
@@ -126,16 +144,30 @@ def view_cluster(cluster: Cluster) -> ClusterView:
         )
         for each in described.brokers
     )
-    live = {each.broker_id for each in brokers if each.is_live}
+    fenced = _ask_fenced(cluster, described, states)
+    there = {each.broker_id for each in brokers if each.is_live} | {
+        each.node_id for each in fenced if each.is_up
+    }
     return ClusterView(
         described.cluster_id,
         described.controller_id,
         brokers,
         tuple(partitions),
         sum(len(topic.partitions) for topic in moving.topics),
-        tuple(sorted(node for node, vote in votes.items() if vote != "follower" and node not in live)),
+        tuple(sorted(node for node, vote in votes.items() if vote != "follower" and node not in there)),
         leaderless_of(cluster, {each.topic for each in partitions if each.leader < 0}),
+        fenced,
     )
+
+
+def _ask_fenced(cluster: Cluster, described: Any, states: dict[int, BrokerState]) -> tuple[FencedNode, ...]:
+    fenced = [each for each in described.brokers if states[each.broker_id] is BrokerState.FENCED]
+    with ThreadPoolExecutor(_PROBES_AT_ONCE) as pool:
+        return tuple(
+            pool.map(
+                lambda each: ask_fenced(each.broker_id, (each.host, each.port), cluster.settings), fenced
+            )
+        )
 
 
 def partitions_of(cluster: Cluster) -> list[PartitionView]:

@@ -144,8 +144,8 @@ def status(
 ) -> None:
     """Show the nodes of a cluster, what they are in it, and whether all partitions are well.
 
-    Of each partition without a leader it says why, and what to do. Where no node serves yet it says what each
-    waits for.
+    Of each partition without a leader, and each node that is kept out, it says why, and what to do. Where no node
+    serves yet it says what each waits for.
 
     \b
     Examples:
@@ -216,6 +216,10 @@ def status_document(view: "ClusterView") -> dict[str, object]:
             }
             for each in view.brokers
         ],
+        "fenced": [
+            {"id": each.node_id, "up": each.is_up, "reason": each.reason, "advice": each.advice}
+            for each in view.fenced
+        ],
         "voters_away": list(view.voters_away),
         "topics": view.topics,
         "partitions": len(view.partitions),
@@ -231,6 +235,7 @@ def status_document(view: "ClusterView") -> dict[str, object]:
             for each in view.unled
         ],
         "under_replicated": [each.name for each in view.under_replicated],
+        "catching_up": {str(node): names for node, names in view.catching_up.items()},
         "not_preferred": len(view.not_preferred),
         "reassigning": view.reassigning,
     }
@@ -266,10 +271,20 @@ def show_status(view: "ClusterView") -> None:
             for each in view.brokers
         ],
     )
+    if view.fenced:
+        output.table(
+            ("fenced", "why", "what to do"),
+            [(f"node {each.node_id}", each.reason, each.advice) for each in view.fenced],
+        )
     if view.unled:
         output.table(
             ("without a leader", "why", "what to do"),
             [(each.name, each.reason, each.advice) for each in view.unled],
+        )
+    for node, names in view.catching_up.items():
+        output.note(
+            f"node {node} is up and not in sync with {_named(names)}; it copies what it lacks. If it stays so, its log"
+            " says why with `cannot follow`, or the leader's log with `not repaired yet`"
         )
 
 

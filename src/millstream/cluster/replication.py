@@ -58,8 +58,10 @@ class LeaderState:
 
     __slots__ = (
         "_followers",
+        "damaged_from",
         "epoch_start_offset",
         "high_watermark",
+        "is_making_way",
         "is_move_ready",
         "isr",
         "leader_epoch",
@@ -96,6 +98,10 @@ class LeaderState:
         self.partition_epoch = partition_epoch
         self.min_isr = min_isr
         self.pending: PendingChange | None = None
+        self.damaged_from: int | None = None
+        """Records from here on are not committed, and cannot be read here: nobody can have more of this log."""
+        self.is_making_way = False
+        """The controller was asked to let another lead, and its answer is not known."""
         self._followers: dict[int, FollowerProgress] = {}
         self._set_replicas(replicas, now)
 
@@ -146,7 +152,7 @@ class LeaderState:
         follower = self._followers.get(broker_id)
         if follower is None:
             return False
-        follower.fetched(offset, leader_end_offset, now)
+        follower.fetched(offset, self._reachable(leader_end_offset), now)
         follower.log_start_offset = log_start_offset
         follower.broker_epoch = broker_epoch
         follower.is_damaged = is_damaged
@@ -159,7 +165,7 @@ class LeaderState:
         """
         if self.is_under_minimum:
             return False
-        lowest = own_end_offset
+        lowest = self._reachable(own_end_offset)
         for broker_id in self.maximal_isr:
             if broker_id != self.me:
                 follower = self._followers.get(broker_id)
@@ -168,6 +174,9 @@ class LeaderState:
             return False
         self.high_watermark = lowest
         return True
+
+    def _reachable(self, end_offset: int) -> int:
+        return end_offset if self.damaged_from is None else min(end_offset, self.damaged_from)
 
     # Who is in sync
 
@@ -180,7 +189,7 @@ class LeaderState:
     @property
     def is_being_handed_over(self) -> bool:
         """What is pending may make another lead, who needs this node no more to commit something."""
-        return self.me in self.removing and self.pending is not None
+        return self.is_making_way or (self.me in self.removing and self.pending is not None)
 
     @property
     def may_end_move(self) -> bool:
@@ -209,7 +218,8 @@ class LeaderState:
 
     def is_lagging(self, broker_id: int, leader_end_offset: int, now: float, max_lag_seconds: float) -> bool:
         follower = self._followers.get(broker_id)
-        return follower is None or not follower.is_caught_up(leader_end_offset, now, max_lag_seconds)
+        end = self._reachable(leader_end_offset)
+        return follower is None or not follower.is_caught_up(end, now, max_lag_seconds)
 
     def may_join(self, broker_id: int, log_start_offset: int = UNKNOWN) -> bool:
         """Whether a follower that is not in sync has what a member must have, and nothing that was deleted below

@@ -18,6 +18,7 @@ MARKS: tuple[str, ...] = (
     "a follower cut its log",
     "a founder was refused",
     "a leader was elected from the eligible set",
+    "a leader with damage made way for another",
     "a log was compacted",
     "a log was cut at recovery",
     "a log was removed while it was flushed",

@@ -50,6 +50,21 @@ def test_a_follower_that_is_not_in_sync_holds_nothing_back() -> None:
     assert state.high_watermark == 8
 
 
+def test_nothing_is_committed_of_which_the_leader_knows_that_it_is_damaged() -> None:
+    state = leader(isr=(1,), high_watermark=3)
+    state.damaged_from = 5
+    assert state.advance(9)
+    assert state.high_watermark == 5
+
+
+def test_who_has_all_that_a_damaged_leader_can_give_may_join_and_does_not_lag() -> None:
+    state = leader(isr=(1,), high_watermark=5, epoch_start=2)
+    state.damaged_from = 5
+    state.follower_fetched(2, 5, 9, 1.0)
+    assert state.may_join(2)
+    assert not state.is_lagging(2, 9, 1.0 + 2 * LAG, LAG)
+
+
 def test_it_never_goes_back() -> None:
     state = leader(isr=(1, 2), high_watermark=6)
     state.follower_fetched(2, 3, 9, 1.0)

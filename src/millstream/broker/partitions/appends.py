@@ -81,8 +81,11 @@ class Appends:
         """`by_all`: it is to be acknowledged by all replicas that are in sync, so there must be enough of them."""
         if self._partitions.is_withheld(partition):
             partition.refuse(header, partition.isolated_error())
-        if by_all and partition.replication is not None:
-            partition.require_enough_replicas(header)
+        if partition.replication is not None:
+            if partition.replication.damaged_from is not None:
+                partition.refuse(header, partition.damaged_error())
+            if by_all:
+                partition.require_enough_replicas(header)
         now_ms = self._clock.now_ms()
         if header.producer_id >= 0:
             self._admit(partition, header, now_ms)

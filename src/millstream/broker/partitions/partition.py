@@ -320,6 +320,13 @@ class Partition:
             f"this node is cut off from the others, and another may lead {self.topic}-{self.index} by now",
         )
 
+    def damaged_error(self) -> KafkaError:
+        # What is appended behind the damage is cut when another leads.
+        return KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"uncommitted records of {self.topic}-{self.index} are damaged on this node: another has to lead",
+        )
+
     @property
     def is_being_handed_over(self) -> bool:
         """This node has asked the controller for a change that gives leadership to another, and has no answer yet."""

@@ -14,6 +14,7 @@ from millstream.broker.replicas.sessions import is_urgent
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchedPartition
+from millstream.protocol.record_batch import CorruptBatch
 from millstream.protocol.replica_fetch import (
     Key,
     ReplicaFetchReply,
@@ -347,7 +348,7 @@ class ReplicaFetcher:
         if following.partition.log.offline is not None:
             self._give_up(key, following, error)
             return
-        if error.code == ErrorCode.CORRUPT_MESSAGE:
+        if isinstance(error, CorruptBatch):
             self._copying.faults.damaged(None, -1, error)
         elif error.code == ErrorCode.KAFKA_STORAGE_ERROR:
             self._copying.faults.failed("replicate", error)

@@ -13,6 +13,7 @@ from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.partitions.upkeep import Upkeep
 from millstream.broker.replicas.link import ReplicaLink
+from millstream.broker.replicas.making_way import MakingWay
 from millstream.cluster.metadata.service import MetadataService
 from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Counter
@@ -62,6 +63,13 @@ def _require_unchanged(target: PartitionLog, damaged: Segment) -> None:
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "the segment is being changed")
 
 
+def _bound(partition: Partition, offset: int) -> None:
+    """A leader commits nothing of which it knows that it cannot be read."""
+    state = partition.replication
+    if state is not None:
+        state.damaged_from = offset if state.damaged_from is None else min(state.damaged_from, offset)
+
+
 class Repairs:
     """One segment of a partition at a time; tried again until it is done or the partition is gone."""
 
@@ -85,6 +93,7 @@ class Repairs:
         self._upkeep = upkeep
         self._repaired = repaired
         self._changed = changed
+        self._making_way = MakingWay(node_id, metadata)
         self._wanted: dict[Partition, dict[int, None]] = {}
         """Offsets in damaged segments."""
 
@@ -93,6 +102,8 @@ class Repairs:
         image = self._metadata.image.partition(partition.topic, partition.index)
         if image is None or len(image.replicas) < 2:
             return
+        if offset >= partition.high_watermark:
+            _bound(partition, offset)
         is_busy = partition in self._wanted
         self._wanted.setdefault(partition, {})[offset] = None
         self._await(partition, offset)
@@ -137,6 +148,8 @@ class Repairs:
                         offset=offset,
                         error=str(error) or repr(error),
                     )
+                    # Another one may have to come first.
+                    wanted[offset] = wanted.pop(offset)
                     await asyncio.sleep(_RETRY_SECONDS)
                 else:
                     del wanted[offset]
@@ -151,8 +164,10 @@ class Repairs:
         if at < 0:
             return
         damaged = target.segments[at]
-        if await self._is_sound(damaged, target):
+        sound_to = await self._sound_to(damaged, target)
+        if sound_to is None:
             target.segments.damaged.discard(damaged.base_offset)
+            self._is_sound(partition, offset)
             return
         target.segments.damaged.add(damaged.base_offset)
         _require_unchanged(target, damaged)
@@ -165,7 +180,11 @@ class Repairs:
         _require_unchanged(target, damaged)
         end_offset = target.segments[target.segments.index(damaged) + 1].base_offset
         if partition.high_watermark < end_offset:
-            raise _NotToBeHad("the damaged segment is not committed yet")
+            at_offset = max(offset, sound_to)
+            if at_offset < partition.high_watermark:
+                raise _NotToBeHad("the damaged segment is not committed yet")
+            _bound(partition, at_offset)
+            raise _NotToBeHad(await self._making_way.ask(partition))
         repaired = RepairedSegment(target, damaged.summary, end_offset)
         try:
             await self._fetch(partition, repaired, end_offset)
@@ -193,6 +212,13 @@ class Repairs:
             bytes=repaired.size_bytes,
         )
 
+    def _is_sound(self, partition: Partition, offset: int) -> None:
+        if partition.replication is not None:
+            others = [each for each in self._wanted[partition] if each != offset]
+            uncommitted = [each for each in others if each >= partition.high_watermark]
+            partition.replication.damaged_from = min(uncommitted, default=None)
+            partition.count_replicas()
+
     async def _put_in_place(self, partition: Partition, damaged: Segment, repaired: RepairedSegment) -> None:
         target, disk = partition.log, self._machine.disk
         await self._machine.workers.run(lambda: repaired.write(disk))
@@ -204,27 +230,30 @@ class Repairs:
         repaired.put_in_place(damaged, number)
         await self._flusher.sync(partition)
 
-    async def _is_sound(self, segment: Segment, target: PartitionLog) -> bool:
-        """Whether somebody was faster; several readers may have met the same damage."""
+    async def _sound_to(self, segment: Segment, target: PartitionLog) -> int | None:
+        """The first offset that cannot be read; None when all is sound.
+
+        Somebody may have been faster: several readers may have met the same damage.
+        """
         path, summary, disk = segment.log_path, segment.summary, self._machine.disk
         known, log_start = LeaderEpochs(target.epochs.entries), target.log_start_offset
 
-        def scan() -> bool:
+        def scan() -> int | None:
             file = disk.open(path, read_only=True)
             expected = summary.base_offset
             try:
                 for _, header, _ in scan_batches(file, 0, summary.size_bytes):
                     has_gap = header.base_offset > expected and not summary.compacted
                     if header.base_offset < expected or header.last_offset >= summary.end_offset or has_gap:
-                        return False
+                        return expected
                     if not is_of_its_epoch(header, known, log_start):
-                        return False
+                        return expected
                     expected = header.last_offset + 1
             except CorruptBatch:
-                return False
+                return expected
             finally:
                 file.close()
-            return True
+            return None
 
         return await self._machine.workers.run(scan)
 

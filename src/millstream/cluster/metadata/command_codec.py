@@ -18,7 +18,7 @@ from millstream.cluster.metadata.commands import Command
 from millstream.cluster.metadata.configs import AlterationOutcome, AlterConfigs
 from millstream.cluster.metadata.defaults import ViewVirtualNodes
 from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncResult
-from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders
+from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders, MakeWay
 from millstream.cluster.metadata.partitions import CreatePartitions, IncreaseOutcome
 from millstream.cluster.metadata.producer_ids import AllocateProducerIds
 from millstream.cluster.metadata.quorum import AddVoter, QuorumView, RemoveVoter, ViewQuorum
@@ -45,6 +45,7 @@ _COMMANDS: dict[int, tuple[type[Any], Any]] = {
     15: (ReportRecovered, int),
     16: (ViewQuorum, QuorumView),
     17: (ViewVirtualNodes, int),
+    18: (MakeWay, bool),
 }
 _NUMBERS = {kind: number for number, (kind, _) in _COMMANDS.items()}
 

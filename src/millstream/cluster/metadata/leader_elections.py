@@ -1,14 +1,18 @@
-"""Elections that somebody asks for: an operator, or the controller that wants preferred leaders back."""
+"""Elections that somebody asks for: an operator, a leader that cannot go on, or the controller that wants preferred
+leaders back.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
 from enum import IntEnum
+from uuid import UUID
 
 import msgspec
 
+from millstream.cluster.metadata.brokers import registered
 from millstream.cluster.metadata.commands import Decision, NewId
 from millstream.cluster.metadata.difference import partition_changed
-from millstream.cluster.metadata.election import Seek, next_state, rules_of
+from millstream.cluster.metadata.election import Losses, Seek, next_state, rules_of
 from millstream.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from millstream.cluster.metadata.records import MetadataRecord
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -50,6 +54,32 @@ class ElectLeaders(msgspec.Struct, frozen=True):
             if is_news or self.partitions is not None:
                 outcomes.append(ElectionOutcome(topic, index, error))
         return Decision(tuple(records), tuple(outcomes))
+
+
+class MakeWay(msgspec.Struct, frozen=True):
+    """A leader cannot read records that are not committed yet, so none can follow it: another leads that has all that
+    was acknowledged. Answers whether one does; where there is none, all stays as it is.
+    """
+
+    broker_id: int
+    broker_epoch: int
+    topic_id: UUID
+    index: int
+    leader_epoch: int
+
+    def decide(self, image: MetadataImage, _new_id: NewId, /) -> Decision[bool]:
+        registered(image, self.broker_id, self.broker_epoch)
+        topic = image.topics_by_id.get(self.topic_id)
+        p = image.partition(topic.name, self.index) if topic is not None else None
+        if topic is None or p is None or (p.leader, p.leader_epoch) != (self.broker_id, self.leader_epoch):
+            return Decision((), False)
+        # It counts as one without records until it is in sync again: what it cannot read may have been acknowledged by
+        # a leader before it.
+        me = (self.broker_id,)
+        after = next_state(p, image.brokers, rules_of(image, topic), losses=Losses(unclean=me, wiped=me))
+        if after.leader not in {*p.isr, *p.elr} - {self.broker_id}:
+            return Decision((), False)
+        return Decision((partition_changed(topic.topic_id, after),), True)
 
 
 class RestorePreferredLeaders(msgspec.Struct, frozen=True):

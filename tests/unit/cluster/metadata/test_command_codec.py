@@ -22,7 +22,7 @@ from millstream.cluster.metadata.configs import (
 )
 from millstream.cluster.metadata.defaults import Defaults, ViewVirtualNodes
 from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncChange, InSyncResult
-from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders
+from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders, MakeWay
 from millstream.cluster.metadata.partitions import CreatePartitions, IncreaseOutcome, PartitionIncrease
 from millstream.cluster.metadata.producer_ids import AllocateProducerIds
 from millstream.cluster.metadata.quorum import (
@@ -73,6 +73,7 @@ EXAMPLES: list[tuple[Command[Any], Any]] = [
     ),
     (UnregisterBroker(3), True),
     (ElectLeaders(0, (("t", 1),)), (ElectionOutcome("t", 1),)),
+    (MakeWay(1, 2, UUID(int=4), 0, 3), True),
     (AlterReassignments((Reassignment("t", 0, (1, 2)),)), (ReassignmentOutcome("t", 0),)),
     (AddVoter(4, UUID(int=4)), True),
     (RemoveVoter(4), True),

@@ -14,6 +14,7 @@ from millstream.cluster.metadata.image import NO_LEADER
 from millstream.cluster.metadata.leader_elections import (
     ElectionType,
     ElectLeaders,
+    MakeWay,
     RestorePreferredLeaders,
 )
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -33,6 +34,39 @@ def displaced() -> Cluster:
     cluster.beat(1)
     assert cluster.set_isr((2, 3, 1)).error == 0
     return cluster
+
+
+def make_way(cluster: Cluster, leader_epoch: int | None = None) -> bool:
+    """As the leader asks for it."""
+    p = cluster.partition()
+    epoch = p.leader_epoch if leader_epoch is None else leader_epoch
+    return cluster.do(
+        MakeWay(p.leader, cluster.image.brokers[p.leader].epoch, cluster.image.topics["t"].topic_id, 0, epoch)
+    )
+
+
+def test_a_leader_makes_way_for_one_that_is_in_sync_or_eligible() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create(1, 2, 3, min_insync_replicas=3)
+    assert cluster.set_isr((1, 3)).error == 0
+    assert cluster.led() == (1, (1, 3), (2,))
+    assert make_way(cluster)
+    assert cluster.led() == (3, (3,), (2,)), (
+        "what it cannot read may have been acknowledged: it counts for nothing"
+    )
+    assert make_way(cluster)
+    assert cluster.led() == (2, (2,), ())
+    assert cluster.partition().leader_epoch == 2
+
+
+def test_a_leader_makes_way_for_nobody_else() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create(1, 2, 3, unclean_leader_election_enable="true")
+    assert cluster.set_isr((1, 2)).error == 0
+    assert not make_way(cluster, leader_epoch=7)
+    cluster.fence(2)
+    assert not make_way(cluster), "3 is alive, and lacks what was acknowledged without it"
+    assert cluster.led() == (1, (1,), ())
 
 
 def test_the_preferred_leader_is_elected_again() -> None:
