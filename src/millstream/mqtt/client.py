@@ -301,7 +301,7 @@ class Client:
             if self.reading.places:
                 await self.link.save(positions, tuple(freed))
         except KafkaError as error:
-            outbound.freed |= freed
+            outbound.freed |= freed.difference(each.packet_id for each in outbound.in_flight)
             log.info("progress of a session not saved", client_id=self.client_id, error=error.message)
         if self.is_open:
             self._saver = asyncio.get_running_loop().call_later(_SAVE_SECONDS, self._save_soon)

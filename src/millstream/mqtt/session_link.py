@@ -160,7 +160,9 @@ class SessionLink:
             then(packet_ids)
 
     async def save(self, positions: Sequence[Position], acknowledged: Sequence[int]) -> None:
-        await self.ask(SaveProgress(self.client_id, self.epoch, tuple(positions), tuple(acknowledged)))
+        await self.ask(
+            SaveProgress(self.client_id, self.epoch, tuple(positions), tuple(acknowledged), self._number)
+        )
 
     async def close(
         self, *, send_will: bool, expiry_s: int, positions: Sequence[Position], in_flight: Flights

@@ -93,7 +93,8 @@ def _save_progress(turn: Turn, request: SaveProgress) -> None:
     session = owned(turn, request.client_id, request.epoch)
     turn.move(request.client_id, session, request.positions)
     for packet_id in request.acknowledged:
-        if packet_id in session.flights:
+        flight = session.flights.get(packet_id)
+        if flight is not None and flight.number <= request.last_number:
             turn.write(FlightKey(request.client_id, packet_id), None)
 
 

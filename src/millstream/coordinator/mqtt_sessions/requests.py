@@ -90,7 +90,9 @@ class SaveProgress(Request[Done], frozen=True):
     epoch: int
     positions: tuple[Position, ...]
     acknowledged: tuple[int, ...] = ()
-    """Identifiers of QoS 2 that are free."""
+    """Identifiers of QoS 2 that are free, if what stands under them has no higher number than `last_number`."""
+    last_number: int = 0
+    """Of what was in flight when this was said: an identifier may be in use again when it is heard."""
 
 
 class CloseSession(Request[Done], frozen=True):

@@ -98,6 +98,15 @@ def test_closing_keeps_all_that_is_unacknowledged_and_frees_the_rest():
     assert coordinator.open().in_flight == ((2, flight(2)), (5, flight(3, qos=1, number=1)))
 
 
+def test_an_identifier_that_is_in_use_again_is_not_freed_by_an_older_word():
+    """The word may be heard late: the message would never be sent again."""
+    coordinator = Coordinator()
+    opened = coordinator.open()
+    coordinator.ask(Reserve("c", opened.epoch, ((1, flight(7, number=3)), (2, flight(8, number=4)))))
+    coordinator.ask(SaveProgress("c", opened.epoch, (), acknowledged=(1, 2), last_number=3))
+    assert coordinator.open().in_flight == ((2, flight(8, number=4)),)
+
+
 # -- owners
 
 
