@@ -1,10 +1,15 @@
-"""MQTT brokers of others, as Debian packages them: mosquitto, and RabbitMQ with its MQTT plug-in."""
+"""MQTT brokers of others, as Debian packages them: mosquitto, and RabbitMQ with its MQTT plug-in.
+
+This system's, or newer ones in a folder with a system of their own, which BENCH_BROKERS_ROOT names (`debootstrap` makes
+one): they are started there by chroot, which only root may do.
+"""
 
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -19,6 +24,29 @@ _MOSQUITTO = "/usr/sbin/mosquitto"
 Address = tuple[str, int]
 
 
+def _root() -> Path:
+    return Path(os.environ.get("BENCH_BROKERS_ROOT", "/"))
+
+
+def _has(program: str) -> bool:
+    return (_root() / program.lstrip("/")).exists()
+
+
+class _Home:
+    """A folder that the broker sees too: `path` here, `seen` where it runs."""
+
+    def __init__(self, data: Path) -> None:
+        root = _root()
+        self._is_apart = root != Path("/")
+        self.path = Path(tempfile.mkdtemp(dir=root / "tmp")) if self._is_apart else data
+        self.seen = Path("/") / self.path.relative_to(root)
+        self.prefix = ["chroot", str(root)] if self._is_apart else []
+
+    def remove(self) -> None:
+        if self._is_apart:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port: int = taken.getsockname()[1]
@@ -28,15 +56,16 @@ def free_port() -> int:
 class _Process:
     """A broker in a process of its own that listens on `port`."""
 
-    def __init__(self, command: list[str], data: Path, port: int, env: dict[str, str]) -> None:
+    def __init__(self, command: list[str], home: _Home, port: int, env: dict[str, str]) -> None:
         self.address: Address = ("127.0.0.1", port)
-        self._log = data / "log.txt"
+        self._home = home
+        self._log = home.path / "log.txt"
         with self._log.open("wb") as out:
             self._process = subprocess.Popen(
-                command,
+                [*home.prefix, *command],
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                cwd=data,
+                cwd=home.path,
                 env={**os.environ, **env},
                 # Not a session: Linux would give it a share of the processors of its own.
                 process_group=0,
@@ -71,6 +100,7 @@ class _Process:
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+        self._home.remove()
 
 
 class Mosquitto(_Process):
@@ -81,8 +111,8 @@ class Mosquitto(_Process):
     durability = "memory only"
 
     def __init__(self, data: Path) -> None:
-        port = free_port()
-        config = data / "mosquitto.conf"
+        port, home = free_port(), _Home(data)
+        config = home.path / "mosquitto.conf"
         # Without set_tcp_nodelay each acknowledgement waits for the next: a hundredth of the rate.
         lines = (
             f"listener {port} 127.0.0.1",
@@ -95,11 +125,11 @@ class Mosquitto(_Process):
         config.write_text("\n".join(lines) + "\n")
         if os.getuid() == 0:
             config.write_text(config.read_text() + "user root\n")
-        super().__init__([_MOSQUITTO, "-c", str(config)], data, port, {})
+        super().__init__([_MOSQUITTO, "-c", str(home.seen / config.name)], home, port, {})
 
     @staticmethod
     def is_available() -> bool:
-        return Path(_MOSQUITTO).exists()
+        return _has(_MOSQUITTO)
 
 
 class RabbitMq(_Process):
@@ -111,25 +141,26 @@ class RabbitMq(_Process):
 
     def __init__(self, data: Path) -> None:
         port, self._epmd_port = free_port(), str(free_port())
-        (data / "plugins").write_text("[rabbitmq_mqtt].")
-        config = data / "rabbitmq.conf"
+        home = _Home(data)
+        (home.path / "plugins").write_text("[rabbitmq_mqtt].")
+        config = home.path / "rabbitmq.conf"
         config.write_text(
             f"listeners.tcp = none\nmqtt.listeners.tcp.1 = 127.0.0.1:{port}\nmqtt.allow_anonymous = true\n"
             "mqtt.durable_queue_type = quorum\nmqtt.prefetch = 100\n"
             "mqtt.tcp_listen_options.nodelay = true\nmqtt.tcp_listen_options.backlog = 2048\n"
         )
         env = {
-            "HOME": str(data),
+            "HOME": str(home.seen),
             "ERL_EPMD_PORT": self._epmd_port,
             "RABBITMQ_NODENAME": "bench@localhost",
             "RABBITMQ_DIST_PORT": str(free_port()),
-            "RABBITMQ_MNESIA_BASE": str(data / "mnesia"),
-            "RABBITMQ_LOG_BASE": str(data / "logs"),
-            "RABBITMQ_CONFIG_FILE": str(config.with_suffix("")),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(data / "plugins"),
-            "RABBITMQ_PID_FILE": str(data / "pid"),
+            "RABBITMQ_MNESIA_BASE": str(home.seen / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(home.seen / "logs"),
+            "RABBITMQ_CONFIG_FILE": str(home.seen / "rabbitmq"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(home.seen / "plugins"),
+            "RABBITMQ_PID_FILE": str(home.seen / "pid"),
         }
-        super().__init__([_RABBITMQ], data, port, env)
+        super().__init__([_RABBITMQ], home, port, env)
 
     def stop(self) -> None:
         super().stop()
@@ -140,4 +171,4 @@ class RabbitMq(_Process):
 
     @staticmethod
     def is_available() -> bool:
-        return Path(_RABBITMQ).exists()
+        return _has(_RABBITMQ)
