@@ -114,6 +114,17 @@ class MqttSettings:
     moved_to: str | None = own_setting(
         None, "An address (host:port) that every client of this node is sent to instead (0x9D)."
     )
+    overlapping_filters: str = own_setting(
+        "one",
+        "What a session gets of a message that several of its filters match: one copy, with the highest QoS and all"
+        " identifiers, or a copy for each of them.",
+        choices=("one", "each"),
+    )
+    tell_no_subscribers: bool = own_setting(
+        False,
+        "Whether PUBACK of MQTT 5 says 0x10 where it is certain that no session, connected or away, and no shared"
+        " subscription has a filter that matches. All coordinators of sessions are asked, which takes time.",
+    )
     reason_strings: bool = own_setting(
         True,
         "Whether clients of MQTT 5 are told in words, beside the reason code, why something was refused.",

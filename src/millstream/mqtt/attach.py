@@ -90,6 +90,8 @@ def limits_of(settings: MqttSettings) -> MqttLimits:
         direct_queues=frozenset(settings.direct_queues),
         servers=_servers(settings.servers),
         moved_to=settings.moved_to,
+        copies_overlapping=settings.overlapping_filters == "each",
+        tells_unwanted=settings.tell_no_subscribers,
         explains=settings.reason_strings,
         max_session_expiry_s=settings.max_session_expiry // 1000,
         server_keep_alive_s=settings.server_keep_alive // 1000,

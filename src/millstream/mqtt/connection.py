@@ -372,13 +372,16 @@ class Connection:
 
     # -- delivering
 
-    def deliver(self, delivery: Delivery, now_ms: int) -> Offer:
+    def deliver(self, delivery: Delivery, now_ms: int, others: Sequence[Delivery] = ()) -> Offer:
+        """`others` are further copies of the same message: all are taken, or none."""
         if self.state is not State.CONNECTED:
             return Offer.FULL
         outbound = self.outbound
         if outbound.is_blocked and self._limits.slow_subscribers is SlowSubscribers.DISCONNECT:
             self.close(Reason.QUOTA_EXCEEDED, "the client does not read what it is sent")
             return Offer.FULL
+        if others:
+            return outbound.offer_copies((delivery, *others), now_ms)
         return outbound.offer(delivery, now_ms)
 
     def reserved(self, packet_ids: Sequence[int], now_ms: int) -> None:

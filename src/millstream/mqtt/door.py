@@ -22,6 +22,7 @@ from millstream.mqtt.share_groups import ShareGroups
 from millstream.mqtt.shared import Shared
 from millstream.mqtt.statistics import Statistics, SysTopics
 from millstream.mqtt.subscribers import Subscribers
+from millstream.mqtt.unwanted import Unwanted
 from millstream.mqtt.wire import Wire, WireUser
 from millstream.observability.logs import get_logger
 from millstream.protocol.internal_topics import MQTT_RETAINED_TOPIC
@@ -56,12 +57,15 @@ class MqttDoor:
         node = f"{doors.view.node_id}:{new_id()}"
         places = Places(doors.metadata, caller)
         retained = Retained(doors.partitions, caller, limits)
+        subscribers = Subscribers(
+            doors.partitions, caller, rules, time.now_ms, copies=limits.copies_overlapping
+        )
         self.shared = Shared(
             doors,
             limits,
             Publishing(rules, places, retained.check),
             places,
-            Subscribers(doors.partitions, caller, rules, time.now_ms),
+            subscribers,
             retained,
             Attending(doors.coordinators, caller, node),
             ShareGroups(
@@ -82,6 +86,7 @@ class MqttDoor:
             caller,
             Statistics(),
             Redirects(doors.view, limits.direct_queues, limits.servers),
+            Unwanted(doors, caller, node, subscribers.index) if limits.tells_unwanted else None,
         )
         self._sys = SysTopics(self.shared.subscribers, self.values)
         self._max_connections = max_connections

@@ -48,6 +48,10 @@ class MqttLimits(msgspec.Struct, frozen=True):
     """Where nodes listen for MQTT, by their ids, where that is not this node's port at their host."""
     moved_to: str | None = None
     """Every client is sent there."""
+    copies_overlapping: bool = False
+    """Whether a message comes once for each filter of a session that matches it, and not once for all."""
+    tells_unwanted: bool = False
+    """Whether PUBACK of 5.0 says so where nobody is subscribed."""
     explains: bool = True
     """Whether clients of 5.0 are told in words why something was refused."""
     max_session_expiry_s: int = 7 * 24 * 3600

@@ -4,12 +4,13 @@
     QoS 2   SENT -> (PUBREC) RECEIVED -> (that is durable) RELEASED, PUBREL -> (PUBCOMP) gone
 
 Of a session that outlives its connection, identifiers of QoS 2 are durable before they are sent (RESERVED -> SENT),
-so that a node which comes in its place sends no message under two of them.
+so that a node which comes in its place sends no message under two of them. Those of several copies of one message
+become durable together, for the session's place in the log then passes it; copies beyond the window wait there.
 """
 
 import enum
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -52,7 +53,7 @@ class Outbound:
 
     __slots__ = (
         "_alias_maximum", "_aliases", "_durable", "_flight", "_largest", "_last_id", "_limits", "_queue",
-        "_queued_bytes", "_resends", "_version", "_window", "bytes_out", "dropped", "freed", "is_blocked",
+        "_queued_bytes", "_unsent", "_version", "_window", "bytes_out", "dropped", "freed", "is_blocked",
         "to_keep_received", "to_reserve",
     )  # fmt: skip
 
@@ -77,8 +78,8 @@ class Outbound:
         self._queue: deque[tuple[Delivery, int]] = deque()
         self._queued_bytes = 0
         self._last_id = 0
-        # A window that is smaller than before makes some of them wait.
-        self._resends: deque[tuple[Delivery, int]] = deque()
+        # They have identifiers, and wait for the window: one that is smaller than before, or one that copies fill.
+        self._unsent: deque[tuple[Delivery, int, bool]] = deque()
         self.bytes_out: list[bytes] = []
         self.to_reserve: list[InFlight] = []
         self.to_keep_received: list[int] = []
@@ -115,13 +116,13 @@ class Outbound:
                 self._release(entry.packet_id)
             else:
                 self._flight[entry.packet_id] = replace(entry, stage=Stage.SENT)
-                self._resends.append((entry.delivery, entry.packet_id))
-        for _ in range(min(self._window, len(self._resends))):
-            self._resend(now_ms)
+                self._unsent.append((entry.delivery, entry.packet_id, True))
+        for _ in range(min(self._window, len(self._unsent))):
+            self._send_next(now_ms)
 
-    def _resend(self, now_ms: int) -> None:
-        delivery, packet_id = self._resends.popleft()
-        self.bytes_out.append(self._frame(delivery, packet_id, now_ms, dup=True))
+    def _send_next(self, now_ms: int) -> None:
+        delivery, packet_id, dup = self._unsent.popleft()
+        self.bytes_out.append(self._frame(delivery, packet_id, now_ms, dup=dup))
 
     def offer(self, delivery: Delivery, now_ms: int) -> Offer:
         message = delivery.outgoing.message
@@ -140,7 +141,7 @@ class Outbound:
                 frame = delivery.frame(self._version, now_ms)
                 self.bytes_out.append(frame.before + frame.after)
             return Offer.TAKEN
-        if not self._queue and len(self._flight) < self._window:
+        if not self._queue and (len(self._flight) < self._window or self._goes_with_last(delivery)):
             self._send(delivery, now_ms)
             return Offer.TAKEN
         size = len(message.payload)
@@ -152,8 +153,29 @@ class Outbound:
         self._queued_bytes += size
         return Offer.TAKEN
 
+    def offer_copies(self, copies: Sequence[Delivery], now_ms: int) -> Offer:
+        """Of one message: all are taken, or none. A queue that is empty takes as many as there are."""
+        size = len(copies[0].outgoing.message.payload)
+        if self._queue and (
+            len(self._queue) + len(copies) > self._limits.max_queued
+            or self._queued_bytes + len(copies) * size > self._limits.max_queued_bytes
+        ):
+            return Offer.FULL
+        for each in copies:
+            if self.offer(each, now_ms) is Offer.FULL:
+                self._queue.append((each, size))
+                self._queued_bytes += size
+        return Offer.TAKEN
+
+    def _goes_with_last(self, delivery: Delivery) -> bool:
+        """Whether its identifier is to be made durable together with the last one: they are of the same message."""
+        if delivery.qos < 2 or not self.to_reserve:
+            return False
+        last = self.to_reserve[-1].delivery
+        return last is not None and last.outgoing is delivery.outgoing
+
     def _pump(self, now_ms: int) -> None:
-        while self._queue and len(self._flight) < self._window:
+        while self._queue and (len(self._flight) < self._window or self._goes_with_last(self._queue[0][0])):
             delivery, size = self._queue.popleft()
             self._queued_bytes -= size
             if not delivery.outgoing.message.is_expired(now_ms):
@@ -176,7 +198,12 @@ class Outbound:
             entry = self._flight.get(packet_id)
             if entry is not None and entry.stage is Stage.RESERVED and entry.delivery is not None:
                 self._flight[packet_id] = replace(entry, stage=Stage.SENT)
-                self.bytes_out.append(self._frame(entry.delivery, packet_id, now_ms))
+                if len(self._flight) > self._window:
+                    self._unsent.append((entry.delivery, packet_id, False))
+                else:
+                    self.bytes_out.append(self._frame(entry.delivery, packet_id, now_ms))
+        while self._unsent and len(self._flight) - len(self._unsent) < self._window:
+            self._send_next(now_ms)
 
     # -- what the client answers
 
@@ -232,8 +259,8 @@ class Outbound:
         delivery = self._flight.pop(packet_id).delivery
         if self._durable and (delivery is None or delivery.qos == 2):
             self.freed.add(packet_id)
-        if self._resends:
-            self._resend(now_ms)
+        if self._unsent:
+            self._send_next(now_ms)
         elif self._queue:
             self._pump(now_ms)
         return delivery

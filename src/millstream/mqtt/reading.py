@@ -71,7 +71,7 @@ class Reading:
         """Of QoS 2, what lies before was handed out by an earlier connection."""
         self.starts: dict[Place, int] = {}
         """Where it joins the others, if they are not that far yet."""
-        self._own: SubscriptionIndex[int] = SubscriptionIndex()
+        self._own: SubscriptionIndex[int] = SubscriptionIndex(copies=subscribers.copies)
         self._task: asyncio.Task[None] | None = None
 
     # -- what it is subscribed to

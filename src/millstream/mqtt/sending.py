@@ -13,6 +13,8 @@ from millstream.mqtt.queue_clients import send_to_new_queue, settle
 from millstream.mqtt.queue_topics import PREFIX, ToSettle, settlement_of
 from millstream.mqtt.wants import WantSend
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.mqtt.packets import V5
+from millstream.protocol.mqtt.reasons import Reason
 
 if TYPE_CHECKING:
     from millstream.mqtt.client import Client
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 # More is not read from its connection before some of it is in the log.
 _MOST_BYTES: Final = 1 << 20
 _MOST_MESSAGES: Final = 2_000
+_Unwanted = asyncio.Task[frozenset[int]] | None
+"""Identifiers of messages that nobody is subscribed to; None where that is not told."""
 
 
 class Sending:
@@ -38,6 +42,7 @@ class Sending:
         groups: dict[Place, tuple[list[int], list[LogMessage], list[int]]] = {}
         settling: dict[tuple[str, Place], list[tuple[int, ToSettle]]] = {}
         publishing = self._client.shared.publishing
+        unwanted = self._unwanted(wants)
         self._client.shared.statistics.received_messages += len(wants)
         for want in wants:
             packet_id, message = want.packet_id, want.message
@@ -49,7 +54,8 @@ class Sending:
                 if message.retain:
                     self.counted(1, len(message.payload))
                     kept_place, kept = publishing.retained(message)
-                    self._client.spawn(self._send_retained(packet_id, (place, record), (kept_place, kept)))
+                    parts = (place, record), (kept_place, kept)
+                    self._client.spawn(self._send_retained(packet_id, unwanted, *parts))
                     continue
             except KafkaError as error:
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and message.topic.startswith(PREFIX):
@@ -63,7 +69,7 @@ class Sending:
             sizes.append(len(message.payload))
         for place, (ids, records, sizes) in groups.items():
             self.counted(len(ids), sum(sizes))
-            self._client.spawn(self._send(place, ids, records, sum(sizes)))
+            self._client.spawn(self._send(place, ids, records, sum(sizes), unwanted))
         for (group, place), some in settling.items():
             self.counted(len(some), 0)
             self._client.spawn(settle(self._client, group, place, some))
@@ -75,20 +81,49 @@ class Sending:
         if not self._messages and self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
-    async def _send(self, place: Place, ids: list[int], records: list[LogMessage], size: int) -> None:
+    def _unwanted(self, wants: list[WantSend]) -> _Unwanted:
+        """Asked for while the messages are on their way to the log."""
+        unwanted = self._client.shared.unwanted
+        if (
+            unwanted is None
+            or self._client.machine.version != V5
+            or not any(want.packet_id for want in wants)
+        ):
+            return None
+        topics = {want.packet_id: want.message.topic for want in wants if want.packet_id}
+
+        async def packet_ids() -> frozenset[int]:
+            found = await unwanted.among(topics.values())
+            return frozenset(packet_id for packet_id, topic in topics.items() if topic in found)
+
+        return asyncio.get_running_loop().create_task(packet_ids())
+
+    async def _send(
+        self, place: Place, ids: list[int], records: list[LogMessage], size: int, unwanted: _Unwanted
+    ) -> None:
         acks = Acks.ALL if any(ids) else Acks.LEADER
         try:
             await self._client.shared.doors.messages.send(self._client.caller, place, records, acks=acks)
         except KafkaError as error:
             self.refused(failure_of(error), ids)
         else:
-            sent = self._client.machine.sent
-            for packet_id in ids:
-                sent(packet_id)
+            await self._sent(ids, unwanted)
         self.counted(-len(ids), -size)
         self._client.flush()
 
-    async def _send_retained(self, packet_id: int, *parts: tuple[Place, LogMessage]) -> None:
+    async def _sent(self, ids: Sequence[int], unwanted: _Unwanted) -> None:
+        sent = self._client.machine.sent
+        if unwanted is None:
+            for packet_id in ids:
+                sent(packet_id)
+            return
+        found = await unwanted
+        for packet_id in ids:
+            sent(packet_id, Reason.NO_MATCHING_SUBSCRIBERS if packet_id in found else 0)
+
+    async def _send_retained(
+        self, packet_id: int, unwanted: _Unwanted, *parts: tuple[Place, LogMessage]
+    ) -> None:
         send = self._client.shared.doors.messages.send
         try:
             (place, record), (kept_place, kept) = parts
@@ -96,7 +131,7 @@ class Sending:
         except KafkaError as error:
             self.refused(failure_of(error), [packet_id])
         else:
-            self._client.machine.sent(packet_id)
+            await self._sent([packet_id], unwanted)
         self.counted(-1, -len(parts[0][1].value or b""))
         self._client.flush()
 

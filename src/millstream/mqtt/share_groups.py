@@ -33,6 +33,8 @@ _BYTES_AT_ONCE: Final = 256 << 10
 _WAIT_SECONDS: Final = 5.0
 _PAUSE_SECONDS: Final = 0.5
 _START: Final = "share.auto.offset.reset"
+_PREFIX: Final = "mqtt-share:"
+_MOST_PARTS: Final = 16
 
 
 class Member(Protocol):
@@ -268,6 +270,16 @@ def _together(some: Mapping[SettlementKind, list[int]]) -> list[Settlement]:
     return ranges
 
 
+def possible_filters(name: str) -> list[str]:
+    """Of a shared subscription, by its share group's name: a colon may end the group's part or be in one of them."""
+    if not name.startswith(_PREFIX):
+        return []
+    parts = name[len(_PREFIX) :].split(":")
+    if len(parts) > _MOST_PARTS:
+        return ["#"]
+    return [":".join(parts[number:]) for number in range(1, len(parts))]
+
+
 class ShareGroups:
     """Those that a client of this node is a member of."""
 
@@ -301,7 +313,7 @@ class ShareGroups:
                     self._doors,
                     self._caller,
                     self._member,
-                    f"mqtt-share:{group}:{text}",
+                    f"{_PREFIX}{group}:{text}",
                     {place: partial(self._outgoing, text, place) for place in self._places_for(text)},
                     self._now_ms,
                     self.tail,

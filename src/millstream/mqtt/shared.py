@@ -16,6 +16,7 @@ from millstream.mqtt.retained import Retained
 from millstream.mqtt.share_groups import ShareGroups
 from millstream.mqtt.statistics import Statistics
 from millstream.mqtt.subscribers import Subscribers
+from millstream.mqtt.unwanted import Unwanted
 from millstream.protocol.mqtt.decoder import NameCache
 
 
@@ -37,3 +38,5 @@ class Shared(msgspec.Struct, frozen=True, eq=False):
     own_caller: Caller
     statistics: Statistics
     redirects: Redirects
+    unwanted: Unwanted | None
+    """None where PUBACK says nothing of it."""

@@ -28,9 +28,16 @@ class Subscriber(Protocol):
 
 class Subscribers:
     def __init__(
-        self, partitions: PartitionAccess, caller: Caller, rules: Rules, now_ms: Callable[[], int]
+        self,
+        partitions: PartitionAccess,
+        caller: Caller,
+        rules: Rules,
+        now_ms: Callable[[], int],
+        *,
+        copies: bool = False,
     ) -> None:
-        self.index: SubscriptionIndex[Subscriber] = SubscriptionIndex()
+        self.copies = copies
+        self.index: SubscriptionIndex[Subscriber] = SubscriptionIndex(copies=copies)
         self._partitions = partitions
         self._caller = caller
         self._rules = rules

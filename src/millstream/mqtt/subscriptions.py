@@ -1,6 +1,7 @@
 """Who gets a message, and how: all sessions of a node with their filters, looked up once for each message.
 
-A session whose filters overlap gets one copy: with the highest QoS, and the identifiers of all of them.
+A session whose filters overlap gets one copy: with the highest QoS, and the identifiers of all of them. Or a copy for
+each, as each says, where the settings want it so.
 """
 
 from collections.abc import Hashable, Iterable
@@ -29,11 +30,13 @@ class Subscription(msgspec.Struct, frozen=True, gc=False):
 
 
 class Granted(NamedTuple):
-    """What the filters that match say together."""
+    """What the filters that match say together, or one of them."""
 
     qos: int
     retain_as_published: bool
     identifiers: tuple[int, ...]
+    others: "tuple[Granted, ...]" = ()
+    """Further copies, for further filters."""
 
 
 class Match(NamedTuple, Generic[S]):
@@ -55,8 +58,19 @@ def granted(subscriptions: Iterable[Subscription]) -> Granted | None:
     return None if qos < 0 else Granted(qos, as_published, tuple(identifiers))
 
 
+def granted_each(subscriptions: Iterable[Subscription]) -> Granted | None:
+    """The same with a copy for each, the highest QoS first."""
+    each = [found for one in subscriptions if (found := granted((one,))) is not None]
+    if not each:
+        return None
+    first, *others = sorted(each, key=lambda one: -one.qos)
+    return first._replace(others=tuple(others))
+
+
 class SubscriptionIndex(Generic[S]):
-    def __init__(self) -> None:
+    def __init__(self, *, copies: bool = False) -> None:
+        """`copies`: one for each filter that matches."""
+        self._together = granted_each if copies else granted
         self._tree: TopicTree[S, Subscription] = TopicTree()
         self._kept: dict[str, list[Match[S]]] = {}
         self._kept_matches = 0
@@ -84,7 +98,7 @@ class SubscriptionIndex(Generic[S]):
         for holders in self._tree.match(topic):
             for subscriber, subscription in holders.items():
                 by_subscriber.setdefault(subscriber, []).append(subscription)
-        found = [_match(subscriber, held) for subscriber, held in by_subscriber.items()]
+        found = [self._match(subscriber, held) for subscriber, held in by_subscriber.items()]
         if len(topic) <= _LONGEST_KEPT and len(found) < _MOST_KEPT_MATCHES:
             if self._kept_matches + len(found) > _MOST_KEPT_MATCHES:
                 self._forget()
@@ -96,10 +110,10 @@ class SubscriptionIndex(Generic[S]):
         self._kept.clear()
         self._kept_matches = 0
 
-
-def _match(subscriber: S, held: list[Subscription]) -> Match[S]:
-    everything = granted(held)
-    assert everything is not None
-    if not any(each.no_local for each in held):
-        return Match(subscriber, everything, everything)
-    return Match(subscriber, everything, granted(each for each in held if not each.no_local))
+    def _match(self, subscriber: S, held: list[Subscription]) -> Match[S]:
+        together = self._together
+        everything = together(held)
+        assert everything is not None
+        if not any(each.no_local for each in held):
+            return Match(subscriber, everything, everything)
+        return Match(subscriber, everything, together(each for each in held if not each.no_local))

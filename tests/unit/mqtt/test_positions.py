@@ -1,5 +1,6 @@
 """What a session tells of how far it has read: nothing that another connection would have to deliver."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ READ_TO = 10
 
 def saved(*in_flight: InFlight, queued: tuple[Delivery, ...] = ()) -> int:
     nothing: Any = None
-    reading = Reading(nothing, nothing, nothing, nothing, nothing)
+    subscribers: Any = SimpleNamespace(copies=False)
+    reading = Reading(nothing, nothing, nothing, subscribers, nothing)
     reading.places[PLACE] = None
     reading.fall_behind(PLACE, READ_TO)
     (position,) = reading.positions(queued, in_flight)

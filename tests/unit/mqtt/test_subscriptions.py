@@ -14,6 +14,17 @@ def test_overlapping_filters_are_one_copy_with_the_highest_qos_and_all_identifie
     assert sorted(match.granted.identifiers) == [3, 5]
 
 
+def test_each_filter_has_its_own_copy_where_that_is_wanted():
+    index = SubscriptionIndex(copies=True)
+    index.add("s", Subscription("a/#", 1, no_local=True, identifier=3))
+    index.add("s", Subscription("a/+", 2, retain_as_published=True))
+    index.add("s", Subscription("a/b", 0, identifier=5))
+    (match,) = index.find("a/b")
+    others = Granted(1, False, (3,)), Granted(0, False, (5,))
+    assert match.granted == Granted(2, True, (), others)
+    assert match.to_publisher == Granted(2, True, (), others[1:])
+
+
 def test_no_local_counts_filter_by_filter():
     index = SubscriptionIndex()
     index.add("s", Subscription("a", 1, no_local=True))

@@ -33,6 +33,7 @@ from millstream.coordinator.mqtt_sessions.requests import (
     Confirm,
     Confirmed,
     Done,
+    FindSubscribers,
     OpenSession,
     OwedAppended,
     OwedRefused,
@@ -44,6 +45,7 @@ from millstream.coordinator.mqtt_sessions.requests import (
     SessionReply,
     SessionRequest,
     Subscribe,
+    Wanted,
 )
 from millstream.coordinator.mqtt_sessions.settings import SessionSettings
 from millstream.coordinator.mqtt_sessions.state import NOT_YET, Session, SessionState
@@ -113,6 +115,9 @@ class SessionCoordinator(StateMachine[SessionRequest, SessionRecord, SessionRepl
             case Confirm():
                 self._confirm(turn, request, token)
                 return self._decided(turn)
+            case FindSubscribers():
+                interest = self.state.interest
+                answer = Wanted(tuple(interest.may_want(topic, request.node) for topic in request.topics))
             case ProducerGiven():
                 if self.state.producer is None:
                     turn.write(ProducerKey(), StoredProducer(request.producer_id))

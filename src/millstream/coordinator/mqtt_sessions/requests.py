@@ -132,6 +132,19 @@ class Confirm(Request[Confirmed], frozen=True):
     sessions: tuple[tuple[str, int], ...]
 
 
+class Wanted(msgspec.Struct, frozen=True):
+    """For each topic, whether one of the coordinator's sessions may have subscribed to it."""
+
+    topics: tuple[bool, ...]
+
+
+class FindSubscribers(Request[Wanted], frozen=True):
+    """`node` is the door that asks, and knows the connections that it has."""
+
+    node: str
+    topics: tuple[str, ...]
+
+
 class ProducerGiven(Request[Done], frozen=True):
     """Of the effect `NeedProducer`."""
 
@@ -162,6 +175,7 @@ SessionRequest = (
     | CloseSession
     | Attend
     | Confirm
+    | FindSubscribers
     | ProducerGiven
     | OwedAppended
     | OwedRefused
@@ -178,9 +192,10 @@ RemoteSessionRequest = (
     | CloseSession
     | Attend
     | Confirm
+    | FindSubscribers
 )
 """Those that come from doors, of any node."""
-SessionReply = SessionOpened | Done | Attended | Confirmed
+SessionReply = SessionOpened | Done | Attended | Confirmed | Wanted
 
 
 class NeedProducer(msgspec.Struct, frozen=True):

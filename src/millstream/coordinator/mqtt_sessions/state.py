@@ -2,6 +2,7 @@
 
 from typing import cast
 
+from millstream.coordinator.mqtt_sessions.interest import Interest
 from millstream.coordinator.mqtt_sessions.records import (
     FlightKey,
     OwedKey,
@@ -48,6 +49,15 @@ class SessionState:
         self.producer: StoredProducer | None = None
         self.last_epoch = 0
         self.last_owed = 0
+        self._interest: Interest | None = None
+
+    @property
+    def interest(self) -> Interest:
+        if self._interest is None:
+            self._interest = Interest()
+            for client_id, session in self.sessions.items():
+                self._interest.add(client_id, session.stored, session.subscriptions)
+        return self._interest
 
     def replay(self, record: SessionRecord) -> None:
         """Apply one record; a record about something already gone changes nothing."""
@@ -72,17 +82,22 @@ class SessionState:
                     session = self.sessions[key.client_id] = Session(NOT_YET)
                 if session is not None:
                     _replay_part(session, record)
+                    if self._interest is not None and isinstance(key, SubscriptionKey):
+                        told = self._interest.unsubscribed if value is None else self._interest.subscribed
+                        told(key.client_id, key.filter)
 
     def still_owed(self, numbers: range) -> set[int]:
         fewest = numbers if len(numbers) < len(self.owed) else self.owed
         return {number for number in fewest if number in numbers and number in self.owed}
 
     def _replay_session(self, client_id: str, value: StoredSession | None) -> None:
+        session = self.sessions.get(client_id)
+        if self._interest is not None:
+            self._interest.session_changed(None if session is None else session.stored, value)
         if value is None:
             self.sessions.pop(client_id, None)
             return
         self.last_epoch = max(self.last_epoch, value.epoch)
-        session = self.sessions.get(client_id)
         if session is None:
             self.sessions[client_id] = Session(value)
         else:

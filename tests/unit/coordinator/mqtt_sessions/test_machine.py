@@ -13,6 +13,7 @@ from millstream.coordinator.mqtt_sessions.requests import (
     CloseSession,
     Confirm,
     Done,
+    FindSubscribers,
     KeepReceived,
     Receive,
     Release,
@@ -205,6 +206,44 @@ def test_many_lost_connections_are_handled_a_part_at_a_time():
         coordinator.open(f"c{number}", will=will(f"{number}"))
     coordinator.wait(11)
     assert sorted(coordinator.sent(), key=int) == [str(number) for number in range(1_200)]
+
+
+# -- who wants what
+
+
+@pytest.mark.parametrize("asked_before", [False, True])
+@pytest.mark.parametrize("crashed", [False, True])
+def test_it_is_known_what_sessions_are_subscribed_to_connected_or_away(asked_before, crashed):
+    coordinator = Coordinator()
+
+    def wanted(*topics):
+        return coordinator.ask(FindSubscribers("n1", topics)).topics
+
+    if asked_before:
+        assert wanted("a/b") == (False,)
+    away, here = coordinator.open("away"), coordinator.open("here")
+    coordinator.ask(Subscribe("away", away.epoch, (("a/+", OPTIONS), ("$share/g/s/#", OPTIONS)), ()))
+    coordinator.ask(Subscribe("here", here.epoch, (("a/b", OPTIONS), ("b", OPTIONS)), ()))
+    coordinator.close(away, "away")
+    coordinator.ask(Unsubscribe("here", here.epoch, ("b",)))
+    if crashed:
+        coordinator.crash(compacted=True)
+    assert wanted("a/b", "a", "s/1", "b") == (True, False, True, False)
+    coordinator.wait(101)
+    assert wanted("a/b", "s/1") == (True, False), "one has expired"
+    coordinator.open("here", clean=True)
+    assert wanted("a/b") == (False,)
+
+
+def test_what_a_session_at_another_door_wants_is_not_known_if_it_does_not_last():
+    coordinator = Coordinator()
+    assert coordinator.ask(FindSubscribers("n1", ("a",))).topics == (False,)
+    coordinator.open("own", "n1", expiry_s=0)
+    assert coordinator.ask(FindSubscribers("n1", ("a",))).topics == (False,)
+    other = coordinator.open("other", "n2", expiry_s=0)
+    assert coordinator.ask(FindSubscribers("n1", ("a",))).topics == (True,)
+    coordinator.close(other, "other", expiry_s=0)
+    assert coordinator.ask(FindSubscribers("n1", ("a",))).topics == (False,)
 
 
 # -- PUBCOMP
