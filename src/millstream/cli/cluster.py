@@ -46,7 +46,9 @@ def up(
             help="The first node's port, instead of 9092.",
         ),
     ] = None,
-    http: Annotated[bool, typer.Option("--http", help="Serve /metrics and /health on every node.")] = False,
+    http: Annotated[
+        bool, typer.Option("--http", help="Serve HTTP on every node: messages, /metrics, /health.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start a cluster on this machine and run it until Ctrl-C or SIGTERM, which stop all nodes cleanly.

@@ -1,6 +1,5 @@
 """`millstream cluster add`, `remove`, `drain` and `found`: nodes come into a cluster, go out of it, and make one."""
 
-import sys
 import time
 from typing import Annotated
 
@@ -19,7 +18,7 @@ from millstream.cli.cluster_replicas import (
     show_moves,
 )
 from millstream.cli.errors import CommandError, ExitCode, UsageError
-from millstream.cli.options import AsJson, Yes
+from millstream.cli.options import AsJson, Yes, confirm
 from millstream.cli.target import Target, on_cluster
 from millstream.cluster.placement import VIRTUAL_NODES
 
@@ -53,10 +52,8 @@ def add(
 
     with target.cluster() as cluster:
         found = add_node(cluster, node, is_voter=voter, timeout_s=timeout)
-    if as_json:
-        output.json_document({"node": node, "quorum": found.quorum})
-    else:
-        output.line(f"node {node} at {found.address} is in, as a {found.quorum} of the quorum")
+    text = f"node {node} at {found.address} is in, as a {found.quorum} of the quorum"
+    output.outcome({"node": node, "quorum": found.quorum}, text, as_json=as_json)
 
 
 @on_cluster
@@ -94,8 +91,7 @@ def remove(
     with target.cluster() as cluster:
         view = view_cluster(cluster)
         check_removable(view, node)
-        if not yes and sys.stdin.isatty():
-            typer.confirm(f"Take node {node} out of the cluster at {target.bootstrap}?", abort=True, err=True)
+        confirm(f"Take node {node} out of the cluster at {target.bootstrap}?", yes=yes)
         moved, until = 0, time.monotonic() + timeout
         is_emptied = not force and view.broker(node) is not None
         chosen = placement or placement_of(cluster, view.controller) if is_emptied else ""
@@ -112,10 +108,8 @@ def remove(
                 if not is_emptied or error.code != _HAS_MORE or time.monotonic() > until:
                     raise
                 view = view_cluster(cluster)
-    if as_json:
-        output.json_document({"node": node, "moved": moved})
-    else:
-        output.line(f"removed node {node}, after {moved} replicas moved to others")
+    text = f"removed node {node}, after {moved} replicas moved to others"
+    output.outcome({"node": node, "moved": moved}, text, as_json=as_json)
 
 
 @on_cluster
@@ -162,12 +156,8 @@ def drain(
         move_replicas(cluster, moves, rate, timeout)
         places = [(each.topic, each.index) for each in moves]
         failed = elect_leaders(cluster, places).failed if moves else []
-    if as_json:
-        output.json_document({"node": node, "moved": len(moves), "still_led": len(failed)})
-    else:
-        output.line(
-            f"node {node}: {len(moves)} partitions {'led by others' if leaders else 'moved to others'}"
-        )
+    text = f"node {node}: {len(moves)} partitions {'led by others' if leaders else 'moved to others'}"
+    output.outcome({"node": node, "moved": len(moves), "still_led": len(failed)}, text, as_json=as_json)
     for topic, index, reason in failed:
         output.note(f"{topic}:{index}: {reason}")
     if failed:
@@ -204,11 +194,10 @@ def found(
     names = ", ".join(map(str, wanted))
     settings = target.settings()
     founder = founder_of(settings, wanted)
-    if not yes and sys.stdin.isatty():
-        question = f"Found a new, empty cluster with the nodes {names}? Seeds that are away may belong to one already."
-        typer.confirm(question, abort=True, err=True)
+    question = (
+        f"Found a new, empty cluster with the nodes {names}? Seeds that are away may belong to one already."
+    )
+    confirm(question, yes=yes)
     state = found_cluster(settings, founder, wanted)
-    if as_json:
-        output.json_document({"cluster_id": state.cluster_id, "nodes": wanted})
-    else:
-        output.line(f"cluster {state.cluster_id} is founded with the nodes {names}")
+    text = f"cluster {state.cluster_id} is founded with the nodes {names}"
+    output.outcome({"cluster_id": state.cluster_id, "nodes": wanted}, text, as_json=as_json)

@@ -1,6 +1,5 @@
 """`millstream cluster rebalance`, `elect` and `reassign`: who leads partitions, and who keeps them."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +8,7 @@ import typer
 
 from millstream.cli import output
 from millstream.cli.errors import ExitCode, UsageError
-from millstream.cli.options import AsJson, Yes
+from millstream.cli.options import AsJson, Yes, confirm
 from millstream.cli.target import Target, on_cluster
 from millstream.cluster.placement import PLACEMENTS, VIRTUAL_NODES
 from millstream.config.units import parse_size
@@ -85,13 +84,12 @@ def rebalance(
             return
         is_done = move_replicas(cluster, moves, rate, None if no_wait else timeout)
         elected = elect_leaders(cluster, None).elected if is_done else []
-    if as_json:
-        output.json_document(
-            {"moves": [each.as_document() for each in moves], "done": is_done, "elected": len(elected)}
-        )
-    else:
-        state = "moved" if is_done else "on their way"
-        output.line(f"{len(moves)} partitions {state}, {len(elected)} given back to their preferred leaders")
+    state = "moved" if is_done else "on their way"
+    output.outcome(
+        {"moves": [each.as_document() for each in moves], "done": is_done, "elected": len(elected)},
+        f"{len(moves)} partitions {state}, {len(elected)} given back to their preferred leaders",
+        as_json=as_json,
+    )
 
 
 @on_cluster
@@ -119,8 +117,7 @@ def elect(
 
     if unclean and not partitions:
         raise UsageError("--unclean may lose messages: name the partitions it is meant for")
-    if unclean and not yes and sys.stdin.isatty():
-        typer.confirm("Messages that only other replicas have will be lost. Go on?", abort=True, err=True)
+    confirm("Messages that only other replicas have will be lost. Go on?", yes=yes or not unclean)
     named = parse_partitions(partitions or ())
     with target.cluster() as cluster:
         wanted = None
@@ -211,10 +208,8 @@ def reassign(
             show_moves(moves, as_json)
             return
         is_done = move_replicas(cluster, moves, rate, None if no_wait else timeout)
-    if as_json:
-        output.json_document({"moves": [each.as_document() for each in moves], "done": is_done})
-    else:
-        output.line(f"{len(moves)} partitions {'moved' if is_done else 'on their way'}")
+    text = f"{len(moves)} partitions {'moved' if is_done else 'on their way'}"
+    output.outcome({"moves": [each.as_document() for each in moves], "done": is_done}, text, as_json=as_json)
 
 
 def check_placement(given: str | None) -> None:
@@ -274,19 +269,12 @@ def show_moves(moves: "Sequence[Move]", as_json: bool) -> None:
 
 def show_ongoing(ongoing: "Sequence[Ongoing]", as_json: bool) -> None:
     columns = ("topic", "partition", "adding", "removing")
-    if as_json:
-        output.json_document([each._asdict() for each in ongoing])
-    elif not ongoing and sys.stdout.isatty():
-        output.note("no partition is being reassigned")
-    else:
-        output.table(columns, ongoing)
+    output.rows(columns, ongoing, as_json=as_json, nothing="no partition is being reassigned")
 
 
 def show_cancelled(called_off: list[tuple[str, int]], as_json: bool) -> None:
-    if as_json:
-        output.json_document({"cancelled": [{"topic": t, "partition": i} for t, i in called_off]})
-    else:
-        output.line(f"{len(called_off)} reassignments called off")
+    document = {"cancelled": [{"topic": t, "partition": i} for t, i in called_off]}
+    output.outcome(document, f"{len(called_off)} reassignments called off", as_json=as_json)
 
 
 def _ids(text: str) -> tuple[int, ...]:

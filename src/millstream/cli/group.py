@@ -8,7 +8,7 @@ import typer
 
 from millstream.cli import output
 from millstream.cli.errors import CommandError, UsageError
-from millstream.cli.options import AsJson, Yes, parse_moment_ms, parse_topics
+from millstream.cli.options import AsJson, Yes, confirm, parse_moment_ms, parse_topics
 from millstream.cli.target import Target, delete_each, on_cluster
 from millstream.config.units import parse_duration_ms
 
@@ -194,12 +194,9 @@ def reset_offsets(
     moves = plan_reset(admin, group, topics, to)
     columns = ("topic", "partition", "old_offset", "new_offset", "lag")
     rows = [(m.topic, m.partition, m.old_offset, m.new_offset, m.lag) for m in moves]
-    asks = not (dry_run or yes) and sys.stdin.isatty()
     if not as_json:
         output.table(columns, rows)
-    if asks:
-        output.flush()
-        typer.confirm(f"Move group {group} to these offsets at {target.bootstrap}?", abort=True, err=True)
+    confirm(f"Move group {group} to these offsets at {target.bootstrap}?", yes=dry_run or yes)
     if not dry_run:
         apply_reset(admin, group, moves)
     if as_json:
@@ -237,13 +234,10 @@ def delete_offsets(
                 f"group {group!r} has committed nothing there; see `millstream group describe {group}`"
             )
         names = ", ".join(f"{each.topic}:{each.partition}" for each in places)
-        if not yes and sys.stdin.isatty():
-            typer.confirm(f"Forget the offsets of group {group} for {names}?", abort=True, err=True)
+        confirm(f"Forget the offsets of group {group} for {names}?", yes=yes)
         admin.delete_offsets(group, places)
-    if as_json:
-        output.json_document({"group": group, "deleted": [each._asdict() for each in places]})
-    else:
-        output.line(f"deleted the offsets of group {group} for {names}")
+    deleted = {"group": group, "deleted": [each._asdict() for each in places]}
+    output.outcome(deleted, f"deleted the offsets of group {group} for {names}", as_json=as_json)
 
 
 def parse_target(
@@ -303,7 +297,5 @@ def delete(
     """Delete groups without members, and their offsets. Asks first when run on a terminal."""
     names = list(dict.fromkeys(groups))
     with target.admin() as admin:
-        if not yes and sys.stdin.isatty():
-            where = target.bootstrap
-            typer.confirm(f"Delete {', '.join(names)} at {where} with all offsets?", abort=True, err=True)
+        confirm(f"Delete {', '.join(names)} at {target.bootstrap} with all offsets?", yes=yes)
         delete_each("group", names, admin.delete_group, as_json)

@@ -1,16 +1,25 @@
 """Options that several commands share, and the parsing of their values."""
 
 import re
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
+from millstream.cli import output
 from millstream.cli.errors import UsageError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask the person at the terminal before going on; a script is not asked."""
+    if not yes and sys.stdin.isatty():
+        output.flush()
+        typer.confirm(question, abort=True, err=True)
 
 
 def parse_pairs(pairs: Sequence[str], option: str) -> dict[str, str]:

@@ -63,6 +63,24 @@ def table(columns: Sequence[str], rows: Sequence[Row], title: str | None = None)
     Console().print(rendered)
 
 
+def rows(columns: Sequence[str], rows: Sequence[Row], *, as_json: bool, nothing: str = "") -> None:
+    """A table, or a list of objects as JSON; at a terminal `nothing` is said where there are no rows."""
+    if as_json:
+        json_document([dict(zip(columns, row, strict=True)) for row in rows])
+    elif nothing and not rows and sys.stdout.isatty():
+        note(nothing)
+    else:
+        table(columns, rows)
+
+
+def outcome(document: Mapping[str, object], text: str, *, as_json: bool) -> None:
+    """What a command has done, as JSON or in a line."""
+    if as_json:
+        json_document(document)
+    else:
+        line(text)
+
+
 def facts(values: Mapping[str, object]) -> None:
     """Names and values, one to a line."""
     if not sys.stdout.isatty():

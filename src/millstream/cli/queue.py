@@ -34,9 +34,8 @@ def list_(target: Target, as_json: AsJson = False) -> None:
     """
     with target.queue_admin() as admin:
         queues = admin.queues()
-    _show(queues, as_json)
-    if not queues and sys.stdout.isatty():
-        output.note(f"no queues in use at {target.bootstrap}")
+    nothing = f"no queues in use at {target.bootstrap}"
+    output.rows(_COLUMNS, [_row(each) for each in queues], as_json=as_json, nothing=nothing)
 
 
 @app.command()
@@ -46,10 +45,11 @@ def describe(group: Group, target: Target, as_json: AsJson = False) -> None:
     with target.queue_admin() as admin:
         configs, queues = admin.group_configs(group), admin.queues(group)
     if as_json:
-        output.json_document({"group": group, "configs": configs, "queues": [_row(each) for each in queues]})
+        rows = [dict(zip(_COLUMNS, _row(each), strict=True)) for each in queues]
+        output.json_document({"group": group, "configs": configs, "queues": rows})
         return
     output.facts(configs)
-    _show(queues, as_json=False)
+    output.table(_COLUMNS, [_row(each) for each in queues])
 
 
 @app.command()
@@ -95,10 +95,7 @@ def peek(
                         value = (record.value or b"").decode(errors="backslashreplace")
                         rows.append((index, offset, run.state, run.count, run.owner, value))
     columns = ("partition", "offset", "state", "deliveries", "member", "value")
-    if as_json:
-        output.json_document([dict(zip(columns, row, strict=True)) for row in rows])
-    else:
-        output.table(columns, rows)
+    output.rows(columns, rows, as_json=as_json)
 
 
 @app.command()
@@ -182,9 +179,9 @@ def redrive(
         output.note(f"{stayed} messages do not say where they came from")
 
 
-def _row(queue: "QueueRow") -> dict[str, object]:
+def _row(queue: "QueueRow") -> tuple[object, ...]:
     age = round(time.time() - queue.oldest_ms / 1000, 1) if queue.oldest_ms >= 0 else 0.0
-    values = (
+    return (
         queue.group,
         queue.topic,
         queue.partition,
@@ -194,12 +191,3 @@ def _row(queue: "QueueRow") -> dict[str, object]:
         queue.redelivered,
         queue.dead_letters,
     )
-    return dict(zip(_COLUMNS, values, strict=True))
-
-
-def _show(queues: "list[QueueRow]", as_json: bool) -> None:
-    rows = [_row(each) for each in queues]
-    if as_json:
-        output.json_document(rows)
-    else:
-        output.table(_COLUMNS, [tuple(row.values()) for row in rows])

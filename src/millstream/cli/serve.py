@@ -49,11 +49,17 @@ def command(
     ] = None,
     http: Annotated[
         str | None,
-        typer.Option("--http", metavar="HOST:PORT", help="Address of /metrics and /health; none without."),
+        typer.Option(
+            "--http",
+            metavar="HOST:PORT",
+            help="Address for HTTP: messages, /metrics, /health. Without it there is no HTTP.",
+        ),
     ] = None,
     mqtt: Annotated[
         str | None,
-        typer.Option("--mqtt", metavar="HOST:PORT", help="Address for MQTT clients; none without."),
+        typer.Option(
+            "--mqtt", metavar="HOST:PORT", help="Address for MQTT clients. Without it there is no MQTT."
+        ),
     ] = None,
     mqtt_ws: Annotated[
         str | None,

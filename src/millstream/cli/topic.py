@@ -1,13 +1,12 @@
 """`millstream topic`: list, create, describe, alter, trim and delete topics."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millstream.cli import output
 from millstream.cli.errors import CommandError, UsageError
-from millstream.cli.options import AsJson, Yes, parse_moment_ms, parse_pairs, parse_topics
+from millstream.cli.options import AsJson, Yes, confirm, parse_moment_ms, parse_pairs, parse_topics
 from millstream.cli.target import Target, delete_each, on_cluster
 
 if TYPE_CHECKING:
@@ -45,12 +44,8 @@ def list_(
     topics = [each for each in found if internal or not each.name.startswith("__")]
     columns = ("topic", "partitions", "replication_factor")
     rows = [(each.name, len(each.partitions), each.replication_factor) for each in topics]
-    if as_json:
-        output.json_document([dict(zip(columns, row, strict=True)) for row in rows])
-    elif not rows and sys.stdout.isatty():
-        output.note(f"no topics at {target.bootstrap}; `millstream topic create NAME` makes one")
-    else:
-        output.table(columns, rows)
+    nothing = f"no topics at {target.bootstrap}; `millstream topic create NAME` makes one"
+    output.rows(columns, rows, as_json=as_json, nothing=nothing)
 
 
 def list_under_replicated(topics: "list[TopicInfo]", as_json: bool) -> None:
@@ -61,12 +56,7 @@ def list_under_replicated(topics: "list[TopicInfo]", as_json: bool) -> None:
         for each in topic.partitions
         if each.is_under_replicated
     ]
-    if as_json:
-        output.json_document([dict(zip(columns, row, strict=True)) for row in rows])
-    elif not rows and sys.stdout.isatty():
-        output.note("all replicas are in sync")
-    else:
-        output.table(columns, rows)
+    output.rows(columns, rows, as_json=as_json, nothing="all replicas are in sync")
 
 
 @app.command()
@@ -105,10 +95,8 @@ def create(
             if not if_not_exists:
                 raise CommandError(f"topic {topic!r} exists already; --if-not-exists accepts that") from error
             created = False
-    if as_json:
-        output.json_document({"topic": topic, "created": created})
-    else:
-        output.line(f"created topic {topic}" if created else f"topic {topic} exists already")
+    text = f"created topic {topic}" if created else f"topic {topic} exists already"
+    output.outcome({"topic": topic, "created": created}, text, as_json=as_json)
 
 
 @app.command()
@@ -197,11 +185,8 @@ def alter(
             admin.alter_topic_configs(topic, to_set, to_delete)
         if partitions is not None:
             admin.add_partitions(topic, partitions)
-    if as_json:
-        changes = {"topic": topic, "partitions": partitions, "set": to_set, "deleted": to_delete}
-        output.json_document(changes)
-    else:
-        output.line(f"altered topic {topic}")
+    changes = {"topic": topic, "partitions": partitions, "set": to_set, "deleted": to_delete}
+    output.outcome(changes, f"altered topic {topic}", as_json=as_json)
 
 
 @app.command()
@@ -251,9 +236,7 @@ def trim(
         rows = [(*place, starts[place], wanted[place], wanted[place] - starts[place]) for place in places]
         if not as_json:
             output.table(columns, rows)
-        if not (dry_run or yes) and sys.stdin.isatty():
-            output.flush()
-            typer.confirm(f"Delete these messages at {target.bootstrap} for good?", abort=True, err=True)
+        confirm(f"Delete these messages at {target.bootstrap} for good?", yes=dry_run or yes)
         if not dry_run:
             admin.delete_records({place: each for place, each in wanted.items() if each > starts[place]})
     if as_json:
@@ -274,7 +257,5 @@ def delete(
     """Delete topics and everything in them. Asks first when run on a terminal."""
     names = list(dict.fromkeys(topics))
     with target.admin() as admin:
-        if not yes and sys.stdin.isatty():
-            where = target.bootstrap
-            typer.confirm(f"Delete {', '.join(names)} at {where} with all messages?", abort=True, err=True)
+        confirm(f"Delete {', '.join(names)} at {target.bootstrap} with all messages?", yes=yes)
         delete_each("topic", names, admin.delete_topic, as_json)

@@ -241,7 +241,7 @@ class ReplicationSettings:
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    host: str = own_setting("127.0.0.1", "The address to listen on for HTTP: /metrics and /health.")
+    host: str = own_setting("127.0.0.1", "The address to listen on for HTTP: messages, /metrics and /health.")
     port: int | None = own_setting(
         None, "The port to listen on for HTTP; 0 takes a free one, not set turns it off.",
         kind=_INT, minimum=0, maximum=65535,

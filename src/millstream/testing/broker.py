@@ -67,7 +67,7 @@ class EmbeddedBroker(NodeProcess):
 
     @property
     def http_url(self) -> str:
-        """Where /metrics and /health are."""
+        """Where it takes messages over HTTP, and where /metrics and /health are."""
         self._running()
         return f"http://{self._http}"
 
