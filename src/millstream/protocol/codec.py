@@ -44,6 +44,8 @@ def message_class(name: str, version: int, kind: str) -> Any:
     raise LookupError(f"kio has no {kind} of {name} version {version}")
 
 
+Message = Any
+"""A request or reply that kio describes, or a part of one: only at run time it is known which fields it has."""
 Values = dict[str, Any]
 
 

@@ -22,6 +22,7 @@ from millstream.broker.server.memory import MemoryBudget
 from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.logs import get_logger
 from millstream.protocol.api import API_VERSIONS, FIND_COORDINATOR, METADATA, NODE_CALL, PEER_APIS
+from millstream.protocol.codec import Message
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.limits import TooManyElements, explain_size
 from millstream.protocol.wire import MalformedRequest, Reader
@@ -270,7 +271,7 @@ class Dispatcher:
             return await self._answer_in_slices(call, served.slices, request)
         return await _now(served.handle(request, call))
 
-    async def _answer_in_slices(self, call: Call, plan: SlicePlan, request: Any) -> Any:
+    async def _answer_in_slices(self, call: Call, plan: SlicePlan, request: Message) -> Any:
         answers = []
         for part in parts_of(plan, request):
             await self._long_work.pause()

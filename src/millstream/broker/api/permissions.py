@@ -10,6 +10,11 @@ from uuid import UUID
 
 from millstream.doors import access
 from millstream.doors.access import Operation, Permission, Resource
+from millstream.protocol.codec import Message
+from millstream.protocol.fetch import FetchRequest
+from millstream.protocol.metadata import MetadataRequest
+from millstream.protocol.offset_commit import CommitRequest
+from millstream.protocol.produce import ProduceRequest
 
 TopicName = Callable[[UUID], str | None]
 Needs = Callable[[Any, TopicName], Iterable[Permission]]
@@ -18,7 +23,7 @@ _COORDINATED = {0: Resource.GROUP, 1: Resource.TRANSACTIONAL_ID}
 _CONFIGURED = {2: Resource.TOPIC, 32: Resource.GROUP}
 
 
-def nothing(_request: Any, _name: TopicName) -> Iterable[Permission]:
+def nothing(_request: Message, _name: TopicName) -> Iterable[Permission]:
     return ()
 
 
@@ -30,7 +35,7 @@ def cluster(operation: Operation) -> Needs:
 def topics(operation: Operation, field: str = "topics", name: str = "name") -> Needs:
     """Of each element of an array: a name, or something that has one or an id."""
 
-    def needs(request: Any, name_of: TopicName) -> Iterator[Permission]:
+    def needs(request: Message, name_of: TopicName) -> Iterator[Permission]:
         for each in getattr(request, field) or ():
             topic = each if isinstance(each, str) else getattr(each, name, None)
             if topic is None:
@@ -45,7 +50,7 @@ def group(operation: Operation) -> Needs:
     return lambda request, _name: (Permission(operation, Resource.GROUP, request.group_id),)
 
 
-def transactional_ids(request: Any, _name: TopicName) -> Iterable[Permission]:
+def transactional_ids(request: Message, _name: TopicName) -> Iterable[Permission]:
     return (
         Permission(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, each) for each in request.transactional_ids
     )
@@ -67,7 +72,7 @@ def _named(topic: str | bytes | None, name: TopicName) -> str | None:
 
 
 def _of_places(operation: Operation) -> Needs:
-    def needs(request: Any, name: TopicName) -> Iterator[Permission]:
+    def needs(request: Message, name: TopicName) -> Iterator[Permission]:
         for topic, *_ in request.topics:
             named = _named(topic, name)
             if named is not None:
@@ -76,45 +81,45 @@ def _of_places(operation: Operation) -> Needs:
     return needs
 
 
-def share_offsets(request: Any, _name: TopicName) -> Iterator[Permission]:
+def share_offsets(request: Message, _name: TopicName) -> Iterator[Permission]:
     for each in request.groups:
         yield Permission(Operation.DESCRIBE, Resource.GROUP, each.group_id)
         for topic in each.topics or ():
             yield Permission(Operation.DESCRIBE, Resource.TOPIC, topic.topic_name)
 
 
-def produce(request: Any, name: TopicName) -> Iterator[Permission]:
+def produce(request: ProduceRequest, name: TopicName) -> Iterator[Permission]:
     if request.transactional_id is not None:
         yield Permission(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id)
     yield from _of_places(Operation.WRITE)(request, name)
 
 
-def fetch(request: Any, name: TopicName) -> Iterable[Permission]:
+def fetch(request: FetchRequest, name: TopicName) -> Iterable[Permission]:
     if request.replica_id >= 0:
         return (Permission(Operation.CLUSTER_ACTION, Resource.CLUSTER),)
     return _of_places(Operation.READ)(request, name)
 
 
-def metadata(request: Any, name: TopicName) -> Iterator[Permission]:
+def metadata(request: MetadataRequest, name: TopicName) -> Iterator[Permission]:
     for topic in request.topics or ():
         named = topic.name if topic.name is not None else name(UUID(bytes=topic.topic_id))
         if named is not None:
             yield Permission(Operation.DESCRIBE, Resource.TOPIC, named)
 
 
-def offset_commit(request: Any, name: TopicName) -> Iterator[Permission]:
+def offset_commit(request: CommitRequest, name: TopicName) -> Iterator[Permission]:
     yield Permission(Operation.READ, Resource.GROUP, request.group_id)
     yield from _of_places(Operation.READ)(request, name)
 
 
-def offset_fetch(request: Any, name: TopicName) -> Iterator[Permission]:
+def offset_fetch(request: Message, name: TopicName) -> Iterator[Permission]:
     described = topics(Operation.DESCRIBE)
     for each in request.groups:
         yield Permission(Operation.DESCRIBE, Resource.GROUP, each.group_id)
         yield from described(each, name)
 
 
-def find_coordinator(request: Any, _name: TopicName) -> Iterator[Permission]:
+def find_coordinator(request: Message, _name: TopicName) -> Iterator[Permission]:
     resource = _COORDINATED.get(request.key_type)
     for key in request.coordinator_keys:
         yield (
@@ -124,14 +129,14 @@ def find_coordinator(request: Any, _name: TopicName) -> Iterator[Permission]:
         )
 
 
-def init_producer_id(request: Any, _name: TopicName) -> Iterable[Permission]:
+def init_producer_id(request: Message, _name: TopicName) -> Iterable[Permission]:
     if request.transactional_id is not None:
         return (Permission(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id),)
     return (Permission(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER),)
 
 
 def configs(operation: Operation) -> Needs:
-    def needs(request: Any, _name: TopicName) -> Iterator[Permission]:
+    def needs(request: Message, _name: TopicName) -> Iterator[Permission]:
         for each in request.resources:
             resource = _CONFIGURED.get(each.resource_type)
             yield (
@@ -146,7 +151,7 @@ def configs(operation: Operation) -> Needs:
 class AllowAll(access.AllowAll):
     """The authoriser of a node without access rules: everybody may do everything."""
 
-    def check_request(self, _caller: object, _needs: Needs, _request: Any, _name: TopicName) -> None: ...
+    def check_request(self, _caller: object, _needs: Needs, _request: Message, _name: TopicName) -> None: ...
 
 
 NOT_REQUESTED = -(2**31)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from millstream.broker.server.long_work import SLICE_ELEMENTS
+from millstream.protocol.codec import Message
 
 Path = tuple[str, ...]
 
@@ -27,11 +28,11 @@ class SlicePlan(NamedTuple):
     slice: int = SLICE_ELEMENTS
 
 
-def is_long(plan: SlicePlan, request: Any) -> bool:
+def is_long(plan: SlicePlan, request: Message) -> bool:
     return _weight(request, plan.asked) > plan.slice
 
 
-def parts_of(plan: SlicePlan, request: Any) -> Iterator[Any]:
+def parts_of(plan: SlicePlan, request: Message) -> Iterator[Any]:
     """The same request as several of about a slice each, in its order."""
     name, *inner = plan.asked
     for elements, _ in _cut(getattr(request, name), tuple(inner), plan.slice):

@@ -29,6 +29,7 @@ from millstream.coordinator.groups.share_requests import (
     DescribeShareGroup,
     ShareHeartbeat,
 )
+from millstream.protocol.codec import Message
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
@@ -157,7 +158,7 @@ async def _heartbeat(
     )
 
 
-def _sender(request: Any, call: Call) -> dict[str, Any]:
+def _sender(request: Message, call: Call) -> dict[str, Any]:
     names = request.subscribed_topic_names
     return {
         "group_id": request.group_id,
@@ -190,7 +191,7 @@ def _assigned(kind: Any, assigned: PartitionSet) -> Any:
 
 
 async def _describe(
-    groups: Groups, wanted: Any, nothing: Any, kind: Any, member: Callable[[Any], Any], request: Any
+    groups: Groups, wanted: Any, nothing: Any, kind: Any, member: Callable[[Any], Any], request: Message
 ) -> Any:
     code, message = ErrorCode.NONE, None
     try:

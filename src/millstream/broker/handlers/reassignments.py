@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any
 
 from kio.schema.alter_partition_reassignments.v1.request import AlterPartitionReassignmentsRequest
 from kio.schema.alter_partition_reassignments.v1.response import (
@@ -33,6 +32,7 @@ from millstream.cluster.metadata.reassignments import (
     ReassignmentOutcome,
 )
 from millstream.cluster.metadata.service import MetadataService
+from millstream.protocol.codec import Message
 from millstream.protocol.errors import ErrorCode
 
 # Partitions changed by one command.
@@ -94,7 +94,7 @@ def list_partition_reassignments(
     )
 
 
-def _wanted(image: MetadataImage, request: Any) -> Iterator[tuple[str, Iterable[PartitionImage]]]:
+def _wanted(image: MetadataImage, request: Message) -> Iterator[tuple[str, Iterable[PartitionImage]]]:
     """Those asked for that exist; without a list, all."""
     if request.topics is None:
         for name, topic in sorted(image.topics.items()):

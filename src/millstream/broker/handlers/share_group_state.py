@@ -32,6 +32,7 @@ from millstream.coordinator.shares.requests import (
 )
 from millstream.coordinator.shares.states import RecordState, StateBatch
 from millstream.doors.coordinators import CoordinatorKind, Coordinators
+from millstream.protocol.codec import Message
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 _NOTHING = StoredState(0, -1, ())
@@ -142,7 +143,7 @@ async def summary(
 
 async def _each(
     coordinators: Coordinators,
-    request: Any,
+    request: Message,
     call: Call,
     asked: Callable[[ShareKey, Any], Request[Any]],
     topic_result: Callable[..., Any],

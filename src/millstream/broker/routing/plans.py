@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from millstream.broker.routing.targets import Targets, coordinator_of
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.records import ConfigResource
+from millstream.protocol.codec import Message
 from millstream.protocol.errors import ErrorCode
 
 # The part of the request for each node. Parts that no node can answer go to this one, whose answer says so.
@@ -32,7 +33,7 @@ def _index_of(partition: Any, index: str) -> int:
     return number
 
 
-def _cut_topics(name: str, index: str, asked: str, targets: Targets, request: Any) -> Parts:
+def _cut_topics(name: str, index: str, asked: str, targets: Targets, request: Message) -> Parts:
     by_node: dict[int, dict[int, list[Any]]] = {}
     for place, topic in enumerate(request.topics):
         for partition in getattr(topic, asked):
@@ -51,7 +52,7 @@ def _cut_topics(name: str, index: str, asked: str, targets: Targets, request: An
     }
 
 
-def _join_topics(name: str, index: str, asked: str, request: Any, answers: list[Any]) -> Any:
+def _join_topics(name: str, index: str, asked: str, request: Message, answers: list[Any]) -> Any:
     found: dict[tuple[str, int], list[Any]] = {}
     shells: dict[str, Any] = {}
     for answer in answers:
@@ -79,7 +80,7 @@ def _cut_list(
     name: str,
     node_of: Callable[[MetadataImage, Any], int | None],
     targets: Targets,
-    request: Any,
+    request: Message,
 ) -> Parts:
     by_node: dict[int, list[Any]] = {}
     for each in getattr(request, name):
@@ -89,7 +90,7 @@ def _cut_list(
 
 
 def _join_list(
-    asked: str, answered: str, key: Callable[[Any], object], request: Any, answers: list[Any]
+    asked: str, answered: str, key: Callable[[Any], object], request: Message, answers: list[Any]
 ) -> Any:
     found: dict[object, list[Any]] = {}
     for answer in answers:
@@ -123,11 +124,11 @@ def _owner(image: MetadataImage, resource: Any) -> int | None:
 # What every node answers for itself
 
 
-def _cut_all(targets: Targets, request: Any) -> Parts:
+def _cut_all(targets: Targets, request: Message) -> Parts:
     return {broker.broker_id: request for broker in targets.image.live_brokers}
 
 
-def _join_groups(_request: Any, answers: list[Any]) -> Any:
+def _join_groups(_request: Message, answers: list[Any]) -> Any:
     failed = [each for each in answers if each.error_code != ErrorCode.NONE]
     groups = {group.group_id: group for answer in answers for group in answer.groups}
     return replace((failed or answers)[0], groups=tuple(groups.values()))

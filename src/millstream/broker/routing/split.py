@@ -10,7 +10,7 @@ from millstream.broker.api.call import Call, ReplySlot
 from millstream.broker.routing.lane import LaneLost
 from millstream.broker.routing.plans import Plan
 from millstream.broker.server.long_work import LARGE_REQUEST_BYTES
-from millstream.protocol.codec import decode_response, encode_response, error_response, message_class
+from millstream.protocol.codec import Message, decode_response, encode_response, error_response, message_class
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.limits import LIMITS, TooManyElements
 from millstream.protocol.message_reader import entity_reader
@@ -30,7 +30,7 @@ class SplitRequest:
         self._relay = relay
         self._context = context
         self._plan = plan
-        self._request: Any = None
+        self._request: Message = None
         self._reply: ReplySlot | None = None
         self._answers: list[Any] = []
         self._left = 0
@@ -124,7 +124,7 @@ class SplitRequest:
             self._reply.answer_body([encode_response(context.api, context.version, joined)])
 
 
-def _patience(request: Any) -> float:
+def _patience(request: Message) -> float:
     timeout = getattr(request, "timeout", None)
     return _SECONDS if timeout is None else max(timeout.total_seconds(), 0.0) + _GRACE_SECONDS
 
@@ -141,7 +141,7 @@ def _decode(context: Call, body: memoryview) -> Any:
         raise MalformedRequest(f"{name} version {version} holds a time out of range") from None
 
 
-def _encode(context: Call, request: Any) -> bytes:
+def _encode(context: Call, request: Message) -> bytes:
     out = bytearray()
     writer_of(message_class(context.api.name, context.version, "request"))(out, request)
     return bytes(out)
