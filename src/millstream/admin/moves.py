@@ -99,7 +99,7 @@ def reassignments(cluster: Cluster) -> list[Ongoing]:
 def elect_leaders(
     cluster: Cluster, wanted: Sequence[tuple[str, int]] | None, *, is_unclean: bool = False
 ) -> Elected:
-    """The preferred leader of each, or of all partitions; unclean takes any replica where nobody leads."""
+    """The preferred leader of each, or of all partitions; unclean takes any replica where there is no leader."""
     topics: dict[str, list[int]] = {}
     for topic, index in wanted or ():
         topics.setdefault(topic, []).append(index)

@@ -114,5 +114,5 @@ def _require_idle(admin: Admin, group: str) -> None:
         members = "1 active member" if count == 1 else f"{count} active members"
         raise GroupChangedError(
             f"group {group!r} has {members} ({found.state}); stop them first,"
-            " offsets can be reset only while nobody reads"
+            " offsets can be reset only while it has no members"
         )

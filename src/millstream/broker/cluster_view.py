@@ -102,7 +102,7 @@ class ClusterView:
     # -- leaders
 
     def leader(self, topic: str, partition: PartitionImage, live: frozenset[int]) -> int:
-        """Who leads the partition as far as clients are told; NO_LEADER where nobody does."""
+        """Who leads the partition as far as clients are told; NO_LEADER where there is none."""
         leader = partition.leader
         if leader not in live:
             return NO_LEADER
@@ -146,7 +146,7 @@ class ClusterView:
         self._timer = self._loop.call_later(_LOOK_SECONDS, self._look) if self._waiting else None
 
     def _just_gone(self, image: MetadataImage) -> frozenset[int]:
-        """Where nobody can decide on another leader, nobody is to wait for it either."""
+        """Live brokers that seem gone, each for a while only: without a controller no other leader is chosen."""
         now = self._loop.time()
         gone = [(each.broker_id, each.epoch) for each in image.live_brokers if self._seems_gone(each)]
         self._gone_since = {each: self._gone_since.get(each, now) for each in gone}

@@ -98,7 +98,9 @@ def elect(
     partitions: Partitions = None,
     unclean: Annotated[
         bool,
-        typer.Option("--unclean", help="Where nobody leads, elect any live replica; messages may be lost."),
+        typer.Option(
+            "--unclean", help="Where there is no leader, elect any live replica; messages may be lost."
+        ),
     ] = False,
     yes: Yes = False,
     as_json: AsJson = False,

@@ -127,7 +127,7 @@ def store_of(settings: PipelineSettings) -> "Store":
 
 
 def check_places(settings: PipelineSettings) -> None:
-    """An API over a directory that nobody writes would show an empty fleet for ever."""
+    """An API over a directory without a job would show an empty fleet for ever."""
     kind, _, rest = settings.store_url.partition(":")
     store, data = Path(rest.partition("?")[0]), Path(settings.data)
     if kind == "parquet" and not store.is_dir() and not (store == data / "store" and data.is_dir()):

@@ -134,7 +134,7 @@ def purge(group: Group, topic: Topic, target: Target, yes: Yes = False) -> None:
     """Give up all messages of a topic that wait for the group. Those out for delivery are not touched."""
     if not yes:
         if not sys.stdin.isatty():
-            raise UsageError("there is nobody to ask; say --yes")
+            raise UsageError("no terminal to ask at; say --yes")
         typer.confirm(f"give up all messages of {topic} that wait for {group}?", abort=True, err=True)
     with target.queue_admin() as admin:
         output.line(str(admin.purge(group, topic)))

@@ -31,7 +31,7 @@ def command(
     seeds: Annotated[int, typer.Option("--seeds", "-n", min=1, help="How many seeds to run.")] = 100,
     first: Annotated[int, typer.Option("--first", min=0, help="The first of them.")] = 1,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Begin at a seed that nobody has run, and say which.")
+        bool, typer.Option("--fresh", help="Begin at a seed that was not run before, and say which.")
     ] = False,
     long_seeds: Annotated[
         int, typer.Option("--long-seeds", min=0, help="So many seeds more, of three times as many seconds.")

@@ -1,5 +1,5 @@
-"""What both configurations share: choices that they offer, unknown names are refused, and every field has its property
-of librdkafka."""
+"""What both configurations share: the choices that they offer, the refusal of unknown names, and the property of
+librdkafka behind each field."""
 
 import dataclasses
 import functools

@@ -74,7 +74,7 @@ class MqttSettings:
     )  # fmt: skip
     refused_filters: tuple[str, ...] = own_setting(
         (),
-        "Filters that nobody may subscribe to, as they stand: `#` where that is too much.",
+        "Filters that no client may subscribe to, as they stand: `#` where that is too much.",
         kind=ConfigType.LIST,
     )
     max_queue_held: int = _count(

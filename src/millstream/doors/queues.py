@@ -126,7 +126,7 @@ class Queues(Protocol):
     # -- for administrators
 
     async def look(self, caller: Caller, request: LookAtQueues) -> QueueRows:
-        """Queues in use; one that nobody has used since its leader started is not among them."""
+        """Queues in use; one that was not used since its leader started is not among them."""
         ...
 
     async def peek(self, caller: Caller, request: PeekAtQueue) -> Peeked:

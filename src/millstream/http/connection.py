@@ -295,7 +295,7 @@ class Connection(asyncio.Protocol):
         turn = self._turn
         if turn is None or self._transport is None:
             if not pending.cancelled():
-                pending.exception()  # nobody is there to hear of it
+                pending.exception()  # the client has gone
             return
         try:
             answer = pending.result()

@@ -247,7 +247,7 @@ class SimulatedGpu:
         self._nvlink_mb = up_s * self._noise.uniform(5_000, 15_000)
 
     def measure(self, now_s: float, job: Job | None, faults: Faults) -> dict[str, float]:
-        """Values by metric at a later moment. Time in which nobody looked passes as if all stayed the same."""
+        """Values by metric at a later moment. Between two moments everything stays as it was at the first."""
         elapsed_s, self._at_s = max(0.0, now_s - self._at_s), now_s
         wanted = 0.0 if job is None or FaultKind.UTILISATION_COLLAPSE in faults else job.utilisation(now_s)
         utilisation = min(100.0, max(0.0, wanted + self._noise.gauss(0, 2.5))) if wanted else 0.0

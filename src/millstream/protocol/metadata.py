@@ -149,8 +149,8 @@ def encode_metadata_end(version: int, request: MetadataRequest) -> bytes:
 
 def encode_metadata_refusal(version: int, code: ErrorCode) -> bytes:
     """From version 13 on: an error of the whole request, and nothing else."""
-    nobody = encode_metadata_head(version, ClusterMetadata("", -1, []), 0)
-    return nobody + I16.pack(code) + b"\0"
+    head = encode_metadata_head(version, ClusterMetadata("", -1, []), 0)
+    return head + I16.pack(code) + b"\0"
 
 
 def _encode_topic(out: bytearray, topic: TopicMetadata, version: int, flexible: bool) -> None:

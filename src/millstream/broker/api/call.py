@@ -148,7 +148,7 @@ class Call(msgspec.Struct):
 
     @property
     def is_abandoned(self) -> bool:
-        """Nobody waits for the answer any more."""
+        """The answer is not waited for any more."""
         return self.way.closed
 
     @property

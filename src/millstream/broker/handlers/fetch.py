@@ -11,12 +11,13 @@ from typing import Any
 from millstream.broker.api.call import LATER, Call, Encoded, ReplySlot
 from millstream.broker.handlers.fetch_sessions import FetchSession, FetchSessions
 from millstream.broker.machine import Tasks
-from millstream.broker.partitions.partition import NOBODY, Partition
+from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.reads import Kept, Reads, kept_of
 from millstream.broker.replicas.serving import FollowerFetches
 from millstream.broker.server.long_work import SLICE_ELEMENTS, LongWork
 from millstream.broker.server.memory import MemoryBudget, MemoryWaiter
 from millstream.broker.server.replies import Delayed
+from millstream.cluster.metadata.image import NO_LEADER
 from millstream.observability.metrics import Counter
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import (
@@ -272,7 +273,7 @@ class DelayedFetch:
         if not self._request.rack_id:
             return partitions.find_for_client(topic, index)
         partition = partitions.find_for_client(topic, index, followed=True)
-        if not partition.is_leader and partition.leader_id == NOBODY:
+        if not partition.is_leader and partition.leader_id == NO_LEADER:
             raise partition.not_leader()
         return partition
 

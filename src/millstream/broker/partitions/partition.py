@@ -3,6 +3,7 @@
 from collections import deque
 from typing import NoReturn, Protocol
 
+from millstream.cluster.metadata.image import NO_LEADER
 from millstream.cluster.replication import LeaderState
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -35,9 +36,6 @@ class VisibleSizes:
 
     def clear(self) -> None:
         self._marks.clear()
-
-
-NOBODY = -1
 
 
 class AckWaiter(Protocol):
@@ -114,7 +112,7 @@ class Partition:
         self.log = log
         self.leader_epoch = leader_epoch
         self.is_leader = is_leader
-        self.leader_id = NOBODY
+        self.leader_id = NO_LEADER
         self.replication: LeaderState | None = None
         self.listeners: list[ReplicaListener] = []
         self.high_watermark = log.log_end_offset
@@ -256,7 +254,7 @@ class Partition:
         """This node leads now, with followers or without."""
         if leader_epoch != self.leader_epoch or not self.is_leader:
             self._leave_role()
-        self.is_leader, self.leader_epoch, self.leader_id = True, leader_epoch, NOBODY
+        self.is_leader, self.leader_epoch, self.leader_id = True, leader_epoch, NO_LEADER
         self.replication = replication
         self._sizes.clear()
         log = self.log

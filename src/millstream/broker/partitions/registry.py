@@ -108,7 +108,7 @@ class Partitions:
         return partition
 
     def find(self, topic: str | bytes, index: int) -> Partition:
-        """The partition, by topic name or id, that this node leads; KafkaError when another does, or nobody."""
+        """The partition, by topic name or id, that this node leads; KafkaError when it does not."""
         partition = self.find_replica(topic, index)
         if not partition.is_leader:
             raise partition.not_leader()

@@ -44,7 +44,7 @@ class Contact:
 
         A controller that is heard tells when this node is fenced. Without one it is enough to hear as many as make a
         majority: voters who hear a controller do not answer others that want to be elected, so they have none either.
-        Nobody else is a majority while too many processes have `ended`.
+        The others are no majority while too many processes have `ended`.
         """
         others = set(voters) - {self._me}
         controller = set() if leader is None else {leader} - {self._me}

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from uuid import UUID
 
 from millstream.broker.machine import Tasks
-from millstream.broker.partitions.partition import NOBODY
-from millstream.cluster.metadata.image import PartitionImage
+from millstream.cluster.metadata.image import NO_LEADER, PartitionImage
 from millstream.cluster.metadata.recovered_replicas import RecoveredReplica, ReportRecovered
 from millstream.cluster.metadata.service import MetadataService
 from millstream.observability.logs import get_logger
@@ -76,7 +75,7 @@ class RecoveredReplicas:
     def _is_asked(self, image: PartitionImage) -> bool:
         """Whether the partition has no leader, and the controller waits to hear what this node has."""
         me = self._node_id
-        return image.leader == NOBODY and any(
+        return image.leader == NO_LEADER and any(
             each.broker_id == me and each.end_offset < 0 for each in image.last_known_elr
         )
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from millstream.broker.partitions.partition import NOBODY, Partition
+from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.replicas.copying import Copying
 from millstream.broker.replicas.fetcher import ReplicaFetcher
@@ -10,7 +10,7 @@ from millstream.broker.replicas.in_sync import InSyncSets, start_of_members
 from millstream.broker.replicas.recovered import RecoveredReplicas
 from millstream.broker.replicas.sessions import ReplicaSessions
 from millstream.cluster.metadata.election import staying_in_sync
-from millstream.cluster.metadata.image import PartitionImage
+from millstream.cluster.metadata.image import NO_LEADER, PartitionImage
 from millstream.cluster.replication import LeaderState
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
@@ -69,7 +69,7 @@ class Replication:
             return
         self._stop_fetching(partition)
         partition.follow(image.leader, image.leader_epoch)
-        if image.leader != NOBODY and partition.log.offline is None:
+        if image.leader != NO_LEADER and partition.log.offline is None:
             for base in partition.log.segments.damaged:
                 # The new leader is asked for it: it has the records, or it is known that it has not, before this
                 # replica counts.

@@ -157,7 +157,9 @@ class RoutedQueues:
             except KafkaError as error:
                 log.info("locks not released", place=str(place), group=group, error=error.message)
 
-        task = asyncio.get_running_loop().create_task(release(), name="release what nobody waits for")
+        task = asyncio.get_running_loop().create_task(
+            release(), name="release messages of a caller that has gone"
+        )
         self._releasing[task] = None
         task.add_done_callback(lambda done: self._releasing.pop(done, None))
 

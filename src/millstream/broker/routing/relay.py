@@ -1,6 +1,6 @@
 """One client's way to all nodes: who answers a request is found in the metadata, and asked on a lane of the client's.
 
-What this node answers itself is left to it, and so is what nobody can be asked for: its own handlers then say, in the
+What this node answers itself is left to it, and so is what no other node can answer: its own handlers then say, in the
 form of each API, that they do not lead or coordinate it, which every client takes for a reason to try again.
 """
 

@@ -53,5 +53,5 @@ async def _bind_for_nodes(server: Server, broker: BrokerSettings) -> tuple[str, 
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-    # Nobody has to know it: the clients' port tells where it is.
+    # Clients need not know it: the clients' port tells where it is.
     return await server.bind(broker.host, 0, listener)

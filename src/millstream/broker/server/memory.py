@@ -16,7 +16,7 @@ class MemoryWaiter:
 
 
 class MemoryBudget:
-    """Counts bytes; those who find it exhausted wait in line, and nobody is served before them."""
+    """Counts bytes; those who find it exhausted wait in line, and later ones wait behind them."""
 
     __slots__ = ("_waiting", "freed", "limit_bytes", "used_bytes")
 

@@ -92,7 +92,7 @@ class Server:
         """Serve the address. Raises OSError when another process took it since it was bound."""
         for listener, (host, port, option) in zip(self._listeners, self._bound, strict=True):
             await listener.start_serving()
-            # Two may bind an address and only one listen on it. uvloop closes the other's socket and tells nobody.
+            # Two may bind an address and only one listen on it. uvloop closes the other's socket and says nothing.
             if any(each.fileno() < 0 for each in listener.sockets):
                 reason = os.strerror(errno.EADDRINUSE)
                 raise OSError(errno.EADDRINUSE, _cannot_listen(host, port, reason, option))

@@ -25,7 +25,7 @@ class BrokerInfo(msgspec.Struct, frozen=True):
 
 
 class PartitionInfo(msgspec.Struct, frozen=True):
-    """A partition. `leader` is None while nobody leads it; offsets are None where they were not asked for, or where the
+    """A partition. `leader` is None while it has none; offsets are None where they were not asked for, or where the
     leader did not answer.
 
     >>> PartitionInfo(0, 1, 4, (1, 2), (1,), start_offset=10, end_offset=25).messages

@@ -150,7 +150,7 @@ def _read_cursor(text: str, call: str) -> list[str | int]:
 
 def _read_time(name: str, text: str) -> datetime:
     try:
-        # A plus that nobody encoded arrives as a space.
+        # A plus that was not encoded arrives as a space.
         return parse_rfc3339(text[:10] + text[10:].replace(" ", "+"))
     except (ValueError, OverflowError) as error:
         told = f"{name} is {_shown(text)}, which is not a time: it must be RFC 3339 such as {_EXAMPLE}"

@@ -1,4 +1,4 @@
-"""The API's routes, threads for queries so that a slow one stops nobody, and the API as a server of its own."""
+"""The API's routes, threads for queries so that a slow one holds up no other, and the API as a server of its own."""
 
 import asyncio
 import signal

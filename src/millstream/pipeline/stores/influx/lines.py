@@ -97,7 +97,7 @@ def _tag(tag: str, column: pa.DictionaryArray) -> pa.Array:
 
 
 def _encoded(batch: pa.RecordBatch, columns: Iterable[str]) -> Encoded:
-    """Columns as their distinct values, on which the dear work is done, and each row's number among them."""
+    """Columns as their distinct values, on which the costly work is done, and each row's number among them."""
     return {name: pc.dictionary_encode(pc.fill_null(batch[name], "")) for name in columns}
 
 
