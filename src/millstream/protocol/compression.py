@@ -86,11 +86,13 @@ def decompress(codec: Compression, data: Buffer, limit: int) -> bytes:
                 raise _too_large(limit)
             return bytes(data)
         case Compression.GZIP:
-            return _decompress_gzip(data, limit)
+            return _joined(_gzip_pieces(data, limit + 1), limit)
         case Compression.SNAPPY:
-            return _decompress_snappy(data, limit)
+            return _joined(_snappy_pieces(data, limit), limit)
         case Compression.LZ4:
-            return _decompress_lz4(data, limit)
+            # The library reserves a whole piece, so a fixed large one would cost more than the data.
+            piece_bytes = max(_LZ4_FIRST_CHUNK_BYTES, 4 * len(data))
+            return _joined(_lz4_pieces(data, min(piece_bytes, limit + 1)), limit)
         case Compression.ZSTD:
             return _decompress_zstd(data, limit)
 
@@ -100,12 +102,21 @@ def unpack(codec: Compression, data: Buffer, limit: int) -> Iterator[bytes]:
 
     A raw snappy block has no pieces. It comes whole, at most 32 times as large as it was.
     """
+    return _within(_pieces(codec, data, limit), limit)
+
+
+def _within(pieces: Iterable[bytes], limit: int) -> Iterator[bytes]:
     size = 0
-    for piece in _pieces(codec, data, limit):
+    for piece in pieces:
         size += len(piece)
         if size > limit:
             raise _too_large(limit)
         yield piece
+
+
+def _joined(pieces: Iterable[bytes], limit: int) -> bytes:
+    parts = list(_within(pieces, limit))
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _pieces(codec: Compression, data: Buffer, limit: int) -> Iterator[bytes]:
@@ -114,11 +125,11 @@ def _pieces(codec: Compression, data: Buffer, limit: int) -> Iterator[bytes]:
             view = memoryview(data)
             return (bytes(view[at : at + PIECE_BYTES]) for at in range(0, len(view), PIECE_BYTES))
         case Compression.GZIP:
-            return _gzip_pieces(data)
+            return _gzip_pieces(data, PIECE_BYTES)
         case Compression.SNAPPY:
             return _snappy_pieces(data, limit)
         case Compression.LZ4:
-            return _lz4_pieces(data)
+            return _lz4_pieces(data, PIECE_BYTES)
         case Compression.ZSTD:
             return _zstd_pieces(data)
 
@@ -171,35 +182,13 @@ def _too_large(limit: int) -> UnpacksToMore:
     return UnpacksToMore(f"the records unpack to more than the allowed {limit} bytes")
 
 
-def _decompress_gzip(data: Buffer, limit: int) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    rest: Buffer = data
-    while True:
-        stream = zlib.decompressobj(wbits=31)
-        try:
-            part = stream.decompress(rest, limit - size + 1)
-        except zlib.error as error:
-            raise DecompressionError(f"corrupt gzip data: {error}") from None
-        size += len(part)
-        if size > limit:
-            raise _too_large(limit)
-        if not stream.eof:
-            raise DecompressionError("gzip data ends too early")
-        parts.append(part)
-        # Java's reader accepts several members one after the other, so they are legal in a batch.
-        rest = stream.unused_data
-        if not rest:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _gzip_pieces(data: Buffer) -> Iterator[bytes]:
+def _gzip_pieces(data: Buffer, piece_bytes: int) -> Iterator[bytes]:
     rest: Buffer = data
     while True:
         stream = zlib.decompressobj(wbits=31)
         while not stream.eof:
             try:
-                piece = stream.decompress(rest, PIECE_BYTES)
+                piece = stream.decompress(rest, piece_bytes)
             except zlib.error as error:
                 raise DecompressionError(f"corrupt gzip data: {error}") from None
             rest = stream.unconsumed_tail
@@ -207,6 +196,7 @@ def _gzip_pieces(data: Buffer) -> Iterator[bytes]:
                 yield piece
             elif not rest and not stream.eof:
                 raise DecompressionError("gzip data ends too early")
+        # Java's reader accepts several members one after the other, so they are legal in a batch.
         rest = stream.unused_data
         if not rest:
             return
@@ -222,10 +212,6 @@ def _compress_snappy(data: Buffer) -> bytes:
         parts.append(_LENGTH.pack(len(block)))
         parts.append(block)
     return b"".join(parts)
-
-
-def _decompress_snappy(data: Buffer, limit: int) -> bytes:
-    return b"".join(_snappy_pieces(data, limit))
 
 
 def _snappy_pieces(data: Buffer, limit: int) -> Iterator[bytes]:
@@ -281,14 +267,14 @@ def _lz4_level(level: int | None) -> int:
     return 0 if level is None or level == _LZ4_DEFAULT_LEVEL else max(level, _LZ4_LOWEST_HIGH_LEVEL)
 
 
-def _lz4_pieces(data: Buffer) -> Iterator[bytes]:
+def _lz4_pieces(data: Buffer, piece_bytes: int) -> Iterator[bytes]:
     import lz4.frame
 
     stream: Any = lz4.frame.LZ4FrameDecompressor()
     pending: Buffer = data
     while not stream.eof:
         try:
-            piece = stream.decompress(pending, max_length=PIECE_BYTES)
+            piece = stream.decompress(pending, max_length=piece_bytes)
         except (RuntimeError, EOFError) as error:
             raise DecompressionError(f"corrupt lz4 data: {error}") from None
         pending = b""
@@ -298,32 +284,6 @@ def _lz4_pieces(data: Buffer) -> Iterator[bytes]:
             raise DecompressionError("lz4 data ends too early")
     if stream.unused_data:
         raise DecompressionError("bytes after the end of the lz4 data")
-
-
-def _decompress_lz4(data: Buffer, limit: int) -> bytes:
-    import lz4.frame
-
-    stream: Any = lz4.frame.LZ4FrameDecompressor()
-    parts: list[bytes] = []
-    size = 0
-    pending: Buffer = data
-    # The library reserves the whole `max_length`, so a fixed large one would cost more than the data.
-    chunk_bytes = max(_LZ4_FIRST_CHUNK_BYTES, 4 * len(data))
-    while not stream.eof:
-        try:
-            part = stream.decompress(pending, max_length=min(chunk_bytes, limit - size + 1))
-        except (RuntimeError, EOFError) as error:
-            raise DecompressionError(f"corrupt lz4 data: {error}") from None
-        size += len(part)
-        if size > limit:
-            raise _too_large(limit)
-        parts.append(part)
-        pending = b""
-        if not part and not stream.eof:
-            raise DecompressionError("lz4 data ends too early")
-    if stream.unused_data:
-        raise DecompressionError("bytes after the end of the lz4 data")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _compress_zstd(data: Buffer, level: int | None) -> bytes:
