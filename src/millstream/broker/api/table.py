@@ -69,8 +69,14 @@ _SHARED = {
         ),
         "group_offsets": ("offset_delete", "offset_fetch"),
         "log_dirs": ("alter_replica_log_dirs", "describe_log_dirs"),
+        "metadata": ("api_versions",),
+        "not_offered": ("describe_transactions", "list_transactions"),
         "producers": ("describe_producers", "init_producer_id"),
-        "reassignments": ("alter_partition_reassignments", "list_partition_reassignments"),
+        "reassignments": (
+            "alter_partition_reassignments",
+            "elect_leaders",
+            "list_partition_reassignments",
+        ),
         "share_group_offsets": (
             "alter_share_group_offsets",
             "delete_share_group_offsets",
@@ -103,7 +109,7 @@ def _row(
 
 def _unsecured_row(name: str, function: str, operation: Operation) -> ApiRow:
     """The row of an API about access rules, users or quotas, which this cluster does not have."""
-    return _row(name, cluster(operation), module="no_security", handler=function)
+    return _row(name, cluster(operation), module="not_offered", handler=function)
 
 
 def _node_row(
@@ -192,7 +198,7 @@ TABLE: dict[int, ApiRow] = {
         _unsecured_row("create_acls", "create_acls", Operation.ALTER),
         _unsecured_row("delete_acls", "delete_acls", Operation.ALTER),
         *(
-            _row(f"{change}_delegation_token", needs.nothing, module="no_security", handler="refuse_token")
+            _row(f"{change}_delegation_token", needs.nothing, module="not_offered", handler="refuse_token")
             for change in ("create", "renew", "expire", "describe")
         ),
         _unsecured_row("describe_client_quotas", "describe_quotas", Operation.DESCRIBE_CONFIGS),
@@ -204,13 +210,8 @@ TABLE: dict[int, ApiRow] = {
         _row("alter_replica_log_dirs", cluster(Operation.ALTER)),
         _row("update_features", cluster(Operation.ALTER)),
         _row("describe_producers", topics(Operation.READ)),
-        _row(
-            "describe_transactions",
-            needs.transactional_ids,
-            module="no_transactions",
-            handler="describe",
-        ),
-        _row("list_transactions", needs.nothing, module="no_transactions", handler="list_all"),
+        _row("describe_transactions", needs.transactional_ids),
+        _row("list_transactions", needs.nothing),
         _row("unregister_broker", cluster(Operation.ALTER)),
         _row(
             "consumer_group_heartbeat",

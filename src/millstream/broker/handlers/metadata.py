@@ -1,4 +1,4 @@
-"""Metadata, versions 0 to 13: brokers, topics and their partitions.
+"""Metadata, versions 0 to 13: brokers, topics and their partitions; and ApiVersions.
 
 Topics that do not exist are created where that is allowed. Not done: access rules (all operations are reported as
 allowed).
@@ -262,3 +262,8 @@ def _is_long(image: MetadataImage, wanted: MetadataRequest) -> bool:
         if count > _MANY_PARTITIONS:
             return True
     return False
+
+
+def api_versions(_request: None, _call: Call) -> ErrorCode:
+    """ApiVersions, versions 0 to 4: the first thing every client asks. The codec knows versions and features."""
+    return ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""Moving replicas of partitions: beginning, calling off, and what is under way."""
+"""Moving replicas of partitions: beginning, calling off, and what is under way; and electing leaders."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -9,6 +9,8 @@ from kio.schema.alter_partition_reassignments.v1.response import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
+from kio.schema.elect_leaders.v2.response import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 from kio.schema.list_partition_reassignments.v0.response import (
     ListPartitionReassignmentsResponse,
@@ -26,6 +28,7 @@ from millstream.broker.handlers.admin import (
 )
 from millstream.cluster.metadata.commands import slices_of
 from millstream.cluster.metadata.image import MetadataImage, PartitionImage
+from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders
 from millstream.cluster.metadata.reassignments import (
     AlterReassignments,
     Reassignment,
@@ -111,4 +114,36 @@ def _ongoing(p: PartitionImage) -> OngoingPartitionReassignment:
         replicas=p.replicas,
         adding_replicas=p.adding,
         removing_replicas=p.removing,
+    )
+
+
+async def elect_leaders(
+    metadata: MetadataService, request: ElectLeadersRequest, call: Call
+) -> ElectLeadersResponse:
+    """ElectLeaders, versions 0 to 2: preferred leaders back in their place, or leaders where only an unclean election
+    gives one."""
+    slices: list[tuple[tuple[str, int], ...] | None] = [None]
+    if request.topic_partitions is not None:
+        named = ((topic.topic, index) for topic in request.topic_partitions for index in topic.partitions)
+        slices = [*slices_of(named, _AT_ONCE, lambda each: each)]
+    outcomes: list[ElectionOutcome] = []
+    for some in slices:
+        outcomes += await submit_within(metadata, ElectLeaders(request.election_type, some), request.timeout)
+        await others_first()
+    ordered = sorted(outcomes, key=lambda each: (each.topic, each.index))
+    return answer(
+        ElectLeadersResponse,
+        error_code=ErrorCode.NONE,
+        replica_election_results=tuple(
+            ReplicaElectionResult(topic=topic, partition_result=tuple(map(_elected, results)))
+            for topic, results in groupby(ordered, key=lambda each: each.topic)
+        ),
+    )
+
+
+def _elected(outcome: ElectionOutcome) -> PartitionResult:
+    return PartitionResult(
+        partition_id=outcome.index,
+        error_code=code_of(outcome.error),
+        error_message=message_of(outcome.error),
     )

@@ -1,9 +1,11 @@
-"""Requests about access rules, users and quotas, answered as a Kafka cluster without any of them does.
+"""Requests about access rules, users, quotas and transactions, answered as a Kafka cluster without any of them does.
 
 DescribeAcls, CreateAcls, DeleteAcls, DescribeUserScramCredentials, AlterUserScramCredentials, DescribeClientQuotas,
-AlterClientQuotas and the four calls for delegation tokens. Not done: keeping any of them.
+AlterClientQuotas, the four calls for delegation tokens, DescribeTransactions and ListTransactions. Not done: keeping
+any of them.
 """
 
+import datetime
 from typing import NoReturn
 
 from kio.schema.alter_client_quotas.v1 import response as altered_quotas
@@ -21,11 +23,15 @@ from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 from kio.schema.describe_client_quotas.v1.request import DescribeClientQuotasRequest
 from kio.schema.describe_client_quotas.v1.response import DescribeClientQuotasResponse
+from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+from kio.schema.describe_transactions.v0.response import DescribeTransactionsResponse, TransactionState
 from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserScramCredentialsRequest
 from kio.schema.describe_user_scram_credentials.v0.response import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from kio.schema.list_transactions.v2.request import ListTransactionsRequest
+from kio.schema.list_transactions.v2.response import ListTransactionsResponse
 
 from millstream.broker.api.call import Call
 from millstream.broker.handlers.admin import answer
@@ -105,3 +111,38 @@ def alter_quotas(request: AlterClientQuotasRequest, _call: Call) -> altered_quot
         for entry in request.entries
     )
     return answer(altered_quotas.AlterClientQuotasResponse, entries=refused)
+
+
+# Kafka's names.
+_STATES = frozenset({
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
+})  # fmt: skip
+_NEVER = datetime.datetime.fromtimestamp(0, datetime.UTC)
+
+
+def describe_transactions(request: DescribeTransactionsRequest, _call: Call) -> DescribeTransactionsResponse:
+    return answer(
+        DescribeTransactionsResponse, transaction_states=tuple(map(_unknown, request.transactional_ids))
+    )
+
+
+def _unknown(transactional_id: str) -> TransactionState:
+    return TransactionState(
+        error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+        transactional_id=transactional_id,
+        transaction_state="",
+        transaction_timeout=datetime.timedelta(),
+        transaction_start_time=_NEVER,
+        producer_id=-1,
+        producer_epoch=-1,
+        topics=(),
+    )
+
+
+def list_transactions(request: ListTransactionsRequest, _call: Call) -> ListTransactionsResponse:
+    return answer(
+        ListTransactionsResponse,
+        error_code=ErrorCode.NONE,
+        unknown_state_filters=tuple(each for each in request.state_filters if each not in _STATES),
+        transaction_states=(),
+    )
