@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 from bench.machine import Usage, usage
 from bench.peers import PeerError, UnsupportedError
 from bench.queues import VALUE, WINDOW_BATCHES, WINDOW_ONE_BY_ONE, connect
+from millstream.runtime.ports import ReservedPorts
 
 _METHOD, _HEADER, _BODY, _END = 1, 2, 3, b"\xce"
 _DELIVER, _ACK, _NACK = (60, 60), (60, 80), (60, 120)
@@ -29,7 +29,8 @@ class RabbitQueues:
     def __init__(self, directory: Path) -> None:
         if shutil.which("rabbitmq-server") is None:
             raise UnsupportedError("no RabbitMQ: Debian's package rabbitmq-server is not installed")
-        self._port, distribution = _free_port(), _free_port()
+        with ReservedPorts(3) as free:
+            self._port, distribution, names = free.ports
         self._environment = {
             **os.environ,
             "HOME": str(directory),
@@ -42,7 +43,7 @@ class RabbitQueues:
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "enabled_plugins"),
             "RABBITMQ_CONFIG_FILE": str(directory / "none"),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "ERL_EPMD_PORT": str(_free_port()),
+            "ERL_EPMD_PORT": str(names),
         }
         (directory / "enabled_plugins").write_text("[].\n")
         # As root Debian's wrapper would change to a user who may not write here.
@@ -235,9 +236,3 @@ def _short(text: str) -> bytes:
 
 def _long(data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + data
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port

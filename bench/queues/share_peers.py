@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import uuid
@@ -19,6 +18,7 @@ from bench.peers.millstream import Millstream
 from bench.queues import VALUE, WINDOW_BATCHES, WINDOW_ONE_BY_ONE, connect
 from bench.queues.share_client import ShareConsumer
 from millstream.client import QueueAdmin
+from millstream.runtime.ports import ReservedPorts
 
 KAFKA_VERSION = "4.3.1"
 _REPOSITORY = Path(__file__).resolve().parents[2]
@@ -104,7 +104,8 @@ class KafkaQueues(ShareGroups):
             if synced
             else "as shipped: nothing is synced before it is answered"
         )
-        port, controller = _free_ports(2)
+        with ReservedPorts(2) as free:
+            port, controller = free.ports
         self.bootstrap = f"127.0.0.1:{port}"
         self._directory = directory
         settings = directory / "server.properties"
@@ -174,11 +175,3 @@ def _properties(port: int, controller: int, data: Path, *, synced: bool) -> str:
         *(["log.flush.interval.messages=1"] if synced else []),
     ]
     return "\n".join(lines)
-
-
-def _free_ports(count: int) -> list[int]:
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in taken]
-    for each in taken:
-        each.close()
-    return ports

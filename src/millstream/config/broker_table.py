@@ -1,6 +1,7 @@
 """Kafka's broker settings that this broker honours: its own, and the defaults of topic settings."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -10,21 +11,7 @@ from millstream.config.share_table import SHARE_BROKER_CONFIGS
 from millstream.config.topic import MAX_LONG
 from millstream.config.topic_table import TOPIC_CONFIGS
 
-
-def _own(
-    name: str,
-    kind: ConfigType,
-    default: str | None,
-    documentation: str,
-    *,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    choices: tuple[str, ...] = (),
-    dynamic: bool = False,
-) -> ConfigDefinition:
-    return ConfigDefinition(
-        name, kind, default, documentation, minimum=minimum, maximum=maximum, choices=choices, dynamic=dynamic
-    )
+_own = partial(ConfigDefinition, dynamic=False)
 
 
 def _rate(name: str, documentation: str) -> ConfigDefinition:

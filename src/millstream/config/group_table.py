@@ -1,21 +1,10 @@
 """Broker settings about consumer groups: Kafka's, and bounds that Kafka lacks."""
 
+from functools import partial
+
 from millstream.config.kinds import ConfigDefinition, ConfigType
 
-
-def _group(
-    name: str,
-    kind: ConfigType,
-    default: str,
-    documentation: str,
-    *,
-    minimum: float | None = None,
-    choices: tuple[str, ...] = (),
-) -> ConfigDefinition:
-    return ConfigDefinition(
-        name, kind, default, documentation, minimum=minimum, choices=choices, dynamic=False
-    )
-
+_group = partial(ConfigDefinition, dynamic=False)
 
 GROUP_CONFIGS = (
     _group(
