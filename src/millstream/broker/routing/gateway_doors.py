@@ -156,7 +156,7 @@ class GatewayDoors:
         self.metadata = FollowedMetadata(bootstrap)
         view = ImageView(OUTSIDE, self.metadata)
         self._routes = self.metadata.routes = Routes(view, self.metadata, Greeting)
-        self._partitions = RoutedPartitions(None, self._routes, authoriser)
+        self._partitions = RoutedPartitions(self._routes, authoriser)
         self._batcher = Batcher(
             self._partitions, self.metadata, authoriser, clock, ProducerIdPool(self.metadata.submit).take
         )
@@ -164,7 +164,7 @@ class GatewayDoors:
         self.doors = Doors(
             self._partitions,
             self._batcher,
-            RoutedQueues(None, self._routes, authoriser),
+            RoutedQueues(self._routes, authoriser),
             RoutedCoordinators(None, self._routes),
             view,
             self.metadata,

@@ -11,6 +11,7 @@ from millstream.broker.partitions.opened_batches import BatchOpener, must_open, 
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.partitions.storage_faults import StorageFaults
+from millstream.broker.routing.calls import Append, FindOffsetAt, FindOffsets, Read
 from millstream.doors.access import Authoriser, Operation, Permission, Resource
 from millstream.doors.caller import NODE, Caller
 from millstream.doors.partitions import (
@@ -54,22 +55,15 @@ class Here:
 
     # -- writing
 
-    async def append(
-        self,
-        caller: Caller,
-        place: Place,
-        batch: bytes | bytearray | memoryview,
-        *,
-        acks: Acks = Acks.ALL,
-        timeout_s: float = 30.0,
-    ) -> Appended:
+    async def append(self, caller: Caller, call: Append) -> Appended:
+        place, acks = call.place, call.acks
         try:
             self._authoriser.check(caller, Permission(Operation.WRITE, Resource.TOPIC, place.topic))
             partition = self._appends.find(
                 place.topic, place.partition, by_node=caller.principal == NODE.principal
             )
             # Offset and leader epoch are stamped into the batch.
-            view = memoryview(bytearray(batch))
+            view = memoryview(bytearray(call.batch))
             header = check_produced(view, _PRODUCE_VERSION)
             if header.is_transactional:
                 raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction is open for this producer")
@@ -82,7 +76,7 @@ class Here:
             raise NotDone.of(error) from error
         by_all = acks is Acks.ALL
         if acks is not Acks.NONE:
-            await _acknowledged(partition, appended.last_offset, by_all, timeout_s)
+            await _acknowledged(partition, appended.last_offset, by_all, call.timeout_s)
         return Appended(
             appended.base_offset,
             appended.log_append_time_ms,
@@ -99,24 +93,16 @@ class Here:
 
     # -- reading
 
-    async def read(
-        self,
-        caller: Caller,
-        place: Place,
-        offset: int,
-        *,
-        max_bytes: int = 1 << 20,
-        max_wait_s: float = 0.0,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
-    ) -> LogRead:
+    async def read(self, caller: Caller, call: Read) -> LogRead:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + max_wait_s
+        deadline = loop.time() + call.max_wait_s
         while True:
-            found = self._read(caller, place, offset, max_bytes, isolation)
+            found = self._read(caller, call.place, call.offset, call.max_bytes, call.isolation)
             left = deadline - loop.time()
-            if found.next_offset > offset or left <= 0:
+            if found.next_offset > call.offset or left <= 0:
                 return found
-            await _Arrival(self._partitions.find_replica(place.topic, place.partition)).within(left)
+            replica = self._partitions.find_replica(call.place.topic, call.place.partition)
+            await _Arrival(replica).within(left)
 
     def _read(
         self, caller: Caller, place: Place, offset: int, max_bytes: int, isolation: Isolation
@@ -144,15 +130,15 @@ class Here:
             partition.log.log_start_offset,
         )
 
-    async def offsets(self, caller: Caller, place: Place) -> Offsets:
-        partition = self._find(caller, place, Operation.DESCRIBE)
+    async def offsets(self, caller: Caller, call: FindOffsets) -> Offsets:
+        partition = self._find(caller, call.place, Operation.DESCRIBE)
         _require_known_end(partition)
         return Offsets(partition.log.log_start_offset, partition.high_watermark, partition.last_stable_offset)
 
-    async def offset_at(self, caller: Caller, place: Place, timestamp_ms: int) -> OffsetAt | None:
-        partition = self._find(caller, place, Operation.DESCRIBE)
+    async def offset_at(self, caller: Caller, call: FindOffsetAt) -> OffsetAt | None:
+        partition = self._find(caller, call.place, Operation.DESCRIBE)
         _require_known_end(partition)
-        log = partition.log
+        log, timestamp_ms = partition.log, call.timestamp_ms
         try:
             batch, start = batch_for_timestamp(log, timestamp_ms), log.log_start_offset
             if batch is None:

@@ -9,7 +9,7 @@ from millstream.broker.routing.metadata import NodeMetadata, NodeView
 from millstream.broker.routing.partitions import RoutedPartitions
 from millstream.broker.routing.queues import RoutedQueues
 from millstream.broker.routing.routes import Routes
-from millstream.broker.routing.served_calls import ServedCalls
+from millstream.broker.routing.served_calls import LocalCalls, ServedCalls
 from millstream.broker.server.memory import MemoryBudget
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.producer_ids import ProducerIdPool
@@ -37,16 +37,19 @@ class NodeDoors:
     ) -> None:
         metadata = NodeMetadata(service, defaults, authoriser)
         view = NodeView(told, metadata)
-        self._routes = Routes(view, metadata, lambda: Greeting(service.image.cluster_id, told.node_id))
-        self._partitions = RoutedPartitions(here, self._routes, authoriser)
+        local = LocalCalls(here, host, engine, metadata)
+        self._routes = Routes(
+            view, metadata, lambda: Greeting(service.image.cluster_id, told.node_id), local.carry_out
+        )
+        self._partitions = RoutedPartitions(self._routes, authoriser)
         self._batcher = Batcher(
             self._partitions, metadata, authoriser, clock, ProducerIdPool(metadata.submit).take
         )
-        self.served = ServedCalls(here, host, engine, metadata, memory)
+        self.served = ServedCalls(local, memory)
         self.doors = Doors(
             self._partitions,
             self._batcher,
-            RoutedQueues(engine, self._routes, authoriser),
+            RoutedQueues(self._routes, authoriser),
             RoutedCoordinators(host, self._routes),
             view,
             metadata,

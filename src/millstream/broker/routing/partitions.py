@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 
 from millstream.broker.routing.calls import Append, FindOffsetAt, FindOffsets, Read
 from millstream.broker.routing.follow import Follows
-from millstream.broker.routing.here import Here
 from millstream.broker.routing.routes import Routes
 from millstream.doors.access import Authoriser
 from millstream.doors.caller import Caller
@@ -16,9 +15,7 @@ _PATIENCE_SECONDS = 10.0
 
 
 class RoutedPartitions:
-    def __init__(self, here: Here | None, routes: Routes, authoriser: Authoriser) -> None:
-        """`here` is None in a process that leads nothing."""
-        self._here = here
+    def __init__(self, routes: Routes, authoriser: Authoriser) -> None:
         self._routes = routes
         self._follows = Follows(self, authoriser)
 
@@ -38,8 +35,7 @@ class RoutedPartitions:
         return await self._routes.at_leader(
             caller,
             place,
-            lambda: self._local.append(caller, place, view, acks=acks, timeout_s=timeout_s),
-            lambda: Append(place, view, acks, timeout_s),
+            Append(place, view, acks, timeout_s),
             patience_s=timeout_s,
             wait_s=timeout_s,
             # A leader finds in its log what a producer has numbered.
@@ -59,10 +55,7 @@ class RoutedPartitions:
         return await self._routes.at_leader(
             caller,
             place,
-            lambda: self._local.read(
-                caller, place, offset, max_bytes=max_bytes, max_wait_s=max_wait_s, isolation=isolation
-            ),
-            lambda: Read(place, offset, max_bytes, max_wait_s, isolation),
+            Read(place, offset, max_bytes, max_wait_s, isolation),
             patience_s=max_wait_s + _PATIENCE_SECONDS,
             wait_s=max_wait_s,
             may_repeat=True,
@@ -70,20 +63,14 @@ class RoutedPartitions:
 
     async def offsets(self, caller: Caller, place: Place) -> Offsets:
         return await self._routes.at_leader(
-            caller,
-            place,
-            lambda: self._local.offsets(caller, place),
-            lambda: FindOffsets(place),
-            patience_s=_PATIENCE_SECONDS,
-            may_repeat=True,
+            caller, place, FindOffsets(place), patience_s=_PATIENCE_SECONDS, may_repeat=True
         )
 
     async def offset_at(self, caller: Caller, place: Place, timestamp_ms: int) -> OffsetAt | None:
         return await self._routes.at_leader(
             caller,
             place,
-            lambda: self._local.offset_at(caller, place, timestamp_ms),
-            lambda: FindOffsetAt(place, timestamp_ms),
+            FindOffsetAt(place, timestamp_ms),
             patience_s=_PATIENCE_SECONDS,
             may_repeat=True,
         )
@@ -97,8 +84,3 @@ class RoutedPartitions:
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> AsyncIterator[LogRead]:
         return self._follows.follow(caller, place, offset, isolation)
-
-    @property
-    def _local(self) -> Here:
-        assert self._here is not None, "a process without partitions is never their leader"
-        return self._here

@@ -8,10 +8,18 @@ from millstream.broker.routing.routes import Routes
 from millstream.doors.access import Authoriser, Operation, Permission, Resource
 from millstream.doors.caller import Caller
 from millstream.doors.partitions import Place
-from millstream.doors.queues import Acquired, Queues, Settled, Settlement, SettlementKind
+from millstream.doors.queues import Acquired, Settled, Settlement, SettlementKind
 from millstream.observability.logs import get_logger
-from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
-from millstream.protocol.queue_call import LookAtQueues, PeekAtQueue, Peeked, Purged, PurgeQueue, QueueRows
+from millstream.protocol.errors import KafkaError
+from millstream.protocol.queue_call import (
+    LookAtQueues,
+    PeekAtQueue,
+    Peeked,
+    Purged,
+    PurgeQueue,
+    QueueRow,
+    QueueRows,
+)
 
 log = get_logger("millstream.doors")
 
@@ -19,9 +27,7 @@ _PATIENCE_SECONDS = 10.0
 
 
 class RoutedQueues:
-    def __init__(self, engine: Queues | None, routes: Routes, authoriser: Authoriser) -> None:
-        """`engine` is this node's own; None where there is none."""
-        self._engine = engine
+    def __init__(self, routes: Routes, authoriser: Authoriser) -> None:
         self._routes = routes
         self._authoriser = authoriser
         self._releasing: dict[asyncio.Task[None], None] = {}
@@ -46,17 +52,7 @@ class RoutedQueues:
         return await self._routes.at_leader(
             caller,
             place,
-            lambda: self._local.acquire(
-                caller,
-                group,
-                member,
-                place,
-                max_messages=max_messages,
-                max_bytes=max_bytes,
-                max_wait_s=max_wait_s,
-                max_held=max_held,
-            ),
-            lambda: Acquire(group, member, place, max_messages, max_bytes, max_wait_s, max_held),
+            Acquire(group, member, place, max_messages, max_bytes, max_wait_s, max_held),
             patience_s=max_wait_s + _PATIENCE_SECONDS,
             wait_s=max_wait_s,
             # Messages in a lost answer are available to others when their locks end.
@@ -71,8 +67,7 @@ class RoutedQueues:
         return await self._routes.at_leader(
             caller,
             place,
-            lambda: self._local.settle(caller, group, member, place, settlements),
-            lambda: Settle(group, member, place, tuple(settlements)),
+            Settle(group, member, place, tuple(settlements)),
             patience_s=_PATIENCE_SECONDS,
             wait_s=_PATIENCE_SECONDS,
             may_repeat=False,
@@ -80,20 +75,11 @@ class RoutedQueues:
 
     async def release_all(self, caller: Caller, group: str, member: str) -> None:
         self._authoriser.check(caller, Permission(Operation.READ, Resource.GROUP, group))
-
-        async def of_node(node_id: int) -> None:
-            try:
-                if node_id == self._routes.view.node_id:
-                    await self._local.release_all(caller, group, member)
-                else:
-                    await self._routes.link(node_id).call(
-                        caller, ReleaseAll(group, member), _PATIENCE_SECONDS
-                    )
-            except KafkaError as error:
+        answers = await self._routes.at_all(caller, ReleaseAll(group, member), _PATIENCE_SECONDS)
+        for node_id, error in answers.items():
+            if isinstance(error, KafkaError):
                 # Messages that the node has handed out are available to others when their locks end.
                 log.info("locks not released", node=node_id, group=group, error=error.message)
-
-        await asyncio.gather(*(of_node(broker.broker_id) for broker in self._routes.view.brokers()))
 
     async def look(self, caller: Caller, request: LookAtQueues) -> QueueRows:
         """Of all nodes; KafkaError when one of them does not answer."""
@@ -101,15 +87,11 @@ class RoutedQueues:
         self._authoriser.check(
             caller, what if request.group else Permission(Operation.DESCRIBE, Resource.CLUSTER)
         )
-
-        async def of_node(node_id: int) -> QueueRows:
-            if node_id == self._routes.view.node_id:
-                return await self._local.look(caller, request)
-            return await self._routes.link(node_id).call(caller, Look(request), _PATIENCE_SECONDS)
-
-        nodes = [broker.broker_id for broker in self._routes.view.brokers()]
-        found = await asyncio.gather(*map(of_node, nodes))
-        rows = (row for each in found for row in each.queues)
+        rows: list[QueueRow] = []
+        for found in (await self._routes.at_all(caller, Look(request), _PATIENCE_SECONDS)).values():
+            if isinstance(found, KafkaError):
+                raise found
+            rows += found.queues
         return QueueRows(tuple(sorted(rows, key=lambda row: (row.group, row.topic, row.partition))))
 
     async def peek(self, caller: Caller, request: PeekAtQueue) -> Peeked:
@@ -118,8 +100,7 @@ class RoutedQueues:
         return await self._routes.at_leader(
             caller,
             place,
-            lambda: self._local.peek(caller, request),
-            lambda: Peek(request),
+            Peek(request),
             patience_s=_PATIENCE_SECONDS,
             wait_s=_PATIENCE_SECONDS,
             may_repeat=True,
@@ -131,8 +112,7 @@ class RoutedQueues:
         return await self._routes.at_leader(
             caller,
             place,
-            lambda: self._local.purge(caller, request),
-            lambda: Purge(request),
+            Purge(request),
             patience_s=_PATIENCE_SECONDS,
             wait_s=_PATIENCE_SECONDS,
             may_repeat=False,
@@ -162,9 +142,3 @@ class RoutedQueues:
         )
         self._releasing[task] = None
         task.add_done_callback(lambda done: self._releasing.pop(done, None))
-
-    @property
-    def _local(self) -> Queues:
-        if self._engine is None:
-            raise NotDone(ErrorCode.UNSUPPORTED_VERSION, "this node keeps no queues")
-        return self._engine

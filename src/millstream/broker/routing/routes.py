@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from millstream.broker.routing.call_link import CallLink
 from millstream.broker.routing.calls import NodeCall
@@ -37,11 +37,22 @@ _PASSING = frozenset(
 )
 
 
+CarryOut = Callable[[Caller, NodeCall[Any]], Awaitable[Any]]
+
+
 class Routes:
-    def __init__(self, view: ClusterView, metadata: Metadata, greeting: Callable[[], Greeting]) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        metadata: Metadata,
+        greeting: Callable[[], Greeting],
+        carry_out: CarryOut | None = None,
+    ) -> None:
+        """`carry_out` does what this node is asked; None in a process that is no node."""
         self.view = view
         self.metadata = metadata
         self._greeting = greeting
+        self._carry_out = carry_out or _outside
         self._links: dict[str, CallLink] = {}
         self._changed = asyncio.Event()
         self._stop_watching = metadata.watch(self._metadata_changed)
@@ -55,15 +66,14 @@ class Routes:
         self,
         caller: Caller,
         place: Place,
-        here: Callable[[], Awaitable[A]],
-        call: Callable[[], NodeCall[A]],
+        call: NodeCall[A],
         *,
         patience_s: float,
         wait_s: float = 0.0,
         may_repeat: bool,
         late: Callable[[A], None] | None = None,
     ) -> A:
-        """The answer of the partition's leader, `here` or there; see `at_node` for the rest."""
+        """The answer of the partition's leader, this node or another; see `at_node` for the rest."""
 
         def leader() -> int | None:
             if self.metadata.image.partition(place.topic, place.partition) is None:
@@ -71,7 +81,14 @@ class Routes:
             return self.view.leader(place)
 
         return await self.at_node(
-            caller, leader, here, call, patience_s=patience_s, wait_s=wait_s, may_repeat=may_repeat, late=late
+            caller,
+            leader,
+            lambda: self._carry_out(caller, call),
+            lambda: call,
+            patience_s=patience_s,
+            wait_s=wait_s,
+            may_repeat=may_repeat,
+            late=late,
         )
 
     async def at_node(
@@ -133,8 +150,29 @@ class Routes:
             return node
 
         return await self.at_node(
-            caller, another, _never, lambda: call, patience_s=patience_s, wait_s=patience_s, may_repeat=False
+            caller,
+            another,
+            lambda: self._carry_out(caller, call),
+            lambda: call,
+            patience_s=patience_s,
+            wait_s=patience_s,
+            may_repeat=False,
         )
+
+    async def at_all(self, caller: Caller, call: NodeCall[A], wait_s: float) -> dict[int, A | KafkaError]:
+        """The answer of each live node, this one too, or why there is none."""
+
+        async def of_node(node_id: int) -> A | KafkaError:
+            try:
+                if node_id == self.view.node_id:
+                    answer: A = await self._carry_out(caller, call)
+                    return answer
+                return await self.link(node_id).call(caller, call, wait_s)
+            except KafkaError as error:
+                return error
+
+        nodes = [broker.broker_id for broker in self.view.brokers()]
+        return dict(zip(nodes, await asyncio.gather(*map(of_node, nodes)), strict=True))
 
     def link(self, node_id: int) -> CallLink:
         broker = self.metadata.image.brokers.get(node_id)
@@ -163,7 +201,7 @@ class Routes:
                 self._links.pop(address).close()
 
 
-async def _never() -> NoReturn:
+async def _outside(_caller: Caller, _call: NodeCall[Any]) -> NoReturn:
     raise AssertionError("a process outside of the cluster is no node of it")
 
 

@@ -1,4 +1,4 @@
-"""Carries out calls of other nodes' doors, and answers them.
+"""Carries out calls of doors, and answers those that other nodes' doors make.
 
 One hop and no more: what this node does not lead or coordinate is refused with NotDone, and the caller looks for the
 right node again.
@@ -25,6 +25,7 @@ from millstream.broker.routing.calls import (
     FindOffsets,
     FollowMetadata,
     Look,
+    NodeCall,
     Peek,
     Purge,
     Read,
@@ -59,29 +60,23 @@ def node_call(served: "ServedCalls", data: memoryview, call: Call) -> Any:
     return NO_REPLY
 
 
-class ServedCalls:
-    """Calls of a connection are done side by side, and answered when they are done, in any order."""
+class LocalCalls:
+    """Carries out what this node is asked, by its own doors or by those of another."""
 
     def __init__(
-        self,
-        here: Here,
-        host: CoordinatorHost,
-        engine: Queues | None,
-        metadata: NodeMetadata,
-        memory: MemoryBudget,
+        self, here: Here, host: CoordinatorHost, engine: Queues | None, metadata: NodeMetadata
     ) -> None:
+        """`engine` is that of queues; None where there is none."""
         self._here = here
         self._host = host
         self._engine = engine
         self._metadata = metadata
         self._followers = MetadataFollowers(metadata)
-        self._memory = memory
-        self._tasks: WeakKeyDictionary[Any, dict[int, asyncio.Task[None]]] = WeakKeyDictionary()
         self._do: dict[type[Any], Callable[[Caller, Any], Awaitable[Any]]] = {
-            Append: self._append,
-            Read: self._read,
-            FindOffsets: lambda caller, call: here.offsets(caller, call.place),
-            FindOffsetAt: lambda caller, call: here.offset_at(caller, call.place, call.timestamp_ms),
+            Append: here.append,
+            Read: here.read,
+            FindOffsets: here.offsets,
+            FindOffsetAt: here.offset_at,
             Ask: self._ask,
             AskAll: self._ask_all,
             FindCoordinator: lambda _, call: host.of(call.kind).find_partition(call.key),
@@ -97,6 +92,59 @@ class ServedCalls:
             CreateTopicsFor: self._create_topics,
             FollowMetadata: self._follow_metadata,
         }
+
+    def carry_out(self, caller: Caller, call: NodeCall[Any]) -> Awaitable[Any]:
+        return self._do[type(call)](caller, call)
+
+    async def _ask(self, _caller: Caller, call: Ask) -> bytes:
+        request = decode_request(self._host, call.kind, call.request)
+        return encode(await self._host.of(call.kind).ask(call.key, request))
+
+    async def _ask_all(self, _caller: Caller, call: AskAll) -> bytes:
+        request = decode_request(self._host, call.kind, call.request)
+        return encode(await answers_here(self._host, call.kind, request))
+
+    async def _acquire(self, caller: Caller, call: Acquire) -> Acquired:
+        return await self._queues.acquire(
+            caller,
+            call.group,
+            call.member,
+            call.place,
+            max_messages=call.max_messages,
+            max_bytes=call.max_bytes,
+            max_wait_s=call.max_wait_s,
+            max_held=call.max_held,
+        )
+
+    async def _follow_metadata(self, _caller: Caller, call: FollowMetadata) -> bytes:
+        found = await self._followers.next(call.sent, call.max_wait_s)
+        if self._here.is_cut_off:
+            raise NotDone(ErrorCode.BROKER_NOT_AVAILABLE, "this node is cut off from the others")
+        return found
+
+    async def _submit(self, _caller: Caller, call: SubmitCommand) -> bytes:
+        return encode_result(await self._metadata.submit(_command(call.command)))
+
+    async def _create_topics(self, caller: Caller, call: CreateTopicsFor) -> bytes:
+        wanted = _command(call.command)
+        if not isinstance(wanted, CreateTopics):
+            raise NotDone(ErrorCode.INVALID_REQUEST, "only topics are created")
+        return encode_result(await self._metadata.create_topics(caller, wanted.topics))
+
+    @property
+    def _queues(self) -> Queues:
+        if self._engine is None:
+            raise NotDone(ErrorCode.UNSUPPORTED_VERSION, "this node keeps no queues")
+        return self._engine
+
+
+class ServedCalls:
+    """Calls of a connection are done side by side, and answered when they are done, in any order."""
+
+    def __init__(self, local: LocalCalls, memory: MemoryBudget) -> None:
+        self._local = local
+        self._memory = memory
+        self._tasks: WeakKeyDictionary[Any, dict[int, asyncio.Task[None]]] = WeakKeyDictionary()
 
     def take(self, data: memoryview, call: Call) -> None:
         """Do it, and answer it then."""
@@ -129,7 +177,7 @@ class ServedCalls:
 
     async def _serve(self, caller: Caller, wanted: AnyCall, call: Call) -> None:
         try:
-            answer = await self._do[type(wanted)](caller, wanted)
+            answer = await self._local.carry_out(caller, wanted)
         except KafkaError as error:
             body = encode_refusal(error)
         except asyncio.CancelledError:
@@ -147,72 +195,16 @@ class ServedCalls:
             body = encode_answer(answer)
         call.reply_body([body])
 
-    async def _append(self, caller: Caller, call: Append) -> Any:
-        return await self._here.append(
-            caller, call.place, call.batch, acks=call.acks, timeout_s=call.timeout_s
-        )
-
-    async def _read(self, caller: Caller, call: Read) -> Any:
-        return await self._here.read(
-            caller,
-            call.place,
-            call.offset,
-            max_bytes=call.max_bytes,
-            max_wait_s=call.max_wait_s,
-            isolation=call.isolation,
-        )
-
-    async def _ask(self, _caller: Caller, call: Ask) -> bytes:
-        request = decode_request(self._host, call.kind, call.request)
-        return encode(await self._host.of(call.kind).ask(call.key, request))
-
-    async def _ask_all(self, _caller: Caller, call: AskAll) -> bytes:
-        request = decode_request(self._host, call.kind, call.request)
-        return encode(await answers_here(self._host, call.kind, request))
-
-    async def _acquire(self, caller: Caller, call: Acquire) -> Acquired:
-        return await self._queues.acquire(
-            caller,
-            call.group,
-            call.member,
-            call.place,
-            max_messages=call.max_messages,
-            max_bytes=call.max_bytes,
-            max_wait_s=call.max_wait_s,
-            max_held=call.max_held,
-        )
-
     async def _give_back(self, caller: Caller, call: Acquire, acquired: Acquired) -> None:
         """The caller is gone: others need not wait until the locks end."""
-        released = [
+        released = tuple(
             Settlement(each.first_offset, each.last_offset, SettlementKind.UNDELIVERED)
             for each in acquired.ranges
-        ]
+        )
         if released:
             # Where that is not possible, their locks end.
             with suppress(KafkaError):
-                await self._queues.settle(caller, call.group, call.member, call.place, released)
-
-    async def _follow_metadata(self, _caller: Caller, call: FollowMetadata) -> bytes:
-        found = await self._followers.next(call.sent, call.max_wait_s)
-        if self._here.is_cut_off:
-            raise NotDone(ErrorCode.BROKER_NOT_AVAILABLE, "this node is cut off from the others")
-        return found
-
-    async def _submit(self, _caller: Caller, call: SubmitCommand) -> bytes:
-        return encode_result(await self._metadata.submit(_command(call.command)))
-
-    async def _create_topics(self, caller: Caller, call: CreateTopicsFor) -> bytes:
-        wanted = _command(call.command)
-        if not isinstance(wanted, CreateTopics):
-            raise NotDone(ErrorCode.INVALID_REQUEST, "only topics are created")
-        return encode_result(await self._metadata.create_topics(caller, wanted.topics))
-
-    @property
-    def _queues(self) -> Queues:
-        if self._engine is None:
-            raise NotDone(ErrorCode.UNSUPPORTED_VERSION, "this node keeps no queues")
-        return self._engine
+                await self._local.carry_out(caller, Settle(call.group, call.member, call.place, released))
 
 
 def _command(data: bytes) -> Any:
