@@ -31,7 +31,7 @@ class LogDirectory:
         self.ownership = OwnDirectory()
 
     def make(self, epochs: LeaderEpochs) -> None:
-        """Unless it is there."""
+        """Make the directory unless it is there."""
         identity = f"{self._path}/{IDENTITY_FILE}"
         if self._disk.exists(identity):
             return
@@ -55,11 +55,11 @@ class LogDirectory:
         self._unsynced.small_files[f"{self._path}/{IDENTITY_FILE}"] = self.identity.encode()
 
     def remove(self, name: str) -> None:
-        """With the next flush."""
+        """Have the next flush remove the file."""
         self._unsynced.garbage.append(f"{self._path}/{name}")
 
     def keep(self, name: str) -> None:
-        """It was to be removed, and is needed again."""
+        """Take back `remove`: the file is needed again."""
         path = f"{self._path}/{name}"
         self._unsynced.garbage = [each for each in self._unsynced.garbage if each != path]
 

@@ -30,14 +30,14 @@ class ProducerSnapshots:
         return [snapshot_path(self._directory, offset) for offset in old]
 
     def newest(self, disk: Disk, offset: int) -> int | None:
-        """Of those that are on disk, up to `offset`."""
+        """The offset of the newest snapshot on disk that is not after `offset`."""
         for each in reversed(self._offsets):
             if each <= offset and disk.exists(snapshot_path(self._directory, each)):
                 return each
         return None
 
     def after(self, end_offset: int) -> list[str]:
-        """The paths of those that a log which ends there does not have."""
+        """The paths of snapshots behind the end of a log that ends there."""
         return [snapshot_path(self._directory, each) for each in self._offsets if each > end_offset]
 
     def cut(self, end_offset: int, base_offset: int, written: int | None) -> None:

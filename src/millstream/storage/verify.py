@@ -266,7 +266,7 @@ class _Segment:
             )
 
     def _entries(self, kind: type[SparseIndex], suffix: str) -> Iterator[tuple[int, int]]:
-        """A missing index has none: so it is with the segment that a node was writing to."""
+        """None where the index is missing, as that of the segment that a node was writing to."""
         path = self._path + suffix
         if not self._disk.exists(path):
             return

@@ -192,7 +192,7 @@ class Partition:
         return True
 
     def add_waiter(self, last_offset: int, waiter: AckWaiter, *, by_all: bool) -> None:
-        """As above, for a record of which it is known that it is not acknowledged yet."""
+        """As `await_acknowledged`, for a record that is known not to be acknowledged yet."""
         (self._acks if self._needs_replicas(by_all) else self._local_acks).append((last_offset, waiter))
 
     def is_acknowledged(self, last_offset: int, *, by_all: bool) -> bool:

@@ -19,7 +19,7 @@ class Kept(NamedTuple):
     leader_epoch: int
 
     def and_more(self, partition: Partition, max_bytes: int, upper: int) -> memoryview | bytes:
-        """With what has come since."""
+        """These batches, and those that have come since."""
         room = max_bytes - len(self.batches)
         if room <= 0 or self.next_offset >= upper:
             return self.batches

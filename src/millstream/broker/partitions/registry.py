@@ -59,7 +59,7 @@ class Partitions:
                 partition.fail(partition.isolated_error())
 
     def is_withheld(self, partition: Partition) -> bool:
-        """From clients: another node may lead it by now."""
+        """Clients may not use the partition here: another node may lead it by now."""
         return self.is_cut_off and partition.has_other_replicas
 
     def require_newest(self, partition: Partition) -> None:

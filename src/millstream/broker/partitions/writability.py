@@ -44,7 +44,7 @@ class Writability:
 
     @property
     def can_write(self) -> bool:
-        """A disk that takes longer than a follower may lag is no better than one that is not there."""
+        """False also while the disk takes longer to answer than a follower may lag."""
         is_answering = self._flusher.longest_wait_seconds() <= self._longest_sync_seconds
         if is_answering != self._is_answering:
             self._is_answering = is_answering

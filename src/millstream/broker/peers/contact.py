@@ -56,7 +56,7 @@ class Contact:
 
 
 def no_election_possible_at(voters: Collection[int], ended_at: Mapping[int, float]) -> float | None:
-    """Since the earliest of these times each of so many voters was found dead that the rest is no majority; else None.
+    """When so many voters had been found dead that the others are no majority; None while they are one.
 
     With this node's own vote too: a controller that was elected with it might fence it all the same.
     """

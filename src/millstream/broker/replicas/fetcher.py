@@ -89,14 +89,14 @@ class ReplicaFetcher:
             self._wake()
 
     def say(self, partition: Partition) -> None:
-        """What the leader is told of this partition is another."""
+        """The leader must hear of a change in this partition."""
         key = partition.topic_id, partition.index
         following = self._followed.get(key)
         if following is not None and following.asked_from >= 0:
             self._say(key)
 
     def stop(self) -> list["asyncio.Task[None]"]:
-        """Tasks that are ending."""
+        """Returns the tasks that are ending."""
         for following in self._followed.values():
             following.is_over = True
         for key in list(self._timers):

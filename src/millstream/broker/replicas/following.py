@@ -84,7 +84,7 @@ class Following(msgspec.Struct, eq=False):
 
     @property
     def has_moved(self) -> bool:
-        """The leader knows another place: what was appended, cut, or deleted here meanwhile."""
+        """The log begins or ends elsewhere than the leader was told last."""
         return self.said != self._place
 
     @property
@@ -93,7 +93,7 @@ class Following(msgspec.Struct, eq=False):
         return target.log_start_offset, target.log_end_offset
 
     def may_wait_for(self, reply: FetchedPartition) -> bool:
-        """Whether the reply is for `handle`: what it says may have to wait for a disk."""
+        """Whether the reply must go to `handle`, because it may have to wait for the disk."""
         return bool(
             reply.error
             or reply.diverging_epoch is not None

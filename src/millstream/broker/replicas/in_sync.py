@@ -131,7 +131,7 @@ class InSyncSets:
         )
 
     async def _ask(self, asked: list[_Asked]) -> list[_Asked]:
-        """Those whose outcome is not known yet."""
+        """Returns the changes whose outcome is not known yet."""
         metadata = self._metadata
         first, _, change = asked[0]
         log.info(

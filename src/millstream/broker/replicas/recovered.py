@@ -46,7 +46,7 @@ class RecoveredReplicas:
         self._tasks.spawn(self._tell_when_asked(), "recovered replicas")
 
     def changed(self, image: PartitionImage) -> None:
-        """A partition that this node keeps is another: perhaps its leader is gone."""
+        """A partition that this node keeps has changed: perhaps its leader is gone."""
         if self._is_asked(image):
             self._woken.set()
 

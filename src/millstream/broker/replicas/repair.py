@@ -84,7 +84,7 @@ class Repairs:
         repaired: Counter,
         changed: Callable[[Partition], None],
     ) -> None:
-        """`repaired` counts the segments that were; `changed` is told when a partition awaits a repair, or no more."""
+        """`repaired` counts segments; `changed` is told when a partition awaits a repair, or no longer does."""
         self._node_id = node_id
         self._machine = machine
         self._metadata = metadata

@@ -229,7 +229,7 @@ class Connection(asyncio.BufferedProtocol):
         return caller
 
     def speak_for(self, client: str | None) -> None:
-        """Whoever is at the other end wants what this node has itself, for that client or for itself."""
+        """The caller wants only what this node itself has, for that client or for itself."""
         if client is not None:
             self.client = client
             self._caller = None
@@ -239,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
             self.relay = None
 
     def find_relay(self) -> None:
-        """Ask whether this node answers here for others; who wants what it has itself stays without."""
+        """Find out whether this node answers for others here; not for a caller that wants what this node itself has."""
         new_relay = self.listener.new_relay
         if self.relay is None and new_relay is not None and not (self._is_for_this_node or self.closed):
             self.relay = new_relay(self)

@@ -61,11 +61,11 @@ class Relay(Protocol):
 
     @property
     def shown_coordinator(self) -> ShownNode | None:
-        """Who the client is told coordinates its groups; None where it is told who does."""
+        """The node that the client is told coordinates its groups; None where it is told the real one."""
         ...
 
     def shown_leader(self, topic: TopicImage) -> int | None:
-        """Who the client is told leads the topic's partitions; None where it is told who does."""
+        """The node that the client is told leads the topic's partitions; None where it is told the real ones."""
         ...
 
     def takes(self, call: "Call", request: memoryview, position: int) -> object:

@@ -99,7 +99,7 @@ class Server:
         self._idle_check = self.loop.call_later(self._idle_check_seconds, self._close_idle)
 
     def find_relays(self) -> None:
-        """This node answers for others from now on, or for more."""
+        """Called when this node begins to answer for others, or for more of them."""
         for connection in self._connections:
             connection.find_relay()
 
@@ -184,7 +184,7 @@ class Server:
         self._ended.ended(connection.peer, reason)
 
     def _close_idle(self) -> None:
-        """Idle or half-open, or a reader that takes nothing: the same silence, the same end."""
+        """Close what was silent for too long: idle, half-open, or a reader that takes nothing."""
         self._idle_check = self.loop.call_later(self._idle_check_seconds, self._close_idle)
         before = self.loop.time() - self._settings.idle_timeout / 1000
         for connection in [each for each in self._connections if each.last_active < before]:

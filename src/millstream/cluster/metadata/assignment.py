@@ -102,7 +102,7 @@ def check_replicas(image: MetadataImage, replicas: Replicas) -> None:
 def creation_records(
     image: MetadataImage, topic_id: UUID, first_index: int, assignments: Sequence[Replicas]
 ) -> list[PartitionCreated]:
-    """Led by the first replica that is here, and in sync are all that are."""
+    """The first usable replica leads, and all usable ones are in sync."""
     usable = frozenset(broker for broker in image.brokers if is_usable(image.brokers, broker))
     records = []
     for index, replicas in enumerate(assignments, first_index):

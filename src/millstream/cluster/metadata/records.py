@@ -70,7 +70,7 @@ class LastKnownReplica(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PartitionCreated(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """`leader` is -1 where nobody leads; `elr` are those outside the isr that have all that was acknowledged.
+    """`leader` is -1 where there is none; `elr` are those outside the isr that have all that was acknowledged.
 
     While a reassignment goes on, `replicas` are the old and the new ones: `adding` of them are not in the isr yet,
     `removing` go when all that are added have come in. `last_known_leader` led last, while nobody does.

@@ -96,7 +96,7 @@ class MetadataService:
             stored.restored,
             stored.wal,
             self._machine,
-            transport or _NobodyElse(),
+            transport or _NoOthers(),
             self._threads,
             self,
             jitter=host.random_below,
@@ -411,7 +411,7 @@ class MetadataService:
         return committed
 
 
-class _NobodyElse:
+class _NoOthers:
     """The transport of a quorum of one."""
 
     def send(self, message: Message) -> None:
