@@ -1,4 +1,5 @@
 import json
+from collections import Counter
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -6,16 +7,18 @@ from typing import Any
 import pytest
 
 from millstream.pipeline.fleet import EVERYTHING, Fleet, FleetSettings, Share
-from millstream.pipeline.record import RecordForm, format_time
+from millstream.pipeline.record import RecordForm, TelemetryRecord, format_time
 from millstream.pipeline.sources import (
     Burst,
     CsvError,
     CsvSource,
     Timestamps,
+    check_header,
     fleet_bursts,
+    read_dcgm_csv,
 )
 from millstream.testing.clock import ManualClock
-from support.telemetry import COLUMNS, csv_of_a_fleet
+from support.telemetry import COLUMNS, csv_of_a_fleet, real_dcgm_csv
 
 NOW_MS = 1_800_000_000_000
 ROWS_PER_PASS = 2 * 2 * 10 * 2
@@ -129,3 +132,91 @@ def test_a_fleets_past_can_be_paced() -> None:
     fleet = Fleet(FleetSettings(hosts=1, interval_ms=8_000))
     bursts = list(fleet_bursts(fleet, "t", NOW_MS - 16_000, NOW_MS, rate=150, clock=ManualClock(NOW_MS)))
     assert [burst.due_s for burst in bursts] == pytest.approx([number / 10 for number in range(16)])
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def write_file(text: str) -> Path:
+        path = tmp_path / "dcgm.csv"
+        path.write_text(text)
+        return path
+
+    return write_file
+
+
+def read(path: Path) -> tuple[list[TelemetryRecord], list[str]]:
+    bad: list[str] = []
+    return list(read_dcgm_csv(path, bad.append)), bad
+
+
+def test_every_row_is_a_record(write) -> None:
+    records, bad = read(write(csv_of_a_fleet(hosts=2, gpus=3, scrapes=2)))
+    assert len(records) == 2 * 3 * 2 * 10
+    assert bad == []
+    assert records[0] == TelemetryRecord(
+        time_ms=1752871354000,
+        metric_name="DCGM_FI_DEV_GPU_UTIL",
+        uuid="GPU-00000000-0000-4000-8000-000000000000",
+        value=0.0,
+        gpu_id="0",
+        device="nvidia0",
+        model_name="NVIDIA H100 80GB HBM3",
+        hostname="host-000",
+        labels_raw='DCGM_FI_DRIVER_VERSION="535.129.03",Hostname="host-000",UUID="GPU-00000000-0000-4000-8000-000000000000"',
+    )
+
+
+def test_the_host_column_of_newer_exporters_is_understood(write) -> None:
+    records, _ = read(write(csv_of_a_fleet(hostname_column="hostname")))
+    assert records[0].hostname == "host-000"
+
+
+def test_columns_in_another_order_and_without_kubernetes_are_understood(write) -> None:
+    records, bad = read(
+        write(
+            "value,uuid,Hostname,modelName,device,gpu_id,metric_name,timestamp,more\n"
+            "7,GPU-1,h,m,nvidia0,0,DCGM_FI_DEV_GPU_UTIL,2025-07-18T20:42:34Z,x\n"
+        )
+    )
+    assert bad == []
+    assert (records[0].value, records[0].uuid, records[0].hostname, records[0].pod) == (7.0, "GPU-1", "h", "")
+
+
+@pytest.mark.parametrize("text", ["", "\n", "timestamp,value\n1,2\n", "PK\x03\x04\n"])
+def test_missing_columns_are_named(write, text: str) -> None:
+    path = write(text)
+    with pytest.raises(CsvError, match=r"no column .*metric_name.*uuid") as error:
+        read(path)
+    assert str(path) in str(error.value)
+    with pytest.raises(CsvError):
+        check_header(path)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("2025-07-18T20:42:34Z,M,0,d,GPU-1,m,h,hot", "value 'hot' is not a number"),
+        ("2025-07-18T20:42:34Z,M,0,d,GPU-1,m,h,", "value '' is not a number"),
+        ("2025-07-18T20:42:34Z,M,0,d,GPU-1,m,h,nan", "value 'nan' is not a number"),
+        ("yesterday,M,0,d,GPU-1,m,h,1", "timestamp 'yesterday' is not"),
+        ("2025-07-18T20:42:34Z,M,0,d,,m,h,1", "no uuid"),
+        ("2025-07-18T20:42:34Z,,0,d,GPU-1,m,h,1", "no metric_name"),
+        ("2025-07-18T20:42:34Z,M", "2 columns where the header has 8"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_named_and_left_out(write, row: str, reason: str) -> None:
+    good = "2025-07-18T20:42:34Z,M,0,d,GPU-1,m,h,1\n"
+    path = write(f"timestamp,metric_name,gpu_id,device,uuid,modelName,Hostname,value\n{good}{row}\n{good}")
+    records, bad = read(path)
+    assert len(records) == 2
+    assert len(bad) == 1
+    assert bad[0].startswith(f"{path}:3: {reason}")
+
+
+def test_the_real_export_has_ten_metrics_of_247_gpus() -> None:
+    records, bad = read(real_dcgm_csv())
+    assert bad == []
+    assert len(records) == 2470
+    assert len({record.uuid for record in records}) == 247
+    assert len({record.hostname for record in records}) == 31
+    assert set(Counter(record.metric_name for record in records).values()) == {247}
