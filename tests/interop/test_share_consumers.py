@@ -1,5 +1,7 @@
 """Share groups with librdkafka's own share consumer."""
 
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -15,8 +17,9 @@ from support.topics import admin_for, create_topic
 from support.waiting import wait_for
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
-# Short locks, which Kafka's bounds do not allow.
+# Short locks and sessions, which Kafka's bounds do not allow.
 SETTINGS = {
+    "kafka.group.share.min.session.timeout.ms": "6000",
     "kafka.group.share.min.record.lock.duration.ms": "1000",
     "kafka.group.share.record.lock.duration.ms": "15000",
 }
@@ -147,6 +150,28 @@ def test_a_consumer_that_goes_away_leaves_its_messages_to_others(queues: NodePro
     first.close()
     with sharing(queues, f"{topic}-g", topic) as second:
         assert len(poll_until(second, 20)) == 20
+
+
+def test_the_messages_of_a_killed_consumer_go_to_another(queues: NodeProcess, topic: str) -> None:
+    set_group(queues, f"{topic}-g", share_auto_offset_reset="earliest", share_session_timeout_ms="6000")
+    send(queues, topic, [b"%d" % number for number in range(20)])
+    program = (
+        "import sys; from confluent_kafka import ShareConsumer; "
+        "settings = dict(zip(('bootstrap.servers', 'group.id'), sys.argv[1:3])); "
+        "consumer = ShareConsumer({**settings, 'share.acknowledgement.mode': 'explicit'}); "
+        "consumer.subscribe([sys.argv[3]]); "
+        "held = next(filter(None, iter(lambda: consumer.poll(timeout=1.0), None))); "
+        "print(len(held), flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program, queues.bootstrap, f"{topic}-g", topic]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as victim:
+        assert victim.stdout is not None
+        held = int(victim.stdout.readline())
+        victim.kill()
+    with sharing(queues, f"{topic}-g", topic) as second:
+        assert len(poll_until(second, 20)) == 20
+    with QueueAdmin(queues.bootstrap) as admin:
+        assert sum(row.redelivered for row in admin.queues(topic=topic)) >= held > 0
 
 
 def test_dead_letters_after_the_limit_keep_key_value_and_reason(queues: NodeProcess, topic: str) -> None:

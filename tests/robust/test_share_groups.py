@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,91 +11,15 @@ from millstream.client import QueueAdmin
 from millstream.protocol.errors import ErrorCode
 from support.node import NodeProcess
 from support.raw_client import RawClient
+from support.raw_share_consumer import RawShareConsumer
 from support.topics import admin_for, create_topic
-from support.waiting import wait_for
 
 ACCEPT, RENEW = 1, 4
 COUNT = 10
 
 
-class Consumer:
-    """One share session on a connection of its own."""
-
-    def __init__(self, node: NodeProcess, group: str, topic_id: uuid.UUID, member: str | None = None) -> None:
-        self.client = RawClient(node.bootstrap)
-        self.group, self.topic_id = group, topic_id
-        self.member = member or str(uuid.uuid4())
-        self.epoch = 0
-
-    def fetch(self, acks: Any = (), *, records: int = COUNT, epoch: int | None = None, **fields: Any) -> Any:
-        asked = {
-            "max_wait": timedelta(),
-            "min_bytes": 1,
-            "max_bytes": 1 << 20,
-            "max_records": records,
-            "batch_size": records,
-        }
-        reply = self.client.call(
-            "share_fetch",
-            2,
-            group_id=self.group,
-            member_id=self.member,
-            share_session_epoch=self.epoch if epoch is None else epoch,
-            share_acquire_mode=1,
-            topics=self._topics(acks),
-            forgotten_topics_data=[],
-            **{"is_renew_ack": False, **asked, **fields},
-        )
-        self.epoch += not reply.error_code and epoch is None
-        return reply
-
-    def acknowledge(
-        self, *acks: tuple[int, int, list[int]], epoch: int | None = None, renews: bool = False
-    ) -> Any:
-        reply = self.client.call(
-            "share_acknowledge",
-            2,
-            group_id=self.group,
-            member_id=self.member,
-            share_session_epoch=self.epoch if epoch is None else epoch,
-            is_renew_ack=renews,
-            topics=self._topics(acks),
-        )
-        self.epoch += not reply.error_code and epoch is None
-        return reply
-
-    def code(self, *acks: tuple[int, int, list[int]], renews: bool = False) -> int:
-        """What is answered for the partition."""
-        return int(self.acknowledge(*acks, renews=renews).responses[0].partitions[0].error_code)
-
-    def take(self, records: int = COUNT) -> list[tuple[int, int]]:
-        """Ranges that were acquired, as soon as there are any."""
-        return wait_for(
-            lambda: [
-                (each.first_offset, each.last_offset)
-                for topic in self.fetch(records=records).responses
-                for partition in topic.partitions
-                for each in partition.acquired_records
-            ],
-            bool,
-            "records",
-        )
-
-    def _topics(self, acks: Any) -> list[dict[str, Any]]:
-        batches = [
-            {"first_offset": first, "last_offset": last, "acknowledge_types": types}
-            for first, last, types in acks
-        ]
-        return [
-            {
-                "topic_id": self.topic_id,
-                "partitions": [{"partition_index": 0, "acknowledgement_batches": batches}],
-            }
-        ]
-
-
 @pytest.fixture
-def consumers(broker: NodeProcess, new_topic: Callable[[], str]) -> Iterator[Callable[..., Consumer]]:
+def consumers(broker: NodeProcess, new_topic: Callable[[], str]) -> Iterator[Callable[..., RawShareConsumer]]:
     """Consumers of a group that begins with the first of ten records."""
     topic = create_topic(admin_for(broker.bootstrap), new_topic(), 1)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 100})
@@ -106,10 +29,10 @@ def consumers(broker: NodeProcess, new_topic: Callable[[], str]) -> Iterator[Cal
     with QueueAdmin(broker.bootstrap) as admin:
         admin.alter_group_configs(f"{topic}-g", {"share.auto.offset.reset": "earliest"})
         topic_id = admin.topic_id(topic)
-    made: list[Consumer] = []
+    made: list[RawShareConsumer] = []
 
-    def make(group: str = f"{topic}-g", member: str | None = None) -> Consumer:
-        made.append(Consumer(broker, group, topic_id, member))
+    def make(group: str = f"{topic}-g", member: str | None = None) -> RawShareConsumer:
+        made.append(RawShareConsumer(broker.bootstrap, group, topic_id, member))
         return made[-1]
 
     yield make
@@ -117,7 +40,7 @@ def consumers(broker: NodeProcess, new_topic: Callable[[], str]) -> Iterator[Cal
         each.client.close()
 
 
-def test_sessions_begin_with_a_fetch_and_count(consumers: Callable[..., Consumer]) -> None:
+def test_sessions_begin_with_a_fetch_and_count(consumers: Callable[..., RawShareConsumer]) -> None:
     consumer = consumers()
     assert consumer.fetch(epoch=7).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
     assert consumer.acknowledge(epoch=0).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
@@ -129,7 +52,7 @@ def test_sessions_begin_with_a_fetch_and_count(consumers: Callable[..., Consumer
     assert consumer.fetch(epoch=-1).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
-def test_acknowledgements_of_what_is_not_the_members(consumers: Callable[..., Consumer]) -> None:
+def test_acknowledgements_of_what_is_not_the_members(consumers: Callable[..., RawShareConsumer]) -> None:
     consumer, other, stranger = consumers(), consumers(), consumers("another group")
     assert consumer.take(5)[-1][1] == 4
     other.take(2)
@@ -149,7 +72,7 @@ def test_acknowledgements_of_what_is_not_the_members(consumers: Callable[..., Co
     assert consumer.code((0, 1, [ACCEPT])) == ErrorCode.NONE
 
 
-def test_acknowledgements_that_make_no_sense(consumers: Callable[..., Consumer]) -> None:
+def test_acknowledgements_that_make_no_sense(consumers: Callable[..., RawShareConsumer]) -> None:
     consumer = consumers()
     consumer.take()
     for acks in (
@@ -169,7 +92,7 @@ def test_acknowledgements_that_make_no_sense(consumers: Callable[..., Consumer])
     assert consumer.code((0, COUNT - 1, [ACCEPT])) == ErrorCode.NONE
 
 
-def test_a_fetch_that_renews_reads_nothing(consumers: Callable[..., Consumer]) -> None:
+def test_a_fetch_that_renews_reads_nothing(consumers: Callable[..., RawShareConsumer]) -> None:
     consumer = consumers()
     consumer.take(1)
     assert consumer.fetch(is_renew_ack=True).error_code == ErrorCode.INVALID_REQUEST
@@ -178,13 +101,13 @@ def test_a_fetch_that_renews_reads_nothing(consumers: Callable[..., Consumer]) -
     assert (reply.error_code, reply.responses[0].partitions[0].acknowledge_error_code) == (0, 0)
 
 
-def test_a_topic_that_does_not_exist(consumers: Callable[..., Consumer]) -> None:
+def test_a_topic_that_does_not_exist(consumers: Callable[..., RawShareConsumer]) -> None:
     nowhere = consumers("g")
     nowhere.topic_id = uuid.uuid4()
     assert nowhere.fetch().responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_what_a_lost_connection_held_goes_to_others(consumers: Callable[..., Consumer]) -> None:
+def test_what_a_lost_connection_held_goes_to_others(consumers: Callable[..., RawShareConsumer]) -> None:
     consumer, other = consumers(), consumers()
     consumer.take()
     consumer.client.reset()

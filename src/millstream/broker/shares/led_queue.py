@@ -209,6 +209,7 @@ class LedQueue:
                 [each.batch for each in read],
                 room,
                 whole_batches=wanted.whole_batches,
+                goes_on=bool(ranges),
                 lock_ms=wanted.lock_ms,
             )
             if not taken and engine.next_available(self.upper, now_ms) == offset:

@@ -192,11 +192,13 @@ class QueueEngine:
         most: int,
         *,
         whole_batches: bool = False,
+        goes_on: bool = False,
         lock_ms: int | None = None,
     ) -> list[Acquired]:
         """Lock records of these batches, which begin where `next_available` said.
 
-        `whole_batches` stops at the last border of a batch, unless one batch alone is more than `most`.
+        `whole_batches` stops at the last border of a batch, unless one batch alone is more than `most`; with `goes_on`
+        the consumer has got something of batches before these.
         """
         if not batches:
             return []
@@ -208,6 +210,7 @@ class QueueEngine:
             min(most, self._policy.max_locks - self.locked),
             0 if ready is None else ready.priority,
             whole_batches=whole_batches,
+            goes_on=goes_on,
         )
         for batch in batches:
             if self._is_expired(batch, now_ms):
@@ -228,7 +231,7 @@ class QueueEngine:
             if self._ledger.is_ready(run) and run.priority == offer.priority
         ]
         wanted = sum(last - first + 1 for first, last, _ in stretches)
-        if offer.whole_batches and offer.taken and wanted > offer.room:
+        if offer.whole_batches and (offer.taken or offer.goes_on) and wanted > offer.room:
             return False
         for first, last, count in stretches:
             length = last - first + 1
@@ -488,3 +491,4 @@ class _Offer(msgspec.Struct):
     priority: int
     taken: list[Acquired] = msgspec.field(default_factory=list)
     whole_batches: bool = False
+    goes_on: bool = False
