@@ -164,6 +164,9 @@ def _cluster_goals() -> Iterator[_Goal]:
     yield _Goal("leader killed 30 times: acknowledged messages lost, or stored twice", 0, False, "", lost)
     away, empty = cluster_names.CATCH_UP_AWAY, cluster_names.CATCH_UP_EMPTY
     yield _Goal("follower catch-up", 200, True, "MB/s", _figure(away, empty, at_least=True))
+    for acks, limit in (("1", 300_000), ("all", 250_000)):
+        name = cluster_names.queue_filled_name(acks)
+        yield _Goal(name, limit, True, "/s", _figure(name))
     created = _figure(cluster_names.create_name(1_000))
     yield _Goal("create 1,000 topics of 12 partitions, RF 3", 15, False, "s", created)
 

@@ -53,6 +53,12 @@ def _run_queues(session: Session) -> None:
     queues.run(session)
 
 
+def _run_queue_cluster(session: Session) -> None:
+    from bench.scenarios import queue_cluster
+
+    queue_cluster.run(session)
+
+
 def _run_queue_failover(session: Session) -> None:
     from bench.scenarios import queue_failover
 
@@ -94,6 +100,12 @@ SCENARIOS = (
         "queues",
         "queues beside Apache Kafka, RabbitMQ and NATS: enqueue, deliver and acknowledge",
         _run_queues,
+        needs_millstream=True,
+    ),
+    Scenario(
+        "queue-cluster",
+        "three nodes: a queue of 12 partitions is filled",
+        _run_queue_cluster,
         needs_millstream=True,
     ),
     Scenario(

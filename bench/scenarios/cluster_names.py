@@ -53,6 +53,13 @@ A_NEW_ONE_ANSWERS = "a change by the new one"
 ALL_LED = "a leader for every partition"
 BACK_IN_SYNC = "all in sync after its restart"
 
+QUEUE_LEADERS_MOVED = "queue of 12 partitions on three nodes: leaders that moved while it was filled"
+
+
+def queue_filled_name(acks: str) -> str:
+    return f"queue of 12 partitions on three nodes: enqueue 100 B, acks={acks}, durable"
+
+
 QUEUE_FAILOVER_ANOMALIES = "queue: messages lost or delivered after they were settled, leaders killed"
 
 
