@@ -3,19 +3,14 @@
 Our own nodes ask by values (`doors.Coordinators`); these are here for tools, and answer as Kafka's coordinator does.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from kio.schema.delete_share_group_state.v0 import response as deleted
-from kio.schema.delete_share_group_state.v0.request import DeleteShareGroupStateRequest
 from kio.schema.initialize_share_group_state.v0 import response as initialized
-from kio.schema.initialize_share_group_state.v0.request import InitializeShareGroupStateRequest
 from kio.schema.read_share_group_state.v0 import response as read_response
-from kio.schema.read_share_group_state.v0.request import ReadShareGroupStateRequest
 from kio.schema.read_share_group_state_summary.v1 import response as summarized
-from kio.schema.read_share_group_state_summary.v1.request import ReadShareGroupStateSummaryRequest
 from kio.schema.write_share_group_state.v1 import response as written
-from kio.schema.write_share_group_state.v1.request import WriteShareGroupStateRequest
 
 from millstream.broker.api.call import Call
 from millstream.broker.handlers.admin import code_of, message_of, unhurried
@@ -39,141 +34,69 @@ _NOTHING = StoredState(0, -1, ())
 _NO_SUMMARY = StateSummary(0, -1, -1, -1)
 
 
-async def initialize(
-    coordinators: Coordinators, request: InitializeShareGroupStateRequest, call: Call
-) -> initialized.InitializeShareGroupStateResponse:
-    return initialized.InitializeShareGroupStateResponse(
-        results=await _each(
-            coordinators,
-            request,
-            call,
-            lambda key, each: InitializeState(key, each.state_epoch, each.start_offset),
-            initialized.InitializeStateResult,
-            lambda _answer, **fields: initialized.PartitionResult(**fields),
-        )
-    )
+Handler = Callable[[Coordinators, Message, Call], Awaitable[Any]]
 
 
-async def read(
-    coordinators: Coordinators, request: ReadShareGroupStateRequest, call: Call
-) -> read_response.ReadShareGroupStateResponse:
-    def result(answer: StoredState | None, **fields: Any) -> Any:
-        state = answer or _NOTHING
-        return read_response.PartitionResult(
-            state_epoch=state.state_epoch,
-            start_offset=state.start,
-            state_batches=tuple(
-                read_response.StateBatch(
-                    first_offset=each.first,
-                    last_offset=each.last,
-                    delivery_state=int(each.state),
-                    delivery_count=each.count,
-                )
-                for each in state.batches
-            ),
-            **fields,
-        )
-
-    return read_response.ReadShareGroupStateResponse(
-        results=await _each(
-            coordinators,
-            request,
-            call,
-            lambda key, each: ReadState(key, each.leader_epoch),
-            read_response.ReadStateResult,
-            result,
-        )
-    )
-
-
-async def write(
-    coordinators: Coordinators, request: WriteShareGroupStateRequest, call: Call
-) -> written.WriteShareGroupStateResponse:
-    return written.WriteShareGroupStateResponse(
-        results=await _each(
-            coordinators,
-            request,
-            call,
-            _write_request,
-            written.WriteStateResult,
-            lambda _answer, **fields: written.PartitionResult(**fields),
-        )
-    )
-
-
-async def delete(
-    coordinators: Coordinators, request: DeleteShareGroupStateRequest, call: Call
-) -> deleted.DeleteShareGroupStateResponse:
-    return deleted.DeleteShareGroupStateResponse(
-        results=await _each(
-            coordinators,
-            request,
-            call,
-            lambda key, _each: DeleteState(key),
-            deleted.DeleteStateResult,
-            lambda _answer, **fields: deleted.PartitionResult(**fields),
-        )
-    )
-
-
-async def summary(
-    coordinators: Coordinators, request: ReadShareGroupStateSummaryRequest, call: Call
-) -> summarized.ReadShareGroupStateSummaryResponse:
-    def result(answer: StateSummary | None, **fields: Any) -> Any:
-        found = answer or _NO_SUMMARY
-        return summarized.PartitionResult(
-            state_epoch=found.state_epoch,
-            leader_epoch=found.leader_epoch,
-            start_offset=found.start,
-            delivery_complete_count=found.final,
-            **fields,
-        )
-
-    return summarized.ReadShareGroupStateSummaryResponse(
-        results=await _each(
-            coordinators,
-            request,
-            call,
-            lambda key, each: ReadSummary(key, each.leader_epoch),
-            summarized.ReadStateSummaryResult,
-            result,
-        )
-    )
-
-
-async def _each(
-    coordinators: Coordinators,
-    request: Message,
-    call: Call,
-    asked: Callable[[ShareKey, Any], Request[Any]],
+def _handler(
+    response: Callable[..., Any],
     topic_result: Callable[..., Any],
+    asked: Callable[[ShareKey, Message], Request[Any]],
     result: Callable[..., Any],
-) -> tuple[Any, ...]:
-    """One question and one result for each partition of the request."""
-    topics = []
-    async for topic in unhurried(request.topics):
-        results = []
-        async for each in unhurried(topic.partitions):
-            answer, refused = None, None
-            try:
-                if topic.topic_id is None or not request.group_id:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, "GroupId and TopicId must be given")
-                key = ShareKey(request.group_id, topic.topic_id, each.partition)
-                answer = await coordinators.ask(
-                    call.caller, CoordinatorKind.SHARE, str(key), asked(key, each)
+) -> Handler:
+    """One question to the coordinator and one result for each partition of the request."""
+
+    async def handle(coordinators: Coordinators, request: Message, call: Call) -> Any:
+        topics = []
+        async for topic in unhurried(request.topics):
+            results = []
+            async for each in unhurried(topic.partitions):
+                answer, refused = None, None
+                try:
+                    if topic.topic_id is None or not request.group_id:
+                        raise KafkaError(ErrorCode.INVALID_REQUEST, "GroupId and TopicId must be given")
+                    key = ShareKey(request.group_id, topic.topic_id, each.partition)
+                    answer = await coordinators.ask(
+                        call.caller, CoordinatorKind.SHARE, str(key), asked(key, each)
+                    )
+                except KafkaError as error:
+                    refused = error.as_value()
+                code, message = code_of(refused), message_of(refused)
+                results.append(
+                    result(answer, partition=each.partition, error_code=code, error_message=message)
                 )
-            except KafkaError as error:
-                refused = error.as_value()
-            results.append(
-                result(
-                    answer,
-                    partition=each.partition,
-                    error_code=code_of(refused),
-                    error_message=message_of(refused),
-                )
+            topics.append(topic_result(topic_id=topic.topic_id, partitions=tuple(results)))
+        return response(results=tuple(topics))
+
+    return handle
+
+
+def _stored(answer: StoredState | None, **fields: Any) -> read_response.PartitionResult:
+    state = answer or _NOTHING
+    return read_response.PartitionResult(
+        state_epoch=state.state_epoch,
+        start_offset=state.start,
+        state_batches=tuple(
+            read_response.StateBatch(
+                first_offset=each.first,
+                last_offset=each.last,
+                delivery_state=int(each.state),
+                delivery_count=each.count,
             )
-        topics.append(topic_result(topic_id=topic.topic_id, partitions=tuple(results)))
-    return tuple(topics)
+            for each in state.batches
+        ),
+        **fields,
+    )
+
+
+def _summary(answer: StateSummary | None, **fields: Any) -> summarized.PartitionResult:
+    found = answer or _NO_SUMMARY
+    return summarized.PartitionResult(
+        state_epoch=found.state_epoch,
+        leader_epoch=found.leader_epoch,
+        start_offset=found.start,
+        delivery_complete_count=found.final,
+        **fields,
+    )
 
 
 def _write_request(key: ShareKey, each: Any) -> WriteState:
@@ -199,3 +122,35 @@ def _write_request(key: ShareKey, each: Any) -> WriteState:
             for batch in each.state_batches
         ),
     )
+
+
+initialize = _handler(
+    initialized.InitializeShareGroupStateResponse,
+    initialized.InitializeStateResult,
+    lambda key, each: InitializeState(key, each.state_epoch, each.start_offset),
+    lambda _answer, **fields: initialized.PartitionResult(**fields),
+)
+read = _handler(
+    read_response.ReadShareGroupStateResponse,
+    read_response.ReadStateResult,
+    lambda key, each: ReadState(key, each.leader_epoch),
+    _stored,
+)
+write = _handler(
+    written.WriteShareGroupStateResponse,
+    written.WriteStateResult,
+    _write_request,
+    lambda _answer, **fields: written.PartitionResult(**fields),
+)
+delete = _handler(
+    deleted.DeleteShareGroupStateResponse,
+    deleted.DeleteStateResult,
+    lambda key, _each: DeleteState(key),
+    lambda _answer, **fields: deleted.PartitionResult(**fields),
+)
+summary = _handler(
+    summarized.ReadShareGroupStateSummaryResponse,
+    summarized.ReadStateSummaryResult,
+    lambda key, each: ReadSummary(key, each.leader_epoch),
+    _summary,
+)
