@@ -24,7 +24,7 @@ from millstream.cluster.metadata.producer_ids import ProducerIdPool
 from millstream.cluster.metadata.service import MetadataService
 from millstream.config.settings import Settings
 from millstream.doors.access import NoQuotas
-from millstream.doors.coordinators import CoordinatorKind
+from millstream.doors.cluster import CoordinatorKind
 from millstream.observability.metrics import Registry
 
 if TYPE_CHECKING:

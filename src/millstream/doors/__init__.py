@@ -10,8 +10,7 @@ from millstream.coordinator.decision import Decision, NotDecided, Reply, Request
 from millstream.coordinator.definition import Definition, InternalTopic
 from millstream.doors.access import Authoriser, Operation, Permission, QuotaKind, Quotas, Resource
 from millstream.doors.caller import ANONYMOUS, Caller, Principal
-from millstream.doors.cluster import ClusterView, Metadata
-from millstream.doors.coordinators import CoordinatorKind, Coordinators
+from millstream.doors.cluster import ClusterView, CoordinatorKind, Coordinators, Metadata
 from millstream.doors.doors import Doors
 from millstream.doors.messages import Message, Messages, size_of
 from millstream.doors.partitions import (

@@ -3,8 +3,7 @@
 import msgspec
 
 from millstream.doors.access import Authoriser, Quotas
-from millstream.doors.cluster import ClusterView, Metadata
-from millstream.doors.coordinators import Coordinators
+from millstream.doors.cluster import ClusterView, Coordinators, Metadata
 from millstream.doors.messages import Messages
 from millstream.doors.partitions import PartitionAccess
 from millstream.doors.queues import Queues

@@ -33,7 +33,7 @@ from millstream.coordinator.groups.regex import find_topics, is_matched, remembe
 from millstream.coordinator.groups.requests import ChangeTopics, RemoteGroupRequest
 from millstream.coordinator.groups.settings import GroupSettings
 from millstream.coordinator.groups.state import Group, GroupState
-from millstream.doors.coordinators import CoordinatorKind
+from millstream.doors.cluster import CoordinatorKind
 from millstream.observability.group_metrics import (
     GroupSample,
     GroupSamples,

@@ -17,7 +17,7 @@ from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic
 from millstream.coordinator.decision import NotDecided
 from millstream.coordinator.definition import Definition
-from millstream.doors.coordinators import CoordinatorKind
+from millstream.doors.cluster import CoordinatorKind
 from millstream.protocol.errors import ErrorCode
 from millstream.runtime.clock import Clock
 

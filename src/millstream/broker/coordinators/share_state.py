@@ -12,7 +12,7 @@ from millstream.coordinator.definition import Definition, InternalTopic
 from millstream.coordinator.shares.coordinator import ShareCoordinator
 from millstream.coordinator.shares.records import ShareKey
 from millstream.coordinator.shares.requests import DeleteState, ShareRequest
-from millstream.doors.coordinators import CoordinatorKind
+from millstream.doors.cluster import CoordinatorKind
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.internal_topics import SHARE_STATE_TOPIC
 

@@ -14,7 +14,7 @@ from millstream.broker.coordinators.host import CoordinatorHost
 from millstream.broker.handlers.admin import NoTransactions
 from millstream.broker.server.listener import host_for
 from millstream.cluster.metadata.service import MetadataService
-from millstream.doors.coordinators import CoordinatorKind
+from millstream.doors.cluster import CoordinatorKind
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 

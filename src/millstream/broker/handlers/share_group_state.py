@@ -26,7 +26,7 @@ from millstream.coordinator.shares.requests import (
     WriteState,
 )
 from millstream.coordinator.shares.states import RecordState, StateBatch
-from millstream.doors.coordinators import CoordinatorKind, Coordinators
+from millstream.doors.cluster import CoordinatorKind, Coordinators
 from millstream.protocol.codec import Message
 from millstream.protocol.errors import ErrorCode, KafkaError
 

@@ -10,7 +10,7 @@ import msgspec
 
 from millstream.coordinator.decision import answer_type
 from millstream.doors.caller import Caller
-from millstream.doors.coordinators import CoordinatorKind
+from millstream.doors.cluster import CoordinatorKind
 from millstream.doors.partitions import Acks, Appended, Isolation, LogRead, OffsetAt, Offsets, Place
 from millstream.doors.queues import Acquired, Settled, Settlement
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone

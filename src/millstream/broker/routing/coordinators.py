@@ -10,7 +10,7 @@ from millstream.broker.routing.calls import Ask, AskAll, FindCoordinator, encode
 from millstream.broker.routing.routes import Routes
 from millstream.coordinator.decision import Request, answer_type
 from millstream.doors.caller import Caller
-from millstream.doors.coordinators import CoordinatorKind
+from millstream.doors.cluster import CoordinatorKind
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 
 A = TypeVar("A")

@@ -19,8 +19,7 @@ from millstream.cluster.metadata.topics import CreatedTopic, CreateTopics, NewTo
 from millstream.coordinator.definition import partition_for
 from millstream.doors.access import Authoriser, Operation, Permission, Resource
 from millstream.doors.caller import NODE, Caller
-from millstream.doors.cluster import Metadata
-from millstream.doors.coordinators import CoordinatorKind
+from millstream.doors.cluster import CoordinatorKind, Metadata
 from millstream.doors.partitions import Place
 from millstream.protocol.errors import ErrorCode, KafkaError
 

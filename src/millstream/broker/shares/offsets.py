@@ -15,7 +15,7 @@ from millstream.coordinator.groups.share_requests import (
 from millstream.coordinator.shares.records import ShareKey
 from millstream.coordinator.shares.requests import DeleteState, InitializeState, ReadSummary, StateSummary
 from millstream.doors.caller import Caller
-from millstream.doors.coordinators import CoordinatorKind, Coordinators
+from millstream.doors.cluster import CoordinatorKind, Coordinators
 from millstream.doors.partitions import PartitionAccess, Place
 from millstream.protocol.errors import ErrorCode, KafkaError
 

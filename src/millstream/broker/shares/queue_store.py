@@ -7,7 +7,7 @@ from millstream.coordinator.shares.queue_values import Changes
 from millstream.coordinator.shares.records import ShareKey
 from millstream.coordinator.shares.requests import InitializeState, ReadState, StoredState, WriteState
 from millstream.doors.caller import Caller
-from millstream.doors.coordinators import CoordinatorKind, Coordinators
+from millstream.doors.cluster import CoordinatorKind, Coordinators
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 # Writes say how things are, not what to do: one that may have been carried out is sent again.

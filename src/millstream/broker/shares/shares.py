@@ -22,7 +22,7 @@ from millstream.config.share_table import reset_duration_ms, resolve_group_confi
 from millstream.coordinator.shares.engine import QueueEngine
 from millstream.coordinator.shares.queue_values import DeadLetter
 from millstream.coordinator.shares.records import ShareKey
-from millstream.doors.coordinators import Coordinators
+from millstream.doors.cluster import Coordinators
 from millstream.doors.messages import Messages
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.clock import Clock, SteadyTime
