@@ -12,6 +12,7 @@ import typer
 from millstream.cli import output
 from millstream.cli.errors import CommandError, ExitCode, debugging, print_error
 from millstream.cli.options import AsJson
+from millstream.cli.pipeline_options import Bootstrap, Config
 from millstream.cli.produce import Codec
 from millstream.cli.settings import settings_for
 from millstream.cli.telemetry_options import StreamOptions, duration_ms, parse_share
@@ -42,23 +43,8 @@ def stream(
             metavar="[CSV]", help="DCGM's CSV export; a simulated fleet without.", show_default=False
         ),
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config", "-c", envvar="MILLSTREAM_CONFIG", help="Settings file; see its section pipeline."
-        ),
-    ] = None,
-    bootstrap: Annotated[
-        str | None,
-        typer.Option(
-            "--bootstrap",
-            "-b",
-            envvar="MILLSTREAM_BOOTSTRAP",
-            metavar="HOST:PORT",
-            help="Address of any node of the cluster.",
-            show_default="pipeline.bootstrap",
-        ),
-    ] = None,
+    config: Config = None,
+    bootstrap: Bootstrap = None,
     url: Annotated[
         str | None,
         typer.Option(
