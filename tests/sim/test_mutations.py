@@ -17,6 +17,7 @@ HOW: dict[str, tuple[tuple[str, ...], int]] = {
     "old_epoch_accepted": (("storm",), 30),
     "doubt_forgotten": (("bit_rot", "bit_rot", "kill", "storm"), 30),
     "holes_are_let_in": (("bit_rot", "bit_rot", "kill", "storm"), 30),
+    "damaged_leaders_stay": (("rotten_tail", "rotten_tail", "cut_pair"), 30),
     "changes_of_voters_overlap": (("slow_disk", "slow_link"), 30),
     "half_is_a_majority": (("isolate", "cut_pair", "slow_disk"), 30),
     "served_without_a_lease": (("pause", "isolate"), 30),

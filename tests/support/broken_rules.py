@@ -12,6 +12,7 @@ from millstream.broker.peers import founder, founding, hello, lease, network
 from millstream.broker.peers.heartbeats import Heartbeats
 from millstream.broker.peers.lease import Lease
 from millstream.broker.replicas import following, serving
+from millstream.broker.replicas.making_way import MakingWay
 from millstream.broker.routing import produce
 from millstream.cluster.metadata import election
 from millstream.cluster.metadata.image import NO_LEADER
@@ -90,6 +91,11 @@ def holes_are_let_in(patch: pytest.MonkeyPatch) -> None:
             follower.is_damaged = True
 
     patch.setattr(LeaderState, "may_join", damaged_too)
+
+
+def damaged_leaders_stay(patch: pytest.MonkeyPatch) -> None:
+    """A leader that cannot read what it has not committed goes on leading, and nobody can follow it."""
+    patch.setattr(MakingWay, "_has_successor", lambda *_: False)
 
 
 def old_epoch_accepted(patch: pytest.MonkeyPatch) -> None:
@@ -202,6 +208,7 @@ BROKEN: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         acknowledged_before_fsync,
         in_sync_too_early,
         holes_are_let_in,
+        damaged_leaders_stay,
         old_epoch_accepted,
         committed_by_itself,
         doubt_forgotten,

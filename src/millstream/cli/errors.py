@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 _NO_CLUSTER = "`millstream serve` starts a node, --bootstrap HOST:PORT names another address"
 _TOO_FEW = "`millstream cluster status` tells whether enough nodes are there"
+_DAMAGED = (
+    ": what is stored there is damaged. Where other nodes have it, it is repaired within seconds: try again. If not,"
+    " the leader's log says where (`corrupt record batch`), and --from OFFSET goes on behind it"
+)
 
 
 class ExitCode(IntEnum):
@@ -159,4 +163,5 @@ def kafka_failure(action: str, error: "KafkaError", bootstrap: str) -> CommandEr
         return Unreachable(bootstrap, text)
     if code == Codes._TIMED_OUT:  # noqa: SLF001
         return NoAnswer(action, text)
-    return CommandError(f"{action}: {text} ({error.name()})")
+    advice = _DAMAGED if code == Codes.INVALID_MSG else ""
+    return CommandError(f"{action}: {text} ({error.name()}){advice}")

@@ -11,6 +11,7 @@ import msgspec
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.disk import NO_ROOM, Disk
+from millstream.runtime.sometimes import sometimes
 from millstream.storage.checkpoint import LogCheckpoint, undescribed
 from millstream.storage.compaction.swap import recover_swap
 from millstream.storage.identity import Identity, read_identity
@@ -190,7 +191,10 @@ def _remade_files(
         files[START_OFFSET_FILE] = encode_start_offset(start)
     if _was_flushed(names, known) and _stored_epochs(disk, directory, names) is None:
         files[EPOCHS_FILE] = epochs.encode()
-    report.remade += [name for name in files if name != IDENTITY_FILE or found is None]
+    remade = [name for name in files if name != IDENTITY_FILE or found is None]
+    if remade:
+        sometimes("a small file beside the records was made again")
+    report.remade += remade
     return {f"{directory}/{name}": data for name, data in files.items()}
 
 

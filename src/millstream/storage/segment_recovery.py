@@ -184,6 +184,7 @@ class SegmentRecovery:
 
     def mark_hole(self, start: int, end: int) -> Segment:
         """A segment without a sound batch in the place of what is missing: reads are refused until it is repaired."""
+        sometimes("a missing segment was found")
         summary = SegmentSummary(start, end_offset=end, created_ms=self.rebuilt.now_ms)
         segment = Segment(self.files, self.directory, summary, stored=False)
         segment.create()

@@ -5,9 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError
 
 from millstream import __version__
-from millstream.cli.errors import CommandError, ExitCode, run_guarded
+from millstream.cli.errors import CommandError, ExitCode, kafka_failure, run_guarded
 from millstream.cli.main import main, requested_command
 
 # Nothing listens on port 1 of a machine that runs tests, and a connection there is refused at once.
@@ -255,6 +256,12 @@ def test_every_way_to_end_has_its_exit_code(
 ) -> None:
     assert run_guarded(lambda: raising(error)) == code
     assert capfd.readouterr().err.count("\n") <= 1
+
+
+def test_who_reads_damaged_records_is_told_what_to_do() -> None:
+    failure = kafka_failure("cannot read t", KafkaError(KafkaError.INVALID_MSG), "here:1")
+    assert "damaged" in str(failure)
+    assert "try again" in str(failure)
 
 
 def test_a_reader_that_went_away_is_no_error() -> None:

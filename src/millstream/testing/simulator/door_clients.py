@@ -85,9 +85,18 @@ class DoorClients:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _follow(self, doors: Doors, index: int) -> None:
-        async with aclosing(doors.partitions.follow(_CALLER, Place(TOPIC, index), 0)) as reading:  # type: ignore[type-var]
-            async for read in reading:
-                self._followed[index] += [(record.value or b"").decode() for record in read.records()]
+        place, offset = Place(TOPIC, index), 0
+        while True:
+            try:
+                async with aclosing(doors.partitions.follow(_CALLER, place, offset)) as reading:  # type: ignore[type-var]
+                    async for read in reading:
+                        self._followed[index] += [(record.value or b"").decode() for record in read.records()]
+                        offset = read.next_offset
+            except KafkaError as error:
+                if error.code is not ErrorCode.CORRUPT_MESSAGE:
+                    raise
+                # A record has rotted at its leader, and will be repaired.
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _send(self, doors: Doors, number: int) -> None:
         """One sender; after what may be in the log or not it is another one, for that may come later yet."""

@@ -9,6 +9,7 @@ from typing import Any
 from millstream.observability.logs import get_logger
 from millstream.testing.disk import Fault, Operation, SimulatedDisk
 from millstream.testing.simulator.cluster import SimulatedCluster
+from millstream.testing.simulator.decay import Decay
 from millstream.testing.simulator.node import SimulatedNode
 from millstream.testing.simulator.quorum_watch import QuorumWatch
 
@@ -55,7 +56,10 @@ class Nemesis:
         drawn = random.sample(KINDS, random.randint(2, 6))
         # Each run has a few kinds only: with all of them at once, each hides what another would show.
         self.kinds = tuple(kinds or drawn)
-        self._works: list[FaultWork] = [getattr(self, f"_{kind}") for kind in self.kinds]
+        decay = Decay(cluster, random, quorum, self._while_down)
+        self._works: list[FaultWork] = [
+            getattr(self, f"_{kind}", None) or getattr(decay, kind) for kind in self.kinds
+        ]
         self._rotten = random.choice(list(cluster.nodes.values()))
         gap, together = random.choice((0.5, 2.0, 4.0)), random.choice((1, 1, 2))
         self._gap = gap_seconds or gap
@@ -142,6 +146,24 @@ class Nemesis:
             return
         self._note("power lost" if power_loss else "killed", node.name)
         node.crash(power_loss=power_loss)
+        await self._sleep(*_RESTART_SECONDS)
+        self._start(node)
+
+    async def _while_down(self, node: SimulatedNode, work: Callable[[], None]) -> None:
+        """End the node, in order or not; do something to its disk before it starts again."""
+        if not node.is_up or node.name in self._busy or node.name in self._cluster.spoken_for:
+            return
+        if self._random.random() < 0.5:
+            self._note("stopped", node.name)
+            self._busy[node.name] = None
+            try:
+                await node.stop()
+            finally:
+                del self._busy[node.name]
+        if node.is_up:
+            self._note("killed", node.name)
+            node.crash(power_loss=self._random.random() < 0.5)
+        work()
         await self._sleep(*_RESTART_SECONDS)
         self._start(node)
 

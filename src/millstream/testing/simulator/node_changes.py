@@ -1,7 +1,8 @@
 """Somebody who adds nodes to the running cluster and takes nodes out, as `millstream cluster add` and `remove` do.
 
 A fourth node comes with an empty disk, gets a vote and replicas; then one of the four goes, perhaps the new one, and
-perhaps comes back with nothing. All of it while nodes die and are cut off.
+perhaps comes back with nothing. In some runs the one that goes has lost its disk, and is given up as with `remove
+--force`. All of it while nodes die and are cut off.
 """
 
 import asyncio
@@ -25,18 +26,28 @@ _SHARE = 0.25
 _SECONDS = 6.0
 _LOOK_SECONDS = 0.3
 _VOTERS = 3
+_LOSS_LOOKS = 50
+_GIVING_UP_SHARE = 0.3
 
 
 def changes_nodes(seed: int) -> bool:
-    """Whether nodes come and go in that run, unless bits rot in it."""
+    """Whether nodes come and go in that run, unless all of one node's disk rots in it."""
     return Random(f"changes of nodes in {seed}").random() < _SHARE
+
+
+def gives_up_a_node(seed: int) -> bool:
+    return Random(f"a node is given up in {seed}").random() < _GIVING_UP_SHARE
 
 
 class NodeChanges:
     """What was begun comes to its end after `finish`; nothing is begun any more."""
 
-    def __init__(self, cluster: SimulatedCluster, random: Random, quorum: QuorumWatch) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, random: Random, quorum: QuorumWatch, *, gives_up: bool = False
+    ) -> None:
+        """`gives_up`: the node that goes has lost its disk."""
         self.count = 0
+        self._gives_up = gives_up
         self._cluster = cluster
         self._random = random
         self._quorum = quorum
@@ -102,8 +113,17 @@ class NodeChanges:
         victim = self._cluster.nodes[
             new.node_id if new.node_id in victims and random.random() < 0.25 else random.choice(victims)
         ]
-        await self._remove(victim, None if has_vote or victim is new else new)
-        if random.random() < 0.5:
+        heir = None if has_vote or victim is new else new
+        if self._gives_up:
+            if not await self._lose(victim):
+                return
+            await self._remove(victim, heir)
+            if victim.is_up:
+                # Somebody started it with the empty disk, under an id that is free again.
+                victim.crash(power_loss=False)
+        else:
+            await self._remove(victim, heir)
+        if not self._gives_up and random.random() < 0.5:
             await self._try_the_old_disk(victim)
         await asyncio.sleep(random.expovariate(1 / 3.0))
         if self._may_begin() and victim.node_id not in self._unsure and random.random() < 0.5:
@@ -145,6 +165,34 @@ class NodeChanges:
                 await self._reassign(name, index, replicas)
 
     # -- going
+
+    async def _lose(self, node: SimulatedNode) -> bool:
+        """Its disk is gone. False when others lack something that it had: then the disk is found again."""
+        log.warning("node loses its disk", node=node.name)
+        self._cluster.spoken_for[node.name] = None
+        kept = node.machine.disk
+        if node.is_up:
+            node.crash(power_loss=True)
+        node.machine.disk = SimulatedDisk(self._random.getrandbits(64))
+        for _ in range(_LOSS_LOOKS):
+            await asyncio.sleep(_LOOK_SECONDS)
+            if not self._image.is_live(node.node_id) and self._is_spare(node.node_id):
+                del self._cluster.spoken_for[node.name]
+                return True
+        if node.is_up:
+            node.crash(power_loss=True)
+        node.machine.disk = kept
+        node.start()
+        del self._cluster.spoken_for[node.name]
+        return False
+
+    def _is_spare(self, node_id: int) -> bool:
+        """Every partition has another that surely has all of it."""
+        return all(
+            set(partition.isr) - {node_id}
+            for _, _, partition in _partitions(self._image)
+            if node_id in partition.replicas
+        )
 
     async def _remove(self, node: SimulatedNode, heir: SimulatedNode | None) -> None:
         """Its replicas move to others, then it loses its registration and its vote, and ends.

@@ -6,18 +6,21 @@ time, one topic that is used, and faults from the first eighteen kinds. Every su
 choice more does not change the others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from random import Random
 
 from millstream.config.checks import LEASE_SHARE
 from millstream.config.settings import Settings
+from millstream.testing.simulator.decay import KINDS as DECAY
 from millstream.testing.simulator.nemesis import ALL_KINDS
 
 _NODES = (3, 3, 3, 3, 3, 3, 3, 3, 5)
 # Of the runs in which bits may rot, because their draw of faults has it: elsewhere replicas could not be moved.
 _ROT_SHARE = 0.4
+# Of the others: those in which files decay in more ways, on more than one machine.
+_DECAY_SHARE = 0.25
 _ROUTINGS: tuple[dict[str, str], ...] = ({}, {}, {"client.routing": "proxy"}, {"client.routing": "direct"})
 _SPLIT_SHARE = 0.25
 _DAY_MS = "86400000"
@@ -91,10 +94,6 @@ class Plan:
     """Whether what threads do is done in pieces, between which others come."""
     sides: tuple[SidePlan, ...] = field(default=())
 
-    @property
-    def rots(self) -> bool:
-        return "bit_rot" in self.faults
-
     def random(self, subject: str) -> Random:
         return Random(f"{self.seed}:{subject}")
 
@@ -155,9 +154,9 @@ def draw_plan(
     seed: int, *, routing: str | None = None, faults: Sequence[str] = (), changes_nodes: bool = False
 ) -> Plan:
     """`routing` and `faults` are the caller's where they are given; `changes_nodes`: somebody else moves replicas."""
-    kinds = tuple(faults) or _draw_faults(seed)
+    kinds = tuple(faults) or _draw_faults(seed, changes_nodes=changes_nodes)
     troubles = Random(f"{seed}:troubles")
-    rots = "bit_rot" in kinds
+    rots = files_decay(kinds)
     return Plan(
         seed,
         routing or Random(f"{seed}:routing").choice(("direct", "direct", "proxy")),
@@ -172,14 +171,26 @@ def draw_plan(
     )
 
 
-def _draw_faults(seed: int) -> tuple[str, ...]:
+def files_decay(kinds: Collection[str]) -> bool:
+    """Whether some copies of records are lost by themselves: then sound ones must be left."""
+    return not {"bit_rot", *DECAY}.isdisjoint(kinds)
+
+
+def _draw_faults(seed: int, *, changes_nodes: bool) -> tuple[str, ...]:
     """Each kind is in or out; in one run few are, in another most."""
     random = Random(f"{seed}:faults")
     share = random.choice((0.1, 0.2, 0.4, 0.7))
     drawn = {kind: Random(f"{seed}:fault {kind}").random() < share for kind in ALL_KINDS}
-    if Random(f"{seed}:rot").random() >= _ROT_SHARE:
+    rot = Random(f"{seed}:rot")
+    is_other = rot.random() >= _ROT_SHARE
+    if is_other:
         drawn["bit_rot"] = False
     kinds = tuple(kind for kind, is_in in drawn.items() if is_in)
+    if is_other and rot.random() < _DECAY_SHARE:
+        # Where nodes go, one mind moves.
+        decay = [kind for kind in DECAY if not (changes_nodes and kind == "rot_in_move")]
+        # As often as others, however many of those there are.
+        kinds += tuple(rot.sample(decay, rot.randint(1, 3))) * max(1, len(kinds) // 4)
     return kinds or (random.choice([kind for kind in ALL_KINDS if kind != "bit_rot"]),)
 
 

@@ -34,11 +34,12 @@ from millstream.testing.simulator.in_sync_watch import InSyncWatch
 from millstream.testing.simulator.loop import CURRENT, SimulatedLoop, Violation
 from millstream.testing.simulator.mqtt_clients import MqttClients
 from millstream.testing.simulator.nemesis import Nemesis
-from millstream.testing.simulator.node_changes import NodeChanges, changes_nodes
+from millstream.testing.simulator.node_changes import NodeChanges, changes_nodes, gives_up_a_node
 from millstream.testing.simulator.partition_watch import PartitionWatch
-from millstream.testing.simulator.plan import Plan, Profile, draw_plan
+from millstream.testing.simulator.plan import Plan, Profile, draw_plan, files_decay
 from millstream.testing.simulator.queue_clients import QueueClients
 from millstream.testing.simulator.quorum_watch import QuorumWatch
+from millstream.testing.simulator.rough_founding import is_rough, start_roughly
 from millstream.testing.simulator.split_jobs import taking_turns
 from millstream.testing.simulator.stream import Streams
 from millstream.testing.simulator.workload import TOPIC, Workload
@@ -230,6 +231,7 @@ class _Run:
         self._quorum = quorum
         self._changes: NodeChanges | None = None
         self._nemesis: Nemesis
+        self._is_rough = plan is not None and is_rough(seed)
         if plan is None:
             random = Random(seed)
             self._cluster = SimulatedCluster(loop, random, nodes, routing)
@@ -285,27 +287,34 @@ class _Run:
         self._nemesis = Nemesis(
             self._cluster, plan.random("nemesis"), self._quorum, plan.faults, plan.gap_seconds, plan.at_once
         )
-        if changes_nodes(self._seed) and not plan.rots:
-            self._changes = self._node_changes()
+        if changes_nodes(self._seed) and "bit_rot" not in plan.faults:
+            # Of what rots on one node another must have a sound copy.
+            gives_up = gives_up_a_node(self._seed) and not files_decay(plan.faults)
+            self._changes = self._node_changes(gives_up=gives_up)
         self._workload = Workload.planned(self._cluster, plan, self._quorum, self._nemesis.strike)
 
     def _play_plain(self, random: Random, faults: Sequence[str]) -> None:
         """In this order, which the plain profile's seeds depend on."""
         self._nemesis = Nemesis(self._cluster, Random(random.getrandbits(64)), self._quorum, faults)
-        rots = "bit_rot" in self._nemesis.kinds
+        rots = files_decay(self._nemesis.kinds)
         if changes_nodes(self._seed) and not rots:
             self._changes = self._node_changes()
         # Where bits rot a sound copy must be left; where nodes go, one mind moves replicas.
         allowed = () if rots else ("settings",) if self._changes is not None else ("moves", "settings")
         self._workload = Workload.plain(self._cluster, random, allowed=allowed)
 
-    def _node_changes(self) -> NodeChanges:
+    def _node_changes(self, *, gives_up: bool = False) -> NodeChanges:
         # A draw of its own, so that runs without it are as they would be if there were no such thing.
-        return NodeChanges(self._cluster, Random(f"nodes of {self._seed}"), self._quorum)
+        random = Random(f"nodes of {self._seed}")
+        return NodeChanges(self._cluster, random, self._quorum, gives_up=gives_up)
 
     async def main(self) -> None:
         loop, workload, nemesis, outcome = self._loop, self._workload, self._nemesis, self._outcome
-        self._cluster.start()
+        if self._is_rough:
+            # A draw of its own, as all that was added later.
+            await start_roughly(self._cluster, Random(f"rough founding of {self._seed}"))
+        else:
+            self._cluster.start()
         await self._within(_FORMING_SECONDS, self._form(), "the cluster did not form")
         workload.start()
         nemesis.start()
