@@ -18,7 +18,7 @@ from millstream.config.topic import TopicConfig
 from millstream.runtime.disk import Disk
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.identity import NO_INCARNATION, Identity, read_identity
-from millstream.storage.layout import LOG_SUFFIX, partition_directory
+from millstream.storage.layout import LOG_SUFFIX, partition_directory, with_checksum, without_checksum
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.log import LogState, PartitionLog
 from millstream.storage.open_files import OpenFiles
@@ -231,7 +231,7 @@ Key = tuple[bytes, int]
 def write_high_watermarks(disk: Disk, data_dir: str, reached: Mapping[Key, int]) -> None:
     lines = ["1", str(len(reached))]
     lines += [f"{topic_id.hex()} {index} {offset}" for (topic_id, index), offset in reached.items()]
-    disk.write_atomically(f"{data_dir}/{HIGH_WATERMARKS_FILE}", ("\n".join(lines) + "\n").encode())
+    disk.write_atomically(f"{data_dir}/{HIGH_WATERMARKS_FILE}", with_checksum("\n".join(lines) + "\n"))
 
 
 def read_high_watermarks(disk: Disk, data_dir: str) -> dict[Key, int]:
@@ -240,7 +240,7 @@ def read_high_watermarks(disk: Disk, data_dir: str) -> dict[Key, int]:
     if not disk.exists(path):
         return {}
     try:
-        version, count, *lines = disk.read(path).decode().split()
+        version, count, *lines = without_checksum(disk.read(path)).split()
         entries = [tuple(lines[at : at + 3]) for at in range(0, len(lines), 3)]
         if version != "1" or int(count) != len(entries):
             return {}

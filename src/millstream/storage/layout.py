@@ -11,6 +11,8 @@
     partition.metadata                                  whose directory it is, see storage/identity.py
 """
 
+from crc32c import crc32c
+
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 TOPICS = "topics"
@@ -49,13 +51,28 @@ def offset_in(name: str, suffix: str) -> int | None:
     return int(digits) if is_ours and digits.isascii() and digits.isdecimal() else None
 
 
+def with_checksum(text: str) -> bytes:
+    """A bit that rots in a number makes another number."""
+    return f"{text}crc {crc32c(text.encode()):08x}\n".encode()
+
+
+def without_checksum(data: bytes) -> str:
+    """The text; ValueError when it is not the one that was written. Files of earlier versions have no checksum."""
+    text, mark, crc = data.decode().rpartition("crc ")
+    if not mark:
+        return crc
+    if crc != f"{crc32c(text.encode()):08x}\n":
+        raise ValueError("its checksum does not match")
+    return text
+
+
 def encode_start_offset(offset: int) -> bytes:
-    return f"0\n{offset}\n".encode()
+    return with_checksum(f"0\n{offset}\n")
 
 
 def decode_start_offset(data: bytes, path: str) -> int:
     try:
-        version, offset, *_ = data.decode().split("\n")
+        version, offset, *_ = without_checksum(data).split("\n")
         if version != "0":
             raise ValueError(f"version {version}")
         if int(offset) < 0:

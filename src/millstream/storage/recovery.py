@@ -76,7 +76,7 @@ def recover_log(
     is_cut = False
     if marker is not None and known is not None and marker.number > known.truncations:
         known, is_cut = _known_after(marker, known), True
-    epochs = _flushed_epochs(disk, directory, names, known)
+    epochs = _flushed_epochs(disk, directory, names, known, report)
     bases = _bases(names)
     log_start = _read_start_offset(disk, directory, names, bases, known, epochs)
     bases = _segments_to_recover(disk, directory, names, bases, known, log_start, report)
@@ -144,15 +144,44 @@ def _identified(identity: Identity, known: LogCheckpoint | None, new_incarnation
 
 
 def _flushed_epochs(
-    disk: Disk, directory: str, names: list[str], known: LogCheckpoint | None
+    disk: Disk, directory: str, names: list[str], known: LogCheckpoint | None, report: RecoveryReport
 ) -> LeaderEpochs | None:
     """None when they are lost and must be learned from the batches."""
     stored = _stored_epochs(disk, directory, names)
     if stored is not None:
-        return stored
+        if known is None or not known.epochs or not stored.entries:
+            return stored
+        start = _stored_start(disk, directory, names)
+        first = stored.entries[0][1]
+        if start is None:
+            # It may be lost; a first epoch behind all that the checkpoint knew is none.
+            start = first if first < known.flushed_offset else 0
+        return _as_known(stored, known, max(start, known.log_start_offset), report)
     if not _was_flushed(names, known):
         return LeaderEpochs()
     return LeaderEpochs(known.epochs) if known is not None and known.epochs else None
+
+
+def _as_known(stored: LeaderEpochs, known: LogCheckpoint, start: int, report: RecoveryReport) -> LeaderEpochs:
+    """Kafka's format of the file has no checksum; the checkpoint has one, and knows the epochs up to its end."""
+    upper = known.flushed_offset
+    if _between(known.epochs, start, upper) == _between(stored.entries, start, upper):
+        return stored
+    report.remade.append(EPOCHS_FILE)
+    epochs = LeaderEpochs(known.epochs)
+    epochs.truncate_from_end(upper)
+    for epoch, begin in stored.entries:
+        if begin >= upper and epoch > epochs.latest:
+            epochs.assign(epoch, begin)
+    epochs.dirty = True
+    return epochs
+
+
+def _between(entries: list[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
+    epochs = LeaderEpochs(entries)
+    epochs.truncate_from_start(start)
+    epochs.truncate_from_end(end)
+    return epochs.entries
 
 
 def _stored_epochs(disk: Disk, directory: str, names: list[str]) -> LeaderEpochs | None:

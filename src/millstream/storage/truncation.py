@@ -23,6 +23,8 @@ from millstream.storage.layout import (
     TRUNCATION_FILE,
     encode_start_offset,
     snapshot_path,
+    with_checksum,
+    without_checksum,
 )
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.open_files import OpenFiles
@@ -39,6 +41,9 @@ class TruncationMarker(msgspec.Struct, frozen=True):
     end_offset: int
     position: tuple[int, int]
 
+    def encode(self) -> bytes:
+        return with_checksum(msgspec.json.encode(self).decode() + "\n")
+
     def after(self, earlier: "TruncationMarker | None") -> "TruncationMarker":
         """Both cuts as one, where no checkpoint was written in between: the log may have grown again since."""
         if earlier is None:
@@ -54,8 +59,9 @@ class TruncationMarker(msgspec.Struct, frozen=True):
 def read_marker(disk: Disk, directory: str) -> TruncationMarker | None:
     """None when it is damaged: the log was cut, and it is not known where."""
     try:
-        return msgspec.json.decode(disk.read(f"{directory}/{TRUNCATION_FILE}"), type=TruncationMarker)
-    except msgspec.MsgspecError:
+        text = without_checksum(disk.read(f"{directory}/{TRUNCATION_FILE}"))
+        return msgspec.json.decode(text, type=TruncationMarker)
+    except ValueError:
         return None
 
 
@@ -101,7 +107,7 @@ class Truncation(msgspec.Struct):
             self._learn(disk, self.cut)
 
     def _write_down(self, disk: Disk) -> None:
-        disk.write_atomically(f"{self.directory}/{TRUNCATION_FILE}", msgspec.json.encode(self.marker))
+        disk.write_atomically(f"{self.directory}/{TRUNCATION_FILE}", self.marker.encode())
         disk.write_atomically(f"{self.directory}/{EPOCHS_FILE}", self.epochs.encode())
         if self.cut is None:
             start = encode_start_offset(self.log_start_offset)
@@ -114,7 +120,7 @@ class Truncation(msgspec.Struct):
             if not is_ours or not disk.exists(self.directory):
                 return
             if self.earlier is not None:
-                disk.write_atomically(path, msgspec.json.encode(self.earlier))
+                disk.write_atomically(path, self.earlier.encode())
             else:
                 disk.unlink(path)
                 disk.sync_dir(self.directory)

@@ -77,3 +77,15 @@ def test_high_watermarks_are_read_as_they_were_written() -> None:
     for bad in (b"", b"1\n7\nab 1 2\n", b"2\n0\n", b"1\n1\nzz 1 2\n"):
         disk.write_atomically(f"{DATA_DIR}/{HIGH_WATERMARKS_FILE}", bad)
         assert read_high_watermarks(disk, DATA_DIR) == {}
+
+
+def test_a_bit_that_rots_in_the_high_watermarks_makes_no_other_one() -> None:
+    disk, path = SimulatedDisk(), f"{DATA_DIR}/{HIGH_WATERMARKS_FILE}"
+    disk.make_dirs(DATA_DIR)
+    reached = {(b"t" * 16, 0): 15}
+    write_high_watermarks(disk, DATA_DIR, reached)
+    for position in range(disk.size(path)):
+        for bit in range(8):
+            write_high_watermarks(disk, DATA_DIR, reached)
+            disk.flip_bit(path, position, bit)
+            assert read_high_watermarks(disk, DATA_DIR) in ({}, reached)

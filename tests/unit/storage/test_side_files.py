@@ -14,11 +14,14 @@ from millstream.storage.layout import (
     decode_start_offset,
 )
 from millstream.storage.leader_epochs import LeaderEpochs
+from millstream.storage.truncation import TruncationMarker, read_marker
+from millstream.testing.disk import SimulatedDisk
 from support.logs import Store, append, batch_of, flush, read_values, truncate_to
 
 SMALL = TopicConfig(segment_bytes=300, index_interval_bytes=100)
 COUNT = 30
 START = 7
+DIRECTORY = "/data/topics/t/partition-0"
 VALUES = [b"%02d" % number for number in range(COUNT)]
 
 Harm = Callable[[Store, str], None]
@@ -44,13 +47,13 @@ def truncated(store: Store, path: str) -> None:
 HARMS = (missing, empty, garbage, truncated)
 
 
-def filled(*, is_checkpointed: bool) -> Store:
+def filled(*, is_checkpointed: bool, start: int = START) -> Store:
     """A log with three epochs, an idempotent producer, and a start that was moved."""
     store = Store(topics={"t": SMALL})
     for number, value in enumerate(VALUES):
         batch = batch_of([value], producer=(9, 0, number))
         append(store.log(), batch, leader_epoch=number // 10)
-    store.log().advance_start(START)
+    store.log().advance_start(start)
     flush(store.log())
     if is_checkpointed:
         store.checkpoint()
@@ -83,6 +86,38 @@ def test_a_damaged_file_is_made_again(
     store.kill()
     assert store.report().remade == []
     assert read_values(store.log())[-(COUNT - START) :] == VALUES[START:]
+
+
+@pytest.mark.parametrize("committed", [None, COUNT])
+@pytest.mark.parametrize("name", [EPOCHS_FILE, START_OFFSET_FILE, IDENTITY_FILE])
+@pytest.mark.parametrize("start", [START, 12])
+def test_a_bit_that_rots_in_a_small_file_takes_no_record_away(
+    name: str, committed: int | None, start: int
+) -> None:
+    """A digit may become another one: records below a start that is too high would be deleted."""
+    size = filled(is_checkpointed=True, start=start).disk.size(f"{DIRECTORY}/{name}")
+    for position in range(size):
+        for bit in range(7):
+            store = filled(is_checkpointed=True, start=start)
+            store.disk.flip_bit(f"{DIRECTORY}/{name}", position, bit)
+            store.committed = committed
+            store.kill()
+            log = store.log()
+            where = f"bit {bit} of byte {position}"
+            assert read_values(log)[-(COUNT - start) :] == VALUES[start:], where
+            assert (log.epochs.latest, log.epochs.epoch_of(15)) == (2, 1), where
+            assert store.report().cut_bytes == 0, where
+
+
+def test_a_bit_that_rots_where_a_cut_is_noted_is_noticed() -> None:
+    marker = TruncationMarker(3, 0, 1234, (1000, 500))
+    disk, path = SimulatedDisk(), f"/d/{TRUNCATION_FILE}"
+    disk.make_dirs("/d")
+    for position in range(len(marker.encode())):
+        for bit in range(8):
+            disk.write_atomically(path, marker.encode())
+            disk.flip_bit(path, position, bit)
+            assert read_marker(disk, "/d") in (None, marker)
 
 
 def assert_sound(store: Store, name: str) -> None:
