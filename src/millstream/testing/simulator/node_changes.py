@@ -168,6 +168,8 @@ class NodeChanges:
 
     async def _lose(self, node: SimulatedNode) -> bool:
         """Its disk is gone. False when others lack something that it had: then the disk is found again."""
+        while node.name in self._cluster.spoken_for:  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_SECONDS)
         log.warning("node loses its disk", node=node.name)
         self._cluster.spoken_for[node.name] = None
         kept = node.machine.disk

@@ -7,6 +7,8 @@ from typing import Any
 from millstream.broker.partitions.partition import Partition
 from millstream.cluster.metadata.image import MetadataImage, PartitionImage
 from millstream.cluster.replication import LeaderState, PendingChange
+from millstream.protocol.errors import KafkaError
+from millstream.protocol.record_batch import CorruptBatch
 from millstream.storage.log import PartitionLog
 from millstream.storage.truncation import Truncation
 from millstream.testing.simulator.cluster import SimulatedCluster
@@ -36,6 +38,8 @@ class PartitionWatch:
         """The same by leader epoch."""
         self._held = 0
         """Offsets that the log held which is just being cut: one without any gives nothing up."""
+        self._is_damaged = False
+        """Whether it cannot be read from where it is to end."""
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -56,6 +60,7 @@ class PartitionWatch:
 
         def cuts(log: PartitionLog, truncation: Truncation) -> None:
             self._held = log.log_end_offset - log.log_start_offset
+            self._is_damaged = _is_damaged(log, truncation.end_offset)
             cut(log, truncation)
 
         def truncated(partition: Partition) -> None:
@@ -166,11 +171,20 @@ class PartitionWatch:
     def _truncated(self, partition: Partition) -> None:
         self.truncations += 1
         end = partition.log.log_end_offset
-        if end < partition.high_watermark and self._held:
+        if end < partition.high_watermark and self._held and not self._may_cut_more(partition):
             self._violated(
                 f"{_name(partition)}: {_here()} cuts its log to {end}, below its high watermark"
                 f" {partition.high_watermark}"
             )
+
+    def _may_cut_more(self, partition: Partition) -> bool:
+        """Damage hides the place where the log is to end, and others are known to have what lies between."""
+        known = self._known(partition)
+        return (
+            self._is_damaged
+            and known is not None
+            and _here() not in {f"n{each}" for each in known.counted_on}
+        )
 
     def committed_after(self, partition: Partition) -> int | None:
         """Up to where leaders of later epochs than this one's have committed; None where there are none."""
@@ -231,6 +245,16 @@ class PartitionWatch:
 
 def _name(partition: Partition) -> str:
     return f"{partition.topic}-{partition.index}"
+
+
+def _is_damaged(log: PartitionLog, offset: int) -> bool:
+    try:
+        log.read(offset, 1, log.log_end_offset)
+    except CorruptBatch:
+        return True
+    except KafkaError:
+        return False
+    return False
 
 
 def _here() -> str:
