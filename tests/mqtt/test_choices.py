@@ -1,8 +1,10 @@
-"""What the standard leaves to the server, by the settings: a copy for each filter, and PUBACK that says 0x10."""
+"""What settings choose: a copy for each filter, PUBACK that says 0x10, and clients that are sent elsewhere."""
 
 import pytest
 
 from millstream.protocol.mqtt.packets import (
+    Connack,
+    Connect,
     Filter,
     Puback,
     Pubcomp,
@@ -95,3 +97,14 @@ def test_each_filter_has_its_copy_of_qos_2_once_whoever_is_lost(choosing, lost):
     assert [sorted(number for _, number in got[at : at + 2]) for at in (0, 2)] == [[1, 2], [1, 2]]
     assert reader.hears_nothing()
     reader.close()
+
+
+@pytest.mark.parametrize(("version", "reason"), [(5, Reason.SERVER_MOVED), (4, 3)])
+def test_all_clients_are_sent_elsewhere(start_node, version, reason):
+    node = start_node(*DOOR, settings={"mqtt.moved_to": "there.example:1883"})
+    with RawMqtt(node, version) as client:
+        client.send(Connect("c", version))
+        heard = client.expect(Connack)
+        assert heard.reason == reason
+        assert heard.properties.server_reference == ("there.example:1883" if version == 5 else None)
+        assert client.hear() is None

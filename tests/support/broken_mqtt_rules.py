@@ -42,9 +42,9 @@ def session_taken_over_twice(patch: pytest.MonkeyPatch) -> None:
 def retained_lost(patch: pytest.MonkeyPatch) -> None:
     """The message is acknowledged, and its copy for later subscribers is not written."""
 
-    async def send(self: Sending, packet_id: int, first: Any, _copy: Any) -> None:
+    async def send(self: Sending, packet_id: int, unwanted: Any, first: Any, _copy: Any) -> None:
         place, record = first
-        await self._send(place, [packet_id], [record], len(record.value or b""))
+        await self._send(place, [packet_id], [record], len(record.value or b""), unwanted)
 
     patch.setattr(Sending, "_send_retained", send)
 
@@ -58,6 +58,7 @@ def will_sent_twice(patch: pytest.MonkeyPatch) -> None:
 def _appended(self: SessionCoordinator, _turn: Turn, request: Any) -> None:
     """Nor is it written down that it was."""
     self._outbox.appended(request.numbers)
+    self._outbox.finished.clear()
 
 
 BROKEN = {
