@@ -180,9 +180,20 @@ class Reading:
         if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
             await asyncio.sleep(_PAUSE_SECONDS)
             return
-        offsets = await self._partitions.offsets(self._caller, place)
+        try:
+            offsets = await self._partitions.offsets(self._caller, place)
+        except KafkaError:
+            await asyncio.sleep(_PAUSE_SECONDS)
+            return
         offset = self.behind[place]
         self.behind[place] = offsets.earliest if offset < offsets.earliest else offsets.latest
+        log.info(
+            "log deleted before a session read it",
+            client_id=self._reader.client_id,
+            place=str(place),
+            position=offset,
+            goes_on_at=self.behind[place],
+        )
 
     async def fetch(
         self,

@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from millstream.doors import Place
+from millstream.doors.partitions import Offsets
 from millstream.mqtt.messages import Message
 from millstream.mqtt.outbound import InFlight, Stage
 from millstream.mqtt.outgoing import Delivery, Outgoing
 from millstream.mqtt.reading import Reading
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.testing.simulator.loop import SimulatedLoop
 
 PLACE = Place("mqtt", 0)
 READ_TO = 10
@@ -49,3 +52,25 @@ def test_the_position_passes_what_is_durable_under_its_identifier(
 def test_the_position_stays_before_what_waits_for_room() -> None:
     assert saved(InFlight(1, delivery(7, 1), Stage.SENT), queued=(delivery(8, 2),)) == 7
     assert saved(queued=(delivery(8, 2),)) == 8
+
+
+def test_a_session_goes_on_behind_what_was_deleted_when_it_is_known_where_that_is() -> None:
+    answers = [KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "it moves"), Offsets(7, 20, 20)]
+
+    class Partitions:
+        async def offsets(self, *_: object) -> Offsets:
+            answer = answers.pop(0)
+            if isinstance(answer, KafkaError):
+                raise answer
+            return answer
+
+    partitions: Any = Partitions()
+    nothing: Any = SimpleNamespace(copies=False, client_id="c")
+    reading = Reading(partitions, nothing, nothing, nothing, nothing)
+    reading.fall_behind(PLACE, 3)
+    deleted = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "it was deleted")
+    found = []
+    for _ in range(2):
+        SimulatedLoop().run(reading._after(deleted, PLACE))
+        found.append(reading.behind[PLACE])
+    assert found == [3, 7]
