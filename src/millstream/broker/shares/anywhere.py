@@ -3,20 +3,42 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from millstream.cluster.metadata.image import NO_LEADER, MetadataImage
 from millstream.doors.partitions import Place
 from millstream.doors.queues import Acquired
+from millstream.protocol.errors import KafkaError
 
 Acquire = Callable[[Place, float], Awaitable[Acquired]]
 """From one place, and how many seconds to wait for something."""
 
 
 async def take_anywhere(acquire: Acquire, places: Sequence[Place], max_wait_s: float) -> list[Acquired]:
-    """From the first place that has something; where none has, from whichever has something first."""
+    """From the first place that has something; where none has, from whichever has something first.
+
+    KafkaError where none has, and not all could be asked.
+    """
+    refused: KafkaError | None = None
     for place in places:
-        found = await acquire(place, 0.0)
+        try:
+            found = await acquire(place, 0.0)
+        except KafkaError as error:
+            refused = error.as_value()
+            continue
         if found.ranges:
             return [found]
-    return await _await_any(acquire, places, max_wait_s) if max_wait_s > 0 and places else []
+    if max_wait_s > 0 and places:
+        return await _await_any(acquire, places, max_wait_s)
+    if refused is not None:
+        raise refused
+    return []
+
+
+def led(image: MetadataImage, places: Sequence[Place]) -> list[Place]:
+    """Those that have a leader, so that one without holds up no other; all of them where none has."""
+    found = [(place, image.partition(place.topic, place.partition)) for place in places]
+    return [place for place, known in found if known is not None and known.leader != NO_LEADER] or list(
+        places
+    )
 
 
 async def _await_any(acquire: Acquire, places: Sequence[Place], max_wait_s: float) -> list[Acquired]:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from millstream.broker.shares.anywhere import take_anywhere
+from millstream.broker.shares.anywhere import led, take_anywhere
 from millstream.broker.shares.overview import look, peek, purge
 from millstream.broker.shares.shares import Shares
 from millstream.cluster.metadata.service import MetadataService
@@ -104,7 +104,7 @@ class QueueCalls:
         found = self._metadata.image.topic(topic)
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
-        return [Place(topic, index) for index in range(len(found.partitions))]
+        return led(self._metadata.image, [Place(topic, index) for index in range(len(found.partitions))])
 
     async def _settle(self, caller: Caller, request: SettleMessages) -> SettledAll:
         if any(not 0 <= each.outcome <= SettlementKind.RENEW for each in request.ranges):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from millstream.broker.shares.acknowledgements import AcknowledgementBatch, settlements
-from millstream.broker.shares.anywhere import take_anywhere
+from millstream.broker.shares.anywhere import led, take_anywhere
 from millstream.broker.shares.led_queue import Taken, Wanted
 from millstream.broker.shares.session_work import NOWHERE, SessionWork, Work, check_known
 from millstream.broker.shares.sessions import Place, ShareSession
@@ -46,7 +46,7 @@ class ProxiedWork(Work):
             )
 
         try:
-            found = await take_anywhere(acquire, list(places), max_wait_s)
+            found = await take_anywhere(acquire, led(self._all.image(), list(places)), max_wait_s)
         except KafkaError:
             # A leader is away: the client asks again.
             return
