@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 
 from millstream.client import QueueAdmin
 from millstream.protocol.errors import ErrorCode
+from support.metrics import metric
 from support.node import NodeProcess
 from support.raw_client import RawClient
 from support.raw_share_consumer import RawShareConsumer
@@ -107,12 +108,23 @@ def test_a_topic_that_does_not_exist(consumers: Callable[..., RawShareConsumer])
     assert nowhere.fetch().responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_what_a_lost_connection_held_goes_to_others(consumers: Callable[..., RawShareConsumer]) -> None:
+@pytest.mark.parametrize("closes", [False, True])
+def test_what_a_session_held_goes_to_others_with_its_end(
+    broker: NodeProcess, consumers: Callable[..., RawShareConsumer], closes: bool
+) -> None:
     consumer, other = consumers(), consumers()
+    with QueueAdmin(broker.bootstrap) as admin:
+        admin.alter_group_configs(consumer.group, {"share.record.lock.duration.ms": "60000"})
     consumer.take()
-    consumer.client.reset()
+    if closes:
+        assert consumer.fetch(epoch=-1).error_code == ErrorCode.NONE
+    else:
+        consumer.client.reset()
     taken = other.take()
     assert (taken[0][0], taken[-1][1]) == (0, COUNT - 1)
+    # Not because its lock ended.
+    assert metric(broker, "millstream_queue_deliveries_total", group=consumer.group) == 2 * COUNT
+    assert metric(broker, "millstream_queue_locks_ended_total", group=consumer.group) == 0
 
 
 def test_heartbeats_that_are_refused(broker: NodeProcess) -> None:
