@@ -24,6 +24,7 @@ CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 VERIFIABLE = "org.apache.kafka.tools.VerifiableShareConsumer"
 PERFORMANCE = "org.apache.kafka.tools.ShareConsumerPerformance"
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
 CONFIGS = "kafka.admin.ConfigCommand"
 MESSAGES = 500
 
@@ -97,6 +98,32 @@ def test_the_performance_tool(broker: NodeProcess, filled: tuple[str, str]) -> N
         "--messages", str(MESSAGES), "--timeout", "60000",
     )  # fmt: skip
     assert "nMsg.sec" in said
+
+
+def test_kafkas_dump_tool_reads_members_and_state(
+    start_node: Callable[..., NodeProcess], new_topic: Callable[[], str]
+) -> None:
+    node = start_node()
+    topic = new_topic()
+    server = ("--bootstrap-server", node.bootstrap)
+    java(TOPICS, *server, "--create", "--topic", topic, "--partitions", "1")
+    java(
+        CONFIGS, *server, "--alter", "--entity-type", "groups", "--entity-name", "g",
+        "--add-config", "share.auto.offset.reset=earliest",
+    )  # fmt: skip
+    java(PRODUCER, *server, "--topic", topic, text="a\nb\n")
+    java(CONSUMER, *server, "--topic", topic, "--group", "g", "--max-messages", "2", "--timeout-ms", "60000")
+    node.stop()
+    for log, decoder, kinds in (
+        ("__consumer_offsets", "--offsets-decoder", ("10", "11", "12", "13", "14", "15")),
+        ("__share_group_state", "--share-group-state-decoder", ("0", "1")),
+    ):
+        files = [
+            str(path) for path in (node.data_dir / "topics" / log).glob("*/*.log") if path.stat().st_size
+        ]
+        dumped = java(DUMP, decoder, "--files", ",".join(files))
+        assert "Error" not in dumped
+        assert all(f'"type":"{kind}"' in dumped for kind in kinds)
 
 
 def test_the_libraries_share_a_queue(

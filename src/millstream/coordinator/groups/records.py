@@ -14,7 +14,6 @@ from millstream.coordinator.record_table import RecordKind, RecordTable
 from millstream.protocol.layout import (
     INT8,
     INT32,
-    INT64,
     STRING,
     Field,
     Int8,
@@ -234,22 +233,18 @@ class ShareTopic(msgspec.Struct, frozen=True):
 
     name: str
     partitions: frozenset[int]
-    since_ms: int
 
 
-_SHARE_TOPIC_ROW = row(UUID_KIND, STRING, array(INT32), INT64)
-_ShareTopicRow = Annotated[tuple[UUID, str, list[int], int], _SHARE_TOPIC_ROW]
+_SHARE_TOPIC_ROW = row(UUID_KIND, STRING, array(INT32))
+_ShareTopicRow = Annotated[tuple[UUID, str, list[int]], _SHARE_TOPIC_ROW]
 
 
 def _topic_rows(topics: Mapping[UUID, ShareTopic]) -> list[tuple[object, ...]]:
-    return [
-        (topic_id, topic.name, sorted(topic.partitions), topic.since_ms)
-        for topic_id, topic in sorted(topics.items())
-    ]
+    return [(topic_id, topic.name, sorted(topic.partitions)) for topic_id, topic in sorted(topics.items())]
 
 
 def _topics_of(rows: list[_ShareTopicRow]) -> dict[UUID, ShareTopic]:
-    return {topic_id: ShareTopic(name, frozenset(held), ms) for topic_id, name, held, ms in rows}
+    return {topic_id: ShareTopic(name, frozenset(held)) for topic_id, name, held in rows}
 
 
 class ShareTopics(msgspec.Struct, frozen=True):

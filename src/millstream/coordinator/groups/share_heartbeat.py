@@ -228,7 +228,7 @@ def _remember_topics(turn: Turn, group: ShareGroup, names: frozenset[str]) -> No
     """Note which partitions a topic has when the group first uses it."""
     view = turn.state.topics.topics
     new = {
-        view[name].topic_id: ShareTopic(name, frozenset(range(len(view[name].partitions))), turn.now_ms)
+        view[name].topic_id: ShareTopic(name, frozenset(range(len(view[name].partitions))))
         for name in names
         if name in view and view[name].topic_id not in group.topics
     }

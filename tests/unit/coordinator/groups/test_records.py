@@ -145,6 +145,14 @@ def test_a_current_assignment_is_written_with_compact_fields() -> None:
     assert value == bytes.fromhex(f"0000 00000005 00000004 00 02 {topic} 01 00")
 
 
+def test_topics_of_a_share_group_are_written_as_kafka_has_them() -> None:
+    topics = r.ShareTopics((), {UUID(int=1): r.ShareTopic("t", frozenset({0, 1}))})
+    key, value = encode_record(r.GroupRecord(r.ShareTopicsKey("g"), topics))
+    assert key == bytes.fromhex("000f 0001 67")
+    topic = "00000000000000000000000000000001 02 74 03 00000000 00000001 00"
+    assert value == bytes.fromhex(f"0000 01 02 {topic} 01 00")
+
+
 def test_a_kind_of_record_from_a_newer_version_is_skipped() -> None:
     assert decode_record(bytes.fromhex("0063 0001 67"), b"\x00\x00whatever") is None
 
