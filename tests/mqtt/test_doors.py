@@ -86,3 +86,17 @@ def test_what_comes_over_http_reaches_subscribers_and_a_full_queue_refuses(node,
             client.send(Publish(f"$queue/{full}", b"x", 1, number))
             answers.append(client.expect(Puback).reason)
         assert answers == [0, 0, Reason.QUOTA_EXCEEDED]
+
+
+def test_a_session_goes_on_from_a_gateway_to_a_node_and_back(node, gateway, new_topic):
+    topic = new_topic()
+    with RawMqtt(gateway) as reader:
+        reader.connect(f"reader-{topic}", clean=False, expiry_s=600)
+        reader.subscribe(topic)
+    for number, place in enumerate((node, gateway)):
+        with RawMqtt(node) as writer:
+            writer.connect(f"writer-{topic}")
+            writer.publish(topic, b"%d" % number, 2)
+        with RawMqtt(place) as reader:
+            assert reader.connect(f"reader-{topic}", clean=False, expiry_s=600).session_present
+            assert reader.receive().payload == b"%d" % number
