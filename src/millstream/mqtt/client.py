@@ -253,14 +253,26 @@ class Client:
         if granted.others:
             self._give_copies(outgoing, granted, now_ms)
             return
-        delivery = _delivery(outgoing, granted)
-        if delivery.qos == 2 and outgoing.offset < self.reading.once.get(outgoing.place, 0):
+        message = outgoing.message
+        qos = min(message.qos, granted.qos)
+        if qos == 2 and outgoing.offset < self.reading.once.get(outgoing.place, 0):
             return
+        retain = message.retain and granted.retain_as_published
+        delivery = Delivery(outgoing, qos, retain, granted.identifiers)
         if self.machine.deliver(delivery, now_ms) is Offer.FULL:
             self.reading.fall_behind(outgoing.place, outgoing.offset)
 
     def _give_copies(self, outgoing: Outgoing, granted: Granted, now_ms: int) -> None:
-        copies = [_delivery(outgoing, each) for each in (granted, *granted.others)]
+        message = outgoing.message
+        copies = [
+            Delivery(
+                outgoing,
+                min(message.qos, each.qos),
+                message.retain and each.retain_as_published,
+                each.identifiers,
+            )
+            for each in (granted, *granted.others)
+        ]
         if outgoing.offset < self.reading.once.get(outgoing.place, 0):
             copies = [each for each in copies if each.qos < 2]
         if copies and self.machine.deliver(copies[0], now_ms, copies[1:]) is Offer.FULL:
@@ -402,9 +414,3 @@ class Client:
         finally:
             if not self.ended.done():
                 self.ended.set_result(None)
-
-
-def _delivery(outgoing: Outgoing, granted: Granted) -> Delivery:
-    message = outgoing.message
-    retain = message.retain and granted.retain_as_published
-    return Delivery(outgoing, min(message.qos, granted.qos), retain, granted.identifiers)
