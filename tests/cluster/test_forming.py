@@ -162,6 +162,7 @@ def test_everything_is_there_after_all_were_killed(cluster: ClusterProcesses) ->
 
 def test_a_second_node_of_the_same_id_does_not_start(cluster: ClusterProcesses, tmp_path: Path) -> None:
     cluster.start()
+    cluster.wait_for_brokers(1, 2, 3)
     (tmp_path / "twin").mkdir()
     twin = NodeProcess(tmp_path / "twin", ["--node-id", "2", "--seeds", cluster.seeds])
     error = failing_start(twin)

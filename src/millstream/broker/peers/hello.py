@@ -1,6 +1,6 @@
 """The first words of a connection between nodes, repeated as its sign of life."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from uuid import UUID
 
 import msgspec
@@ -59,15 +59,16 @@ def decode_welcome(data: bytes | memoryview) -> Welcome:
 
 
 def answer(
-    me: Hello, members: tuple[MemberKey, ...], caller: Hello, retired: Collection[UUID] = ()
+    me: Hello,
+    members: tuple[MemberKey, ...],
+    caller: Hello,
+    retired: Collection[UUID] = (),
+    is_reached: Callable[[MemberKey], bool] = lambda _member: False,
 ) -> Welcome:
-    """`retired` are the data directories that were removed from the cluster."""
+    """`retired` are the data directories that were removed from the cluster, `is_reached` says who runs right now."""
     refusal, is_removed = None, False
     if caller.replica.node_id == me.replica.node_id and caller.replica != me.replica:
-        node_id = me.replica.node_id
-        refusal = (
-            f"another node has the id {node_id} already; give every node an id of its own with --node-id"
-        )
+        refusal = _id_is_taken(me.replica)
     elif caller.cluster_id and me.cluster_id and caller.cluster_id != me.cluster_id:
         refusal = (
             f"the node belongs to cluster {me.cluster_id} and the data directory to cluster {caller.cluster_id};"
@@ -77,13 +78,23 @@ def answer(
         is_removed = True
         refusal = f"node {caller.replica.node_id} was removed from the cluster; it may come back with an empty --data"
     else:
-        refusal = _known_otherwise(members, caller.replica)
+        refusal = _known_otherwise(members, caller.replica, is_reached)
     return Welcome(me.cluster_id, me.replica, me.seeds, members, refusal, is_removed=is_removed)
 
 
-def _known_otherwise(members: tuple[MemberKey, ...], caller: MemberKey) -> str | None:
+def _id_is_taken(member: MemberKey) -> str:
+    return (
+        f"another node has the id {member.node_id} already; give every node an id of its own with --node-id"
+    )
+
+
+def _known_otherwise(
+    members: tuple[MemberKey, ...], caller: MemberKey, is_reached: Callable[[MemberKey], bool]
+) -> str | None:
     for member in members:
         if member.node_id == caller.node_id and member != caller:
+            if is_reached(member):
+                return _id_is_taken(member)
             return (
                 f"the cluster knows node {caller.node_id} with another data directory, {member.directory_id};"
                 f" restore that directory, or give it up with `millstream cluster remove {caller.node_id} --force`"

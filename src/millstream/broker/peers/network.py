@@ -170,7 +170,7 @@ class PeerNetwork:
 
     def greet(self, caller: Hello) -> Welcome:
         retired = self._metadata.image.retired_directories if self._metadata is not None else ()
-        welcome = answer(self._hello(), self.members, caller, retired)
+        welcome = answer(self._hello(), self.members, caller, retired, self.is_reached)
         if welcome.refusal is not None:
             sometimes("a node was refused by another")
             log.warning("node refused", node=caller.replica.node_id, reason=welcome.refusal)

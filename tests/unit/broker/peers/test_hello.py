@@ -42,6 +42,14 @@ def test_a_member_with_another_directory_is_refused() -> None:
     refusal = answer(ME, (ONE, TWO), Hello("", MemberKey(2, UUID(int=9)), SEEDS)).refusal
     assert refusal is not None
     assert str(TWO.directory_id) in refusal
+    assert "--force" in refusal
+
+
+def test_who_takes_the_id_of_a_member_that_runs_is_not_told_to_give_that_one_up() -> None:
+    refusal = answer(ME, (ONE, TWO), Hello("", MemberKey(2, UUID(int=9)), SEEDS), (), TWO.__eq__).refusal
+    assert refusal is not None
+    assert "another node has the id 2 already" in refusal
+    assert "--force" not in refusal
 
 
 def test_a_node_that_was_removed_is_refused_for_good() -> None:
