@@ -172,7 +172,11 @@ class SegmentRecovery:
             is_before = (segments[-1].base_offset if segments else -1) < each.base_offset < base
             if is_before and each.end_offset > max(end, log_start):
                 return max(end, each.base_offset) if segments else each.base_offset
-        is_dense = bool(segments) and not segments[-1].summary.compacted and not self.is_scanned(base)
+        if not segments:
+            # A start is on disk before segments below it are deleted. What came after the checkpoint is not compacted.
+            is_dense = not self.config.compacts if self.known is None else self.is_scanned(base)
+            return log_start if is_dense and base > log_start else None
+        is_dense = not segments[-1].summary.compacted and not self.is_scanned(base)
         return end if is_dense and end < base else None
 
     def _synced_segments(self) -> Iterator[SegmentSummary]:

@@ -4,7 +4,7 @@ import pytest
 
 from millstream.config.topic import TopicConfig
 from millstream.protocol.record_batch import CorruptBatch
-from millstream.storage.checkpoint import CHECKPOINT_FILE
+from millstream.storage.checkpoint import CHECKPOINT_FILE, write_checkpoint
 from millstream.storage.layout import SEGMENT_SUFFIXES
 from millstream.storage.log import PartitionLog
 from millstream.storage.repaired_segment import RepairedSegment
@@ -192,9 +192,14 @@ def test_deleted_segments_are_not_missed() -> None:
     assert store.log().log_start_offset == start
 
 
-def test_the_first_segment_of_a_replica_is_missed_too() -> None:
+@pytest.mark.parametrize("known", ["all of it", "that it was made later", "nothing"])
+def test_the_first_segment_of_a_replica_is_missed_too(known: str) -> None:
     """Its log must not begin later for that: as a leader it would make the others delete what they have."""
     store = filled()
+    if known == "that it was made later":
+        write_checkpoint(store.disk, "/data", [])
+    elif known == "nothing":
+        store.disk.unlink("/data/checkpoint")
     gone = store.log().segments[0]
     remove(store, gone)
     store.committed = COUNT
