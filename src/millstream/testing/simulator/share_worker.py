@@ -268,6 +268,9 @@ class ShareWorker(QueueWorker):
     def _lost(self, session: ShareSession) -> None:
         """It is over, and with it what it held: at some moment since it was last heard of."""
         self._sessions.pop(session.address, None)
+        for partition in session.partitions:
+            # The node may be gone for good.
+            self.client.forget_leader(TOPIC, partition)
         for message in session.held:
             held = self._held[message]
             held.let_go = min(held.let_go, session.answered)
