@@ -233,11 +233,22 @@ def sessions(broker: NodeProcess, client: RawClient, topic: str) -> Iterator[Cal
         yield make
 
 
+@pytest.mark.parametrize("routing", ["direct", "proxy"])
 @pytest.mark.parametrize(("mode", "wanted", "expected"), [(0, 3, 2), (1, 3, 2), (0, 6, 3), (1, 6, 5)])
 def test_both_ways_to_acquire(
-    sessions: Callable[[], RawShareConsumer], mode: int, wanted: int, expected: int
+    sessions: Callable[[], RawShareConsumer],
+    client: RawClient,
+    topic: str,
+    mode: int,
+    wanted: int,
+    expected: int,
+    routing: str,
 ) -> None:
     """Whole batches, unless one alone has more records than are wanted; or exactly as many as are wanted."""
+    change = {"name": "client.routing", "config_operation": 0, "value": routing}
+    resource = {"resource_type": 2, "resource_name": topic, "configs": [change]}
+    [changed] = client.call("incremental_alter_configs", 1, resources=[resource]).responses
+    assert changed.error_code == ErrorCode.NONE
     taken: list[tuple[int, int]] = []
     consumer = sessions()
     while not taken:

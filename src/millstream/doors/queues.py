@@ -104,11 +104,13 @@ class Queues(Protocol):
         max_bytes: int,
         max_wait_s: float,
         max_held: int | None = None,
+        whole_batches: bool = False,
     ) -> Acquired:
         """Lock messages for the member; waits for some, and comes back empty when the time is over.
 
         With `max_held` the member gets only so many that it holds at most that number in the partition, and waits while
-        it does: an acknowledgement, through whichever node, frees a place.
+        it does: an acknowledgement, through whichever node, frees a place. With `whole_batches` it gets no part of a
+        batch, unless one batch alone is more than `max_messages`.
         If the caller stops waiting (cancels), what it would have got is released.
         """
         ...

@@ -73,6 +73,7 @@ class Acquire(NodeCall[Acquired], frozen=True, tag=7):
     max_bytes: int
     max_wait_s: float
     max_held: int | None = None
+    whole_batches: bool = False
 
 
 class Settle(NodeCall[tuple[Settled, ...]], frozen=True, tag=8):

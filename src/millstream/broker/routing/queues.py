@@ -43,6 +43,7 @@ class RoutedQueues:
         max_bytes: int,
         max_wait_s: float,
         max_held: int | None = None,
+        whole_batches: bool = False,
     ) -> Acquired:
         self._check(caller, group, place)
 
@@ -52,7 +53,7 @@ class RoutedQueues:
         return await self._routes.at_leader(
             caller,
             place,
-            Acquire(group, member, place, max_messages, max_bytes, max_wait_s, max_held),
+            Acquire(group, member, place, max_messages, max_bytes, max_wait_s, max_held, whole_batches),
             patience_s=max_wait_s + _PATIENCE_SECONDS,
             wait_s=max_wait_s,
             # Messages in a lost answer are available to others when their locks end.

@@ -114,6 +114,7 @@ class LocalCalls:
             max_bytes=call.max_bytes,
             max_wait_s=call.max_wait_s,
             max_held=call.max_held,
+            whole_batches=call.whole_batches,
         )
 
     async def _follow_metadata(self, _caller: Caller, call: FollowMetadata) -> bytes:

@@ -31,9 +31,10 @@ class LocalQueues:
         max_bytes: int,
         max_wait_s: float,
         max_held: int | None = None,
+        whole_batches: bool = False,
     ) -> Acquired:
         queue = await self._open(group, place)
-        wanted = Wanted(max_messages, max_bytes, max_held=max_held)
+        wanted = Wanted(max_messages, max_bytes, whole_batches=whole_batches, max_held=max_held)
         found = await await_and_acquire([queue], member, wanted, max_wait_s)
         return _acquired(queue, place, found[0].taken if found else NOTHING)
 

@@ -43,6 +43,7 @@ class ProxiedWork(Work):
                 max_messages=wanted.max_records,
                 max_bytes=wanted.max_bytes,
                 max_wait_s=wait_s,
+                whole_batches=wanted.whole_batches,
             )
 
         try:
