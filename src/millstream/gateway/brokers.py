@@ -19,6 +19,8 @@ _log = get_logger("millstream.gateway")
 
 _LOOK_AGAIN_S = 0.1
 _OPEN_VALUE = {BreakerState.CLOSED: 0.0, BreakerState.HALF_OPEN: 0.5, BreakerState.OPEN: 1.0}
+_ADVICE_FOR_A_GATEWAY = "check broker_service (BROKER_SERVICE), the network, and /health of the brokers"
+_ADVICE_FOR_A_NODE = "while a cluster is founded or nodes start, wait; else see `millstream cluster status`"
 _PROBE = Caller(client_id="millstream-gateway", listener="HTTP")
 
 
@@ -153,7 +155,7 @@ class Brokers:
             if has_healthy:
                 _log.info("brokers available again", healthy=self.healthy, known=self.total)
             else:
-                advice = "check broker_service (BROKER_SERVICE), the network, and /health of the brokers"
+                advice = _ADVICE_FOR_A_GATEWAY if self._doors.view.node_id < 0 else _ADVICE_FOR_A_NODE
                 _log.warning(NO_BROKERS, known=self.total, advice=advice)
 
     # -- news of the cluster
