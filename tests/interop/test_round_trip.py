@@ -108,7 +108,11 @@ def test_a_read_may_start_in_the_middle_of_a_compressed_batch(
 ) -> None:
     messages = [Message(b"message %d" % number) for number in range(200)]
     clients.confluent.write(topic, messages, codec="zstd", linger_ms=200)
-    assert len(stored_batches(broker.partition_dir(topic))) < 10
-    stored = clients[reader].read(topic, start=77)
-    assert [each.offset for each in stored] == list(range(77, 200))
-    assert [each.content for each in stored] == messages[77:]
+    # How many batches they become depends on how busy the machine is.
+    largest = max(stored_batches(broker.partition_dir(topic)), key=lambda batch: batch.record_count)
+    assert largest.codec == "zstd"
+    middle = largest.base_offset + largest.record_count // 2
+    assert middle > largest.base_offset
+    stored = clients[reader].read(topic, start=middle)
+    assert [each.offset for each in stored] == list(range(middle, 200))
+    assert [each.content for each in stored] == messages[middle:]
