@@ -86,6 +86,10 @@ def _records(queue: LedQueue, letter: DeadLetter) -> list[Record]:
     found: list[Record] = []
     offset = max(letter.first, queue.partition.log.log_start_offset)
     while offset <= letter.last:
+        if offset >= queue.upper:
+            raise KafkaError(
+                ErrorCode.OFFSET_NOT_AVAILABLE, f"a new leader of {queue.partition.topic} is not that far yet"
+            )
         read = queue.read_log(offset, _READ_BYTES)
         if not read:
             break
