@@ -118,9 +118,11 @@ class NodeChanges:
             if not await self._lose(victim):
                 return
             await self._remove(victim, heir)
+            # Somebody may have started it with the empty disk, under an id that was free again: it joined.
             if victim.is_up:
-                # Somebody started it with the empty disk, under an id that is free again.
                 victim.crash(power_loss=False)
+            await self._unregister(victim)
+            await self._take_vote(victim)
         else:
             await self._remove(victim, heir)
         if not self._gives_up and random.random() < 0.5:
@@ -206,16 +208,8 @@ class NodeChanges:
         self._cluster.spoken_for[node.name] = None
         log.warning("node goes", node=node.name, heir=None if heir is None else heir.name)
         self._given_votes.pop(node.node_id, None)
-        gone = (ErrorCode.NONE, ErrorCode.BROKER_ID_NOT_REGISTERED)
-        while True:
-            await self._evacuate(node.node_id)
-            if await self._ask("unregister_broker", node, broker_id=node.node_id) in gone:
-                break
-            await asyncio.sleep(_LOOK_SECONDS)
-        out = (ErrorCode.NONE, ErrorCode.VOTER_NOT_FOUND)
-        works: list[Coroutine[Any, Any, None]] = [
-            self._insist(out, "remove_raft_voter", node, voter_id=node.node_id)
-        ]
+        await self._unregister(node)
+        works: list[Coroutine[Any, Any, None]] = [self._take_vote(node)]
         if heir is not None:
             works.append(self._give_vote(heir))
         await asyncio.gather(*works)
@@ -224,6 +218,18 @@ class NodeChanges:
         await self._evacuate(node.node_id)
         self.count += 1
         log.warning("node is out", node=node.name)
+
+    async def _unregister(self, node: SimulatedNode) -> None:
+        gone = (ErrorCode.NONE, ErrorCode.BROKER_ID_NOT_REGISTERED)
+        while True:
+            await self._evacuate(node.node_id)
+            if await self._ask("unregister_broker", node, broker_id=node.node_id) in gone:
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _take_vote(self, node: SimulatedNode) -> None:
+        out = (ErrorCode.NONE, ErrorCode.VOTER_NOT_FOUND)
+        await self._insist(out, "remove_raft_voter", node, voter_id=node.node_id)
 
     async def _evacuate(self, node_id: int) -> None:
         """Return when no partition has a replica there."""
