@@ -48,6 +48,8 @@ class SimulatedCluster:
         self.splits_jobs = False
         self.removed: dict[int, None] = {}
         """Nodes that were taken out of the cluster, and are not started any more."""
+        self.given_up: dict[int, None] = {}
+        """Those of them that have lost their disks: with an empty one they would join under their free id."""
         self.spoken_for: dict[str, None] = {}
         """Machines whose disk or membership somebody changes: nobody else may at the same time."""
 

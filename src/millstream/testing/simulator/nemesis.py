@@ -221,7 +221,7 @@ class Nemesis:
         self._start(node)
 
     def _start(self, node: SimulatedNode) -> None:
-        if not node.is_up:
+        if not node.is_up and node.node_id not in self._cluster.given_up:
             node.start()
 
     async def _empty_disk(self) -> None:

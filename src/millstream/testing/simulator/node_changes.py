@@ -118,6 +118,7 @@ class NodeChanges:
             if not await self._lose(victim):
                 return
             await self._remove(victim, heir)
+            self._cluster.given_up[victim.node_id] = None
             # Somebody may have started it with the empty disk, under an id that was free again: it joined.
             if victim.is_up:
                 victim.crash(power_loss=False)
@@ -263,6 +264,7 @@ class NodeChanges:
             node.crash(power_loss=False)
         node.machine.disk = SimulatedDisk(self._random.getrandbits(64))
         del self._cluster.removed[node.node_id]
+        self._cluster.given_up.pop(node.node_id, None)
         await self._join(node, has_vote=self._random.random() < 0.5)
         await self._give(node.node_id)
 
