@@ -36,6 +36,7 @@ MARKS: tuple[str, ...] = (
     "a snapshot of the quorum was sent to one that lags",
     "a stale checkpoint entry was met",
     "the directory of an earlier topic was in the way of a new log",
+    "the file of an empty segment was made again",
     "a write of the quorum log was refused",
     "a write was refused for too few in sync",
     "entries of the quorum that were not committed were replaced",

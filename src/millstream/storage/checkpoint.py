@@ -189,7 +189,7 @@ def are_files_there(disk: Disk, data_dir: str, entries: list[LogCheckpoint]) -> 
             return False
         for base, size, *_ in entry.segments:
             path = f"{directory}/{base:020d}{LOG_SUFFIX}"
-            if size and not (disk.exists(path) and disk.size(path) >= size):
+            if not (disk.exists(path) and disk.size(path) >= size):
                 return False
     return True
 

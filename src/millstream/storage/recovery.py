@@ -79,6 +79,8 @@ def recover_log(
     epochs = _flushed_epochs(disk, directory, names, known, report)
     bases = _bases(names)
     log_start = _read_start_offset(disk, directory, names, bases, known, epochs)
+    if known is not None:
+        bases = _with_empty_segments(disk, directory, bases, known, identity, log_start)
     bases = _segments_to_recover(disk, directory, names, bases, known, log_start, report)
     rebuilt = RebuiltState.begin(disk, directory, names, _scan_from(bases, known), now_ms, epochs)
     if rebuilt.has_lost_epochs and committed is not None:
@@ -236,6 +238,24 @@ def _known_after(marker: TruncationMarker, known: LogCheckpoint) -> LogCheckpoin
         flushed_position=min(known.flushed_position, marker.position),
         cleaned_offset=min(known.cleaned_offset, marker.end_offset),
     )
+
+
+def _with_empty_segments(
+    disk: Disk, directory: str, bases: list[int], known: LogCheckpoint, identity: Identity, log_start: int
+) -> list[int]:
+    """A segment in which compaction left no batch, or that was just begun, loses nothing with its file: it is made
+    again.
+    """
+    missing = [
+        base
+        for base, each in known.summaries().items()
+        if not each.size_bytes and base not in bases and base <= known.flushed_position[0]
+        if each.end_offset >= log_start and identity.rewritten.get(base, each.number) == each.number
+    ]
+    for base in missing:
+        sometimes("the file of an empty segment was made again")
+        disk.open(f"{directory}/{base:020d}{LOG_SUFFIX}", create=True).close()
+    return sorted((*bases, *missing))
 
 
 def _segments_to_recover(

@@ -160,11 +160,39 @@ def test_a_missing_segment_is_told_from_what_compaction_dropped() -> None:
         append(store.log(), batch_of([value], key=value))
     flush(store.log())
     store.checkpoint()
-    gone = store.log().segments[2]
+    gone = next(each for each in store.log().segments if each.summary.size_bytes)
+    assert gone.summary.compacted
     remove(store, gone)
     store.kill()
     assert_refused(store.log(), gone.base_offset, gone.summary.end_offset)
     assert store.log().segments.damaged == {gone.base_offset}
+
+
+@pytest.mark.parametrize("which", [0, 1, -1], ids=["first", "between", "last"])
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_the_file_of_an_empty_segment_is_made_again(which: int, is_clean: bool) -> None:
+    store = filled(COMPACTED, keys=1)
+    compact(store.log())
+    if which < 0:
+        store.log().roll(NOW_MS)
+    flush(store.log())
+    store.checkpoint()
+    empty = store.log().segments[which]
+    assert empty.summary.size_bytes == 0
+    records = read_records(store.log())
+    if is_clean:
+        store.store.close()
+    remove(store, empty)
+    store.kill()
+    assert store.log().offline is None
+    assert store.log().segments.damaged == set()
+    assert store.log().log_start_offset == 0
+    assert read_records(store.log()) == records
+    assert empty.base_offset in [each.base_offset for each in store.log().segments]
+    append(store.log(), batch_of([b"more"], key=b"k0"))
+    flush(store.log())
+    compact(store.log())
+    assert read_values(store.log())[-1] == b"more"
 
 
 def test_segments_that_compaction_merged_since_the_checkpoint_are_not_missed() -> None:
