@@ -16,6 +16,7 @@ from millstream.runtime.clock import Clock
 from millstream.runtime.sometimes import sometimes
 from millstream.runtime.workers import Workers
 from millstream.storage.flush import FlushTicket
+from millstream.storage.log_health import NoRoom
 
 
 class Flusher:
@@ -36,6 +37,8 @@ class Flusher:
         self._timed: set[Partition] = set()
         self._syncs: dict[Partition, list[asyncio.Future[None]]] = {}
         self._started: dict[Partition, float] = {}
+        # Nobody may append to them again, and somebody may wait for what they have not shown.
+        self._without_room: dict[Partition, None] = {}
         self._closed = False
 
     def longest_wait_seconds(self) -> float:
@@ -65,6 +68,12 @@ class Flusher:
         if not partition.flushing:
             partition.flushing = True
             self._start(partition)
+
+    def room_again(self) -> None:
+        """Flushes that found no room are made up for."""
+        waiting, self._without_room = self._without_room, {}
+        for partition in waiting:
+            self.flush(partition)
 
     async def sync(self, partition: Partition) -> None:
         """Return when everything written so far, small files included, is on disk; KafkaError when it cannot be."""
@@ -125,6 +134,8 @@ class Flusher:
             sometimes("a flush failed")
             cause = error if isinstance(error, OSError) else OSError(None, repr(error))
             failure = log.fail_flush(ticket, cause)
+            if isinstance(failure, NoRoom):
+                self._without_room[partition] = None
             self._fail(partition, failure)
             _resolve(syncs, failure)
 

@@ -72,3 +72,4 @@ class Writability:
                 continue
             self._has_room = True
             log.info("the disk has room again", data=self._data_dir)
+            self._flusher.room_again()

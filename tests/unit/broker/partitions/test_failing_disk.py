@@ -16,7 +16,9 @@ from support.raw_client import (
     produce,
     produce_fields,
 )
+from support.waiting import wait_for
 
+COORDINATOR_LOAD_IN_PROGRESS = 14
 KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE = 56, 5
 
 
@@ -107,3 +109,22 @@ def test_a_metadata_log_that_cannot_be_written_refuses_changes_and_keeps_serving
     assert produce(client, topic, batch_of(b"a")).error_code == 0
     disk.faults.clear()
     create_topic(client, "other")
+
+
+def test_a_coordinator_whose_record_found_no_room_is_loaded_when_there_is_room(
+    client: RawClient, disk: SimulatedDisk
+) -> None:
+    topic = create_topic(client, "t")
+    client.call("find_coordinator", 4, key_type=0, coordinator_keys=["g"])
+    place = {"partition_index": 0, "committed_offset": 0, "committed_leader_epoch": -1}
+    commit = {"group_id": "g", "topics": [{"name": topic, "partitions": [place]}]}
+
+    def code() -> int:
+        return client.call("offset_commit", 8, **commit).topics[0].partitions[0].error_code
+
+    fault = Fault(Operation.WRITE, path="*__consumer_offsets*checkpoint.tmp", code=errno.ENOSPC, times=None)
+    disk.faults.add(fault)
+    # Its record is in the log, and is shown when it is flushed. Nobody appends another before.
+    wait_for(code, lambda given: given == COORDINATOR_LOAD_IN_PROGRESS, "a record without room")
+    fault.times = 0
+    wait_for(code, lambda given: given == 0, "the coordinator")

@@ -255,6 +255,24 @@ def test_a_flush_without_room_is_tried_again_by_the_retry_of_its_batch() -> None
     run(scenario)
 
 
+def test_a_flush_without_room_is_made_up_for_when_there_is_room() -> None:
+    async def scenario() -> None:
+        async with bench() as node:
+            fault = node.disk.faults.add(Fault(Operation.WRITE, 28, path="*checkpoint.tmp", times=None))
+            refused = node.append(b"a")
+            assert refused is not None
+            assert await refused.outcome is not None
+            # A coordinator that reads its log again waits for what it finds there, and appends nothing before.
+            waiter = Waiter()
+            assert node.partition.await_acknowledged(0, waiter)
+            fault.times = 0
+            node.flusher.room_again()
+            assert await waiter.outcome is None
+            assert node.partition.high_watermark == 1
+
+    run(scenario)
+
+
 def test_after_it_is_closed_nothing_is_started() -> None:
     async def scenario() -> None:
         async with bench() as node:
