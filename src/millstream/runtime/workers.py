@@ -5,6 +5,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from threading import Lock
 from typing import Any, TypeVar
@@ -67,17 +68,12 @@ class Workers:
 
     async def run(self, job: Callable[[], Result]) -> Result:
         future: asyncio.Future[Result] = self._loop.create_future()
-
-        def report(result: Result, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-
-        self.submit(job, report)
-        return await future
+        self.submit(job, partial(_settle, future))
+        try:
+            return await future
+        finally:
+            # An error has this frame, and so the future, which has the error: a circle with all that the job had.
+            del future
 
     def close(self) -> None:
         """Let the threads finish what is queued and end; call it on the loop, which hears of the last results."""
@@ -116,3 +112,12 @@ class Workers:
                 self._loop.call_exception_handler(
                     {"message": "reporting a finished job failed", "exception": failure}
                 )
+
+
+def _settle(future: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)

@@ -1,10 +1,11 @@
 """Work in threads, results on the loop."""
 
 import asyncio
+import gc
 import threading
 import weakref
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -68,6 +69,31 @@ def test_a_thread_that_waits_keeps_nothing_of_its_last_job() -> None:
             return kept()
 
     assert asyncio.run(run()) is None
+
+
+def test_what_a_job_had_that_failed_is_freed_without_the_collector() -> None:
+    class Unpacked:
+        pass
+
+    kept: list[weakref.ref[Unpacked]] = []
+
+    def job() -> None:
+        unpacked = Unpacked()
+        kept.append(weakref.ref(unpacked))
+        raise ValueError
+
+    async def run() -> Unpacked | None:
+        async with workers(1) as pool:
+            with suppress(ValueError):
+                await pool.run(job)
+            await pool.run(lambda: None)
+            return kept[0]()
+
+    gc.disable()
+    try:
+        assert asyncio.run(run()) is None
+    finally:
+        gc.enable()
 
 
 def test_a_caller_that_went_away_hurts_nobody() -> None:

@@ -133,7 +133,7 @@ class Produce:
                         view = memoryview(open_and_convert(config, data, limits))
                     converted.append((outcome, partition, view, check_produced(view, version)))
                 except KafkaError as error:
-                    converted.append(error)
+                    converted.append(error.as_value())
             return converted
 
         return convert

@@ -114,7 +114,13 @@ class Batcher:
         if acks is Acks.NONE:
             sending.answer.add_done_callback(_ignore)
             return Appended(-1, -1, Durability.MEMORY)
-        return await sending.answer
+        answer = sending.answer
+        try:
+            del sending
+            return await answer
+        finally:
+            # An error has this frame, and so its own future: a circle with all messages in it.
+            del answer
 
     def close(self) -> None:
         if self._looking is not None:

@@ -1,6 +1,8 @@
 """The batcher on a node whose disk answers when the test says: what waits, what is given up, and how much of it."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
@@ -129,6 +131,30 @@ def test_a_producer_that_the_leader_has_forgotten_gets_another_id(node: InProces
         return (await batcher.send(ME, PLACE, message())).base_offset
 
     assert do(node, story()) == 2
+
+
+def test_messages_that_are_refused_are_freed_without_the_collector(node: InProcessNode) -> None:
+    class Messages(list[Message]):
+        """As a list, which nobody can watch."""
+
+    async def story() -> Messages | None:
+        batcher = batcher_of(node)
+        messages = Messages(message(b"x" * 2_000_000))
+        kept = weakref.ref(messages)
+        try:
+            await batcher.send(ME, PLACE, messages)
+        except NotDone as error:
+            assert error.code is ErrorCode.MESSAGE_TOO_LARGE  # noqa: PT017 - the error must be gone after this
+        del messages
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return kept()
+
+    gc.disable()
+    try:
+        assert do(node, story()) is None
+    finally:
+        gc.enable()
 
 
 def test_nothing_is_no_message(node: InProcessNode) -> None:
