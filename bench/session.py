@@ -14,7 +14,7 @@ from bench.memory import touch_free_memory
 from bench.model import FigureCell, LoadCell, Peer, Report, Sample, Skipped
 from bench.peers import Durability, RunningPeer, UnsupportedError
 from bench.peers.cluster import Cluster
-from bench.peers.millstream import Millstream
+from bench.peers.millstream import SOURCE, Millstream
 from bench.peers.mock import MockCluster
 
 _WARM_UP = ProduceLoad(partitions=4, size=1_000, seconds=0.3)
@@ -75,9 +75,11 @@ class Session:
             shutil.rmtree(directory, ignore_errors=True)
 
     @contextmanager
-    def millstream(self, settings: Mapping[str, str] | None = None) -> Iterator[Millstream]:
+    def millstream(
+        self, settings: Mapping[str, str] | None = None, source: Path = SOURCE
+    ) -> Iterator[Millstream]:
         with self.data_directory() as directory:
-            broker = Millstream(directory, settings=settings)
+            broker = Millstream(directory, settings=settings, source=source)
             try:
                 broker.wait_ready()
                 yield broker
@@ -137,7 +139,7 @@ class Session:
                 what = f"{contender.name}, {contender.peer.kind.value}"
                 self.display.step(f"{what}, round {number} of {rounds}")
                 try:
-                    samples.append(self._run_on_new_topic(contender))
+                    samples.append(self.run_on_new_topic(contender))
                 except UnsupportedError as reason:
                     self.skip(scenario, what, str(reason))
                     del remaining[contender]
@@ -147,7 +149,7 @@ class Session:
         for contender, samples in remaining.items():
             self.record(scenario, contender.name, contender.peer.kind, samples)
 
-    def _run_on_new_topic(self, contender: Contender) -> Sample:
+    def run_on_new_topic(self, contender: Contender) -> Sample:
         topic = self.unique("bench")
         contender.peer.create_topic(topic, contender.load.partitions, contender.durability)
         try:

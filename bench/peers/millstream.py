@@ -20,7 +20,7 @@ from millstream.testing.processes import NodeFailed, NodeProcess
 READY_TIMEOUT_SECONDS = 120.0
 _STOP_TIMEOUT_SECONDS = 120.0
 _ADMIN_TIMEOUT_SECONDS = 120.0
-_REPOSITORY = Path(__file__).resolve().parents[2]
+SOURCE = Path(__file__).resolve().parents[2] / "src"
 # What a run wrote must be gone before the next run, not a minute later.
 _TOPIC_CONFIG = {"file.delete.delay.ms": "0"}
 
@@ -34,10 +34,12 @@ class Millstream:
         port: int = 0,
         settings: Mapping[str, str] | None = None,
         arguments: Sequence[str] = (),
+        source: Path = SOURCE,
     ) -> None:
         """Spawns the broker and returns at once; `wait_ready` or a client tells when it serves.
 
         `settings` are by the names of the configuration file, `arguments` further ones of `millstream serve`.
+        `source` is the folder that its code is taken from.
         """
         self._admin: AdminClient | None = None
         self.data = data
@@ -45,7 +47,7 @@ class Millstream:
             "the broker",
             data.with_name(f"{data.name}.log"),
             [*_command(data, port), *arguments],
-            {**environment(), **_as_variables(settings or {})},
+            {**environment(source), **_as_variables(settings or {})},
         )
         self.spawned_at = time.perf_counter()
         self._spawned_s = time.time()
@@ -143,7 +145,7 @@ def _as_variables(settings: Mapping[str, str]) -> dict[str, str]:
     return {f"MILLSTREAM_{name.replace('.', '_').upper()}": value for name, value in settings.items()}
 
 
-def environment() -> dict[str, str]:
+def environment(source: Path = SOURCE) -> dict[str, str]:
     """Runs from a checkout too, where the package is not installed."""
-    paths = [str(_REPOSITORY / "src"), os.environ.get("PYTHONPATH", "")]
+    paths = [str(source), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}

@@ -1,7 +1,7 @@
 """What `make bench-quick` counts and judges; it measures no time here."""
 
 import pytest
-from bench.guard import Baseline, Figure
+from bench.guard import Rounds
 from bench.instructions import count
 
 
@@ -14,14 +14,25 @@ def test_instructions_of_a_request_are_the_same_in_every_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "more_is_better", "loss"), [(120, False, 0.2), (120, True, -0.2), (75, True, 0.25)]
+    ("base", "now", "more_is_better", "loss"),
+    [
+        ([100, 100, 100], [120, 120, 120], False, 0.2),
+        ([100, 100, 100], [120, 120, 120], True, -0.2),
+        ([100, 100, 100], [75, 75, 75], True, 0.25),
+    ],
 )
-def test_loss_is_what_became_worse(value: float, more_is_better: bool, loss: float) -> None:
-    assert Figure("x", value, more_is_better).loss_since(100) == pytest.approx(loss)
+def test_loss_is_what_became_worse(
+    base: list[float], now: list[float], more_is_better: bool, loss: float
+) -> None:
+    change = Rounds("x", [50, 50, 50], base, now, more_is_better).change
+
+    assert change.loss == pytest.approx(loss)
+    assert change.before == 2
 
 
-def test_counts_are_held_against_those_of_the_same_python() -> None:
-    other = Baseline({"2.7": {"x": 1.0}}, {"ratio": 0.9})
+def test_rounds_that_other_work_made_worse_are_no_loss() -> None:
+    best_is_as_good = Rounds("x", [1, 1, 1], [100, 100, 100], [100, 150, 160], more_is_better=False)
+    most_are_as_good = Rounds("x", [1, 1, 1], [70, 100, 100], [100, 100, 100], more_is_better=False)
 
-    assert other.before(Figure("x", 5)) is None
-    assert other.before(Figure("ratio", 0.8)) == 0.9
+    assert best_is_as_good.change.loss == pytest.approx(0)
+    assert most_are_as_good.change.loss == pytest.approx(0)
