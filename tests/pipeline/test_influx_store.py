@@ -21,17 +21,7 @@ from millstream.pipeline.stores.influx.connection import parse_target
 from millstream.pipeline.stores.influx.store import InfluxStore
 from millstream.pipeline.stores.rows import EventStatus, Level, Resolution, Severity
 from support.influx import InfluxProcess, influxd_path
-from support.store_rows import (
-    TEMP,
-    UTIL,
-    at,
-    event,
-    events_frame,
-    point,
-    points_frame,
-    rollup,
-    rollups_frame,
-)
+from support.store_rows import TEMP, UTIL, at, event, events_frame, point, points_frame, rollup, rollups_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

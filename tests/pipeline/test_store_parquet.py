@@ -14,17 +14,7 @@ from millstream.pipeline.stores.base import EventQuery, RollupQuery, StoreUnavai
 from millstream.pipeline.stores.parquet.compaction import Upkeep
 from millstream.pipeline.stores.parquet.store import ParquetStore
 from millstream.pipeline.stores.rows import Resolution
-from support.store_rows import (
-    TEMP,
-    UTIL,
-    at,
-    event,
-    events_frame,
-    point,
-    points_frame,
-    rollup,
-    rollups_frame,
-)
+from support.store_rows import TEMP, UTIL, at, event, events_frame, point, points_frame, rollup, rollups_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,14 +8,7 @@ from millstream.cli.errors import UsageError
 from millstream.config.units import parse_duration_ms
 from millstream.pipeline.fleet import POINTS_PER_REPORT, Fleet, FleetSettings, Share
 from millstream.pipeline.record import RecordForm, parse_time_ms
-from millstream.pipeline.sources import (
-    BadRow,
-    Burst,
-    CsvSource,
-    Timestamps,
-    check_header,
-    fleet_bursts,
-)
+from millstream.pipeline.sources import BadRow, Burst, CsvSource, Timestamps, check_header, fleet_bursts
 from millstream.runtime.clock import SystemClock
 
 DEFAULT_HOSTS = 4

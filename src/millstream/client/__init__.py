@@ -56,11 +56,7 @@ from millstream.client.errors import (
 )
 from millstream.client.message import Message
 from millstream.client.offset_manager import OffsetManager
-from millstream.client.partitioner import (
-    HashPartitioner,
-    Partitioner,
-    RoundRobinPartitioner,
-)
+from millstream.client.partitioner import HashPartitioner, Partitioner, RoundRobinPartitioner
 from millstream.client.positions import TopicPartition
 from millstream.client.producer import Producer
 from millstream.client.producer_config import ProducerConfig

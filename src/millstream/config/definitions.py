@@ -11,11 +11,7 @@ from millstream.config.broker_table import BROKER_CONFIGS, UNSUPPORTED_BROKER_CO
 from millstream.config.errors import ConfigError, nearest
 from millstream.config.kinds import ConfigDefinition, ConfigType, ConfigValue, Synonym
 from millstream.config.topic import MAX_LONG, TopicConfig
-from millstream.config.topic_table import (
-    TOPIC_CONFIGS,
-    UNSUPPORTED_TOPIC_CONFIGS,
-    UNSUPPORTED_TOPIC_DEFAULTS,
-)
+from millstream.config.topic_table import TOPIC_CONFIGS, UNSUPPORTED_TOPIC_CONFIGS, UNSUPPORTED_TOPIC_DEFAULTS
 
 __all__ = [
     "BROKER_CONFIGS",

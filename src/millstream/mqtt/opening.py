@@ -3,11 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from millstream.coordinator.mqtt_sessions.records import (
-    FlightStage,
-    StoredFlight,
-    StoredWill,
-)
+from millstream.coordinator.mqtt_sessions.records import FlightStage, StoredFlight, StoredWill
 from millstream.coordinator.mqtt_sessions.requests import OpenSession, SessionOpened
 from millstream.doors import CoordinatorKind, Place
 from millstream.doors.caller import Caller

@@ -6,21 +6,13 @@ from typing import NamedTuple
 
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.record_batch import (
-    PREFIX_SIZE,
-    BatchHeader,
-    stamp,
-    stamp_append_time,
-)
+from millstream.protocol.record_batch import PREFIX_SIZE, BatchHeader, stamp, stamp_append_time
 from millstream.runtime.disk import NO_ROOM, Buffer
 from millstream.runtime.invariant import invariant
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.flush import FlushTicket, Unsynced
 from millstream.storage.identity import Identity
-from millstream.storage.layout import (
-    CUT_FILE,
-    TRUNCATION_FILE,
-)
+from millstream.storage.layout import CUT_FILE, TRUNCATION_FILE
 from millstream.storage.log_directory import LogDirectory
 from millstream.storage.log_health import LogHealth, LogWork, NoRoom
 from millstream.storage.log_reader import LogRead, LogReader

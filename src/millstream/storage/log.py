@@ -6,12 +6,7 @@ from msgspec.structs import replace
 
 from millstream.protocol.record_batch import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
 from millstream.runtime.invariant import invariant
-from millstream.storage.layout import (
-    GAPS_SUFFIX,
-    SEGMENT_SUFFIXES,
-    SNAPSHOT_SUFFIX,
-    TRUNCATION_FILE,
-)
+from millstream.storage.layout import GAPS_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, TRUNCATION_FILE
 from millstream.storage.leader_epochs import LeaderEpochs
 from millstream.storage.local_log import Appended, LocalLog
 from millstream.storage.log_state import LogState

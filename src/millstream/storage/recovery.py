@@ -34,13 +34,7 @@ from millstream.storage.log import LogState, PartitionLog
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.rebuilt_state import RebuiltState
 from millstream.storage.segment import Segment
-from millstream.storage.segment_recovery import (
-    ANY_EPOCH,
-    Outcome,
-    RecoveryReport,
-    SegmentRecovery,
-    gapped,
-)
+from millstream.storage.segment_recovery import ANY_EPOCH, Outcome, RecoveryReport, SegmentRecovery, gapped
 from millstream.storage.truncation import TruncationMarker, read_marker
 
 

@@ -4,12 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.backup.manifest import (
-    Damaged,
-    decode_manifest,
-    encode_manifest,
-    segment_path,
-)
+from millstream.backup.manifest import Damaged, decode_manifest, encode_manifest, segment_path
 from support.backup_values import manifest_of, partition_of, segment_of, topic_of
 
 MANIFEST = manifest_of("b", topic_of("events", partition_of(0, 0, 20, segment_of(0, 10), segment_of(10, 20))))

@@ -12,11 +12,7 @@ from millstream.backup.source import Place
 from millstream.client.wire.cluster import Cluster
 from millstream.client.wire.settings import ClusterSettings
 from millstream.protocol.errors import ErrorCode
-from millstream.protocol.log_checksum import (
-    ChecksumRequest,
-    decode_checksum_reply,
-    encode_checksum_request,
-)
+from millstream.protocol.log_checksum import ChecksumRequest, decode_checksum_reply, encode_checksum_request
 from millstream.protocol.record_batch import stamp
 from millstream.storage.log import PartitionLog
 from support.inprocess import InProcessNode, node_on

@@ -5,18 +5,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from millstream.protocol.layout import (
-    BYTES,
-    INT16,
-    INT64,
-    STRING,
-    Field,
-    Int16,
-    Int32,
-    Int64,
-    Layout,
-    array,
-)
+from millstream.protocol.layout import BYTES, INT16, INT64, STRING, Field, Int16, Int32, Int64, Layout, array
 from millstream.protocol.wire import MalformedRequest
 
 

@@ -3,12 +3,7 @@
 import pytest
 
 from millstream.protocol.errors import ErrorCode, RecordError
-from millstream.protocol.produce import (
-    TOPIC_ID_FROM,
-    PartitionOutcome,
-    decode_produce,
-    encode_produce_reply,
-)
+from millstream.protocol.produce import TOPIC_ID_FROM, PartitionOutcome, decode_produce, encode_produce_reply
 from millstream.protocol.produce_forward import Batch, decode_produce_reply, encode_produce_request
 
 VERSIONS = range(3, 14)

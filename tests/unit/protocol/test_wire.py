@@ -4,14 +4,7 @@ from hypothesis import strategies as st
 
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.limits import MAX_TAGS, TooManyElements
-from millstream.protocol.wire import (
-    MalformedRequest,
-    Reader,
-    array_length,
-    nullable_string,
-    string,
-    uvarint,
-)
+from millstream.protocol.wire import MalformedRequest, Reader, array_length, nullable_string, string, uvarint
 
 
 def reader_of(data: bytes, *, flexible: bool = True) -> Reader:

@@ -7,16 +7,7 @@ from hypothesis import strategies as st
 from millstream.config.topic import TopicConfig
 from millstream.storage.checkpoint import CHECKPOINT_FILE, CLEAN_MARKER_FILE, describe, read_checkpoint
 from millstream.testing.disk import SimulatedDisk
-from support.logs import (
-    DATA_DIR,
-    RELAXED,
-    Store,
-    append_values,
-    compact,
-    flush,
-    read_records,
-    read_values,
-)
+from support.logs import DATA_DIR, RELAXED, Store, append_values, compact, flush, read_records, read_values
 
 SMALL = TopicConfig(segment_bytes=300, index_interval_bytes=100)
 VALUES = [b"%d" % number for number in range(30)]

@@ -124,11 +124,7 @@ def _offset_commit() -> Codec:
 
 
 def _share_fetch() -> Codec:
-    from millstream.protocol.share_fetch import (
-        ShareFetchAnswer,
-        decode_share_fetch,
-        encode_share_fetch_reply,
-    )
+    from millstream.protocol.share_fetch import ShareFetchAnswer, decode_share_fetch, encode_share_fetch_reply
 
     return Codec(
         decode_share_fetch,

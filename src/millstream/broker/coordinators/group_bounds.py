@@ -10,12 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from millstream.coordinator.decision import Request
 from millstream.coordinator.groups.classic_group import ClassicGroup
 from millstream.coordinator.groups.consumer_group import ConsumerGroup
-from millstream.coordinator.groups.requests import (
-    CommitOffsets,
-    ConsumerHeartbeat,
-    JoinGroup,
-    SyncGroup,
-)
+from millstream.coordinator.groups.requests import CommitOffsets, ConsumerHeartbeat, JoinGroup, SyncGroup
 from millstream.coordinator.groups.settings import GroupSettings
 from millstream.coordinator.groups.share_requests import OpenQueue, ShareHeartbeat
 from millstream.coordinator.groups.state import Group, GroupState

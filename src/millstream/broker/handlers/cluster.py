@@ -23,11 +23,7 @@ from kio.schema.update_features.v2.request import UpdateFeaturesRequest
 
 from millstream.broker.api.call import Call
 from millstream.broker.api.permissions import CLUSTER_OPERATIONS, NOT_REQUESTED
-from millstream.broker.handlers.admin import (
-    answer,
-    check_cluster_id,
-    submit_within,
-)
+from millstream.broker.handlers.admin import answer, check_cluster_id, submit_within
 from millstream.broker.server.listener import host_for
 from millstream.cluster.metadata.brokers import UnregisterBroker
 from millstream.cluster.metadata.directory import DIRECTORY

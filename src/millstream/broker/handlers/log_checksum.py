@@ -9,11 +9,7 @@ from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.partitions.storage_faults import StorageFaults
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.log_checksum import (
-    HIGH_WATERMARK,
-    ChecksumRequest,
-    LogChecksum,
-)
+from millstream.protocol.log_checksum import HIGH_WATERMARK, ChecksumRequest, LogChecksum
 from millstream.protocol.record_batch import CorruptBatch, read_header
 
 # One answer reads at most this much, in pieces between which others have their turn.

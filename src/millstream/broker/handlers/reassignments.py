@@ -19,21 +19,11 @@ from kio.schema.list_partition_reassignments.v0.response import (
 )
 
 from millstream.broker.api.call import Call
-from millstream.broker.handlers.admin import (
-    answer,
-    code_of,
-    message_of,
-    others_first,
-    submit_within,
-)
+from millstream.broker.handlers.admin import answer, code_of, message_of, others_first, submit_within
 from millstream.cluster.metadata.commands import slices_of
 from millstream.cluster.metadata.image import MetadataImage, PartitionImage
 from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders
-from millstream.cluster.metadata.reassignments import (
-    AlterReassignments,
-    Reassignment,
-    ReassignmentOutcome,
-)
+from millstream.cluster.metadata.reassignments import AlterReassignments, Reassignment, ReassignmentOutcome
 from millstream.cluster.metadata.service import MetadataService
 from millstream.protocol.codec import Message
 from millstream.protocol.errors import ErrorCode

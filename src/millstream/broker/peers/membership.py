@@ -18,12 +18,7 @@ from millstream.broker.peers.link import LONGEST_PAUSE
 from millstream.broker.peers.network import PeerNetwork
 from millstream.broker.replicas.recovered import RecoveredReplicas
 from millstream.broker.server.listener import WILDCARDS
-from millstream.cluster.founding_messages import (
-    AskPromise,
-    FoundWith,
-    NodeState,
-    PromiseAnswer,
-)
+from millstream.cluster.founding_messages import AskPromise, FoundWith, NodeState, PromiseAnswer
 from millstream.cluster.metadata.brokers import RegisterBroker
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.directory import StoredReplica, create_replica, open_replica

@@ -16,11 +16,7 @@ from millstream.broker.api.call import Call, ReplySlot
 from millstream.broker.routing.lane import Buffers, LaneLost
 from millstream.broker.server.listener import TAKEN
 from millstream.protocol.errors import ErrorCode
-from millstream.protocol.produce import (
-    PartitionOutcome,
-    ProduceRequest,
-    decode_produce,
-)
+from millstream.protocol.produce import PartitionOutcome, ProduceRequest, decode_produce
 from millstream.protocol.produce_forward import Batch, decode_produce_reply, encode_produce_request
 from millstream.protocol.record_batch import HEADER_SIZE, MAGIC, NO_PRODUCER, read_header
 from millstream.protocol.wire import MalformedRequest

@@ -4,12 +4,7 @@ from collections import Counter
 
 import msgspec
 
-from millstream.cluster.metadata.assignment import (
-    Placer,
-    check_manual,
-    creation_records,
-    placement_of,
-)
+from millstream.cluster.metadata.assignment import Placer, check_manual, creation_records, placement_of
 from millstream.cluster.metadata.commands import Decision, NewId
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage, TopicImage

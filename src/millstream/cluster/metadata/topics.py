@@ -7,12 +7,7 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from millstream.cluster.metadata.assignment import (
-    Placer,
-    check_manual,
-    creation_records,
-    placement_of,
-)
+from millstream.cluster.metadata.assignment import Placer, check_manual, creation_records, placement_of
 from millstream.cluster.metadata.commands import Decision, NewId, slices_of
 from millstream.cluster.metadata.configs import check_topic_configs
 from millstream.cluster.metadata.defaults import Defaults

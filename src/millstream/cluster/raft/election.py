@@ -6,13 +6,7 @@ for the election. A member's own vote counts once it is on its disk.
 """
 
 from millstream.cluster.raft.membership import MemberKey, Tally, majority, tally
-from millstream.cluster.raft.messages import (
-    PreVoteReply,
-    PreVoteRequest,
-    TimeoutNow,
-    VoteReply,
-    VoteRequest,
-)
+from millstream.cluster.raft.messages import PreVoteReply, PreVoteRequest, TimeoutNow, VoteReply, VoteRequest
 from millstream.cluster.raft.replication import begin_term
 from millstream.cluster.raft.state import RaftState, Role
 

@@ -6,18 +6,7 @@ from typing import Annotated
 import msgspec
 
 from millstream.coordinator.record_table import RecordKind, RecordTable
-from millstream.protocol.layout import (
-    BYTES,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    Kind,
-    Layout,
-    array,
-    mapped,
-    row,
-)
+from millstream.protocol.layout import BYTES, Int8, Int16, Int32, Int64, Kind, Layout, array, mapped, row
 from millstream.protocol.records import Headers
 
 

@@ -15,12 +15,7 @@ from millstream.storage.compaction.job import (
     SourceSegment,
 )
 from millstream.storage.compaction.offset_map import OffsetMap, build_offset_map
-from millstream.storage.compaction.source import (
-    UncleanableSegment,
-    read_segment,
-    sources_of,
-    uncleanable,
-)
+from millstream.storage.compaction.source import UncleanableSegment, read_segment, sources_of, uncleanable
 from millstream.storage.compaction.swap import SWAP
 
 _MAX_RELATIVE_OFFSET = 2**31 - 1

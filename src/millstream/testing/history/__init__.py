@@ -7,14 +7,6 @@ order that explains single-key operations, `judge` all of it. Pure: no clock, no
 """
 
 from millstream.testing.history.judge import judge
-from millstream.testing.history.operations import (
-    Anomaly,
-    History,
-    Outcome,
-    Poll,
-    Seen,
-    Send,
-    Transaction,
-)
+from millstream.testing.history.operations import Anomaly, History, Outcome, Poll, Seen, Send, Transaction
 
 __all__ = ["Anomaly", "History", "Outcome", "Poll", "Seen", "Send", "Transaction", "judge"]

@@ -13,13 +13,7 @@ from kio.schema.list_config_resources.v1.request import ListConfigResourcesReque
 
 from millstream.config.settings import Settings
 from millstream.protocol.errors import ErrorCode
-from support.admin_handlers import (
-    BROKER,
-    TOPIC,
-    in_loop,
-    new_topic,
-    running,
-)
+from support.admin_handlers import BROKER, TOPIC, in_loop, new_topic, running
 
 GROUP = 32
 

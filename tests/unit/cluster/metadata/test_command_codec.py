@@ -25,13 +25,7 @@ from millstream.cluster.metadata.in_sync_sets import ChangeInSyncSets, InSyncCha
 from millstream.cluster.metadata.leader_elections import ElectionOutcome, ElectLeaders, MakeWay
 from millstream.cluster.metadata.partitions import CreatePartitions, IncreaseOutcome, PartitionIncrease
 from millstream.cluster.metadata.producer_ids import AllocateProducerIds
-from millstream.cluster.metadata.quorum import (
-    AddVoter,
-    QuorumView,
-    RemoveVoter,
-    ReplicaView,
-    ViewQuorum,
-)
+from millstream.cluster.metadata.quorum import AddVoter, QuorumView, RemoveVoter, ReplicaView, ViewQuorum
 from millstream.cluster.metadata.reassignments import AlterReassignments, Reassignment, ReassignmentOutcome
 from millstream.cluster.metadata.records import Endpoint
 from millstream.cluster.metadata.recovered_replicas import RecoveredReplica, ReportRecovered

@@ -9,11 +9,7 @@ from uuid import UUID
 import pytest
 
 from millstream.cluster.metadata.brokers import BrokerHeartbeat, RegisterBroker
-from millstream.cluster.metadata.command_codec import (
-    decode_command,
-    encode_refusal,
-    encode_result,
-)
+from millstream.cluster.metadata.command_codec import decode_command, encode_refusal, encode_result
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.directory import create_replica, open_replica
 from millstream.cluster.metadata.machine import Records

@@ -11,14 +11,7 @@ from millstream.storage.compaction.job import AbortedTransaction, SourceSegment
 from millstream.storage.compaction.offset_map import BYTES_PER_KEY
 from millstream.storage.compaction.source import UncleanableSegment
 from millstream.storage.index import OffsetIndex, TimeIndex
-from support.partition_files import (
-    DISK,
-    RETENTION_MS,
-    PartitionFiles,
-    batch_of,
-    keyed,
-    read_log,
-)
+from support.partition_files import DISK, RETENTION_MS, PartitionFiles, batch_of, keyed, read_log
 
 COMMIT_KEY = b"\x00\x00\x00\x01"
 
