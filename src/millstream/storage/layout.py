@@ -8,6 +8,8 @@
     truncation-checkpoint                               present after the end was cut, until a checkpoint knows of it
     recovery-cut                                        present after recovery cut the end, until it has caught up
     <20-digit base offset>.gaps                         the segment came from a leader that had compacted it
+    <20-digit base offset>.dropped                      the segment was deleted while there was no room to write the
+                                                        new start; empty, present until that is written
     partition.metadata                                  whose directory it is, see storage/identity.py
 """
 
@@ -25,6 +27,7 @@ LOG_SUFFIX = ".log"
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".gaps")
 SNAPSHOT_SUFFIX = ".snapshot"
 GAPS_SUFFIX = ".gaps"
+DROPPED_SUFFIX = ".dropped"
 TEMPORARY_SUFFIX = ".tmp"
 _OFFSET_DIGITS = 20
 

@@ -338,6 +338,8 @@ class LocalLog:
         if start > self.log_start_offset:
             self.log_start_offset = start
             self.epochs.truncate_from_start(start)
+            self.place.note_start(start)
+            self.note_epochs()
         return [segment.path for segment in dropped]
 
     def replace_segments(self, sources: Sequence[int], summary: SegmentSummary) -> None:

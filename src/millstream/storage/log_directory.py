@@ -8,6 +8,7 @@ from millstream.runtime.disk import Disk
 from millstream.storage.flush import OwnDirectory, Unsynced
 from millstream.storage.identity import Identity
 from millstream.storage.layout import (
+    DROPPED_SUFFIX,
     EPOCHS_FILE,
     IDENTITY_FILE,
     START_OFFSET_FILE,
@@ -62,6 +63,24 @@ class LogDirectory:
         """Take back `remove`: the file is needed again."""
         path = f"{self._path}/{name}"
         self._unsynced.garbage = [each for each in self._unsynced.garbage if each != path]
+
+    def leave_word(self, base_offset: int) -> None:
+        """In a thread: the segment, renamed by now, was deleted before the log's new start could be written.
+
+        Empty it takes no room, and the next flush that has some writes the start and removes it.
+        """
+        path = f"{self._path}/{base_offset:020d}{DROPPED_SUFFIX}"
+
+        def empty() -> None:
+            self._disk.sync_dir(self._path)
+            if self._disk.exists(path):
+                file = self._disk.open(path)
+                try:
+                    file.truncate(0)
+                finally:
+                    file.close()
+
+        self.write_by_name(empty)
 
     def begin_rewrite(self, bases: Sequence[int]) -> int:
         """Files of these segments are to be replaced: returns the number of what takes their place.

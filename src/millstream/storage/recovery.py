@@ -17,6 +17,7 @@ from millstream.storage.compaction.swap import recover_swap
 from millstream.storage.identity import Identity, read_identity
 from millstream.storage.layout import (
     CUT_FILE,
+    DROPPED_SUFFIX,
     EPOCHS_FILE,
     IDENTITY_FILE,
     LOG_SUFFIX,
@@ -73,6 +74,10 @@ def recover_log(
     epochs = _flushed_epochs(disk, directory, names, known, report)
     bases = _bases(names)
     log_start = _read_start_offset(disk, directory, names, bases, known, epochs)
+    dropped = [offset for name in names if (offset := offset_in(name, DROPPED_SUFFIX)) is not None]
+    if bases and any(log_start <= each < bases[0] for each in dropped):
+        # Deleted, to make room, before the new start could be written.
+        log_start = bases[0]
     if known is not None:
         bases = _with_empty_segments(disk, directory, bases, known, identity, log_start)
     bases = _segments_to_recover(disk, directory, names, bases, known, log_start, report)
@@ -101,6 +106,10 @@ def recover_log(
     new_files = rebuilt.new_files(directory, names, position[0])
     if names:
         new_files |= _remade_files(disk, directory, names, known, identity, start, rebuilt.epochs, report)
+    if dropped:
+        new_files[f"{directory}/{START_OFFSET_FILE}"] = encode_start_offset(start)
+        report.remade = [each for each in report.remade if each != START_OFFSET_FILE]
+        report.garbage = [f"{each:020d}{DROPPED_SUFFIX}" for each in dropped]
     unwritten = _write_new_files(disk, new_files)
     # A cut is written down before it is made: that the log ends there does not prove that the cut is on disk.
     is_as_known = known is not None and not is_cut and (0, 0) < position == known.flushed_position

@@ -54,6 +54,8 @@ class RecoveryReport(msgspec.Struct):
     """Base offsets of segments that hold damage which was synced as something else."""
     is_synced: bool = True
     """All that was found had been synced before the checkpoint."""
+    garbage: list[str] = msgspec.field(default_factory=list)
+    """Files that say no more than what was written now."""
     remade: list[str] = msgspec.field(default_factory=list)
     """Files beside the records that were missing or damaged, and were made again from what is sound."""
 
@@ -162,10 +164,6 @@ class SegmentRecovery:
 
     def hole_before(self, base: int, segments: list[Segment], log_start: int) -> int | None:
         """From which offset on records that were synced are missing before the segment at `base`; None if none are."""
-        if not segments and self.committed is None:
-            # The segments may have been deleted on a full disk, before the new start could be written: the two cases
-            # look the same.
-            return None
         end = segments[-1].summary.end_offset if segments else log_start
         for each in self._synced_segments():
             # Those with a lower base than the last one are there, or are accounted for.
@@ -173,7 +171,8 @@ class SegmentRecovery:
             if is_before and each.end_offset > max(end, log_start):
                 return max(end, each.base_offset) if segments else each.base_offset
         if not segments:
-            # A start is on disk before segments below it are deleted. What came after the checkpoint is not compacted.
+            # A start is on disk before segments below it are deleted, or a word that there was no room for it. What
+            # came after the checkpoint is not compacted.
             is_dense = not self.config.compacts if self.known is None else self.is_scanned(base)
             return log_start if is_dense and base > log_start else None
         is_dense = not segments[-1].summary.compacted and not self.is_scanned(base)

@@ -173,6 +173,8 @@ class LogStore:
             return log
         progress(report)
         log = PartitionLog(self.files, directory, spec.topic_id, spec.config, state)
+        for name in report.garbage:
+            log.place.remove(name)
         if not report.is_synced:
             self._unsynced.append(log)
         return log

@@ -220,9 +220,10 @@ def test_deleted_segments_are_not_missed() -> None:
     assert store.log().log_start_offset == start
 
 
+@pytest.mark.parametrize("committed", [COUNT, None], ids=["of a replica", "of the only one"])
 @pytest.mark.parametrize("known", ["all of it", "that it was made later", "nothing"])
-def test_the_first_segment_of_a_replica_is_missed_too(known: str) -> None:
-    """Its log must not begin later for that: as a leader it would make the others delete what they have."""
+def test_the_first_segment_is_missed_too(known: str, committed: int | None) -> None:
+    """A replica's log must not begin later for that: as a leader it would make the others delete what they have."""
     store = filled()
     if known == "that it was made later":
         write_checkpoint(store.disk, "/data", [])
@@ -230,7 +231,7 @@ def test_the_first_segment_of_a_replica_is_missed_too(known: str) -> None:
         store.disk.unlink("/data/checkpoint")
     gone = store.log().segments[0]
     remove(store, gone)
-    store.committed = COUNT
+    store.committed = committed
     store.kill()
     assert store.log().log_start_offset == 0
     assert_refused(store.log(), 0, gone.summary.end_offset)

@@ -16,7 +16,9 @@ from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.checkpoint import LogCheckpoint, write_checkpoint, write_high_watermarks
-from millstream.storage.layout import SEGMENT_SUFFIXES
+from millstream.storage.layout import DROPPED_SUFFIX, SEGMENT_SUFFIXES
+from millstream.storage.log import PartitionLog
+from millstream.storage.segment import Segment
 from millstream.storage.segments import count_expired
 from millstream.storage.store import LogStore
 
@@ -144,10 +146,15 @@ class Upkeep:
             return
         # The new start of the log is on disk before the segments below it go. If the disk has no room for it, the
         # segments still go: they make room.
-        with suppress(KafkaError):
-            await self._move_start(partition, count, now_ms)
         try:
-            self._drop(partition, min(_count_expired(partition, now_ms), target.settled_count))
+            await self._move_start(partition, count, now_ms)
+        except KafkaError:
+            is_start_written = False
+        else:
+            is_start_written = True
+        try:
+            count = min(_count_expired(partition, now_ms), target.settled_count)
+            self._drop(partition, count, is_start_written)
         except OSError as error:
             self._faults.failed("retention", target.health.use_failed(error))
         partition.start_moved()
@@ -163,10 +170,12 @@ class Upkeep:
             raise failure from error
         await self._flusher.sync(partition)
 
-    def _drop(self, partition: Partition, count: int) -> None:
+    def _drop(self, partition: Partition, count: int, is_start_written: bool) -> None:
         target = partition.log
         if count == 0 or target.is_being_changed or target.offline is not None:
             return
+        if not is_start_written:
+            self._leave_word(target, target.segments[count - 1])
         for path in target.drop_segments(count):
             for suffix in SEGMENT_SUFFIXES:
                 if self._machine.disk.exists(path + suffix):
@@ -180,6 +189,13 @@ class Upkeep:
             count=count,
             log_start=target.log_start_offset,
         )
+
+    def _leave_word(self, target: PartitionLog, last: Segment) -> None:
+        """After a crash it tells that the segment was deleted, and is not missing."""
+        name = f"{last.base_offset:020d}{DROPPED_SUFFIX}"
+        self._machine.disk.rename(last.log_path, f"{target.directory}/{name}")
+        target.place.remove(name)
+        self._machine.workers.submit(partial(target.place.leave_word, last.base_offset), _report_removal)
 
     async def delete_records_before(self, partition: Partition, offset: int) -> None:
         """Move the log's start, durably; whole segments below it go."""

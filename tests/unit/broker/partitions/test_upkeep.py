@@ -61,6 +61,7 @@ def after_power_loss(disk: SimulatedDisk, topic: str) -> tuple[int, int]:
     with node_on(twin) as other:
         log = partition_of(other, topic).log
         assert log.offline is None
+        assert not log.segments.damaged
         return log.log_start_offset, log.log_end_offset
 
 
@@ -136,7 +137,11 @@ def test_retention_makes_room_on_a_full_disk(
     assert log.offline is None
     assert log.log_start_offset > 0
     on_loop(node, _until_removed(disk))
+    # Where the log begins now could not be written. What was deleted is not missed all the same.
+    assert after_power_loss(disk, topic) == (log.segments[0].base_offset, log.log_end_offset)
     assert produce(client, topic, batch_of(b"x" * 500, timestamp_ms=OLD_MS)).error_code == 0
+    assert not [path for path in disk.paths() if path.endswith(".dropped")]
+    assert after_power_loss(disk, topic)[0] == log.log_start_offset
 
 
 async def _until_removed(disk: SimulatedDisk) -> None:
