@@ -28,6 +28,8 @@ ALL_KINDS = (
     "blackout", "two_empty_disks", "halves", "stuck_disk", "full_disks_in_turn", "full_controller",
     "refused_quorum_log",
 )  # fmt: skip
+TORN_BLACKOUT = "torn_blackout"
+"""Drawn for itself: what every log is in doubt for is rare otherwise."""
 
 _RESTART_SECONDS = (0.2, 6.0)
 _CUT_SECONDS = (0.5, 8.0)
@@ -251,12 +253,29 @@ class Nemesis:
         """Two come back with nothing at the same moment: together they must not take themselves for a cluster."""
         await asyncio.gather(self._empty_disk(), self._empty_disk())
 
-    async def _blackout(self) -> None:
-        """Everything loses its power at once, and comes back one by one."""
+    async def _torn_blackout(self) -> None:
+        """A blackout amid writes: in most logs a part of a batch stands behind what was synced. They are in doubt."""
+        await self._blackout(self._tear)
+
+    def _tear(self, node: SimulatedNode) -> None:
+        disk = node.machine.disk
+        logs = sorted(
+            path for path in disk.paths() if path.startswith("/data/topics/") and path.endswith(".log")
+        )
+        for path in {each.rpartition("/")[0]: each for each in logs}.values():
+            if self._random.random() < 0.8:
+                file = disk.open(path)
+                file.pwrite([self._random.randbytes(self._random.randint(1, 100))], file.size())
+                file.sync()
+                file.close()
+
+    async def _blackout(self, work: Callable[[SimulatedNode], None] = lambda _: None) -> None:
+        """Everything loses its power at once, `work` is done to each machine, and they come back one by one."""
         self._note("blackout")
         nodes = [node for node in self._cluster.nodes.values() if node.is_up and node.name not in self._busy]
         for node in nodes:
             node.crash(power_loss=True)
+            work(node)
         self._random.shuffle(nodes)
         for node in nodes:
             await self._sleep(0.0, 1.5)

@@ -14,13 +14,14 @@ from random import Random
 from millstream.config.checks import LEASE_SHARE
 from millstream.config.settings import Settings
 from millstream.testing.simulator.decay import KINDS as DECAY
-from millstream.testing.simulator.nemesis import ALL_KINDS
+from millstream.testing.simulator.nemesis import ALL_KINDS, TORN_BLACKOUT
 
 _NODES = (3, 3, 3, 3, 3, 3, 3, 3, 5)
 # Of the runs in which bits may rot, because their draw of faults has it: elsewhere replicas could not be moved.
 _ROT_SHARE = 0.4
 # Of the others: those in which files decay in more ways, on more than one machine.
 _DECAY_SHARE = 0.25
+_TORN_SHARE = 0.1
 _ROUTINGS: tuple[dict[str, str], ...] = ({}, {}, {"client.routing": "proxy"}, {"client.routing": "direct"})
 _SPLIT_SHARE = 0.25
 _DAY_MS = "86400000"
@@ -191,6 +192,8 @@ def _draw_faults(seed: int, *, changes_nodes: bool) -> tuple[str, ...]:
         decay = [kind for kind in DECAY if not (changes_nodes and kind == "rot_in_move")]
         # As often as others, however many of those there are.
         kinds += tuple(rot.sample(decay, rot.randint(1, 3))) * max(1, len(kinds) // 4)
+    if Random(f"{seed}:torn logs").random() < _TORN_SHARE:
+        kinds += (TORN_BLACKOUT,) * max(1, len(kinds) // 4)
     return kinds or (random.choice([kind for kind in ALL_KINDS if kind != "bit_rot"]),)
 
 
