@@ -36,6 +36,7 @@ def health_of(node: SimulatedNode) -> tuple[bool, tuple[str, ...]]:
         broker.logs.writability,
         lambda: broker.metadata,
         lambda: broker.waiting_for,
+        lambda: broker.replicas.faults,
         lambda: 0,
         (),
     )()

@@ -57,6 +57,7 @@ def test_a_full_disk_costs_a_controller_its_office_but_not_its_place(three: Thre
         writability,
         lambda: broker.metadata,
         lambda: broker.waiting_for,
+        lambda: broker.replicas.faults,
         lambda: 0,
         (),
     )

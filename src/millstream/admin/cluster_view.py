@@ -12,6 +12,8 @@ from millstream.admin.leaderless import Leaderless, leaderless_of
 from millstream.client.errors import ClientError, from_code
 from millstream.client.wire.cluster import Cluster
 from millstream.client.wire.connection import Connection
+from millstream.protocol.api import LOG_FAULTS
+from millstream.protocol.log_faults import LogFault, decode_log_faults
 
 QUORUM_TOPIC = "__cluster_metadata"
 _PROBES_AT_ONCE = 16
@@ -65,6 +67,8 @@ class ClusterView(msgspec.Struct, frozen=True):
     """Why partitions have no leader."""
     fenced: tuple[FencedNode, ...] = ()
     """Why the controller keeps nodes out."""
+    faults: tuple[LogFault, ...] = ()
+    """What is wrong with logs, as the nodes say that keep them."""
 
     @property
     def leaderless(self) -> list[PartitionView]:
@@ -86,6 +90,10 @@ class ClusterView(msgspec.Struct, frozen=True):
             for broker in self.live_brokers()
         }
         return {node: names for node, names in behind.items() if names}
+
+    @property
+    def faulty(self) -> list[str]:
+        return sorted({f"{each.topic}:{each.partition}" for each in self.faults})
 
     @property
     def not_preferred(self) -> list[PartitionView]:
@@ -111,6 +119,7 @@ class ClusterView(msgspec.Struct, frozen=True):
             f"voters away: {', '.join(map(str, self.voters_away))}": self.voters_away,
             f"{len(self.leaderless)} partitions without a leader": self.leaderless,
             f"{len(self.under_replicated)} partitions with replicas out of sync": self.under_replicated,
+            f"{len(self.faulty)} partitions with damaged or missing records": self.faulty,
         }
         return [problem for problem, is_so in found.items() if is_so]
 
@@ -157,7 +166,25 @@ def view_cluster(cluster: Cluster) -> ClusterView:
         tuple(sorted(node for node, vote in votes.items() if vote != "follower" and node not in there)),
         leaderless_of(cluster, {each.topic for each in partitions if each.leader < 0}),
         fenced,
+        _ask_faults(cluster, described, states),
     )
+
+
+def _ask_faults(cluster: Cluster, described: Any, states: dict[int, BrokerState]) -> tuple[LogFault, ...]:
+    def ask(broker: Any) -> tuple[LogFault, ...]:
+        try:
+            connection = Connection((broker.host, broker.port), cluster.settings)
+            try:
+                return decode_log_faults(connection.request(LOG_FAULTS, 0, b""))
+            finally:
+                connection.close()
+        except (OSError, ClientError, msgspec.MsgspecError):
+            # It has gone this moment, or is of an earlier version.
+            return ()
+
+    live = [each for each in described.brokers if states[each.broker_id] is not BrokerState.NO_ANSWER]
+    with ThreadPoolExecutor(_PROBES_AT_ONCE) as pool:
+        return tuple(fault for found in pool.map(ask, live) for fault in found)
 
 
 def _ask_fenced(cluster: Cluster, described: Any, states: dict[int, BrokerState]) -> tuple[FencedNode, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from millstream import __version__
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.partitions.writability import Writability
+from millstream.broker.replicas.log_faults import LogFaults
 from millstream.cluster.metadata.service import MetadataService
 from millstream.config.settings import Settings
 from millstream.doors.attached import AttachedDoor
@@ -14,6 +15,8 @@ from millstream.http.server import HttpServer
 from millstream.observability.broker_metrics import BrokerMetrics
 from millstream.observability.metrics import Registry
 from millstream.runtime.clock import Clock
+
+_MOST_TOLD = 8
 
 
 def node_http(
@@ -43,6 +46,7 @@ class NodeHealth:
         writability: Writability,
         metadata: Callable[[], MetadataService],
         waiting_for: Callable[[], str],
+        faults: Callable[[], LogFaults],
         free_bytes: Callable[[], int],
         doors: Sequence[AttachedDoor],
     ) -> None:
@@ -54,6 +58,7 @@ class NodeHealth:
         self._writability = writability
         self._metadata = metadata
         self._waiting_for = waiting_for
+        self._faults = faults
         self._free_bytes = free_bytes
         self._doors = doors
         self._started = clock.monotonic()
@@ -61,7 +66,7 @@ class NodeHealth:
     def __call__(self) -> Health:
         offline = sum(partition.log.offline is not None for partition in self._partitions)
         waiting_for = self._waiting_for()
-        reasons = [] if waiting_for else self.reasons_not_to_come()
+        reasons = [] if waiting_for else self.reasons_not_to_come() + self._reasons_of_damage()
         if offline:
             reasons.append(f"{offline} of its partitions are offline: their files cannot be written or read")
         status = HealthStatus.DEGRADED if reasons else HealthStatus.OK
@@ -93,3 +98,9 @@ class NodeHealth:
         elif not partitions.has_lease():
             reasons.append("no controller has answered the node lately: others may lead what it leads")
         return reasons
+
+    def _reasons_of_damage(self) -> list[str]:
+        """Not what another replica mends."""
+        found = [each for each in self._faults().damaged() if not each.mends_itself]
+        told = [f"{each.topic}:{each.partition}: {each.reason}; {each.advice}" for each in found[:_MOST_TOLD]]
+        return told + [f"{len(found) - len(told)} more damaged partitions"] * (len(found) > len(told))

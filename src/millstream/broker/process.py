@@ -146,6 +146,7 @@ class _Http:
             node.logs.writability,
             lambda: node.metadata,
             lambda: node.waiting_for,
+            lambda: node.replicas.faults,
             lambda: disk.free_bytes(data_dir),
             self._attached,
         )

@@ -85,6 +85,7 @@ class HandlerParts:
             "delete_groups": lambda: (self._groups(), node.services.share_offsets, node.metadata),
             "queue_call": lambda: (node.services.queue_calls,),
             "log_checksum": lambda: (node.partitions, node.logs.faults),
+            "log_faults": lambda: (node.replicas.faults,),
             "node_call": lambda: (node.services.node_doors.served,),
             "peer_founding": lambda: (node.membership, self._state_alone, node.listening.for_nodes),
             **{name: lambda: () for name in _ALONE},

@@ -146,8 +146,8 @@ def status(
 ) -> None:
     """Show the nodes of a cluster, what they are in it, and whether all partitions are well.
 
-    Of each partition without a leader, and each node that is kept out, it says why, and what to do. Where no node
-    serves yet it says what each waits for.
+    Of each partition without a leader or with damaged records, and each node that is kept out, it says why, and what
+    to do. Where no node serves yet it says what each waits for.
 
     \b
     Examples:
@@ -236,6 +236,10 @@ def status_document(view: "ClusterView") -> dict[str, object]:
             }
             for each in view.unled
         ],
+        "faults": [
+            {"topic": each.topic, "partition": each.partition, "reason": each.reason, "advice": each.advice}
+            for each in view.faults
+        ],
         "under_replicated": [each.name for each in view.under_replicated],
         "catching_up": {str(node): names for node, names in view.catching_up.items()},
         "not_preferred": len(view.not_preferred),
@@ -248,12 +252,13 @@ def show_status(view: "ClusterView") -> None:
         {
             "cluster": view.cluster_id,
             "controller": view.controller if view.controller >= 0 else "none",
-            "health": "good" if view.is_healthy else "; ".join(view.problems),
+            "health": "good" if view.is_healthy else f"Degraded: {'; '.join(view.problems)}",
             "topics": view.topics,
             "partitions": len(view.partitions),
             "without a leader": _named([each.name for each in view.leaderless]),
             "with replicas out of sync": _named([each.name for each in view.under_replicated]),
             "not led by the preferred": len(view.not_preferred),
+            "with damaged or missing records": _named(view.faulty),
             "being reassigned": view.reassigning,
         }
     )
@@ -282,6 +287,11 @@ def show_status(view: "ClusterView") -> None:
         output.table(
             ("without a leader", "why", "what to do"),
             [(each.name, each.reason, each.advice) for each in view.unled],
+        )
+    if view.faults:
+        output.table(
+            ("damaged or missing", "why", "what to do"),
+            [(f"{each.topic}:{each.partition}", each.reason, each.advice) for each in view.faults],
         )
     for node, names in view.catching_up.items():
         output.note(

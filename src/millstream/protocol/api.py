@@ -28,7 +28,7 @@ NEVER_FLEXIBLE = 32767
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, API_VERSIONS, SHARE_ACKNOWLEDGE = 0, 1, 3, 10, 18, 79
 PEER_HELLO, PEER_QUORUM, PEER_COMMAND, PEER_CLIENT, PEER_FOUNDING = 30000, 30001, 30002, 30003, 30004
 NODE_CALL = 30005
-LOG_CHECKSUM, QUEUE_CALL = 30010, 30020
+LOG_CHECKSUM, LOG_FAULTS, QUEUE_CALL = 30010, 30011, 30020
 PRODUCE_SERVED_FROM = 3
 
 APIS: dict[int, Api] = {
@@ -115,6 +115,8 @@ PEER_APIS: dict[int, Api] = {
         Api(NODE_CALL, "node_call", 0, 0, NEVER_FLEXIBLE),
         # For `millstream log verify` and `millstream backup`.
         Api(LOG_CHECKSUM, "log_checksum", 0, 0, NEVER_FLEXIBLE),
+        # For `millstream cluster status`.
+        Api(LOG_FAULTS, "log_faults", 0, 0, NEVER_FLEXIBLE),
     )
 }
 

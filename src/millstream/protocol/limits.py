@@ -126,6 +126,7 @@ LIMITS: dict[str, RequestLimit] = {
     "peer_founding": _OF_NODES,
     "node_call": _OF_NODES,
     "log_checksum": _OF_NODES,
+    "log_faults": _OF_NODES,
 }
 
 

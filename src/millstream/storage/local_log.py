@@ -379,7 +379,8 @@ class LocalLog:
 
     def close(self) -> bool:
         """Sync and write the indexes at the end of the node's life; False when the log is not sound."""
-        if self.offline is not None or self.health.is_half_swapped or self._flushing is not None:
+        health = self.health
+        if health.offline is not None or health.is_half_swapped or self._flushing is not None:
             return False
         ticket = self.begin_flush()
         try:
@@ -393,4 +394,4 @@ class LocalLog:
             return False
         for segment in self.segments:
             segment.close()
-        return True
+        return not (health.has_damaged_end and self.segments.damaged)

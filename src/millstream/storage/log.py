@@ -160,7 +160,10 @@ class PartitionLog(LocalLog):
                 self.disk.unlink(path)
         except OSError as error:
             raise self.health.use_failed(error) from error
+        damaged = set(self.segments.damaged)
         self._replace(at, len(self.segments), () if truncation.segment is None else (truncation.segment,))
+        # What is left of a segment may be what is damaged.
+        self.segments.damaged |= damaged & {each.base_offset for each in self.segments}
         self._take_over(truncation)
 
     def _take_over(self, truncation: Truncation) -> None:
@@ -174,6 +177,7 @@ class PartitionLog(LocalLog):
         base_offset, _ = truncation.end_position
         self._snapshots.cut(-1 if last is None else truncation.end_offset, base_offset, truncation.snapshot)
         self._marker = truncation.marker
+        self.health.has_damaged_end = False
         self.unflushed_messages = 0
         self._unsynced.small_files = {
             path: data
@@ -201,6 +205,7 @@ class PartitionLog(LocalLog):
         except OSError as error:
             raise self.health.use_failed(error) from error
         self._replace(at, at + 1, (sound,))
+        self.health.has_damaged_end = False
         self._unsynced.sealed.append(sound)
         self._unsynced.mark(sound)
         self._unsynced.directories.add(self.directory)

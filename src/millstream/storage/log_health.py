@@ -33,7 +33,7 @@ class LogGone(KafkaError):
 
 
 class LogHealth:
-    __slots__ = ("_directory", "gone", "is_doubtful", "is_half_swapped", "offline")
+    __slots__ = ("_directory", "gone", "has_damaged_end", "is_doubtful", "is_half_swapped", "offline")
 
     def __init__(self, directory: str, *, is_doubtful: bool = False) -> None:
         self._directory = directory
@@ -43,6 +43,8 @@ class LogHealth:
         """Set when the log was removed; another log may have its directory by now."""
         self.is_doubtful = is_doubtful
         """Recovery cut something that may have been confirmed."""
+        self.has_damaged_end = False
+        """Records are damaged that other replicas need not have: the next start cuts them and has logs compared."""
         self.is_half_swapped = False
         """Compacted segments are taking the place of others, perhaps only on disk or only in memory: the next start
         finishes it.

@@ -120,7 +120,7 @@ class SegmentRecovery:
         size = self.files.disk.size(f"{self.directory}/{base:020d}{LOG_SUFFIX}")
         summary = self._summaries.get(base)
         is_sealed = self.known is not None and base < self.known.flushed_position[0]
-        if is_sealed and summary is not None and summary.size_bytes == size:
+        if is_sealed and summary is not None and summary.size_bytes == size and not self._may_be_cut(summary):
             return self._trust(summary), Outcome.WHOLE
         self.rebuilt.begin_segment()
         created_ms = summary.created_ms if summary is not None else self.rebuilt.now_ms
@@ -212,6 +212,11 @@ class SegmentRecovery:
         They are cut although they were synced: a leader with damage there would keep all others from following.
         """
         return self.committed is not None and offset >= self.committed
+
+    def _may_be_cut(self, summary: SegmentSummary) -> bool:
+        """Whether there is damage that others need not have sound."""
+        is_damaged = self.known is not None and summary.base_offset in self.known.damaged
+        return is_damaged and self.may_be_uncommitted(summary.end_offset - 1)
 
     def is_scanned(self, base: int) -> bool:
         """Came after the segment that was last at the checkpoint; never compacted, so that no offset is missing."""

@@ -146,7 +146,9 @@ class LogStore:
         if self.was_clean and entry is None:
             # The stop left nothing of this log here. What is in its place was an earlier topic's of the same name.
             return self.create(spec)
-        if self.was_clean and entry is not None and not entry.has_holes:
+        # Where no other replica can mend damage, somebody may have put files back while the node was stopped.
+        is_left_alone = entry is not None and not (entry.damaged and spec.committed is None)
+        if self.was_clean and entry is not None and is_left_alone and not entry.has_holes:
             return self._open_as_described(spec, directory, entry, progress)
         try:
             identity = self._identity_in(directory, spec.topic_id, entry)

@@ -4,9 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from millstream.admin.cluster_view import view_cluster
 from millstream.broker.partitions.partition import Partition
+from millstream.client.wire.cluster import Cluster
+from millstream.client.wire.settings import ClusterSettings
 from millstream.cluster.metadata.image import PartitionImage
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.log_faults import LogFault
 from support.logs import read_values
 from support.raw_client import RawClient, batch_of, fetch_fields, fetched_partitions, produce_fields
 from support.three_nodes import ThreeNodes, until
@@ -78,3 +82,41 @@ def test_a_leader_whose_uncommitted_records_rot_while_it_is_alone_makes_way(
     until(lambda: write(three, image(three).leader, b"next") == 0)
     for number in (leader, other):
         until(lambda n=number: values(three, n)[:2] == [b"committed", b"next"])
+
+
+def faults(three: ThreeNodes, number: int) -> tuple[LogFault, ...]:
+    host, port = three.nodes[number].listen.split(":")
+    with Cluster(ClusterSettings(((host, int(port)),))) as cluster:
+        return view_cluster(cluster).faults
+
+
+def test_a_leader_whose_tail_rotted_and_that_nobody_can_replace_says_what_to_do(three: ThreeNodes) -> None:
+    assert three.create(1, "t", 2, min_insync_replicas="2") == 0
+    until(lambda: three.knows(1, "t"))
+    leader = image(three).leader
+    (other,) = (each for each in image(three).replicas if each != leader)
+    until(lambda: three.nodes[leader].broker.partitions.get("t", 0) is not None)
+    until(lambda: partition(three, leader).is_leader)
+    assert write(three, leader, b"committed") == 0
+    three.stop(other)
+    until(lambda: image(three).isr == (leader,))
+    for value in (b"rots", b"behind it"):
+        assert write(three, leader, value, acks=1) == 0
+    rot(three, leader, 1)
+    # As a follower's fetch would find it.
+    three.nodes[leader].broker.loop.call_soon_threadsafe(
+        three.nodes[leader].broker.replicas.repairs.damaged, partition(three, leader), 1
+    )
+    until(lambda: any(f"start node {other}" in each.advice for each in faults(three, leader)))
+    (found,) = faults(three, leader)
+    assert f"uncommitted records from offset 1 on are damaged on node {leader}" in found.reason
+    with RawClient(three.nodes[leader].listen) as client:
+        assert client.call("unregister_broker", 0, broker_id=other).error_code == 0
+    until(lambda: any(each.advice.startswith(f"start node {leader} again") for each in faults(three, leader)))
+    three.start_again(leader, three.stop(leader))
+    until(lambda: three.nodes[leader].broker.partitions.get("t", 0) is not None)
+    until(lambda: partition(three, leader).is_leader)
+    assert values(three, leader) == [b"committed"]
+    until(lambda: write(three, leader, b"next", acks=1) == 0)
+    assert values(three, leader) == [b"committed", b"next"]
+    assert not faults(three, leader)

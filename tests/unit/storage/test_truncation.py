@@ -67,6 +67,17 @@ def test_a_cut_at_a_damaged_batch_loses_no_other() -> None:
     assert read_values(log) == [b"0", b"1", b"2"]
 
 
+def test_a_cut_does_not_forget_damage_before_it() -> None:
+    log = new_log(**SMALL)
+    for number in range(20):
+        append_values(log, b"old-%d" % number)
+    flush(log)
+    bases = [segment.base_offset for segment in log.segments]
+    log.segments.damaged = {bases[1], bases[2]}
+    truncate_to(log, bases[2] - 1, NOW_MS)
+    assert log.segments.damaged == {bases[1]}
+
+
 def test_a_cut_inside_of_a_damaged_batch_needs_to_be_allowed_to_take_it_all() -> None:
     log = new_log()
     append_values(log, b"0")

@@ -236,6 +236,12 @@ def _log_checksum() -> Codec:
     return _of_nodes(decode_checksum_request, lambda answer: encode_checksum_reply(*answer))
 
 
+def _log_faults() -> Codec:
+    from millstream.protocol.log_faults import decode_log_faults_request, encode_log_faults
+
+    return _of_nodes(decode_log_faults_request, encode_log_faults)
+
+
 _BY_HAND: dict[str, Callable[[], Codec]] = {
     "produce": _produce,
     "fetch": _fetch,
@@ -252,4 +258,5 @@ _BY_HAND: dict[str, Callable[[], Codec]] = {
     "node_call": _node_call,
     "queue_call": _queue_call,
     "log_checksum": _log_checksum,
+    "log_faults": _log_faults,
 }

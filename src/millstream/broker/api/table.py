@@ -257,6 +257,7 @@ TABLE: dict[int, ApiRow] = {
         _row("queue_call", needs.nothing, is_in_order=False),
         # One at a time: a client cannot make the node read more than it waits for.
         _node_row("log_checksum", "handlers.log_checksum:handle", _EVERYWHERE),
+        _node_row("log_faults", "replicas.log_faults:handle", _EVERYWHERE),
     )
 }
 

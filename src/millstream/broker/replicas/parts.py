@@ -8,6 +8,7 @@ from millstream.broker.machine import Machine
 from millstream.broker.partitions.parts import PartitionParts
 from millstream.broker.replicas.copying import Copying
 from millstream.broker.replicas.in_sync import InSyncSets
+from millstream.broker.replicas.log_faults import LogFaults
 from millstream.broker.replicas.recovered import RecoveredReplicas
 from millstream.broker.replicas.repair import Repairs
 from millstream.broker.replicas.replication import Replication
@@ -21,6 +22,7 @@ class ReplicaParts(msgspec.Struct, frozen=True):
     replication: Replication
     repairs: Repairs
     recovered: RecoveredReplicas
+    faults: LogFaults
     given: ReplicaThrottle
     """Of what this node gives to followers as a leader."""
 
@@ -55,18 +57,20 @@ def replica_parts(
         settings.broker.rack,
         reads_by_rack=replication.replica_selector == "rack",
     )
+    repairs = Repairs(
+        node_id,
+        machine,
+        metadata,
+        partitions,
+        flusher,
+        logs.upkeep,
+        metrics.repaired_segments,
+        replicated.damage_changed,
+    )
     return ReplicaParts(
         replicated,
-        Repairs(
-            node_id,
-            machine,
-            metadata,
-            partitions,
-            flusher,
-            logs.upkeep,
-            metrics.repaired_segments,
-            replicated.damage_changed,
-        ),
+        repairs,
         recovered,
+        LogFaults(node_id, partitions, repairs),
         ReplicaThrottle(node_id, metadata, machine.clock, Side.LEADER),
     )

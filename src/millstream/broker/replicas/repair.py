@@ -13,7 +13,7 @@ from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.partitions.upkeep import Upkeep
 from millstream.broker.replicas.link import ReplicaLink
-from millstream.broker.replicas.making_way import MakingWay
+from millstream.broker.replicas.making_way import MakingWay, Waits
 from millstream.cluster.metadata.service import MetadataService
 from millstream.observability.logs import get_logger
 from millstream.observability.metrics import Counter
@@ -48,8 +48,9 @@ class _DeletedElsewhere(Exception):
 class _NotToBeHad(KafkaError):
     """The leader cannot give it, now or ever: this replica is no worse than the leader."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, advice: str = "") -> None:
         super().__init__(ErrorCode.OFFSET_NOT_AVAILABLE, message)
+        self.advice = advice
 
 
 # As the leader answers when its own copy is damaged, or is another, or when it has not committed so far.
@@ -68,6 +69,7 @@ def _bound(partition: Partition, offset: int) -> None:
     state = partition.replication
     if state is not None:
         state.damaged_from = offset if state.damaged_from is None else min(state.damaged_from, offset)
+        partition.log.health.has_damaged_end = True
 
 
 class Repairs:
@@ -96,11 +98,18 @@ class Repairs:
         self._making_way = MakingWay(node_id, metadata)
         self._wanted: dict[Partition, dict[int, None]] = {}
         """Offsets in damaged segments."""
+        self.waits: dict[Partition, Waits] = {}
+        """Why the last attempt to repair a partition failed."""
+        self._looked_at: set[Segment] = set()
 
     def damaged(self, partition: Partition, offset: int) -> None:
         """A batch at or after `offset` failed its checksum when it was read."""
-        image = self._metadata.image.partition(partition.topic, partition.index)
-        if image is None or len(image.replicas) < 2:
+        if self._metadata.image.partition(partition.topic, partition.index) is None:
+            return
+        if self.is_alone(partition):
+            at = partition.log.segments.find(offset)
+            if at >= 0 and partition.log.segments[at].base_offset not in partition.log.segments.damaged:
+                self._look_at(partition, partition.log.segments[at])
             return
         if offset >= partition.high_watermark:
             _bound(partition, offset)
@@ -109,6 +118,30 @@ class Repairs:
         self._await(partition, offset)
         if not is_busy:
             self._machine.tasks.spawn(self._repair(partition), "repair")
+
+    def is_alone(self, partition: Partition) -> bool:
+        """No other node keeps the partition."""
+        image = self._metadata.image.partition(partition.topic, partition.index)
+        return image is not None and len(image.replicas) < 2
+
+    def _look_at(self, partition: Partition, segment: Segment) -> None:
+        """No other replica can repair it: that it is damaged, or not any more, is only noted."""
+        if segment not in self._looked_at:
+            self._looked_at.add(segment)
+            self._machine.tasks.spawn(self._note(partition.log, segment), "damage")
+
+    async def _note(self, target: PartitionLog, segment: Segment) -> None:
+        try:
+            is_sound = await self._sound_to(segment, target) is None
+        except OSError:
+            # Deleted meanwhile; otherwise the next reader meets it again.
+            return
+        finally:
+            self._looked_at.discard(segment)
+        if segment in target.segments and not is_sound:
+            target.segments.damaged.add(segment.base_offset)
+        elif is_sound:
+            target.segments.damaged.discard(segment.base_offset)
 
     def _await(self, partition: Partition, offset: int) -> None:
         if offset not in partition.awaits_repair:
@@ -126,6 +159,11 @@ class Repairs:
             for partition in self._partitions:
                 for base in damaged.get(partition.log.directory, ()):
                     self.damaged(partition, base)
+                if self.is_alone(partition):
+                    for segment in partition.log.segments:
+                        if segment.base_offset in partition.log.segments.damaged:
+                            # Somebody may have put the file back.
+                            self._look_at(partition, segment)
 
     async def _repair(self, partition: Partition) -> None:
         wanted = self._wanted[partition]
@@ -141,20 +179,24 @@ class Repairs:
                         # It is tried again and again, but the in-sync set does not wait for it: too few replicas might
                         # be in sync until then.
                         self._await_no_more(partition, offset)
+                    reason = str(error) or repr(error)
+                    self.waits[partition] = Waits(reason, getattr(error, "advice", ""))
                     log.warning(
                         "not repaired yet",
                         topic=partition.topic,
                         partition=partition.index,
                         offset=offset,
-                        error=str(error) or repr(error),
+                        error=reason,
                     )
                     # Another one may have to come first.
                     wanted[offset] = wanted.pop(offset)
                     await asyncio.sleep(_RETRY_SECONDS)
                 else:
                     del wanted[offset]
+                    self.waits.pop(partition, None)
                     self._await_no_more(partition, offset)
         finally:
+            self.waits.pop(partition, None)
             del self._wanted[partition]
             partition.awaits_repair.clear()
 
@@ -184,7 +226,7 @@ class Repairs:
             if at_offset < partition.high_watermark:
                 raise _NotToBeHad("the damaged segment is not committed yet")
             _bound(partition, at_offset)
-            raise _NotToBeHad(await self._making_way.ask(partition))
+            raise _NotToBeHad(*await self._making_way.ask(partition))
         repaired = RepairedSegment(target, damaged.summary, end_offset)
         try:
             await self._fetch(partition, repaired, end_offset)
@@ -217,6 +259,7 @@ class Repairs:
             others = [each for each in self._wanted[partition] if each != offset]
             uncommitted = [each for each in others if each >= partition.high_watermark]
             partition.replication.damaged_from = min(uncommitted, default=None)
+            partition.log.health.has_damaged_end = bool(uncommitted)
             partition.count_replicas()
 
     async def _put_in_place(self, partition: Partition, damaged: Segment, repaired: RepairedSegment) -> None:

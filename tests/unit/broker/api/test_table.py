@@ -15,7 +15,15 @@ from millstream.broker.api.served import load_handler
 from millstream.broker.api.table import TABLE, ApiRow, ListenerKind, served_at
 from millstream.doors.access import Operation, Permission, QuotaKind, Resource
 from millstream.doors.caller import Caller
-from millstream.protocol.api import APIS, LOG_CHECKSUM, OWN_APIS, PEER_APIS, PEER_CLIENT, PEER_FOUNDING
+from millstream.protocol.api import (
+    APIS,
+    LOG_CHECKSUM,
+    LOG_FAULTS,
+    OWN_APIS,
+    PEER_APIS,
+    PEER_CLIENT,
+    PEER_FOUNDING,
+)
 from millstream.protocol.codec import decode_request
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -58,7 +66,7 @@ def test_clients_apis_count_against_a_quota_and_nodes_apis_do_not() -> None:
 
 def test_nodes_apis_are_served_at_their_own_listeners() -> None:
     # Our own tools come to the port for clients; what only nodes may say there, its handlers refuse.
-    tools = {PEER_CLIENT, PEER_FOUNDING, LOG_CHECKSUM}
+    tools = {PEER_CLIENT, PEER_FOUNDING, LOG_CHECKSUM, LOG_FAULTS}
     assert served_at(ListenerKind.CLIENTS) == APIS.keys() | OWN_APIS.keys() | tools
     assert served_at(ListenerKind.NODES) == TABLE.keys()
 

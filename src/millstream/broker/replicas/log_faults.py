@@ -1,0 +1,68 @@
+"""What is wrong with the logs of this node, in words: for `millstream cluster status` and /health."""
+
+from collections.abc import Iterator
+
+from millstream.broker.api.call import Call
+from millstream.broker.partitions.partition import Partition
+from millstream.broker.partitions.registry import Partitions
+from millstream.broker.replicas.repair import Repairs
+from millstream.protocol.log_faults import LogFault
+
+_MOST_TOLD = 1000
+
+
+class LogFaults:
+    def __init__(self, node_id: int, partitions: Partitions, repairs: Repairs) -> None:
+        self._node_id = node_id
+        self._partitions = partitions
+        self._repairs = repairs
+
+    def __iter__(self) -> Iterator[LogFault]:
+        for partition in self._partitions:
+            if partition.log.offline is not None:
+                yield LogFault(
+                    partition.topic,
+                    partition.index,
+                    f"node {self._node_id} cannot use its files: {partition.log.offline.message}",
+                    f"check the disk of node {self._node_id}, then start it again",
+                )
+        yield from self.damaged()
+
+    def damaged(self) -> Iterator[LogFault]:
+        """Without those whose files cannot be used at all."""
+        for partition in self._partitions:
+            if partition.log.offline is None and partition.log.segments.damaged:
+                yield self._damaged(partition)
+
+    def _damaged(self, partition: Partition) -> LogFault:
+        me, log = self._node_id, partition.log
+        place = partition.topic, partition.index
+        ranges = [
+            (each.base_offset, each.summary.end_offset)
+            for each in log.segments
+            if each.base_offset in log.segments.damaged
+        ]
+        where = ", ".join(f"{max(start, log.log_start_offset)} to {end - 1}" for start, end in ranges)
+        if self._repairs.is_alone(partition):
+            end = max((end for _, end in ranges), default=log.log_start_offset)
+            return LogFault(
+                *place,
+                f"records among offsets {where} are damaged or missing on node {me}, and there is no other replica",
+                f"stop node {me}, put the files back into {log.directory} from a backup, and start it; or give up all"
+                f" records up to there: `millstream topic trim {partition.topic}:{partition.index} --before-offset"
+                f" {end}`",
+            )
+        waits = self._repairs.waits.get(partition)
+        if waits is not None and waits.advice:
+            return LogFault(*place, waits.reason, waits.advice)
+        why = f"; not repaired yet: {waits.reason}" if waits is not None else ""
+        return LogFault(
+            *place,
+            f"records among offsets {where} are damaged or missing on node {me}{why}",
+            "it is repaired from another replica by itself; see that the nodes of its replicas are up",
+            mends_itself=True,
+        )
+
+
+def handle(faults: LogFaults, _request: None, _call: Call) -> tuple[LogFault, ...]:
+    return tuple(each for each, _ in zip(faults, range(_MOST_TOLD), strict=False))
