@@ -3,8 +3,16 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from crc32c import crc32c
+
 from millstream.config.topic import TopicConfig
-from millstream.protocol.record_batch import BatchHeader, check_produced, iter_batches
+from millstream.protocol.record_batch import (
+    CRC_START,
+    HEADER_SIZE,
+    BatchHeader,
+    check_produced,
+    iter_batches,
+)
 from millstream.protocol.records import Record, decode_records, encode_batch
 from millstream.runtime.disk import Disk
 from millstream.storage.checkpoint import write_checkpoint
@@ -40,6 +48,14 @@ def batch_of(
     if producer is not None:
         options.update(zip(("producer_id", "producer_epoch", "base_sequence"), producer, strict=True))
     return encode_batch(records, **options)
+
+
+def unreadable(batch: bytes) -> bytes:
+    """As a client may send it: the checksum is right, the records are none."""
+    data = bytearray(batch)
+    data[HEADER_SIZE:] = b"\xff" * (len(data) - HEADER_SIZE)
+    data[CRC_START - 4 : CRC_START] = crc32c(bytes(data[CRC_START:])).to_bytes(4, "big")
+    return bytes(data)
 
 
 def append(log: PartitionLog, batch: bytes, *, leader_epoch: int = 0, now_ms: int = NOW_MS) -> Appended:

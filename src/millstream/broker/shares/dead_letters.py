@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from millstream.broker.shares.led_queue import LedQueue, QueueState
+from millstream.broker.shares.log_view import ReadBatch
 from millstream.broker.shares.policies import Rules
 from millstream.coordinator.shares.queue_values import DeadLetter
 from millstream.doors.caller import Caller
@@ -95,9 +96,18 @@ def _records(queue: LedQueue, letter: DeadLetter) -> list[Record]:
             break
         for each in read:
             if not each.batch.skipped:
-                found += [record for record in each.records() if offset <= record.offset <= letter.last]
+                found += _of_batch(each, offset, letter.last)
         offset = read[-1].batch.last + 1
     return found
+
+
+def _of_batch(read: ReadBatch, first: int, last: int) -> list[Record]:
+    """Between these offsets; where nobody can read the records, their letters say only where they are."""
+    records = read.records()
+    if records is not None:
+        return [record for record in records if first <= record.offset <= last]
+    offsets = range(max(first, read.batch.first), min(last, read.batch.last) + 1)
+    return [Record(offset, read.batch.newest_ms, None, None) for offset in offsets]
 
 
 def _message(queue: LedQueue, record: Record, letter: DeadLetter, *, copy: bool) -> Message:

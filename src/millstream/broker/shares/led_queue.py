@@ -18,7 +18,7 @@ from millstream.coordinator.shares.policy import QueuePolicy
 from millstream.coordinator.shares.queue_values import Acquired, DeadLetter, Outcome, Reason, Settlement
 from millstream.coordinator.shares.records import ShareKey
 from millstream.observability.logs import get_logger
-from millstream.protocol.errors import KafkaError
+from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.clock import SteadyTime
 
 _log = get_logger("millstream.queues")
@@ -28,6 +28,8 @@ _ACTIVE_MS = 5_000
 _LOOK_MS = 500
 _READ_BYTES = 16 << 10
 _MOST_READ_BYTES = 4 << 20
+# So much in which there is nothing for a consumer is read in one turn of the loop: a queue may be full of expired ones.
+_MOST_VAIN_BYTES = 1 << 20
 
 
 Told = Callable[[KafkaError | None], None]
@@ -109,6 +111,7 @@ class LedQueue:
         self._looked_ms = 0
         self._record_bytes = 1_000
         self._read_now: list[ReadBatch] = []
+        self._vain_bytes = 0
 
     # -- its life
 
@@ -117,8 +120,13 @@ class LedQueue:
         self.engine = engine
         self.read_committed = read_committed
         self.state = QueueState.ACTIVE
-        engine.log_starts_at(self.partition.log.log_start_offset)
+        self.follow_log_start()
         self._decided()
+
+    def follow_log_start(self) -> None:
+        """What was deleted is over, for whoever looks."""
+        if self.state is QueueState.ACTIVE and self.engine.log_starts_at(self.partition.log.log_start_offset):
+            self._decided()
 
     def set_policy(self, policy: QueuePolicy, *, read_committed: bool) -> None:
         if self.state is QueueState.ACTIVE:
@@ -190,8 +198,8 @@ class LedQueue:
         """What there is for the member, now; await `stored` before it is told."""
         engine, now_ms = self.require_active(), self._time.now_ms()
         self._consumers[member] = now_ms
+        self.follow_log_start()
         self._look_into(engine)
-        engine.log_starts_at(self.partition.log.log_start_offset)
         room, size = self._fair_share(engine, member, wanted, now_ms), wanted.max_bytes
         ranges: list[Acquired] = []
         batches: list[memoryview] = []
@@ -212,7 +220,9 @@ class LedQueue:
                 goes_on=bool(ranges),
                 lock_ms=wanted.lock_ms,
             )
-            if not taken and engine.next_available(self.upper, now_ms) == offset:
+            if not taken and (
+                engine.next_available(self.upper, now_ms) == offset or not self._may_read_on(read)
+            ):
                 break
             held = chosen(read, taken)
             ranges += taken
@@ -225,8 +235,8 @@ class LedQueue:
     def settle(self, member: str, settlements: Sequence[Settlement]) -> None:
         """All of them or, with a KafkaError, none; await `stored` before it is told."""
         engine, now_ms = self.require_active(), self._time.now_ms()
-        self._consumers[member] = now_ms
         engine.settle(member, settlements, now_ms)
+        self._consumers[member] = now_ms
         self._decided()
 
     def accept_each(self, member: str, firsts: Sequence[int], lasts: Sequence[int]) -> dict[int, KafkaError]:
@@ -327,6 +337,18 @@ class LedQueue:
     def _forget_read(self) -> None:
         self._read_now = []
 
+    def _may_read_on(self, vain: Sequence[ReadBatch]) -> bool:
+        """Where too much was read in vain, those who wait are called in the loop's next turn."""
+        before = self._vain_bytes
+        self._vain_bytes += sum(len(each.data) for each in vain)
+        if before < _MOST_VAIN_BYTES <= self._vain_bytes:
+            self._loop.call_soon(self._read_on)
+        return self._vain_bytes < _MOST_VAIN_BYTES
+
+    def _read_on(self) -> None:
+        self._vain_bytes = 0
+        self.wake()
+
     def _look_into(self, engine: QueueEngine) -> None:
         """One piece at a time: a long log that is new to the queue does not hold up the loop."""
         if engine.wants_scan(self.upper):
@@ -403,34 +425,40 @@ class LedQueue:
 
     async def _write(self) -> None:
         try:
-            while True:
-                self._writing, self._round = self._round, []
-                changes = self.engine.take_changes()
-                self._arm()
-                letters = self.engine.take_dead_letters()
-                if changes is not None:
-                    try:
-                        await self._store.write(self.key, self.leader_epoch, changes)
-                    except KafkaError as error:
-                        self._failed(error)
-                        return
-                waiting, self._writing = self._writing, []
-                for told in waiting:
-                    told(None)
-                if letters:
-                    self._dead_letters(self, letters)
-                if changes is None:
-                    return
-                self._settled(self)
-                self.wake()
+            while await self._write_round():
+                pass
+        except Exception as error:  # noqa: BLE001 - whatever it was, no consumer may be left waiting
+            self._failed(error)
         finally:
             self._writer = None
 
-    def _failed(self, error: KafkaError) -> None:
+    async def _write_round(self) -> bool:
+        """Whether there was something to write."""
+        self._writing, self._round = self._round, []
+        changes = self.engine.take_changes()
+        self._arm()
+        letters = self.engine.take_dead_letters()
+        if changes is not None:
+            await self._store.write(self.key, self.leader_epoch, changes)
+        waiting, self._writing = self._writing, []
+        for told in waiting:
+            told(None)
+        if letters:
+            self._dead_letters(self, letters)
+        if changes is not None:
+            self._settled(self)
+            self.wake()
+        return changes is not None
+
+    def _failed(self, error: Exception) -> None:
         """What is stored and what is known here may differ: it is built again from what is stored."""
-        _log.warning("queue given up", queue=str(self.key), error=error.message, code=error.code)
+        if isinstance(error, KafkaError):
+            told, trace = error, {}
+        else:
+            told, trace = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)), {"exc_info": error}
+        _log.warning("queue given up", queue=str(self.key), error=told.message, code=told.code, **trace)
         self._writer = None
-        self.close(error)
+        self.close(told)
 
     def _arm(self) -> None:
         due_ms = self.engine.next_deadline()

@@ -8,7 +8,7 @@ from millstream.broker.partitions.partition import Partition
 from millstream.coordinator.shares.ledger import HIGHEST_PRIORITY
 from millstream.coordinator.shares.queue_values import Acquired, LogBatch, Mark
 from millstream.protocol.record_batch import CONTROL_BIT, read_header
-from millstream.protocol.records import Record, decode_records
+from millstream.protocol.records import InvalidRecordsError, Record, decode_records
 
 PRIORITY, DELAY, DELIVER_AT, TTL = (
     "millstream.priority",
@@ -26,8 +26,12 @@ class ReadBatch(msgspec.Struct, frozen=True):
     batch: LogBatch
     data: memoryview
 
-    def records(self) -> list[Record]:
-        return decode_records(self.data, _UNPACKED_BYTES)
+    def records(self) -> list[Record] | None:
+        """None where they cannot be read: their producer has sent the batch like that."""
+        try:
+            return decode_records(self.data, _UNPACKED_BYTES)
+        except InvalidRecordsError:
+            return None
 
 
 def read_batches(partition: Partition, offset: int, max_bytes: int, upper: int) -> list[ReadBatch]:
@@ -54,8 +58,13 @@ def scan(batches: Iterable[ReadBatch], offset: int, upper: int) -> tuple[list[Ma
     end = upper
     for read in batches:
         end = read.batch.last + 1
-        if not read.batch.skipped:
-            marks += [_mark(record) for record in read.records() if offset <= record.offset < upper]
+        if read.batch.skipped:
+            continue
+        records = read.records()
+        if records is None:
+            marks.append(Mark(max(read.batch.first, offset), last=min(read.batch.last, upper - 1)))
+        else:
+            marks += [_mark(record) for record in records if offset <= record.offset < upper]
     return marks, min(end, upper)
 
 

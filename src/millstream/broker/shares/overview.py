@@ -34,8 +34,9 @@ def look(shares: Shares, request: LookAtQueues) -> QueueRows:
 async def peek(shares: Shares, request: PeekAtQueue) -> Peeked:
     """A group that nobody has used yet begins where consumers of all doors but Kafka's own do."""
     queue = await shares.open(request.group, request.topic, request.partition, from_earliest=True)
+    queue.follow_log_start()
     engine = queue.engine
-    first = max(request.offset, engine.start)
+    first = max(request.offset, engine.start, queue.partition.log.log_start_offset)
     runs = [run for run in engine.runs(first, _MOST_RUNS) if not run.state.is_final]
     if engine.end < queue.upper:
         runs.append(Run(engine.end, queue.upper - 1, RecordState.AVAILABLE))
@@ -63,6 +64,7 @@ async def purge(shares: Shares, request: PurgeQueue) -> Purged:
 
 
 def _row_of(queue: LedQueue) -> QueueRow:
+    queue.follow_log_start()
     engine, counters = queue.engine, queue.engine.counters
     return QueueRow(
         queue.key.group_id,

@@ -68,6 +68,7 @@ class PartitionLimits:
         if not queues and not config.queue_groups:
             self._admit_without_groups(partition, count)
         for queue in queues.values():
+            queue.follow_log_start()
             excess = queue.engine.depth(partition.log.log_end_offset) + count - config.queue_max_depth
             if excess > 0 and config.queue_overflow == "refuse":
                 raise _full(f"group {queue.key.group_id} has", partition)

@@ -30,6 +30,7 @@ class QueueSamples:
         now_ms = self._clock.now_ms()
         samples = []
         for queue in islice((each for each in self._shares if each.is_ready), most):
+            queue.follow_log_start()
             counters, oldest_ms = queue.engine.counters, queue.oldest_ms()
             samples.append(
                 QueueSample(

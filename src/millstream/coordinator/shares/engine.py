@@ -5,11 +5,11 @@ acquired again while its release is still on its way to the disk, but no reply o
 write fails the whole queue is thrown away and built from what is stored.
 """
 
-import heapq
 from collections.abc import Sequence
 
 import msgspec
 
+from millstream.coordinator.shares.expiries import Expiries
 from millstream.coordinator.shares.key_order import KeyOrder
 from millstream.coordinator.shares.ledger import PARKED_MS, Ledger
 from millstream.coordinator.shares.policy import Order, QueuePolicy
@@ -58,7 +58,7 @@ class QueueEngine:
         self._accepted: dict[int, list[int]] = {}
         self._up_to_date = Ledger(start, stored, self._is_scanned)
         self._scanned = self._ledger.start
-        self._expiring: list[tuple[int, int]] = []
+        self._expiring = Expiries(self._is_settled)
         self._keys = KeyOrder()
         self._dead_letters = [
             DeadLetter(run.first, run.last, run.count, Reason.RESTARTED.value)
@@ -106,6 +106,11 @@ class QueueEngine:
         return self._scanned
 
     @property
+    def expiring(self) -> int:
+        """How many times of expiry are kept."""
+        return len(self._expiring)
+
+    @property
     def run_count(self) -> int:
         return len(self._ledger.runs)
 
@@ -116,9 +121,11 @@ class QueueEngine:
     @policy.setter
     def policy(self, policy: QueuePolicy) -> None:
         """Locks that were given keep their length. A queue that looks into records now begins with the next one."""
-        if policy.scans and not self._policy.scans:
+        former, self._policy = self._policy, policy
+        if policy.scans is not former.scans:
+            # What was not looked into may be delivered now.
             self._scanned = self.end
-        self._policy = policy
+            self._ledger.changed(self.start, self.end)
 
     def depth(self, log_end: int) -> int:
         """Records before `log_end` that are not settled."""
@@ -137,8 +144,11 @@ class QueueEngine:
 
     def wants_scan(self, log_end: int) -> bool:
         """Whether records from `scanned` on are to be read and told by `observe`."""
-        unsettled = self._scanned - self.start - self.final
-        return self._policy.scans and self._scanned < log_end and unsettled < self._most_scanned
+        return self._policy.scans and self._scanned < log_end and self._unsettled_scanned < self._most_scanned
+
+    @property
+    def _unsettled_scanned(self) -> int:
+        return self._scanned - self.start - self.final
 
     def observe(self, marks: Sequence[Mark], upto: int) -> None:
         """What was read of the records from `scanned` to before `upto`; offsets without a mark hold no record."""
@@ -146,11 +156,13 @@ class QueueEngine:
         self._ledger.extend(upto)
         self._scanned = max(self._scanned, upto)
         for mark in marks:
-            self._ledger.archive_available(position, mark.offset - 1)
-            position = mark.offset + 1
-            self._mark(mark)
-        self._ledger.archive_available(position, upto - 1)
+            self._pass_over(position, mark.offset - 1)
+            position = max(mark.offset, mark.last) + 1
+            if mark.last < 0:
+                self._mark(mark)
+        self._pass_over(position, upto - 1)
         self._ledger.changed(first, upto - 1)
+        self._expiring.forget_settled(self._unsettled_scanned)
         self._advance()
 
     def _mark(self, mark: Mark) -> None:
@@ -159,10 +171,11 @@ class QueueEngine:
             return
         due_ms = max(run.due_ms, mark.due_ms if run.count == 0 else 0)
         key = b"" if self._policy.order is Order.STRICT else mark.key
-        if self._policy.order is not Order.NONE and key is not None and not self._keys.add(mark.offset, key):
+        in_line = self._policy.order is not Order.NONE and key is not None
+        if in_line and not self._keys.add(mark.offset, key or b"", due_ms):
             due_ms = PARKED_MS
         if mark.expires_ms > 0:
-            heapq.heappush(self._expiring, (mark.expires_ms, mark.offset))
+            self._expiring.add(mark.expires_ms, mark.offset)
         if (due_ms, mark.priority) != (run.due_ms, run.priority):
             for each in self._ledger.runs.cut(mark.offset, mark.offset):
                 each.due_ms, each.priority = due_ms, mark.priority
@@ -216,7 +229,7 @@ class QueueEngine:
             if self._is_expired(batch, now_ms):
                 self._give_up_available(batch.first, batch.last, Reason.EXPIRED)
             elif batch.skipped:
-                self._ledger.archive_available(batch.first, batch.last)
+                self._pass_over(batch.first, batch.last)
             elif not self._acquire_from(batch, offer):
                 break
         self._advance()
@@ -262,7 +275,7 @@ class QueueEngine:
         ready = self._ledger.first_ready()
         position = batches[0].first if ready is None else min(ready.first, batches[0].first)
         for batch in batches:
-            self._ledger.archive_available(position, batch.first - 1)
+            self._pass_over(position, batch.first - 1)
             position = batch.last + 1
 
     def _is_expired(self, batch: LogBatch, now_ms: int) -> bool:
@@ -364,28 +377,30 @@ class QueueEngine:
                 self._release(run.first, run.last, run.count, now_ms, None)
             else:
                 self._ledger.delay(run.first, run.last, 0)
-        while self._expiring and self._expiring[0][0] <= now_ms:
+        for offset in self._expiring.pop_due(now_ms):
             moved = True
-            self._expire(heapq.heappop(self._expiring)[1])
+            self._expire(offset)
         if moved:
             self._advance()
 
     def next_deadline(self) -> int | None:
         found = self._ledger.first_timed()
-        due = [] if found is None else [found[0]]
-        if self._expiring:
-            due.append(self._expiring[0][0])
-        return min(due, default=None)
+        due = (None if found is None else found[0], self._expiring.next_ms)
+        return min((each for each in due if each is not None), default=None)
 
     # -- giving up
 
-    def log_starts_at(self, offset: int) -> None:
-        """Records before `offset` were deleted: what is available there is over, what is out goes when it is back."""
+    def log_starts_at(self, offset: int) -> bool:
+        """Records before `offset` were deleted: what is available there is over, what is out goes when it is back.
+
+        Whether that is new.
+        """
         if offset <= self._log_start:
-            return
+            return False
         self._log_start = offset
         if offset > self.start:
             self.drop_available(offset)
+        return True
 
     def drop_available(self, before: int, reason: Reason | None = None) -> int:
         """Give up what is available before `before`: to dead letters with a reason, for good without. How many."""
@@ -393,8 +408,7 @@ class QueueEngine:
         self._scanned = max(self._scanned, before)
         settled = self.start + self.final
         if reason is None:
-            for first, last, _ in self._ledger.available(self.start, before - 1):
-                self._finish(first, last, ARCHIVED)
+            self._pass_over(self.start, before - 1)
         else:
             self._give_up_available(self.start, before - 1, reason)
         self._advance()
@@ -433,7 +447,7 @@ class QueueEngine:
         run = self._ledger.runs.at(offset)
         if run is not None and run.state is ACQUIRED:
             # Too late only if it comes back.
-            heapq.heappush(self._expiring, (run.due_ms + 1, offset))
+            self._expiring.add(run.due_ms + 1, offset)
         self._give_up_available(offset, offset, Reason.EXPIRED)
 
     def _give_up_available(self, first: int, last: int, reason: Reason) -> None:
@@ -462,11 +476,20 @@ class QueueEngine:
                 self._finish(run.first, run.last, ARCHIVED)
         self._advance()
 
+    def _pass_over(self, first: int, last: int) -> None:
+        """What is available here is over: there is no record, or it was dropped."""
+        for low, high, _ in self._ledger.available(first, last):
+            self._finish(low, high, ARCHIVED)
+
     def _finish(self, first: int, last: int, state: RecordState) -> None:
         self._ledger.set(first, last, state)
         if len(self._keys):
-            for offset in self._keys.settle(first, last):
-                self._ledger.delay(offset, offset, 0)
+            for offset, due_ms in self._keys.settle(first, last):
+                self._ledger.delay(offset, offset, due_ms)
+
+    def _is_settled(self, offset: int) -> bool:
+        run = self._ledger.runs.at(offset)
+        return run is None or run.state.is_final
 
     def _advance(self) -> None:
         self._ledger.advance()

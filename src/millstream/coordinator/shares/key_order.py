@@ -5,27 +5,30 @@ from collections.abc import Iterator
 
 
 class KeyOrder:
-    __slots__ = ("_keys", "_lines")
+    __slots__ = ("_due_ms", "_keys", "_lines")
 
     def __init__(self) -> None:
         self._keys: dict[int, bytes] = {}
+        self._due_ms: dict[int, int] = {}
         self._lines: dict[bytes, deque[int]] = {}
 
     def __len__(self) -> int:
         return len(self._keys)
 
-    def add(self, offset: int, key: bytes) -> bool:
-        """Offsets come in their order. Whether it is the first of its key."""
+    def add(self, offset: int, key: bytes, due_ms: int) -> bool:
+        """Offsets come in their order. Whether it is the first of its key; `due_ms` is kept of one that is not."""
         self._keys[offset] = key
         line = self._lines.get(key)
         if line is None:
             self._lines[key] = deque((offset,))
             return True
         line.append(offset)
+        if due_ms:
+            self._due_ms[offset] = due_ms
         return False
 
-    def settle(self, first: int, last: int) -> list[int]:
-        """These are done with; returns what stands first in its line now."""
+    def settle(self, first: int, last: int) -> list[tuple[int, int]]:
+        """These are done with; returns what stands first in its line now, and when it is due."""
         return [each for offset in self._known(first, last) for each in self._leave(offset)]
 
     def _known(self, first: int, last: int) -> Iterator[int]:
@@ -33,14 +36,15 @@ class KeyOrder:
             return (offset for offset in range(first, last + 1) if offset in self._keys)
         return iter(sorted(offset for offset in self._keys if first <= offset <= last))
 
-    def _leave(self, offset: int) -> Iterator[int]:
+    def _leave(self, offset: int) -> Iterator[tuple[int, int]]:
         key = self._keys.pop(offset)
+        self._due_ms.pop(offset, None)
         line = self._lines[key]
         if line[0] != offset:
             line.remove(offset)
             return
         line.popleft()
         if line:
-            yield line[0]
+            yield line[0], self._due_ms.pop(line[0], 0)
         else:
             del self._lines[key]

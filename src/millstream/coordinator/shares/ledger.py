@@ -12,7 +12,7 @@ from millstream.coordinator.shares.queue_values import Changes
 from millstream.coordinator.shares.runs import Run, Runs
 from millstream.coordinator.shares.states import RecordState, StateBatch
 
-AVAILABLE, ACQUIRED, ARCHIVED = RecordState.AVAILABLE, RecordState.ACQUIRED, RecordState.ARCHIVED
+AVAILABLE, ACQUIRED = RecordState.AVAILABLE, RecordState.ACQUIRED
 
 HIGHEST_PRIORITY = 9
 # Available, but not before something else is settled.
@@ -90,10 +90,6 @@ class Ledger:
         for run in self.runs.cut(first, last):
             run.due_ms = due_ms
         self.changed(first, last)
-
-    def archive_available(self, first: int, last: int) -> None:
-        for low, high, _ in self.available(first, last):
-            self.set(low, high, ARCHIVED)
 
     def changed(self, first: int, last: int) -> None:
         """Runs here may be one now, and they and what is left at the borders may have a new place."""

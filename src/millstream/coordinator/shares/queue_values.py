@@ -58,13 +58,14 @@ class LogBatch(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What a record says of itself. 0 is: at once, never."""
+    """What a record says of itself. 0 is: at once, never. With `last`, of nothing up to there it is known."""
 
     offset: int
     key: bytes | None = None
     priority: int = 0
     due_ms: int = 0
     expires_ms: int = 0
+    last: int = -1
 
 
 class DeadLetter(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ import pytest
 from millstream.coordinator.shares.engine import QueueEngine
 from millstream.coordinator.shares.policy import Order, QueuePolicy
 from millstream.coordinator.shares.queue_values import LogBatch, Mark, Outcome, Reason, Settlement
+from millstream.coordinator.shares.states import RecordState, StateBatch
 from millstream.protocol.errors import KafkaError
 
 MILLION = 1_000_000
@@ -153,3 +154,42 @@ def test_a_million_records_that_nobody_settles_are_few_runs_and_are_handed_out_i
         engine.take_changes()
     assert engine.depth(MILLION) == MILLION
     assert engine.held("m0") == 0
+
+
+def acquired(engine: QueueEngine, batches: list[LogBatch], end: int, now_ms: int = 0) -> list[int]:
+    """The offsets that a consumer gets now."""
+    if engine.next_available(end, now_ms) is None:
+        return []
+    taken = engine.acquire("m", now_ms, batches, 100)
+    return [offset for each in taken for offset in range(each.first, each.last + 1)]
+
+
+def test_a_delayed_message_behind_another_of_its_key_is_still_delayed() -> None:
+    engine = QueueEngine(0, QueuePolicy(order=Order.KEY, reads_headers=True))
+    engine.observe([Mark(0, b"a"), Mark(1, b"a", due_ms=5_000)], 2)
+    assert acquired(engine, [LogBatch(0, 1)], 2) == [0]
+    engine.settle("m", [Settlement(0, 0, Outcome.ACCEPT)], 0)
+    assert acquired(engine, [LogBatch(0, 1)], 2, 4_999) == []
+    assert acquired(engine, [LogBatch(0, 1)], 2, 5_000) == [1]
+
+
+def test_the_next_of_a_key_is_delivered_when_the_first_was_compacted_away() -> None:
+    engine = QueueEngine(0, QueuePolicy(order=Order.KEY))
+    engine.observe([Mark(0, b"a"), Mark(1, b"a")], 2)
+    assert acquired(engine, [LogBatch(1, 1)], 2) == [1]
+
+
+def test_what_was_not_looked_into_is_delivered_when_nobody_needs_to() -> None:
+    stored = (StateBatch(0, 9, RecordState.AVAILABLE, 1),)
+    engine = QueueEngine(0, QueuePolicy(order=Order.KEY), stored)
+    engine.policy = QueuePolicy()
+    assert acquired(engine, [LogBatch(0, 9)], 10) == list(range(10))
+
+
+def test_when_settled_messages_would_have_expired_is_forgotten() -> None:
+    engine = QueueEngine(0, QueuePolicy(reads_headers=True))
+    for first in range(0, 20_000, 100):
+        engine.observe([Mark(each, expires_ms=MILLION) for each in range(first, first + 100)], first + 100)
+        assert len(acquired(engine, [LogBatch(first, first + 99)], first + 100)) == 100
+        engine.settle("m", [Settlement(first, first + 99, Outcome.ACCEPT)], 0)
+    assert engine.expiring < 5_000

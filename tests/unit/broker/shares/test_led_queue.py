@@ -1,0 +1,82 @@
+"""What is deleted, unreadable or too old under a queue, and what it cannot store."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from millstream.broker.shares.led_queue import QueueState
+from millstream.coordinator.shares.policy import Order, QueuePolicy
+from millstream.coordinator.shares.queue_values import Outcome, Settlement
+from millstream.protocol.errors import KafkaError
+from support.led_queue import QueueBench, filled
+from support.logs import append, append_values, batch_of, flush, unreadable
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [QueuePolicy(order=Order.KEY), QueuePolicy(reads_headers=True), QueuePolicy()],
+    ids=["key", "headers", "plain"],
+)
+def test_what_was_deleted_before_anybody_looked_into_it_is_passed_over(policy: QueuePolicy) -> None:
+    async def scenario() -> None:
+        bench = QueueBench(policy, filled([b"0"], [b"1"], [b"2"]))
+        bench.log.advance_start(2)
+        assert bench.take() == [2]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "policy", [QueuePolicy(order=Order.KEY), QueuePolicy(reads_headers=True)], ids=["key", "headers"]
+)
+def test_a_batch_that_cannot_be_opened_keeps_no_other_from_its_consumers(policy: QueuePolicy) -> None:
+    async def scenario() -> None:
+        log = filled([b"0"])
+        append(log, unreadable(batch_of([b"1", b"2"])))
+        append_values(log, b"3")
+        flush(log)
+        bench = QueueBench(policy, log)
+        assert bench.take() == [0, 1, 2, 3]
+
+    run(scenario)
+
+
+def test_whoever_waits_hears_of_it_when_a_write_fails_in_an_unknown_way() -> None:
+    async def scenario() -> None:
+        bench = QueueBench(QueuePolicy(), filled([b"0"], [b"1"]))
+        bench.store.error = RuntimeError("a fault of ours")
+        assert bench.take() == [0, 1]
+        with pytest.raises(KafkaError):
+            await bench.queue.stored()
+        assert bench.queue.state is QueueState.CLOSED
+
+    run(scenario)
+
+
+def test_who_settles_what_it_does_not_hold_is_no_consumer() -> None:
+    async def scenario() -> None:
+        bench = QueueBench(QueuePolicy(), filled([b"%d" % each for each in range(100)]))
+        for number in range(99):
+            with pytest.raises(KafkaError):
+                bench.queue.settle(f"stranger-{number}", [Settlement(0, 0, Outcome.ACCEPT)])
+        assert len(bench.take()) == 100
+
+    run(scenario)
+
+
+def test_a_long_queue_of_expired_messages_does_not_hold_up_the_loop() -> None:
+    async def scenario() -> None:
+        bench = QueueBench(QueuePolicy(ttl_ms=1), filled(*([b"x" * 1_000] for _ in range(4_000))))
+        assert bench.take() == []
+        assert 0 < bench.queue.engine.start < 2_500
+        # Who waits need not ask again.
+        bench.queue.await_available(bench.take)
+        while bench.queue.engine.start < 4_000:  # noqa: ASYNC110 - the queue goes on by itself
+            await asyncio.sleep(0)
+
+    run(scenario)

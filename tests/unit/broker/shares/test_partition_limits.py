@@ -1,0 +1,42 @@
+"""What may be written to a topic, and what is deleted of it, by how far its queues are."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from millstream.broker.partitions.partition import Partition
+from millstream.broker.shares.partition_limits import PartitionLimits
+from millstream.coordinator.shares.policy import QueuePolicy
+from millstream.protocol.errors import KafkaError
+from support.led_queue import QueueBench, filled
+
+
+def limits() -> PartitionLimits:
+    async def delete(partition: Partition, before: int) -> None:
+        partition.log.advance_start(before)
+
+    tasks = []
+
+    def spawn(work: Coroutine[Any, Any, None], _name: str) -> None:
+        tasks.append(asyncio.ensure_future(work))
+
+    return PartitionLimits(spawn, delete)
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def test_messages_that_retention_deleted_do_not_fill_a_queue() -> None:
+    async def scenario() -> None:
+        bench = QueueBench(QueuePolicy(), filled([b"0", b"1", b"2"], queue_max_depth=3))
+        of_partition = limits()
+        of_partition.watch(bench.queue, bench.log.config)
+        with pytest.raises(KafkaError, match="left to settle"):
+            of_partition.admit(bench.partition, 1)
+        bench.log.advance_start(2)
+        of_partition.admit(bench.partition, 2)
+
+    run(scenario)
