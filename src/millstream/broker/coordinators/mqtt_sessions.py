@@ -31,10 +31,11 @@ log = get_logger("millstream.mqtt")
 
 PARTITIONS: Final = 16
 _PAUSE_SECONDS: Final = 0.5
+# The door that took the message may know of a new topic before this node does: metadata come a little later here.
+_UNKNOWN_SECONDS: Final = 30.0
 # It would be refused again.
 _FINAL: Final = frozenset(
     {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.RECORD_LIST_TOO_LARGE,
         ErrorCode.INVALID_RECORD,
@@ -109,13 +110,20 @@ class MqttSessions:
 
     async def _append(self, partition: int, effect: AppendOwed) -> None:
         """Until it is done, or the coordinator has moved: its successor does it again, and nothing happens twice."""
+        loop = asyncio.get_running_loop()
         first = effect.owed[0]
         place = Place(first.message.topic, first.message.partition)
+        unknown_until: float | None = None
         while self._hosted().machine(partition) is not None:
             try:
                 await self._partitions.append(NODE, place, self._batch(effect))
             except KafkaError as error:
-                if error.code in _FINAL:
+                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    unknown_until = unknown_until or loop.time() + _UNKNOWN_SECONDS
+                    is_final = loop.time() >= unknown_until
+                else:
+                    is_final = error.code in _FINAL
+                if is_final:
                     await self._refuse(partition, effect, error)
                     return
                 if error.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:

@@ -1,14 +1,15 @@
 """What a coordinator of MQTT sessions owes to the log is appended, however often it is tried."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 from millstream.broker.coordinators.mqtt_sessions import MqttSessions
 from millstream.coordinator.mqtt_sessions.records import KeptMessage
-from millstream.coordinator.mqtt_sessions.requests import AppendOwed, Owed, OwedAppended
+from millstream.coordinator.mqtt_sessions.requests import AppendOwed, Owed, OwedAppended, OwedRefused
 from millstream.coordinator.mqtt_sessions.settings import SessionSettings
 from millstream.observability.metrics import Registry
-from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 from millstream.protocol.records import decode_records
 from millstream.testing.simulator.loop import SimulatedLoop
 
@@ -30,26 +31,59 @@ class Partitions:
         self.taken.append(record.timestamp_ms)
 
 
-def test_a_message_is_appended_though_the_clock_was_ahead_when_it_was_tried_first() -> None:
-    """It was acknowledged to its publisher by then."""
-    loop, partitions, reported = SimulatedLoop(), Partitions(), []
+class NewTopic(Partitions):
+    """One that this node hears of when it was asked for some times."""
+
+    async def append(self, caller: Any, place: Any, batch: bytes) -> None:
+        if self.refused < 3:
+            self.refused += 1
+            raise NotDone(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+        await super().append(caller, place, batch)
+
+
+def appended(loop: SimulatedLoop, partitions: Partitions, now_ms: Callable[[], int]) -> list[Any]:
+    """What the coordinator hears of a message that it owes."""
+    reported: list[Any] = []
 
     async def decide_in(_partition: int, request: Any) -> None:
         reported.append(request)
 
     # A coordinator that never gets it done has moved in the end, so that the test ends.
-    hosted: Any = SimpleNamespace(machine=lambda _partition: partitions.refused < 20, decide_in=decide_in)
+    hosted: Any = SimpleNamespace(machine=lambda _partition: partitions.refused < 200, decide_in=decide_in)
     unused: Any = None
     sessions = MqttSessions(
         lambda: hosted,
         partitions,  # type: ignore[arg-type]
         unused,
         unused,
-        lambda: NOW_MS if loop.time() > 3 else AHEAD_MS,
+        now_ms,
         SessionSettings(),
         Registry(),
     )
     owed = Owed(5, KeptMessage("mqtt", 0, b"t", b"x", ()), 0)
     loop.run(sessions._append(0, AppendOwed(1, 0, (owed,))))
+    return reported
+
+
+def test_a_message_is_appended_though_the_clock_was_ahead_when_it_was_tried_first() -> None:
+    """It was acknowledged to its publisher by then."""
+    loop, partitions = SimulatedLoop(), Partitions()
+    reported = appended(loop, partitions, lambda: NOW_MS if loop.time() > 3 else AHEAD_MS)
     assert partitions.refused
     assert (partitions.taken, reported) == ([NOW_MS], [OwedAppended((5,))])
+
+
+def test_a_message_is_not_dropped_because_its_topic_is_not_known_here_yet() -> None:
+    """The door that took it knows; the coordinator's node hears of new topics a little later."""
+    partitions = NewTopic()
+    reported = appended(SimulatedLoop(), partitions, lambda: NOW_MS)
+    assert (partitions.taken, reported) == ([NOW_MS], [OwedAppended((5,))])
+
+
+def test_a_message_for_a_topic_that_was_deleted_is_dropped_in_the_end() -> None:
+    class Deleted(Partitions):
+        async def append(self, _caller: Any, _place: Any, _batch: bytes) -> None:
+            self.refused += 1
+            raise NotDone(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+
+    assert appended(SimulatedLoop(), Deleted(), lambda: NOW_MS) == [OwedRefused(5)]
