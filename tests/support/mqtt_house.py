@@ -11,6 +11,7 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.mqtt.decoder import Decoder, Side
 from millstream.protocol.mqtt.encoder import encode
 from millstream.protocol.mqtt.packets import V5, Connect, Will
+from millstream.protocol.mqtt.properties import ConnectProperties
 from millstream.testing.simulator.loop import SimulatedLoop
 from millstream.testing.simulator.machine import SimulatedClock
 from support.mqtt_coordinator import Coordinator
@@ -78,26 +79,44 @@ class Wire:
 class House:
     """A door that is not listened at, and the line to its coordinator."""
 
-    def __init__(self, loop):
+    def __init__(self, loop, **parts):
+        """`parts` are of what the door sees of a cluster, in place of nothing."""
         self.line = Line(loop)
         topic = self.topic = SimpleNamespace(partitions=[None])
         doors = SimpleNamespace(
             coordinators=self.line,
-            partitions=None,
             view=SimpleNamespace(node_id=1),
             metadata=SimpleNamespace(image=SimpleNamespace(topic=lambda _name: topic)),
+            authoriser=SimpleNamespace(allows=lambda _caller, _permission: True),
         )
+        doors.partitions = None
+        vars(doors).update(parts)
         self.door = MqttDoor(doors, Rules(), MqttLimits(), SimulatedClock(loop), lambda: "id")
 
+    def join(self, client_id, *more, expiry_s=0, clean=True):
+        """A client without a will."""
+        properties = ConnectProperties(session_expiry_s=expiry_s)
+        return self._accept(Connect(client_id, V5, clean, properties=properties), *more)
+
     def connect(self, text, *more, keep_alive_s=0):
+        will = Will("will/c", text.encode(), 1)
+        return self._accept(Connect("c", V5, True, keep_alive_s, None, None, will), *more)
+
+    def _accept(self, *packets):
         wire = Wire()
         user = self.door.accept(wire)
-        will = Will("will/c", text.encode(), 1)
-        packets = (Connect("c", V5, True, keep_alive_s, None, None, will), *more)
         user.data(b"".join(encode(packet, V5) for packet in packets))
         return wire, user
 
 
-def run(scenario):
+def run(scenario, **parts):
     loop = SimulatedLoop()
-    return loop.run(scenario(House(loop)))
+
+    async def lived_in():
+        house = House(loop, **parts)
+        try:
+            return await scenario(house)
+        finally:
+            await house.door.stop()
+
+    return loop.run(lived_in())

@@ -1,7 +1,7 @@
 """Append to a partition and read it, wherever it is led."""
 
 import enum
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Protocol
 
 import msgspec
@@ -92,13 +92,29 @@ class LogRead(msgspec.Struct, frozen=True):
             yield header, self.batches[at : at + header.size_bytes]
             at += header.size_bytes
 
-    def records(self, limit_bytes: int = UNPACKED_BYTES) -> Iterator[Record]:
-        """The records from `offset` on, without control records. A batch may unpack to at most `limit_bytes`."""
+    def records(
+        self,
+        limit_bytes: int = UNPACKED_BYTES,
+        pass_over: Callable[[BatchHeader, KafkaError], None] | None = None,
+    ) -> Iterator[Record]:
+        """The records from `offset` on, without control records. A batch may unpack to at most `limit_bytes`.
+
+        Producers pack batches, and nobody looks into them on their way to the log. One that cannot be opened is a
+        KafkaError, or with `pass_over` told to that, and the next one follows.
+        """
         for header, batch in self.headers():
-            if not header.is_control:
-                for record in decode_records(batch, limit_bytes):
-                    if record.offset >= self.offset:
-                        yield record
+            if header.is_control:
+                continue
+            try:
+                records = decode_records(batch, limit_bytes)
+            except KafkaError as error:
+                if pass_over is None:
+                    raise
+                pass_over(header, error)
+                continue
+            for record in records:
+                if record.offset >= self.offset:
+                    yield record
 
 
 class PartitionAccess(Protocol):

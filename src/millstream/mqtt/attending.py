@@ -37,11 +37,21 @@ class Attending:
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def add(self, client: Attended, shard: int) -> None:
+        """Of two that opened one session at the same time, the later owns it; the other hears so here.
+
+        The coordinator tells of it by the client's id, under which there is one only.
+        """
+        other = self.clients.get(client.client_id)
+        if other is not None and other.epoch > client.epoch:
+            client.taken_over()
+            return
         self.clients[client.client_id] = client
         self._shards.setdefault(shard, {})[client.client_id] = None
         if shard not in self._tasks:
             task = asyncio.get_running_loop().create_task(self._run(shard), name=f"mqtt attend {shard}")
             self._tasks[shard] = task
+        if other is not None and other is not client:
+            other.taken_over()
 
     def remove(self, client: Attended, shard: int) -> None:
         if self.clients.get(client.client_id) is client:

@@ -1,7 +1,7 @@
 """A connected client: its machine decides, this acts. Bytes from and to its wire, messages to the log and from it."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Final
 
 from millstream.coordinator.mqtt_sessions.records import Position
@@ -13,6 +13,7 @@ from millstream.mqtt.failures import failure_of
 from millstream.mqtt.opening import open_session
 from millstream.mqtt.outbound import InFlight, Offer
 from millstream.mqtt.outgoing import Delivery, Outgoing
+from millstream.mqtt.places import partitions_of
 from millstream.mqtt.queue_clients import leave
 from millstream.mqtt.reading import Reading
 from millstream.mqtt.sending import Sending
@@ -59,8 +60,8 @@ class Client:
         self.subscriptions: dict[str, Subscription] = {}
         self.queues: dict[str, ShareGroup] = {}
         """Queues that it consumes, by its filters."""
-        self.groups: list[ShareGroup] = []
-        """Shared subscriptions that it has been a member of."""
+        self.groups: dict[str, ShareGroup] = {}
+        """Those that it is a member of, queues too, by its filters."""
         self.reading = Reading(
             door.doors.partitions, door.own_caller, door.publishing.rules, door.subscribers, self
         )
@@ -94,7 +95,7 @@ class Client:
     def _go_on(self) -> None:
         """There may be room for more."""
         self.reading.go_on()
-        for group in self.groups:
+        for group in list(self.groups.values()):
             group.go_on()
 
     def lost(self) -> None:
@@ -227,6 +228,12 @@ class Client:
         finally:
             self._work = None
 
+    def look_for_partitions(self, filters: Iterable[str]) -> None:
+        """Topics may have got more since it subscribed."""
+        rules = self.shared.publishing.rules
+        topics = {topic: None for text in filters if shared(text) is None for topic in rules.topics_for(text)}
+        self.reading.grow(partitions_of(self.shared.places, list(topics)))
+
     # -- delivering
 
     @property
@@ -317,7 +324,7 @@ class Client:
         positions = self.reading.positions(outbound.queued, outbound.in_flight)
         assert self.link is not None
         try:
-            if self.reading.places:
+            if self.reading.places or freed:
                 await self.link.save(positions, tuple(freed))
         except KafkaError as error:
             outbound.freed |= freed.difference(each.packet_id for each in outbound.in_flight)

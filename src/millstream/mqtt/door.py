@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Final
 
-from millstream.doors import Doors
+from millstream.doors import Doors, MetadataImage
 from millstream.doors.caller import ANONYMOUS, NODE, Caller
 from millstream.doors.decoded_tail import DecodedTail
 from millstream.mqtt.attending import Attending
@@ -93,6 +93,7 @@ class MqttDoor:
         self._servers: list[asyncio.Server] = []
         self._clients: dict[Client, None] = {}
         self._is_stopping = False
+        self._unwatch: Callable[[], None] | None = None
 
     def values(self) -> dict[str, int]:
         """What is told under `$SYS/broker/`, and as metrics."""
@@ -118,6 +119,7 @@ class MqttDoor:
         own = Places(shared.doors.metadata, NODE)
         await own.ensure_patiently({MQTT_RETAINED_TOPIC: RETAINED_CONFIGS})
         shared.retained.follow(shared.places.of(MQTT_RETAINED_TOPIC))
+        self._unwatch = shared.doors.metadata.watch(self.metadata_changed)
         self._sys.start()
         limits = shared.limits
         unsent, longest = limits.max_unsent_bytes, limits.max_packet_bytes
@@ -147,6 +149,17 @@ class MqttDoor:
         self.shared.statistics.connections += 1
         return client
 
+    def metadata_changed(self, old: MetadataImage, new: MetadataImage) -> None:
+        """What is published to new partitions of a topic is for those who subscribed before, too."""
+        if old.topics is new.topics:
+            return
+        shared = self.shared
+        shared.share_groups.look_for_partitions()
+        if any(_partitions(old, topic) < _partitions(new, topic) for topic in shared.publishing.rules.topics):
+            for client in list(self._clients):
+                if client.is_open:
+                    client.look_for_partitions(client.subscriptions)
+
     async def stop(self) -> None:
         """Tell the clients, and let their sessions be kept; who does not go is cut off."""
         self._is_stopping = True
@@ -161,7 +174,14 @@ class MqttDoor:
         for client in clients:
             client.cut_off()
         self._sys.stop()
+        if self._unwatch is not None:
+            self._unwatch()
         self.shared.attending.stop()
         self.shared.share_groups.stop()
         await self.shared.subscribers.stop()
         await self.shared.retained.stop()
+
+
+def _partitions(image: MetadataImage, topic: str) -> int:
+    found = image.topic(topic)
+    return 0 if found is None else len(found.partitions)

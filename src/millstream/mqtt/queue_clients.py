@@ -56,7 +56,7 @@ async def consume(client: "Client", subscription: Subscription, properties: User
     group = _group(client, queue, group_of(queue, properties, client.client_id), explicit=explicit)
     await group.open()
     client.queues[subscription.filter] = group
-    client.groups.append(group)
+    client.groups[subscription.filter] = group
     return subscription.qos
 
 
@@ -68,7 +68,10 @@ def _group(client: "Client", queue: QueueName, name: str, *, explicit: bool) -> 
         client.caller,
         member_of(client),
         name,
-        {place: Deliveries(queue, name, rules, place).outgoing for place in door.places.of(queue.name)},
+        lambda: {
+            place: Deliveries(queue, name, rules, place).outgoing for place in door.places.of(queue.name)
+        },
+        door.share_groups.running,
         door.now_ms,
         door.share_groups.tail,
         door.limits.delivery_batch,
@@ -83,7 +86,7 @@ def leave(client: "Client", text: str) -> None:
     group = client.queues.pop(text, None)
     if group is not None:
         group.leave(client)
-        client.groups.remove(group)
+        client.groups.pop(text, None)
         client.spawn(_release(group))
 
 

@@ -18,6 +18,7 @@ from millstream.mqtt.record_form import from_record
 from millstream.mqtt.rules import Rules
 from millstream.mqtt.subscribers import Subscribers
 from millstream.mqtt.subscriptions import Granted, Subscription, SubscriptionIndex
+from millstream.mqtt.tail import unreadable
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.internal_topics import MQTT_RETAINED_TOPIC
@@ -94,6 +95,14 @@ class Reading:
             if position is not None and position.once_offset > position.offset:
                 self.once[place] = position.once_offset
 
+    def grow(self, places: Iterable[Place]) -> None:
+        """Partitions that were not there when it subscribed: all that is in them is for it."""
+        for place in places:
+            if place not in self.places:
+                self.places[place] = None
+                self.behind[place] = 0
+        self.go_on()
+
     def fall_behind(self, place: Place, offset: int) -> None:
         self.behind.setdefault(place, offset)
 
@@ -156,7 +165,7 @@ class Reading:
         read = await self._partitions.read(self._caller, place, offset, max_bytes=_READ_BYTES)
         reader, now_ms = self._reader, self._subscribers.now_ms()
         del self.behind[place]
-        for record in read.records():
+        for record in read.records(pass_over=unreadable(place)):
             message = from_record(record, place.topic, self._rules)
             matched = self._own.find(message.topic)
             if matched:

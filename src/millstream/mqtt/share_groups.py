@@ -48,6 +48,7 @@ class Member(Protocol):
     def flush(self) -> None: ...
 
 
+_MakeOutgoing = Callable[[QueuedRecord], Outgoing | None]
 _Joined = tuple[Member, int, bool, tuple[int, ...]]
 """A member, and of its subscription the QoS, whether it gets the retain flag, and its identifiers."""
 
@@ -55,7 +56,8 @@ _Joined = tuple[Member, int, bool, tuple[int, ...]]
 class ShareGroup:
     """`name` is the share group's, `member` who acquires messages for the clients that join.
 
-    `places` are its partitions, each with what makes a delivery of a record, or None of one that is not for the group.
+    `find_places` gives its partitions, each with what makes a delivery of a record, or None of one that is not for the
+    group. `running` has all groups that acquire messages.
     A new group begins at the end of the log, or with `from_start` at its start. At most `batch` messages are acquired
     at a time. They are settled by clients' acknowledgements, unless that is `explicit`: then by what else clients say.
     """
@@ -66,7 +68,8 @@ class ShareGroup:
         caller: Caller,
         member: str,
         name: str,
-        places: Mapping[Place, Callable[[QueuedRecord], Outgoing | None]],
+        find_places: Callable[[], Mapping[Place, _MakeOutgoing]],
+        running: dict["ShareGroup", None],
         now_ms: Callable[[], int],
         tail: DecodedTail,
         batch: int,
@@ -79,7 +82,9 @@ class ShareGroup:
         self._caller = caller
         self._member = member
         self._name = name
-        self._places = places
+        self._find_places = find_places
+        self._places = dict(find_places())
+        self._running = running
         self._now_ms = now_ms
         self._tail = tail
         self._batch = batch
@@ -119,6 +124,14 @@ class ShareGroup:
         if not self._tasks:
             loop = asyncio.get_running_loop()
             self._tasks = [loop.create_task(self._work(place)) for place in self._places]
+            self._running[self] = None
+
+    def look_for_partitions(self) -> None:
+        """Its topics may have got more."""
+        for place, outgoing_of in self._find_places().items():
+            if place not in self._places:
+                self._places[place] = outgoing_of
+                self._tasks.append(asyncio.get_running_loop().create_task(self._work(place)))
 
     def leave(self, member: Member, sent: Iterable[Delivery] = ()) -> None:
         """`sent` is what it keeps: messages of QoS 2 that it will be sent again."""
@@ -134,6 +147,7 @@ class ShareGroup:
         for task in self._tasks:
             task.cancel()
         self._tasks = []
+        self._running.pop(self, None)
         for outgoing in self._waiting:
             self._settle(outgoing.place, (outgoing.offset,), SettlementKind.RELEASE)
         self._waiting.clear()
@@ -303,6 +317,8 @@ class ShareGroups:
         self._places_for = places_for
         self._now_ms = now_ms
         self._groups: dict[tuple[str, str], ShareGroup] = {}
+        self.running: dict[ShareGroup, None] = {}
+        """Those of queues too."""
         self._opening = asyncio.Lock()
 
     async def open(self, group: str, text: str) -> ShareGroup:
@@ -314,7 +330,8 @@ class ShareGroups:
                     self._caller,
                     self._member,
                     f"{_PREFIX}{group}:{text}",
-                    {place: partial(self._outgoing, text, place) for place in self._places_for(text)},
+                    partial(self._places_of, text),
+                    self.running,
                     self._now_ms,
                     self.tail,
                     self._batch,
@@ -322,6 +339,9 @@ class ShareGroups:
                 await found.open()
                 self._groups[group, text] = found
             return found
+
+    def _places_of(self, text: str) -> dict[Place, _MakeOutgoing]:
+        return {place: partial(self._outgoing, text, place) for place in self._places_for(text)}
 
     def _outgoing(self, text: str, place: Place, queued: QueuedRecord) -> Outgoing | None:
         message = from_record(queued.record, place.topic, self._rules)
@@ -333,6 +353,10 @@ class ShareGroups:
             found.leave(member, sent)
             if found.is_empty:
                 del self._groups[group, text]
+
+    def look_for_partitions(self) -> None:
+        for group in self.running:
+            group.look_for_partitions()
 
     def stop(self) -> None:
         for group in self._groups.values():

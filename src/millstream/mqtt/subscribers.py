@@ -1,6 +1,7 @@
 """The node's subscribers: each record is matched once, and given to all sessions here that want it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from millstream.doors import PartitionAccess, Place
@@ -43,7 +44,18 @@ class Subscribers:
         self._rules = rules
         self.now_ms = now_ms
         self._tails: dict[Place, Tail] = {}
+        self._joining = 0
         self.delivered = 0
+
+    @contextmanager
+    def joining(self) -> Iterator[None]:
+        """What is followed meanwhile stays followed: who subscribes is not in the index yet, and counts on it."""
+        self._joining += 1
+        try:
+            yield
+        finally:
+            self._joining -= 1
+            self._rest()
 
     async def follow(self, place: Place) -> Tail:
         """The partition is followed from its end, if it was not before; returns when that end is reached."""
@@ -70,10 +82,14 @@ class Subscribers:
             await tail.stop()
 
     def remove(self, subscriber: Subscriber, filters: Iterable[str]) -> None:
-        """It has gone; where nobody is left to read for, nothing is read."""
+        """It has gone."""
         for text in filters:
             self.index.remove(subscriber, text)
-        if not self.index.count:
+        self._rest()
+
+    def _rest(self) -> None:
+        """Where nobody is left to read for, nothing is read."""
+        if not self.index.count and not self._joining:
             tails, self._tails = self._tails, {}
             for tail in tails.values():
                 tail.cancel()

@@ -1,7 +1,7 @@
 """SUBSCRIBE and UNSUBSCRIBE: answered when they are in force, with what is retained behind the answer."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from millstream.coordinator.mqtt_sessions.records import Position
 from millstream.coordinator.mqtt_sessions.requests import Subscribe, Unsubscribe
@@ -15,6 +15,7 @@ from millstream.mqtt.queue_topics import PREFIX
 from millstream.mqtt.stored_form import stored_subscription
 from millstream.mqtt.subscriptions import Subscription
 from millstream.mqtt.wants import WantSubscribe, WantUnsubscribe
+from millstream.observability.logs import get_logger
 from millstream.protocol.errors import KafkaError
 from millstream.protocol.mqtt.packets import RetainHandling
 from millstream.protocol.mqtt.reasons import Reason
@@ -23,15 +24,31 @@ from millstream.protocol.mqtt.topics import shared
 if TYPE_CHECKING:
     from millstream.mqtt.client import Client
 
+log = get_logger("millstream.mqtt")
+
+_PAUSE_SECONDS: Final = 0.5
+
 
 async def subscribe(client: "Client", want: WantSubscribe) -> None:
     await client.sending.all_sent()
+    with client.shared.subscribers.joining():
+        retained_for = await _subscribe(client, want)
+    if not client.is_open:
+        # It has left meanwhile, and nobody else comes to take away what was put in place since.
+        _abandon(client, want)
+    for subscription in retained_for:
+        await _give_retained(client, subscription)
+    client.flush()
+
+
+async def _subscribe(client: "Client", want: WantSubscribe) -> list[Subscription]:
+    """Those in force for which the client gets what is retained."""
     try:
         reasons = [await _granted(client, each, want) for each in want.filters]
     except KafkaError as error:
         failure = failure_of(error)
         client.close(failure.reason, failure.text)
-        return
+        return []
     wanted = {
         each.filter: each
         for each, reason in zip(want.filters, reasons, strict=True)
@@ -47,29 +64,40 @@ async def subscribe(client: "Client", want: WantSubscribe) -> None:
             failure = failure_of(error)
             if not failure.is_final:
                 client.close(failure.reason, failure.text)
-                return
+                return []
             reasons = [max(reason, failure.reason) for reason in reasons]
             wanted = {}
+    if not client.is_open:
+        return []
     for subscription in wanted.values():
         client.subscriptions[subscription.filter] = subscription
         if shared(subscription.filter) is None:
             client.reading.subscribe(subscription)
             client.shared.subscribers.index.add(client, subscription)
+    client.look_for_partitions(wanted)
     client.machine.subscribed(want.packet_id, reasons, client.shared.now_ms())
     for each in want.filters:
         if isinstance(each, Subscription) and each.filter in client.queues:
             client.queues[each.filter].join(client, each)
+    given = []
     for subscription in wanted.values():
         handling = subscription.retain_handling
         if shared(subscription.filter) is not None:
             # SUBACK does not wait for the group.
-            client.flush()
-            await join_group(client, subscription)
+            client.spawn(join_group(client, subscription))
         elif handling is RetainHandling.ALWAYS or (
             handling is RetainHandling.NEW_ONLY and subscription.filter in new
         ):
-            await _give_retained(client, subscription)
-    client.flush()
+            given.append(subscription)
+    return given
+
+
+def _abandon(client: "Client", want: WantSubscribe) -> None:
+    for each in want.filters:
+        if isinstance(each, Subscription) and (share := shared(each.filter)) is not None:
+            client.shared.share_groups.leave(share.group, share.filter, client)
+    for text in list(client.queues):
+        leave(client, text)
 
 
 async def _granted(client: "Client", wanted: Subscription | int, want: WantSubscribe) -> int:
@@ -126,13 +154,28 @@ async def _begin(client: "Client", wanted: list[Subscription]) -> None:
 
 
 async def join_group(client: "Client", subscription: Subscription) -> None:
-    """From now on it gets its share."""
-    share = shared(subscription.filter)
+    """From now on it gets its share; while the group cannot be had, that is tried again."""
+    text = subscription.filter
+    share = shared(text)
     assert share is not None
-    group = await client.shared.share_groups.open(share.group, share.filter)
-    if client.is_open:
-        client.groups.append(group)
-        group.join(client, subscription)
+    groups = client.shared.share_groups
+
+    def is_wanted() -> bool:
+        return client.is_open and client.subscriptions.get(text) is subscription
+
+    while is_wanted():
+        try:
+            group = await groups.open(share.group, share.filter)
+        except KafkaError as error:
+            log.info("shared subscription waits", client_id=client.client_id, error=error.message)
+            await asyncio.sleep(_PAUSE_SECONDS)
+            continue
+        if is_wanted():
+            client.groups[text] = group
+            group.join(client, subscription)
+        else:
+            groups.leave(share.group, share.filter, client)
+        return
 
 
 def _position(place: Place, offset: int) -> Position:
@@ -169,6 +212,7 @@ async def unsubscribe(client: "Client", want: WantUnsubscribe) -> None:
         if client.subscriptions.pop(text, None) is None:
             continue
         if (share := shared(text)) is not None:
+            client.groups.pop(text, None)
             client.shared.share_groups.leave(share.group, share.filter, client)
         else:
             client.reading.unsubscribe(text)

@@ -11,6 +11,7 @@ from millstream.doors import PartitionAccess, Place
 from millstream.doors.caller import Caller
 from millstream.observability.logs import get_logger
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.record_batch import BatchHeader
 from millstream.protocol.records import Record
 
 log = get_logger("millstream.mqtt")
@@ -19,6 +20,20 @@ log = get_logger("millstream.mqtt")
 _WORK_AT_ONCE: Final = 20_000
 _FIRST_AT_ONCE: Final = 50
 _PAUSE_SECONDS: Final = 0.5
+
+
+def unreadable(place: Place) -> Callable[[BatchHeader, KafkaError], None]:
+    """Says of a batch that cannot be opened that it is passed over: subscribers would wait behind it for ever."""
+
+    def pass_over(header: BatchHeader, error: KafkaError) -> None:
+        log.warning(
+            "batch cannot be opened, MQTT clients do not get it",
+            place=str(place),
+            offset=header.base_offset,
+            error=error.message,
+        )
+
+    return pass_over
 
 
 class Tail:
@@ -80,7 +95,7 @@ class Tail:
     async def _follow(self) -> None:
         async with aclosing(self._partitions.follow(self._caller, self.place, self.position)) as reads:  # type: ignore[type-var]
             async for read in reads:
-                records = read.records()
+                records = read.records(pass_over=unreadable(self.place))
                 while some := list(islice(records, self._at_once)):
                     self._handle(some)
                     if len(some) > 1:

@@ -1,0 +1,202 @@
+"""SUBSCRIBE while clients come and go, topics grow, and groups cannot be had."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from millstream.coordinator.mqtt_sessions.requests import SaveProgress
+from millstream.doors import Place
+from millstream.protocol.mqtt.encoder import encode
+from millstream.protocol.mqtt.packets import V5, Disconnect, Filter, Publish, Suback, Subscribe, Unsubscribe
+from support.mqtt_house import run
+from support.mqtt_log import Log, Queues
+
+FIRST, SECOND = Place("mqtt", 0), Place("mqtt", 1)
+
+
+def payloads(wire):
+    return [packet.payload for packet in wire.got if isinstance(packet, Publish)]
+
+
+def subscribe(text="t", qos=1):
+    return Subscribe(1, (Filter(text, qos),))
+
+
+@pytest.mark.parametrize("expiry_s", [0, 3600])
+def test_who_leaves_takes_nothing_from_one_that_subscribes(expiry_s):
+    """Nobody was in the index yet, so nothing was followed any more: the subscriber never got a message."""
+    log = Log()
+
+    async def scenario(house):
+        _, other = house.join("other")
+        await asyncio.sleep(1)
+        wire, _ = house.join("c", subscribe(), expiry_s=expiry_s)
+        for _ in range(5):
+            # At each of the steps of subscribing.
+            await asyncio.sleep(0.006)
+            other.data(encode(Disconnect(0), V5))
+            _, other = house.join("other")
+        await asyncio.sleep(1)
+        assert Suback in map(type, wire.got)
+        log.add(FIRST, b"x")
+        await asyncio.sleep(1)
+        assert payloads(wire) == [b"x"]
+
+    run(scenario, partitions=log)
+
+
+def test_who_leaves_while_it_subscribes_leaves_no_subscription_behind():
+    async def scenario(house):
+        for seconds in (0.0, 0.015, 0.025, 0.035):
+            _, user = house.join("c", expiry_s=3600)
+            await asyncio.sleep(1)
+            user.data(encode(subscribe(), V5))
+            await asyncio.sleep(seconds)
+            user.lost()
+            await asyncio.sleep(1)
+            subscribers = house.door.shared.subscribers
+            assert (subscribers.index.count, subscribers.position(FIRST)) == (0, None)
+
+    run(scenario, partitions=Log())
+
+
+def test_who_leaves_while_it_joins_a_queue_leaves_no_consumer_behind():
+    """It held messages that others could have had, until their locks ended."""
+    log = Log()
+    queues = Queues(log)
+
+    async def scenario(house):
+        _, user = house.join("c")
+        await asyncio.sleep(1)
+        user.data(encode(subscribe("$queue/jobs"), V5))
+        await asyncio.sleep(0.005)
+        user.lost()
+        await asyncio.sleep(1)
+        assert not house.door.shared.share_groups.running
+        assert queues.released == [("c", "mqtt:c")]
+
+    run(scenario, partitions=log, queues=queues)
+
+
+def group_configs(house):
+    image = house.door.shared.doors.metadata.image
+    image.group_configs = {"mqtt-share:g:t": {"share.auto.offset.reset": "latest"}}
+
+
+def test_who_leaves_while_it_joins_a_group_leaves_no_group_behind():
+    """What the group had acquired was handed out to whoever came next, long after its locks had ended."""
+    log = Log()
+    queues = Queues(log)
+
+    async def scenario(house):
+        group_configs(house)
+        log.add(FIRST, b"x")
+        _, user = house.join("c")
+        await asyncio.sleep(1)
+        user.data(encode(subscribe("$share/g/t"), V5))
+        await asyncio.sleep(0.005)
+        user.lost()
+        await asyncio.sleep(1)
+        assert [(offset, kind.name) for *_, offset, kind in queues.settled] == [(0, "RELEASE")]
+
+    run(scenario, partitions=log, queues=queues)
+
+
+def test_a_shared_subscription_of_a_session_is_joined_when_its_partitions_are_back():
+    """It was given up, and the client got nothing for as long as it was connected."""
+    log = Log()
+    queues = Queues(log)
+
+    async def scenario(house):
+        group_configs(house)
+        _, user = house.join("c", subscribe("$share/g/t"), expiry_s=3600)
+        await asyncio.sleep(1)
+        user.lost()
+        await asyncio.sleep(1)
+        queues.is_away = True
+        wire, user = house.join("c", expiry_s=3600, clean=False)
+        await asyncio.sleep(30)
+        queues.is_away = False
+        log.add(FIRST, b"x")
+        await asyncio.sleep(1)
+        assert payloads(wire) == [b"x"]
+
+    run(scenario, partitions=log, queues=queues)
+
+
+def test_a_shared_subscription_that_was_given_back_meanwhile_is_not_joined():
+    log = Log()
+    queues = Queues(log)
+
+    async def scenario(house):
+        group_configs(house)
+        _, user = house.join("c", subscribe("$share/g/t"))
+        await asyncio.sleep(0.035)
+        queues.is_away = True
+        user.data(encode(Unsubscribe(2, ("$share/g/t",)), V5))
+        await asyncio.sleep(5)
+        queues.is_away = False
+        await asyncio.sleep(5)
+        assert not house.door.shared.share_groups.running
+
+    run(scenario, partitions=log, queues=queues)
+
+
+@pytest.mark.parametrize("text", ["t", "$share/g/t", "$queue/mqtt/#"])
+def test_new_partitions_of_a_topic_are_for_those_who_subscribed_before(text):
+    """Publishers used them at once, and subscribers got nothing from there until they connected again."""
+    log = Log()
+
+    async def scenario(house):
+        group_configs(house)
+        wire, _ = house.join("c", subscribe(text))
+        await asyncio.sleep(1)
+        image = house.door.shared.doors.metadata.image
+        old = SimpleNamespace(topics=1, topic=lambda _name: SimpleNamespace(partitions=[None]))
+        house.topic.partitions.append(None)
+        image.topics = 2
+        # The first one is there before this node hears of the partition.
+        log.add(SECOND, b"x")
+        house.door.metadata_changed(old, image)
+        await asyncio.sleep(1)
+        log.add(SECOND, b"y")
+        await asyncio.sleep(1)
+        assert payloads(wire) == [b"x", b"y"]
+
+    run(scenario, partitions=log, queues=Queues(log))
+
+
+def test_identifiers_are_freed_in_a_session_that_reads_no_partition_for_itself():
+    """One with shared subscriptions only: its coordinator kept each message of QoS 2 that it was ever sent."""
+
+    async def scenario(house):
+        house.join("c", expiry_s=3600)
+        await asyncio.sleep(1)
+        (client,) = house.door.shared.attending.clients.values()
+        client.machine.outbound.freed.add(7)
+        await asyncio.sleep(10)
+        assert house.line.asked.count(SaveProgress.__name__) == 1
+
+    run(scenario, partitions=Log())
+
+
+def test_a_batch_that_cannot_be_opened_holds_up_nobody():
+    """Any Kafka client could write one, and no subscriber got anything behind it, for ever."""
+    log = Log()
+
+    async def scenario(house):
+        wire, user = house.join("c", subscribe(), expiry_s=3600)
+        await asyncio.sleep(1)
+        log.add_unreadable(FIRST)
+        log.add(FIRST, b"x")
+        await asyncio.sleep(1)
+        user.lost()
+        await asyncio.sleep(1)
+        log.add_unreadable(FIRST)
+        log.add(FIRST, b"y")
+        again, _ = house.join("c", expiry_s=3600, clean=False)
+        await asyncio.sleep(1)
+        assert (payloads(wire), payloads(again)) == ([b"x"], [b"x", b"y"])
+
+    run(scenario, partitions=log)
