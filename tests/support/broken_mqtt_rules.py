@@ -42,11 +42,10 @@ def session_taken_over_twice(patch: pytest.MonkeyPatch) -> None:
 def retained_lost(patch: pytest.MonkeyPatch) -> None:
     """The message is acknowledged, and its copy for later subscribers is not written."""
 
-    async def send(self: Sending, packet_id: int, unwanted: Any, first: Any, _copy: Any) -> None:
-        place, record = first
-        await self._send(place, [packet_id], [record], len(record.value or b""), unwanted)
+    async def keep(_self: Sending, _place: Any, _copy: Any) -> None:
+        return None
 
-    patch.setattr(Sending, "_send_retained", send)
+    patch.setattr(Sending, "_keep", keep)
 
 
 def will_sent_twice(patch: pytest.MonkeyPatch) -> None:

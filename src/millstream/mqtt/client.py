@@ -14,7 +14,8 @@ from millstream.mqtt.opening import open_session
 from millstream.mqtt.outbound import InFlight, Offer
 from millstream.mqtt.outgoing import Delivery, Outgoing
 from millstream.mqtt.places import partitions_of
-from millstream.mqtt.queue_clients import leave
+from millstream.mqtt.queue_clients import leave, settle_once
+from millstream.mqtt.queue_topics import is_settlement
 from millstream.mqtt.reading import Reading
 from millstream.mqtt.sending import Sending
 from millstream.mqtt.session_link import Flights, SessionLink
@@ -151,6 +152,8 @@ class Client:
             match want:
                 case WantSend():
                     sends.append(want)
+                case WantReceive() if is_settlement(want.message.topic):
+                    self.spawn(settle_once(self, want))
                 case WantReceive() | WantRelease() | WantReserve() | WantKeepReceived():
                     assert self.link is not None
                     self.link.add(want)

@@ -102,14 +102,14 @@ async def _ask(client: "Client", want: WantOpen) -> SessionOpened:
         shared.node,
         connect.clean_start,
         client.machine.session_expiry_s,
-        _will(client, connect),
+        await _will(client, connect),
     )
     return await shared.doors.coordinators.ask(
         client.caller, CoordinatorKind.MQTT_SESSION, client.client_id, request
     )
 
 
-def _will(client: "Client", connect: Connect) -> StoredWill | None:
+async def _will(client: "Client", connect: Connect) -> StoredWill | None:
     will = connect.will
     if will is None:
         return None
@@ -130,7 +130,7 @@ def _will(client: "Client", connect: Connect) -> StoredWill | None:
         client.client_id,
         asked.message_expiry_s or 0,
     )
-    return StoredWill(client.shared.publishing.kept(message), asked.will_delay_s)
+    return StoredWill(await client.shared.publishing.kept(message), asked.will_delay_s)
 
 
 def _subscribe_again(client: "Client", opened: SessionOpened) -> None:

@@ -53,8 +53,17 @@ class Publishing:
         number = murmur2(message.topic.encode()) & 0x7FFFFFFF
         return self._place(MQTT_RETAINED_TOPIC, number), to_retained(message, route)
 
-    def kept(self, message: Message) -> tuple[KeptMessage, ...]:
-        """As a coordinator keeps it until it is appended."""
+    async def kept(self, message: Message) -> tuple[KeptMessage, ...]:
+        """As a coordinator keeps it until it is appended; the queue that it is for is made, if it is missing."""
+        try:
+            return self._kept(message)
+        except KafkaError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not message.topic.startswith(PREFIX):
+                raise
+        await self.make_queue(message.topic)
+        return self._kept(message)
+
+    def _kept(self, message: Message) -> tuple[KeptMessage, ...]:
         parts = [self.record(message)]
         if message.retain:
             parts.append(self.retained(message))

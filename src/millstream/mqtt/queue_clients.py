@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 from millstream.doors import Place
 from millstream.doors.queues import Settled, Settlement
-from millstream.mqtt.failures import failure_of
-from millstream.mqtt.queue_topics import Deliveries, QueueName, ToSettle, group_of, queue_of
+from millstream.mqtt.failures import Failure, failure_of
+from millstream.mqtt.messages import Message
+from millstream.mqtt.queue_topics import Deliveries, QueueName, ToSettle, group_of, queue_of, settlement_of
 from millstream.mqtt.share_groups import ShareGroup
 from millstream.mqtt.subscriptions import Subscription
-from millstream.mqtt.wants import WantSend
+from millstream.mqtt.wants import WantReceive, WantSend
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.mqtt.packets import V3
 from millstream.protocol.mqtt.properties import UserProperties
@@ -98,22 +99,60 @@ async def _release(group: ShareGroup) -> None:
         return
 
 
+def settled_by(message: Message) -> ToSettle | None:
+    """What it settles; None for one that is a message of the queue."""
+    try:
+        return settlement_of(message.topic, message.properties.user_properties)
+    except ValueError as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
+
+
 async def settle(client: "Client", group: str, place: Place, wanted: Sequence[tuple[int, ToSettle]]) -> None:
     """What came together for one group, by the packet ids of those who say so."""
-    settlements = [Settlement(each.offset, each.offset, each.kind, reason=each.reason) for _, each in wanted]
+    failures = await _settle(client, group, place, [each for _, each in wanted])
+    for (packet_id, _), failure in zip(wanted, failures, strict=True):
+        if failure is not None:
+            client.sending.refused(failure, [packet_id])
+        else:
+            client.machine.sent(packet_id)
+    client.sending.counted(-len(wanted), 0)
+    client.flush()
+
+
+async def settle_once(client: "Client", want: WantReceive) -> None:
+    """The same with QoS 2. Nothing is kept of it: what is settled twice is settled once."""
+    try:
+        settled = settled_by(want.message)
+        assert settled is not None
+        (failure,) = await _settle(client, settled.group, settled.place, [settled])
+    except KafkaError as error:
+        failure = failure_of(error)
+    if failure is None:
+        client.machine.received(want.packet_id)
+    elif failure.is_final:
+        client.machine.received(want.packet_id, failure.reason, failure.text)
+    else:
+        client.machine.close(failure.reason, failure.text)
+    client.flush()
+
+
+async def _settle(
+    client: "Client", group: str, place: Place, wanted: Sequence[ToSettle]
+) -> list[Failure | None]:
+    settlements = [Settlement(each.offset, each.offset, each.kind, reason=each.reason) for each in wanted]
     try:
         settled: Sequence[Settled] = await client.shared.doors.queues.settle(
             client.caller, group, member_of(client), place, settlements
         )
     except KafkaError as error:
         settled = [Settled(error.code, error.message)] * len(wanted)
-    for (packet_id, _), outcome in zip(wanted, settled, strict=True):
-        if outcome.error:
-            failure = failure_of(KafkaError(outcome.error, outcome.message))
-            if outcome.error is ErrorCode.INVALID_RECORD_STATE:
-                failure = failure._replace(reason=Reason.IMPLEMENTATION_SPECIFIC_ERROR, is_final=True)
-            client.sending.refused(failure, [packet_id])
-        else:
-            client.machine.sent(packet_id)
-    client.sending.counted(-len(wanted), 0)
-    client.flush()
+    return [_failure(each) for each in settled]
+
+
+def _failure(outcome: Settled) -> Failure | None:
+    if not outcome.error:
+        return None
+    failure = failure_of(KafkaError(outcome.error, outcome.message))
+    if outcome.error is ErrorCode.INVALID_RECORD_STATE:
+        return failure._replace(reason=Reason.IMPLEMENTATION_SPECIFIC_ERROR, is_final=True)
+    return failure

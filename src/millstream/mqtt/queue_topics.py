@@ -7,6 +7,7 @@ the first two to `$queue/{name}/$ack`, `$nack` or `$reject` (with a `reason`). A
 PUBCOMP, and so does one of 5.0 that subscribes with the user property `ack-mode: packet`.
 """
 
+import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -29,8 +30,10 @@ _SETTLEMENTS: Final = {
     "$reject": SettlementKind.REJECT,
 }
 _ENDINGS: Final = tuple(f"/{each}" for each in _SETTLEMENTS)
+_SETTLEMENT_SLASHES: Final = 2
 _POSITIVE: Final = 0x7FFFFFFF
 _LONGEST_KEPT: Final = 256
+_PARTITION_AND_OFFSET: Final = re.compile(r"([0-9]{1,9}):([0-9]{1,18})")
 
 
 class QueueName(NamedTuple):
@@ -64,21 +67,24 @@ def route_of(queue: QueueName) -> Route:
     return Route(queue.name, key, murmur2(key) & _POSITIVE, (), names_topic=False)
 
 
+def is_settlement(topic: str) -> bool:
+    return topic.endswith(_ENDINGS) and topic.startswith(PREFIX) and topic.count("/") == _SETTLEMENT_SLASHES
+
+
 def settlement_of(topic: str, properties: UserProperties) -> ToSettle | None:
     """What a message to `$ack`, `$nack` or `$reject` settles; None for other topics. ValueError if it does not say."""
-    if not topic.endswith(_ENDINGS):
+    if not is_settlement(topic):
         return None
     queue = queue_of(topic)
-    kind = None if queue is None else _SETTLEMENTS.get(queue.rest)
-    if queue is None or kind is None:
-        return None
+    assert queue is not None
+    kind = _SETTLEMENTS[queue.rest]
     given = dict(properties)
     name, _, numbers = given.get("message-id", "").partition(":")
-    partition, _, offset = numbers.partition(":")
+    place = _PARTITION_AND_OFFSET.fullmatch(numbers)
     group = given.get("group-id", "")
-    if name != queue.name or not partition.isdecimal() or not offset.isdecimal() or not group:
+    if name != queue.name or place is None or not group:
         raise ValueError("settling needs the user properties message-id and group-id of the delivery")
-    return ToSettle(group, Place(name, int(partition)), int(offset), kind, given.get("reason", ""))
+    return ToSettle(group, Place(name, int(place[1])), int(place[2]), kind, given.get("reason", ""))
 
 
 def group_of(queue: QueueName, properties: UserProperties, client_id: str) -> str:

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from millstream.doors import Acks, Place
 from millstream.doors.caller import NODE
 from millstream.doors.messages import Message as LogMessage
 from millstream.mqtt.failures import Failure, failure_of
-from millstream.mqtt.messages import Message
-from millstream.mqtt.queue_clients import send_to_new_queue, settle
-from millstream.mqtt.queue_topics import PREFIX, ToSettle, settlement_of
+from millstream.mqtt.queue_clients import send_to_new_queue, settle, settled_by
+from millstream.mqtt.queue_topics import PREFIX, ToSettle
 from millstream.mqtt.wants import WantSend
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.protocol.mqtt.packets import V5
@@ -26,6 +27,15 @@ _Unwanted = asyncio.Task[frozenset[int]] | None
 """Identifiers of messages that nobody is subscribed to; None where that is not told."""
 
 
+class _Group(msgspec.Struct):
+    """What goes together: packet ids, messages, and of those to retain a copy with its place."""
+
+    ids: list[int]
+    records: list[LogMessage]
+    copies: list[tuple[int, Place, LogMessage]]
+    size: int = 0
+
+
 class Sending:
     def __init__(self, client: "Client") -> None:
         self._client = client
@@ -39,7 +49,7 @@ class Sending:
 
     def send_all(self, wants: list[WantSend]) -> None:
         """What came together and goes to the same partition is sent together."""
-        groups: dict[Place, tuple[list[int], list[LogMessage], list[int]]] = {}
+        groups: dict[tuple[Place, bool], _Group] = {}
         settling: dict[tuple[str, Place], list[tuple[int, ToSettle]]] = {}
         publishing = self._client.shared.publishing
         unwanted = self._unwanted(wants)
@@ -47,32 +57,30 @@ class Sending:
         for want in wants:
             packet_id, message = want.packet_id, want.message
             try:
-                if message.topic.startswith(PREFIX) and (settled := _settled(message)) is not None:
+                if message.topic.startswith(PREFIX) and (settled := settled_by(message)) is not None:
                     settling.setdefault((settled.group, settled.place), []).append((packet_id, settled))
                     continue
                 place, record = publishing.record(message)
-                if message.retain:
-                    self.counted(1, len(message.payload))
-                    kept_place, kept = publishing.retained(message)
-                    parts = (place, record), (kept_place, kept)
-                    self._client.spawn(self._send_retained(packet_id, unwanted, *parts))
-                    continue
+                copy = publishing.retained(message) if message.retain else None
             except KafkaError as error:
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and message.topic.startswith(PREFIX):
                     self._client.spawn(send_to_new_queue(self._client, want))
                 else:
                     self.refused(failure_of(error), [packet_id])
                 continue
-            ids, records, sizes = groups.setdefault(place, ([], [], []))
-            ids.append(packet_id)
-            records.append(record)
-            sizes.append(len(message.payload))
-        for place, (ids, records, sizes) in groups.items():
-            self.counted(len(ids), sum(sizes))
-            self._client.spawn(self._send(place, ids, records, sum(sizes), unwanted))
-        for (group, place), some in settling.items():
+            # Those of QoS 0 wait for less, always: what goes two ways may arrive in another order.
+            group = groups.setdefault((place, bool(packet_id)), _Group([], [], []))
+            group.ids.append(packet_id)
+            group.records.append(record)
+            if copy is not None:
+                group.copies.append((packet_id, *copy))
+            group.size += len(message.payload)
+        for (place, _), group in groups.items():
+            self.counted(len(group.ids), group.size)
+            self._client.spawn(self._send(place, group, unwanted))
+        for (name, place), some in settling.items():
             self.counted(len(some), 0)
-            self._client.spawn(settle(self._client, group, place, some))
+            self._client.spawn(settle(self._client, name, place, some))
 
     def counted(self, count: int, size: int) -> None:
         """How much more is on its way to the log."""
@@ -98,18 +106,31 @@ class Sending:
 
         return asyncio.get_running_loop().create_task(packet_ids())
 
-    async def _send(
-        self, place: Place, ids: list[int], records: list[LogMessage], size: int, unwanted: _Unwanted
-    ) -> None:
-        acks = Acks.ALL if any(ids) else Acks.LEADER
+    async def _send(self, place: Place, group: "_Group", unwanted: _Unwanted) -> None:
+        loop = asyncio.get_running_loop()
+        copies = {each[0]: loop.create_task(self._keep(*each[1:])) for each in group.copies}
+        ids, acks = group.ids, Acks.ALL if any(group.ids) else Acks.LEADER
         try:
-            await self._client.shared.doors.messages.send(self._client.caller, place, records, acks=acks)
+            await self._client.shared.doors.messages.send(
+                self._client.caller, place, group.records, acks=acks
+            )
         except KafkaError as error:
             self.refused(failure_of(error), ids)
         else:
-            await self._sent(ids, unwanted)
-        self.counted(-len(ids), -size)
+            failed = {number: why for number, copy in copies.items() if (why := await copy) is not None}
+            await self._sent([number for number in ids if number not in failed], unwanted)
+            for number, why in failed.items():
+                self.refused(failure_of(why), [number])
+        self.counted(-len(ids), -group.size)
         self._client.flush()
+
+    async def _keep(self, place: Place, copy: LogMessage) -> KafkaError | None:
+        """For those who subscribe later; why it could not be."""
+        try:
+            await self._client.shared.doors.messages.send(NODE, place, [copy])
+        except KafkaError as error:
+            return error
+        return None
 
     async def _sent(self, ids: Sequence[int], unwanted: _Unwanted) -> None:
         sent = self._client.machine.sent
@@ -120,20 +141,6 @@ class Sending:
         found = await unwanted
         for packet_id in ids:
             sent(packet_id, Reason.NO_MATCHING_SUBSCRIBERS if packet_id in found else 0)
-
-    async def _send_retained(
-        self, packet_id: int, unwanted: _Unwanted, *parts: tuple[Place, LogMessage]
-    ) -> None:
-        send = self._client.shared.doors.messages.send
-        try:
-            (place, record), (kept_place, kept) = parts
-            await asyncio.gather(send(self._client.caller, place, [record]), send(NODE, kept_place, [kept]))
-        except KafkaError as error:
-            self.refused(failure_of(error), [packet_id])
-        else:
-            await self._sent([packet_id], unwanted)
-        self.counted(-1, -len(parts[0][1].value or b""))
-        self._client.flush()
 
     def refused(self, failure: Failure, ids: Sequence[int]) -> None:
         if not failure.is_final and any(ids):
@@ -147,11 +154,3 @@ class Sending:
         while self._messages:
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
-
-
-def _settled(message: Message) -> ToSettle | None:
-    """What it settles; None for one that is a message of the queue."""
-    try:
-        return settlement_of(message.topic, message.properties.user_properties)
-    except ValueError as error:
-        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from millstream.coordinator.decision import Request
-from millstream.coordinator.mqtt_sessions.records import FlightStage, Position, StoredFlight
+from millstream.coordinator.mqtt_sessions.records import FlightStage, KeptMessage, Position, StoredFlight
 from millstream.coordinator.mqtt_sessions.requests import (
     CloseSession,
     Done,
@@ -118,14 +118,30 @@ class SessionLink:
     async def _receive(self, wants: list[WantReceive]) -> None:
         if self._is_over:
             return
-        packet_ids = [want.packet_id for want in wants]
+        messages: list[tuple[int, tuple[KeptMessage, ...]]] = []
+        for want in wants:
+            try:
+                messages.append((want.packet_id, await self._publishing.kept(want.message)))
+            except KafkaError as error:
+                # Of this one: those that came with it are no worse for it.
+                self._failed(error, (want.packet_id,))
+        if messages:
+            await self._keep(messages)
+
+    async def _keep(self, messages: list[tuple[int, tuple[KeptMessage, ...]]]) -> None:
+        if self._is_over:
+            return
+        packet_ids = [packet_id for packet_id, _ in messages]
         try:
-            messages = tuple((want.packet_id, self._publishing.kept(want.message)) for want in wants)
-            await self.ask(Receive(self.client_id, self.epoch, messages))
+            await self.ask(Receive(self.client_id, self.epoch, tuple(messages)))
         except KafkaError as error:
-            self._is_over = not self._owner.failed(error, packet_ids)
+            self._failed(error, packet_ids)
         else:
             self._owner.received(packet_ids)
+
+    def _failed(self, error: KafkaError, packet_ids: Sequence[int]) -> None:
+        if not self._owner.failed(error, packet_ids):
+            self._is_over = True
 
     async def _release(self, wants: list[WantRelease]) -> None:
         """Those behind it go on: the answer waits for the log, and a client uses no identifier again before it."""
@@ -155,7 +171,7 @@ class SessionLink:
         try:
             await self.ask(request)
         except KafkaError as error:
-            self._is_over = not self._owner.failed(error, ())
+            self._failed(error, ())
         else:
             then(packet_ids)
 

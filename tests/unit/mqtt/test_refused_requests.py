@@ -9,7 +9,7 @@ from millstream.doors import Place
 from millstream.mqtt.outbound import InFlight, Stage
 from millstream.mqtt.outgoing import Delivery
 from millstream.mqtt.session_link import SessionLink
-from millstream.mqtt.wants import WantReserve
+from millstream.mqtt.wants import WantReceive, WantReserve
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 
 
@@ -66,3 +66,31 @@ def test_no_message_is_reserved_behind_one_that_could_not_be() -> None:
     assert [type(each) for each in coordinators.asked] == [Reserve]
     assert len(owner.failures) == 1
     assert owner.ids == []
+
+
+def test_a_message_that_is_refused_alone_does_not_undo_that() -> None:
+    """The connection has ended; that something else of it was refused for good is no reason to go on."""
+
+    class Ended(Owner):
+        def failed(self, error: KafkaError, packet_ids: Any) -> bool:
+            return super().failed(error, packet_ids) or bool(packet_ids)
+
+    class Refusing:
+        async def kept(self, _message: Any) -> None:
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "it is not allowed")
+
+    async def told() -> Coordinators:
+        coordinators, owner = Coordinators(), Ended()
+        coordinators.goes_on.set()
+        parts: Any = (coordinators, Refusing(), None, "client", 1, 0, 0, owner)
+        link = SessionLink(*parts)
+        message: Any = SimpleNamespace(payload=b"")
+        link.add(WantReceive(1, message))
+        link.add(reservation(20, 7))
+        link.add(WantReceive(2, message))
+        await link.settled()
+        link.add(reservation(21, 8))
+        await link.settled()
+        return coordinators
+
+    assert [type(each) for each in asyncio.run(told()).asked] == [Reserve]
