@@ -61,6 +61,9 @@ class Conversation:
         self._kept.clear()
         if not self.over.done():
             self.over.cancel()
+        elif not self.over.cancelled():
+            # Who waited may have been stopped in the same turn: then the error concerns no one.
+            self.over.exception()
 
     def _received(self, number: int, replied: Replied, body: memoryview | None) -> None:
         if self.over.done():
