@@ -263,7 +263,8 @@ def test_dead_letters_are_redriven_and_queues_looked_at_from_the_command_line(
     with QueueConsumer(topic, group, node.bootstrap) as queue:
         back = next(message for message in receive(queue, 2) if message.value == b"bad")
         assert (back.key, dict(back.headers)) == (b"k", {"h": b"v"})
-    assert cli.ok("queue", "purge", group, topic, "--yes") == b"2\n"
+    # As with all commands, a script is not asked.
+    assert cli.ok("queue", "purge", group, topic) == b"2\n"
     [row] = [row for row in cli.json("queue", "list") if row["group"] == group]
     assert (row["depth"], row["in_flight"], row["dead_letters"]) == (0, 0, 1)
     described = cli.json("queue", "describe", group)

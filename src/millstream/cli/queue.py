@@ -1,14 +1,12 @@
 """`millstream queue`: queues with an acknowledgement for each message (share groups)."""
 
-import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millstream.cli import output
-from millstream.cli.errors import UsageError
-from millstream.cli.options import AsJson, Yes, parse_pairs
+from millstream.cli.options import AsJson, Yes, confirm, parse_pairs
 from millstream.cli.target import Target, on_cluster
 
 if TYPE_CHECKING:
@@ -132,10 +130,7 @@ def consume(
 @on_cluster
 def purge(group: Group, topic: Topic, target: Target, yes: Yes = False) -> None:
     """Give up all messages of a topic that wait for the group. Those out for delivery are not touched."""
-    if not yes:
-        if not sys.stdin.isatty():
-            raise UsageError("no terminal to ask at; say --yes")
-        typer.confirm(f"give up all messages of {topic} that wait for {group}?", abort=True, err=True)
+    confirm(f"Give up all messages of {topic} that wait for {group} at {target.bootstrap}?", yes=yes)
     with target.queue_admin() as admin:
         output.line(str(admin.purge(group, topic)))
 
