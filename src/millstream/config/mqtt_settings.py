@@ -31,7 +31,10 @@ class MqttSettings:
         " are {1}, {2}; # is {rest}, the whole topic {topic}.",
         kind=ConfigType.LIST,
     )
-    max_connections: int = _count(100_000, "MQTT connections at a time; further ones are closed at once.")
+    max_connections: int = _count(
+        100_000,
+        "MQTT connections at a time; further ones hear so (0x97, of 3.1.1 0x03, 503 over WebSocket) and are closed.",
+    )
     max_packet_size: int = own_setting(
         1_114_112, "The largest packet that a client may send: as `max.message.bytes`, 1 MiB with room for the rest.",
         kind=_INT, spelling=Spelling.SIZE, minimum=128, maximum=268_435_460,

@@ -16,6 +16,7 @@ from millstream.mqtt.listeners import TcpWire, WebSocketWire
 from millstream.mqtt.places import Configs, Places, partitions_of
 from millstream.mqtt.publishing import RETAINED_CONFIGS, Publishing
 from millstream.mqtt.redirect import Redirects
+from millstream.mqtt.refusing import Refusals
 from millstream.mqtt.retained import Retained
 from millstream.mqtt.rules import Rules
 from millstream.mqtt.share_groups import ShareGroups
@@ -90,6 +91,7 @@ class MqttDoor:
         )
         self._sys = SysTopics(self.shared.subscribers, self.values)
         self._max_connections = max_connections
+        self._refusals = Refusals()
         self._servers: list[asyncio.Server] = []
         self._clients: dict[Client, None] = {}
         self._is_stopping = False
@@ -141,8 +143,10 @@ class MqttDoor:
         return host, port
 
     def accept(self, wire: Wire) -> WireUser | None:
-        if self._is_stopping or len(self._clients) >= self._max_connections:
+        if self._is_stopping:
             return None
+        if len(self._clients) >= self._max_connections:
+            return self._refusals.refuse(wire)
         client = Client(self.shared, wire)
         self._clients[client] = None
         client.ended.add_done_callback(lambda _: self._clients.pop(client, None))

@@ -2,19 +2,21 @@
 
 import asyncio
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from millstream.mqtt.refusing import Refusal
 from millstream.mqtt.wire import Wire, WireUser
 
 if TYPE_CHECKING:
-    pass
+    from websockets.http11 import Request, Response
 
 _SUBPROTOCOL: Final = "mqtt"
 _UNSUPPORTED_DATA: Final = 1003
 _LINGER_SECONDS: Final = 5.0
 
 Accept = Callable[[Wire], WireUser | None]
-"""What is to be done with the bytes; None where there are connections enough."""
+"""What is to be done with the bytes; None where nothing is."""
 
 
 class TcpWire(asyncio.Protocol):
@@ -107,7 +109,7 @@ class WebSocketWire(TcpWire):
         self._protocol.receive_data(data)
         for event in self._protocol.events_received():
             if isinstance(event, Request):
-                self._protocol.send_response(self._protocol.accept(event))
+                self._protocol.send_response(self._answer(event))
             elif isinstance(event, Frame):
                 if event.opcode in (Opcode.BINARY, Opcode.CONT):
                     self._send()
@@ -117,6 +119,11 @@ class WebSocketWire(TcpWire):
         self._send()
         if self._protocol.close_expected():
             super().close()
+
+    def _answer(self, request: "Request") -> "Response":
+        if isinstance(self._user, Refusal):
+            return self._protocol.reject(HTTPStatus.SERVICE_UNAVAILABLE, "there are connections enough\n")
+        return self._protocol.accept(request)
 
     def eof_received(self) -> None:
         self._protocol.receive_eof()
