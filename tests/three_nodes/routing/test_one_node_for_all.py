@@ -320,6 +320,24 @@ def test_without_acknowledgement_nothing_is_answered(client: RawClient, topic: s
     )
 
 
+def test_what_was_sent_without_acknowledgement_arrives_though_the_client_has_gone(
+    three: ThreeNodes, client: RawClient, topic: str
+) -> None:
+    """As it does at its leader, which handles what it has read: here it was thrown away with the client's lanes."""
+    with RawClient(three.nodes[1].listen) as other:
+        other.send("produce", 9, **produce_fields(topic, *[batch_of(b"x")] * 3, acks=0))
+    until(
+        lambda: (
+            [
+                count_of(each.records)
+                for each in fetched_partitions(client.call("fetch", 11, **fetch_fields(topic, 0, 0, 0)))
+            ]
+            == [1, 1, 1]
+        )
+    )
+    until(lambda: three.nodes[1].broker.server.memory.used_bytes == 0)
+
+
 def test_a_client_with_much_under_way_is_not_read_from(
     three: ThreeNodes, client: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

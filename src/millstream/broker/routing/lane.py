@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from millstream.broker.server.server import Server
 
 _CONNECT_SECONDS = 2.0
+_FINISH_SECONDS = 30.0
 # A node that went without a word is found out within about ten seconds, whatever is waited for.
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 4), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
 
@@ -51,6 +52,10 @@ class Lane(Protocol):
         """With `tell`, those who wait are told that it is lost."""
         ...
 
+    def finish(self, then: Callable[[], None]) -> None:
+        """Nothing more is sent. Close when what was sent is handled, or in a while, and call `then`."""
+        ...
+
 
 class Registered(NamedTuple):
     """Where a node is reached, and the epoch in which it is registered: another one is another process."""
@@ -77,6 +82,8 @@ class RemoteLane(asyncio.BufferedProtocol):
         self._filled = 0
         self._memory: MemoryWaiter | None = None
         self._taken_bytes = 0
+        self._then: Callable[[], None] | None = None
+        self._finishing: asyncio.TimerHandle | None = None
         self.send(PEER_APIS[PEER_CLIENT], 0, None, (greeting,), _CONNECT_SECONDS * 2, lambda _: None)
         self._connecting = self._loop.create_task(self._connect(), name=f"lane to node {node_id}")
 
@@ -135,6 +142,21 @@ class RemoteLane(asyncio.BufferedProtocol):
             lost = LaneLost(f"the connection to node {self.node_id} was lost", was_sent=was_sent)
             for done in waiting:
                 self._loop.call_soon(done, lost)
+        if self._then is not None and self._finishing is not None:
+            self._finishing.cancel()
+            self._then()
+
+    def finish(self, then: Callable[[], None]) -> None:
+        if self.closed:
+            then()
+            return
+        self._then = then
+        self._finishing = self._loop.call_later(_FINISH_SECONDS, self.close)
+        self._close_if_finished()
+
+    def _close_if_finished(self) -> None:
+        if self._then is not None and not self._stream.in_flight:
+            self.close()
 
     def _look(self) -> None:
         """Only the first in the line counts: those behind it are answered after it."""
@@ -237,3 +259,4 @@ class RemoteLane(asyncio.BufferedProtocol):
             return
         if done is not None:
             done(body)
+        self._close_if_finished()

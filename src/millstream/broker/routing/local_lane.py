@@ -104,6 +104,7 @@ class LocalLane:
         # In their order, so that a simulated run can be repeated.
         self._waiting: dict[_Place, Done] = {}
         self._line: deque[tuple[LocalCall, bytearray]] = deque()
+        self._then: Callable[[], None] | None = None
 
     def send(
         self, api: Api, version: int, client_id: str | None, body: Buffers, _seconds: float | None, done: Done
@@ -128,6 +129,14 @@ class LocalLane:
         while self._line and not self.blocks:
             call, request = self._line.popleft()
             self._serve(call, memoryview(request))
+        if self._then is not None and not self._line:
+            then, self._then = self._then, None
+            self.close(tell=False)
+            then()
+
+    def finish(self, then: Callable[[], None]) -> None:
+        self._then = then
+        self.go_on()
 
     def _serve(self, call: LocalCall, request: memoryview) -> None:
         try:

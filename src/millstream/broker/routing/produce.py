@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Key = tuple[str | bytes, int]
 
+PRODUCE_LANE = "produce"
 _NOWHERE = -1
 # A leader that is gone has a successor within about a second; a client's other partitions wait meanwhile.
 PATIENCE_SECONDS = 5.0
@@ -104,6 +105,11 @@ class ProduceRelay:
     def is_busy(self) -> bool:
         return bool(self._lines)
 
+    @property
+    def has_unacknowledged(self) -> bool:
+        """Whether something is under way for which the client waits for no answer."""
+        return any(batch.request.reply is None for line in self._lines.values() for batch in line)
+
     def close(self) -> None:
         self._is_closed = True
         if self._timer is not None:
@@ -151,7 +157,7 @@ class ProduceRelay:
         context, produce = request.context, request.produce
         self._relay.send(
             node,
-            "produce",
+            PRODUCE_LANE,
             context,
             body or _body_of(request, batches),
             max(produce.timeout_ms, 0) / 1000 + _GRACE_SECONDS,

@@ -12,7 +12,7 @@ from millstream.broker.routing.fetch import FetchRelay
 from millstream.broker.routing.lane import Buffers, Done, Lane, LaneLost, Registered, RemoteLane
 from millstream.broker.routing.local_lane import LocalLane
 from millstream.broker.routing.plans import PLANS
-from millstream.broker.routing.produce import ProduceRelay
+from millstream.broker.routing.produce import PRODUCE_LANE, ProduceRelay
 from millstream.broker.routing.split import SplitRequest
 from millstream.broker.routing.targets import Routing, Targets, coordinator_of, topic_of
 from millstream.broker.server.connection import Connection
@@ -111,12 +111,18 @@ class ClientRelay:
     def close(self) -> None:
         """The client is gone: nothing of it is waited for any more."""
         self.relays.forget(self)
+        awaits_nothing = self._produce.has_unacknowledged
         self._produce.close()
         self._fetch.close()
         lanes, self._lanes = self._lanes, {}
+        # What wants no acknowledgement is not given up: its leader would have handled it, had it come there.
+        kept = [lane for (_, kind), lane in lanes.items() if awaits_nothing and kind == PRODUCE_LANE]
         for lane in lanes.values():
-            lane.close(tell=False)
-        self.held.close()
+            if lane not in kept:
+                lane.close(tell=False)
+        self.held.close_after(len(kept))
+        for lane in kept:
+            lane.finish(self.held.lane_finished)
 
     @property
     def is_busy(self) -> bool:
@@ -231,6 +237,7 @@ class HeldRequests:
         self._relay = relay
         self._bytes = 0
         self._is_blocking = False
+        self._lanes_left = 0
 
     def take(self, size_bytes: int) -> None:
         memory = self._relay.server.memory
@@ -251,6 +258,16 @@ class HeldRequests:
             # Not at once: this may be within the handling of the client's next request.
             self._relay.loop.call_soon(self._relay.connection.unblock)
 
-    def close(self) -> None:
-        held, self._bytes = self._bytes, 0
-        self._relay.server.memory.give_back(held)
+    def close_after(self, lanes: int) -> None:
+        """The client is gone; so many lanes still have something to send."""
+        self._lanes_left = lanes
+        self._close_if_finished()
+
+    def lane_finished(self) -> None:
+        self._lanes_left -= 1
+        self._close_if_finished()
+
+    def _close_if_finished(self) -> None:
+        if not self._lanes_left:
+            held, self._bytes = self._bytes, 0
+            self._relay.server.memory.give_back(held)
