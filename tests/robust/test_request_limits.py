@@ -202,6 +202,45 @@ def test_metadata_of_all_topics_with_many_partitions_is_complete(
     assert all(each.leader_id >= 0 for each in found.partitions)
 
 
+def test_what_is_named_again_and_again_is_answered_once(
+    client: RawClient, new_topic: Callable[[], str]
+) -> None:
+    """A few bytes each would ask for the same long answer."""
+    name = create_topic(client, new_topic(), partitions=300)
+    (topic,) = client.call("metadata", 12, topics=[{"name": name}] * 9000).topics
+    assert len(topic.partitions) == 300
+    by_id = {"name": None, "topic_id": topic.topic_id}
+    assert len(client.call("metadata", 12, topics=[by_id] * 9000).topics) == 1
+    groups = ["again", "other", *["again"] * 9000]
+    client.call("find_coordinator", 4, key_type=0, coordinator_keys=["again"])
+    found = client.call("find_coordinator", 4, key_type=0, coordinator_keys=groups)
+    assert [each.key for each in found.coordinators] == ["again", "other"]
+    for api, version, asked in (
+        ("describe_groups", 5, {"groups": groups}),
+        ("consumer_group_describe", 1, {"group_ids": groups}),
+        ("share_group_describe", 1, {"group_ids": groups}),
+    ):
+        assert [each.group_id for each in client.call(api, version, **asked).groups] == ["again", "other"]
+    all_of = [{"group_id": each, "topics": None} for each in groups]
+    assert [each.group_id for each in client.call("offset_fetch", 8, groups=all_of).groups] == [
+        "again",
+        "other",
+    ]
+    some_of = {"group_id": "again", "topics": [{"name": name, "partition_indexes": [0]}]}
+    answered = client.call("offset_fetch", 8, groups=[some_of, some_of]).groups
+    assert len(answered) == 2, "what costs no more than it was to send is answered as it was sent"
+
+
+def test_all_offsets_of_each_group_are_read_in_a_turn_of_their_own(
+    broker: NodeProcess, client: RawClient
+) -> None:
+    client.call("find_coordinator", 4, key_type=0, coordinator_keys=["turns-0"])
+    wanted = [{"group_id": f"turns-{number}", "topics": None} for number in range(20)]
+    before = turns(broker)
+    assert len(client.call("offset_fetch", 8, groups=wanted).groups) == 20
+    assert turns(broker) - before >= 20
+
+
 def test_a_thousand_groups_are_described_and_found(broker: NodeProcess, client: RawClient) -> None:
     groups = [f"group-{number}" for number in range(1000)]
     found = client.call("find_coordinator", 4, key_type=0, coordinator_keys=groups)
@@ -261,7 +300,8 @@ def test_bad_names_by_the_thousand_are_each_refused(client: RawClient) -> None:
 
 def test_many_small_requests_in_one_piece_are_answered_in_order(client: RawClient) -> None:
     """They are handled for a moment, then others have a turn; the rest is not lost."""
-    names = encode(build("metadata", 4, topics=[{"name": ""}] * 150, allow_auto_topic_creation=False))
+    topics = [{"name": f"none-{number}"} for number in range(150)]
+    names = encode(build("metadata", 4, topics=topics, allow_auto_topic_creation=False))
     client.send_bytes(b"".join(client.expect("metadata", 4, names) for _ in range(200)))
     for _ in range(200):
         assert len(client.receive().topics) == 150

@@ -23,6 +23,10 @@ _LENGTH = struct.Struct(">i")
 # Of what is unpacked at a time.
 PIECE_BYTES = 256 * 1024
 
+# Of what is given to zlib at a time: what it does not take is copied, which a hundred thousand empty members, each
+# with all that follow it, would make a matter of minutes.
+_GZIP_CHUNK_BYTES = 8 * 1024
+
 # A snappy element yields at most 64 bytes and takes at least two; a longer claim in the header is a lie.
 _SNAPPY_MAX_RATIO = 32
 
@@ -183,10 +187,15 @@ def _too_large(limit: int) -> UnpacksToMore:
 
 
 def _gzip_pieces(data: Buffer, piece_bytes: int) -> Iterator[bytes]:
-    rest: Buffer = data
+    view = memoryview(data)
+    position = 0
+    rest: Buffer = b""
     while True:
         stream = zlib.decompressobj(wbits=31)
         while not stream.eof:
+            if not rest:
+                rest = view[position : position + _GZIP_CHUNK_BYTES]
+                position += len(rest)
             try:
                 piece = stream.decompress(rest, piece_bytes)
             except zlib.error as error:
@@ -194,11 +203,13 @@ def _gzip_pieces(data: Buffer, piece_bytes: int) -> Iterator[bytes]:
             rest = stream.unconsumed_tail
             if piece:
                 yield piece
-            elif not rest and not stream.eof:
-                raise DecompressionError("gzip data ends too early")
+            elif position == len(view) and not rest:
+                break
+        if not stream.eof:
+            raise DecompressionError("gzip data ends too early")
         # Java's reader accepts several members one after the other, so they are legal in a batch.
         rest = stream.unused_data
-        if not rest:
+        if position == len(view) and not rest:
             return
 
 

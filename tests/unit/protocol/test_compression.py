@@ -5,6 +5,7 @@ import struct
 import subprocess
 import sys
 import zlib
+from typing import Any
 
 import cramjam
 import lz4.frame
@@ -121,6 +122,30 @@ def test_a_zstd_frame_that_lies_about_its_size_reserves_nothing() -> None:
     frame[5:7] = (60_000).to_bytes(2, "little")
     with pytest.raises(DecompressionError):
         decompress(Compression.ZSTD, frame, 100_000)
+
+
+def test_many_empty_gzip_members_are_not_copied_with_all_that_follow_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken = 0
+    new_stream = zlib.decompressobj
+
+    class Counted:
+        def __init__(self, wbits: int) -> None:
+            self._stream = new_stream(wbits=wbits)
+
+        def decompress(self, data: bytes, most: int) -> bytes:
+            nonlocal taken
+            taken += len(data)
+            return self._stream.decompress(data, most)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._stream, name)
+
+    monkeypatch.setattr("millstream.protocol.compression.zlib.decompressobj", Counted)
+    packed = zlib.compress(b"", wbits=31) * 20_000 + zlib.compress(b"end", wbits=31)
+    assert decompress(Compression.GZIP, packed, 10) == b"end"
+    assert taken < 1000 * len(packed)
 
 
 def test_gzip_members_one_after_the_other_are_read() -> None:

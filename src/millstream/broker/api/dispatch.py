@@ -12,7 +12,7 @@ from uuid import UUID
 
 from millstream.broker.api.call import LATER, NO_REPLY, Call, Occupied
 from millstream.broker.api.permissions import AllowAll
-from millstream.broker.api.sliced_requests import SlicePlan, is_long, joined, parts_of
+from millstream.broker.api.sliced_requests import SlicePlan, is_long, joined, parts_of, without_repeats
 from millstream.broker.api.table import TABLE
 from millstream.broker.machine import Tasks
 from millstream.broker.server.connection import Connection
@@ -204,9 +204,11 @@ class Dispatcher:
         try:
             request = served.decode(buffer, position, call.version) if read is None else read
             self._authoriser.check_request(call.caller, served.needs, request, self._topic_name)
-            if served.slices is not None and is_long(served.slices, request):
-                self._await(call, self._answer_in_slices(call, served.slices, request))
-                return
+            if served.slices is not None:
+                request = without_repeats(served.slices, request)
+                if is_long(served.slices, request):
+                    self._await(call, self._answer_in_slices(call, served.slices, request))
+                    return
             answer = served.handle(request, call)
         except KafkaError as error:
             self._fail(call, error)
@@ -267,14 +269,18 @@ class Dispatcher:
         if call.is_abandoned:
             return LATER
         self._authoriser.check_request(call.caller, served.needs, request, self._topic_name)
-        if served.slices is not None and is_long(served.slices, request):
-            return await self._answer_in_slices(call, served.slices, request)
+        if served.slices is not None:
+            request = without_repeats(served.slices, request)
+            if is_long(served.slices, request):
+                return await self._answer_in_slices(call, served.slices, request)
         return await _now(served.handle(request, call))
 
     async def _answer_in_slices(self, call: Call, plan: SlicePlan, request: Message) -> Any:
         answers = []
         for part in parts_of(plan, request):
             await self._long_work.pause()
+            if plan.is_read and call.is_abandoned:
+                return LATER
             answers.append(await _now(call.served.handle(part, call)))
         return await self._long_work.apart(lambda: joined(plan, answers))
 

@@ -20,16 +20,39 @@ class SlicePlan(NamedTuple):
 
     An element that is cut (a topic, because of its many partitions) is answered in parts, which stand next to each
     other and agree in `keys`, one name for each array but the innermost; they become one again.
+
+    `once` is the field by which elements are named of which everything is asked for, or "" where they are names
+    themselves: however often one is named, it is answered once. What is only read ends with its client.
     """
 
     asked: Path
     answered: Path
     keys: tuple[Path, ...] = ()
     slice: int = SLICE_ELEMENTS
+    once: str | None = None
+    is_read: bool = True
+
+
+def without_repeats(plan: SlicePlan, request: Message) -> Any:
+    """A few bytes could ask for the same long answer thousands of times."""
+    name, *inner = plan.asked
+    elements = getattr(request, name)
+    if plan.once is None or not elements or len(elements) == 1:
+        return request
+    seen: set[str] = set()
+    kept = []
+    for element in elements:
+        if not inner or getattr(element, inner[0]) is None:
+            named = getattr(element, plan.once) if plan.once else element
+            if named in seen:
+                continue
+            seen.add(named)
+        kept.append(element)
+    return request if len(kept) == len(elements) else _changed(request, name, kept)
 
 
 def is_long(plan: SlicePlan, request: Message) -> bool:
-    return _weight(request, plan.asked) > plan.slice
+    return _weight(request, plan.asked, plan.slice) > plan.slice
 
 
 def parts_of(plan: SlicePlan, request: Message) -> Iterator[Any]:
@@ -45,12 +68,14 @@ def joined(plan: SlicePlan, answers: list[Any]) -> Any:
     return _changed(answers[0], name, _one_again(elements, tuple(inner), plan.keys))
 
 
-def _weight(holder: Any, path: Path) -> int:
-    """Elements at every depth. One whose array is null, which asks for everything, counts as one."""
-    elements = getattr(holder, path[0]) or ()
+def _weight(holder: Any, path: Path, whole: int) -> int:
+    """Elements at every depth. A null array asks for everything, which may be much: it counts as a whole slice."""
+    elements = getattr(holder, path[0])
+    if elements is None:
+        return whole
     if len(path) == 1:
         return len(elements)
-    return len(elements) + sum(_weight(each, path[1:]) for each in elements)
+    return len(elements) + sum(_weight(each, path[1:], whole) for each in elements)
 
 
 def _cut(elements: tuple[Any, ...], path: Path, slice_size: int) -> Iterator[tuple[list[Any], int]]:
@@ -70,7 +95,7 @@ def _cut(elements: tuple[Any, ...], path: Path, slice_size: int) -> Iterator[tup
 def _parts(elements: tuple[Any, ...], path: Path, slice_size: int) -> Iterator[tuple[Any, int]]:
     for element in elements:
         if not path or not getattr(element, path[0]):
-            yield element, 1
+            yield element, slice_size if path and getattr(element, path[0]) is None else 1
             continue
         for some, weight in _cut(getattr(element, path[0]), path[1:], slice_size):
             yield _changed(element, path[0], some), weight + 1

@@ -126,6 +126,8 @@ def _share_state_row(name: str, function: str) -> ApiRow:
     return ApiRow(_BY_NAME[name], f"handlers.share_group_state:{function}", action, None, _EVERYWHERE)
 
 
+# Elements of a slice that may each have ten thousand parts: members of a group.
+_LARGE_EACH = 1
 _OF_MEMBERS = group(Operation.READ)
 _OF_CONSUMERS = needs.both(_OF_MEMBERS, topics(Operation.READ))
 _OF_OFFSETS = needs.both(_OF_MEMBERS, topics(Operation.READ, name="topic_name"))
@@ -149,18 +151,23 @@ TABLE: dict[int, ApiRow] = {
                 ("groups", "topics", "partition_indexes"),
                 ("groups", "topics", "partitions"),
                 (("group_id", "error_code"), ("name", "topic_id")),
+                once="group_id",
             ),
         ),
         _row(
             "find_coordinator",
             needs.find_coordinator,
-            slices=SlicePlan(("coordinator_keys",), ("coordinators",)),
+            slices=SlicePlan(("coordinator_keys",), ("coordinators",), once=""),
         ),
         _row("join_group", _OF_MEMBERS),
         _row("heartbeat", _OF_MEMBERS),
         _row("leave_group", _OF_MEMBERS),
         _row("sync_group", _OF_MEMBERS),
-        _row("describe_groups", groups(Operation.DESCRIBE), slices=SlicePlan(("groups",), ("groups",))),
+        _row(
+            "describe_groups",
+            groups(Operation.DESCRIBE),
+            slices=SlicePlan(("groups",), ("groups",), slice=_LARGE_EACH, once=""),
+        ),
         _row("list_groups", cluster(Operation.DESCRIBE)),
         _row("api_versions", needs.nothing),
         _row("create_topics", topics(Operation.CREATE), quota=QuotaKind.MUTATION),
@@ -168,7 +175,7 @@ TABLE: dict[int, ApiRow] = {
         _row(
             "delete_records",
             topics(Operation.DELETE),
-            slices=SlicePlan(_PARTITIONS, _PARTITIONS, (("name",),)),
+            slices=SlicePlan(_PARTITIONS, _PARTITIONS, (("name",),), is_read=False),
         ),
         _row("init_producer_id", needs.init_producer_id),
         _row(
@@ -187,7 +194,7 @@ TABLE: dict[int, ApiRow] = {
         _row(
             "delete_groups",
             groups(Operation.DELETE, "groups_names"),
-            slices=SlicePlan(("groups_names",), ("results",)),
+            slices=SlicePlan(("groups_names",), ("results",), is_read=False),
         ),
         _row("elect_leaders", cluster(Operation.ALTER)),
         _row("incremental_alter_configs", needs.configs(Operation.ALTER_CONFIGS)),
@@ -220,7 +227,7 @@ TABLE: dict[int, ApiRow] = {
         _row(
             "consumer_group_describe",
             groups(Operation.DESCRIBE, "group_ids"),
-            slices=SlicePlan(("group_ids",), ("groups",)),
+            slices=SlicePlan(("group_ids",), ("groups",), slice=_LARGE_EACH, once=""),
         ),
         _row(
             "share_group_heartbeat",
@@ -229,12 +236,21 @@ TABLE: dict[int, ApiRow] = {
         _row(
             "share_group_describe",
             groups(Operation.DESCRIBE, "group_ids"),
-            slices=SlicePlan(("group_ids",), ("groups",)),
+            slices=SlicePlan(("group_ids",), ("groups",), slice=_LARGE_EACH, once=""),
         ),
         # They are decided in their order, and share the writes that they wait for.
         _row("share_fetch", _OF_CONSUMERS, quota=QuotaKind.FETCH, handler="ShareFetch", is_in_order=False),
         _row("share_acknowledge", _OF_CONSUMERS, handler="ShareAcknowledge", is_in_order=False),
-        _row("describe_share_group_offsets", needs.share_offsets),
+        _row(
+            "describe_share_group_offsets",
+            needs.share_offsets,
+            slices=SlicePlan(
+                ("groups", "topics", "partitions"),
+                ("groups", "topics", "partitions"),
+                (("group_id", "error_code"), ("topic_name",)),
+                once="group_id",
+            ),
+        ),
         _row("alter_share_group_offsets", _OF_OFFSETS),
         _row("delete_share_group_offsets", _OF_OFFSETS),
         _share_state_row("initialize_share_group_state", "initialize"),

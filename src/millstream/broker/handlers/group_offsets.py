@@ -15,7 +15,7 @@ from kio.schema.offset_fetch.v10.response import OffsetFetchResponsePartitions
 
 from millstream.broker.api.call import Call
 from millstream.broker.coordinators.groups import Groups
-from millstream.broker.handlers.admin import answer
+from millstream.broker.handlers.admin import answer, unhurried
 from millstream.cluster.metadata.image import MetadataImage
 from millstream.cluster.metadata.service import MetadataService
 from millstream.coordinator.groups.replies import FetchedOffset
@@ -24,6 +24,8 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 _GROUP_ERRORS_FROM = 2
 _TOPIC_IDS_FROM = 10
+# That are made into values of the reply in one go.
+_MANY_OFFSETS = 5_000
 
 
 class _TopicAnswer(msgspec.Struct, frozen=True):
@@ -79,7 +81,11 @@ async def _fetch(
         fetched = await groups.submit(group.group_id, fetch)
     except KafkaError as error:
         return _refused(group, error.code, call)
-    answers = [answer for topic in fetched.topics if (answer := _answer(image, *topic)).topic_id or not by_id]
+    answers = [
+        described
+        for topic in fetched.topics
+        if (described := await _answer(image, *topic)).topic_id or not by_id
+    ]
     unknown = [_failed(topic, ErrorCode.UNKNOWN_TOPIC_ID) for name, topic in named or () if name is None]
     return _GroupAnswer(group.group_id, (*answers, *unknown))
 
@@ -91,9 +97,10 @@ def _name(image: MetadataImage, topic: Any, by_id: bool) -> str | None:
     return None if found is None else found.name
 
 
-def _answer(image: MetadataImage, name: str, offsets: tuple[FetchedOffset, ...]) -> _TopicAnswer:
+async def _answer(image: MetadataImage, name: str, offsets: tuple[FetchedOffset, ...]) -> _TopicAnswer:
     topic = image.topic(name)
-    return _TopicAnswer(name, None if topic is None else topic.topic_id, tuple(map(_partition, offsets)))
+    partitions = tuple([_partition(each) async for each in unhurried(offsets, _MANY_OFFSETS)])
+    return _TopicAnswer(name, None if topic is None else topic.topic_id, partitions)
 
 
 def _partition(fetched: FetchedOffset) -> OffsetFetchResponsePartitions:

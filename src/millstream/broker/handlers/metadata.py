@@ -4,6 +4,7 @@ Topics that do not exist are created where that is allowed. Not done: access rul
 allowed).
 """
 
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from millstream.broker.server.listener import host_for
 from millstream.broker.server.long_work import SLICE_ELEMENTS, LongWork
 from millstream.broker.server.memory import MemoryBudget
 from millstream.cluster.metadata.defaults import Defaults
-from millstream.cluster.metadata.image import NO_LEADER, MetadataImage, TopicImage
+from millstream.cluster.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from millstream.cluster.metadata.names import invalid_name_reason, is_internal
 from millstream.cluster.metadata.service import MetadataService
 from millstream.cluster.metadata.topics import CreateTopics, NewTopic, in_slices
@@ -63,6 +64,9 @@ class Metadata:
         self._auto_create = auto_create
 
     def handle(self, wanted: MetadataRequest, call: Call) -> Any:
+        if wanted.topics is not None and len(wanted.topics) > 1:
+            # However often a topic is named, it is described once.
+            wanted = wanted._replace(topics=list(dict.fromkeys(wanted.topics)))
         if wanted.topics is not None and len(wanted.topics) > _MANY_TOPICS:
             return self._answer_many(wanted, call)
         missing = self._creatable(wanted, wanted.topics or [])
@@ -146,18 +150,33 @@ class Metadata:
         live = self._view.live(image)
         named = _named(image, wanted)
         parts = [encode_metadata_head(version, self._cluster(call, image), len(named), call.throttle_ms)]
-        left = 0
+        left = _MANY_PARTITIONS
         topics: list[TopicMetadata] = []
         for each in named:
             if left <= 0:
-                parts.append(encode_metadata_topics(version, wanted, topics))
+                parts.append(await self._encoded(version, wanted, topics))
                 topics, left = [], _MANY_PARTITIONS
-                await self._long_work.pause()
-            topics.append(self._topic(call, image, each, refused, live))
+            topic = _topic_of(image, each)
+            if topic is not None and len(topic.partitions) > _MANY_PARTITIONS:
+                topics.append(self._shown(call, topic, await self._describe_in_slices(topic, live)))
+            else:
+                topics.append(self._topic(call, image, each, refused, live))
             left -= _TOPIC_COST + len(topics[-1].partitions)
-        parts.append(encode_metadata_topics(version, wanted, topics))
+        parts.append(await self._encoded(version, wanted, topics))
         parts.append(encode_metadata_end(version, wanted))
         return Encoded(parts)
+
+    async def _encoded(self, version: int, wanted: MetadataRequest, topics: list[TopicMetadata]) -> bytes:
+        if sum(len(each.partitions) for each in topics) > 2 * _MANY_PARTITIONS:
+            return await self._long_work.apart(lambda: encode_metadata_topics(version, wanted, topics))
+        await self._long_work.pause()
+        return encode_metadata_topics(version, wanted, topics)
+
+    async def _describe_in_slices(self, topic: TopicImage, live: frozenset[int]) -> TopicMetadata:
+        partitions: list[PartitionMetadata] = []
+        async for some in self._long_work.slices(list(topic.partitions), _MANY_PARTITIONS):
+            partitions += self._partitions(topic, some, live)
+        return _found(topic, partitions)
 
     def _cluster(self, call: Call, image: MetadataImage) -> ClusterMetadata:
         shown = call.only_node
@@ -182,14 +201,18 @@ class Metadata:
         topic = _topic_of(image, wanted)
         if topic is None:
             return _unknown(wanted, refused)
-        found = self._describe(topic, live)
+        return self._shown(call, topic, _found(topic, self._partitions(topic, topic.partitions, live)))
+
+    def _shown(self, call: Call, topic: TopicImage, found: TopicMetadata) -> TopicMetadata:
         # A node that is cut off cannot forward requests: clients are told the real leaders.
         leader = None if self._view.is_cut_off else call.shown_leader(topic)
         return found if leader is None else _led_by(leader, found)
 
-    def _describe(self, topic: TopicImage, live: frozenset[int]) -> TopicMetadata:
+    def _partitions(
+        self, topic: TopicImage, some: Iterable[PartitionImage], live: frozenset[int]
+    ) -> list[PartitionMetadata]:
         partitions = []
-        for partition in topic.partitions:
+        for partition in some:
             leader = self._view.leader(topic.name, partition, live)
             error = ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE
             replicas = partition.replicas
@@ -207,9 +230,13 @@ class Metadata:
                     replicas if error is not ErrorCode.NONE and not offline else offline,
                 )
             )
-        return TopicMetadata(
-            ErrorCode.NONE, topic.name, topic.topic_id.bytes, is_internal(topic.name), partitions
-        )
+        return partitions
+
+
+def _found(topic: TopicImage, partitions: list[PartitionMetadata]) -> TopicMetadata:
+    return TopicMetadata(
+        ErrorCode.NONE, topic.name, topic.topic_id.bytes, is_internal(topic.name), partitions
+    )
 
 
 def _named(image: MetadataImage, wanted: MetadataRequest) -> list[WantedTopic]:
