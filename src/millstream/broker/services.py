@@ -159,8 +159,10 @@ class Services:
         self._closing.append(shares.close)
         return shares
 
-    def _share_sessions(self) -> int:
-        return 0 if self._session_work is None else len(self._session_work.sessions)
+    def _share_sessions(self) -> tuple[int, int]:
+        if self._session_work is None:
+            return 0, 0
+        return len(self._session_work.sessions), self._session_work.sessions.partitions
 
     @cached_property
     def session_work(self) -> "SessionWork":

@@ -33,6 +33,9 @@ class QueuesState(Protocol):
     def session_count(self) -> int: ...
 
     @property
+    def session_partition_count(self) -> int: ...
+
+    @property
     def queue_count(self) -> int: ...
 
     @property
@@ -71,6 +74,11 @@ def watch_queues(registry: Registry, state: QueuesState) -> None:
     registry.collector(lambda: _families(state.samples(MAX_QUEUES)))
     for name, documentation, compute in (
         ("millstream_share_sessions", "Share sessions of Kafka's clients.", lambda: state.session_count),
+        (
+            "millstream_share_session_partitions",
+            "Partitions in share sessions.",
+            lambda: state.session_partition_count,
+        ),
         ("millstream_queues", "Queues that this node leads.", lambda: state.queue_count),
         (
             "millstream_queue_stretches",

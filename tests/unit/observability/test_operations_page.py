@@ -42,7 +42,7 @@ class Nothing:
 
 
 class NoQueues:
-    session_count = queue_count = stretch_count = 0
+    session_count = session_partition_count = queue_count = stretch_count = 0
 
     def samples(self, most: int) -> list[Any]:
         return []

@@ -33,7 +33,9 @@ class ShareAcknowledge:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "GroupId and MemberId must not be empty")
         if epoch == OPEN:
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "a session is opened by ShareFetch")
-        session = self._work.use(request.group_id, request.member_id, epoch, cast(Source, call.source))
+        session = self._work.use(
+            request.group_id, request.member_id, epoch, cast(Source, call.source), request.topics
+        )
         # The usual case has no task of its own: consumers that acknowledge one by one send many of these.
         is_usual = len(request.topics) == 1 and len(request.topics[0].partitions) == 1 and epoch != CLOSE
         if is_usual and session.proxied_for is None:

@@ -25,7 +25,7 @@ class ShareFetch:
     def handle(self, request: ShareFetchRequest, call: Call) -> Any:
         group_id, member, epoch = _check(request), request.member_id or "", request.share_session_epoch
         try:
-            session = self._work.use(group_id, member, epoch, cast(Source, call.source))
+            session = self._work.use(group_id, member, epoch, cast(Source, call.source), request.topics)
         except KafkaError as error:
             if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
                 return self._refuse_later(request, error)

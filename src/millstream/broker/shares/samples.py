@@ -9,14 +9,19 @@ from millstream.runtime.clock import Clock
 
 
 class QueueSamples:
-    def __init__(self, shares: Shares, sessions: Callable[[], int], clock: Clock) -> None:
+    def __init__(self, shares: Shares, sessions: Callable[[], tuple[int, int]], clock: Clock) -> None:
+        """`sessions`: how many there are, and their partitions."""
         self._shares = shares
         self._sessions = sessions
         self._clock = clock
 
     @property
     def session_count(self) -> int:
-        return self._sessions()
+        return self._sessions()[0]
+
+    @property
+    def session_partition_count(self) -> int:
+        return self._sessions()[1]
 
     @property
     def queue_count(self) -> int:

@@ -53,9 +53,11 @@ class SessionWork:
         self._spawn = spawn
         self._sweeper: asyncio.TimerHandle | None = None
 
-    def use(self, group_id: str, member: str, epoch: int, source: Source) -> ShareSession:
-        """The session that a request belongs to, whose epoch is used up."""
-        session = self.sessions.use(group_id, member, epoch, source)
+    def use(
+        self, group_id: str, member: str, epoch: int, source: Source, topics: Sequence[Any]
+    ) -> ShareSession:
+        """The session that a request belongs to, which names these topics; its epoch is used up."""
+        session = self.sessions.use(group_id, member, epoch, source, topics)
         if epoch == OPEN and self._sweeper is None:
             self._sweep()
         return session

@@ -4,7 +4,7 @@ Whether the member belongs to its group is not asked, as in Kafka.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 import msgspec
@@ -13,6 +13,9 @@ from millstream.doors.caller import Caller
 from millstream.protocol.errors import ErrorCode, KafkaError
 
 OPEN, CLOSE = 0, -1
+# A fetch looks at each partition of its session.
+MOST_OF_ONE = 10_000
+MOST_OF_ALL = 250_000
 _HIGHEST_EPOCH = 2**31 - 1
 
 Place = tuple[UUID, int]
@@ -72,12 +75,22 @@ class ShareSessions:
     def is_full(self) -> bool:
         return len(self._sessions) >= self._most
 
+    @property
+    def partitions(self) -> int:
+        return sum(len(session.places) for session in self._sessions.values())
+
     def find(self, group_id: str, member: str) -> ShareSession | None:
         return self._sessions.get((group_id, member))
 
-    def use(self, group_id: str, member: str, epoch: int, source: Source) -> ShareSession:
-        """The session that a request belongs to; its epoch is used up. KafkaError as Kafka has them."""
+    def use(
+        self, group_id: str, member: str, epoch: int, source: Source, topics: Sequence[Any] = ()
+    ) -> ShareSession:
+        """The session that a request belongs to, which names these topics; its epoch is used up.
+
+        KafkaError as Kafka has them, and for more partitions than are remembered.
+        """
         key = (group_id, member)
+        self._check_room(None if epoch == OPEN else self._sessions.get(key), topics)
         if epoch == OPEN:
             if key not in self._sessions and self.is_full:
                 raise KafkaError(
@@ -99,6 +112,26 @@ class ShareSessions:
             )
         found.epoch = 1 if epoch == _HIGHEST_EPOCH else epoch + 1
         return found
+
+    def _check_room(self, session: ShareSession | None, topics: Sequence[Any]) -> None:
+        places = {} if session is None else session.places
+        new = {
+            place
+            for topic in topics
+            for each in topic.partitions
+            if (place := (topic.topic_id, each.partition_index)) not in places
+        }
+        if not new:
+            return
+        if len(places) + len(new) > MOST_OF_ONE:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"a share session has at most {MOST_OF_ONE} partitions"
+            )
+        if len(self._sessions) * MOST_OF_ONE > MOST_OF_ALL and self.partitions + len(new) > MOST_OF_ALL:
+            raise KafkaError(
+                ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+                f"this node's share sessions have {self.partitions} partitions; at most {MOST_OF_ALL} are kept",
+            )
 
     def ended(self) -> Iterator[ShareSession]:
         """Those whose connection is gone; they are forgotten."""

@@ -1,0 +1,54 @@
+"""Share sessions and how many partitions they may have, which each of their fetches looks at."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from millstream.broker.shares.sessions import MOST_OF_ALL, MOST_OF_ONE, OPEN, ShareSession, ShareSessions
+from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.protocol.share_acknowledge import AckPartition, AckTopic
+
+TOPIC = UUID(int=1)
+
+
+class Connection(msgspec.Struct):
+    closed: bool = False
+
+
+def topics(*indexes: int) -> list[AckTopic]:
+    return [AckTopic(TOPIC, [AckPartition(index, ()) for index in indexes])]
+
+
+def opened(sessions: ShareSessions, member: str, indexes: Sequence[int]) -> ShareSession:
+    session = sessions.use("g", member, OPEN, Connection(), topics(*indexes))
+    for index in indexes:
+        session.add((TOPIC, index))
+    return session
+
+
+def test_a_session_has_so_many_partitions_and_not_one_more() -> None:
+    sessions = ShareSessions(2000)
+    session = opened(sessions, "m", range(MOST_OF_ONE))
+    assert sessions.use("g", "m", 1, session.source, topics(*range(MOST_OF_ONE))) is session
+    with pytest.raises(KafkaError) as refused:
+        sessions.use("g", "m", 2, session.source, topics(MOST_OF_ONE))
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert session.epoch == 2, "what is refused does not use up an epoch"
+    with pytest.raises(KafkaError):
+        sessions.use("g", "other", OPEN, Connection(), topics(*range(MOST_OF_ONE + 1)))
+    assert sessions.find("g", "other") is None
+
+
+def test_all_sessions_have_so_many_partitions_together() -> None:
+    sessions = ShareSessions(2000)
+    for number in range(MOST_OF_ALL // MOST_OF_ONE):
+        opened(sessions, f"m{number}", range(MOST_OF_ONE))
+    opened(sessions, "none", ())
+    with pytest.raises(KafkaError) as refused:
+        sessions.use("g", "one", OPEN, Connection(), topics(1))
+    assert refused.value.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert sessions.partitions == MOST_OF_ALL
+    sessions.use("g", "m0", -1, Connection())
+    assert opened(sessions, "one", [1]).places == {(TOPIC, 1): None}
