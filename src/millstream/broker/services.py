@@ -154,6 +154,7 @@ class Services:
             self._logs.upkeep.delete_records_before,
             self._logs.faults.read_failed,
             self._settings.performance.max_queues,
+            self._long_work,
         )
         watch_queues(self._registry, QueueSamples(shares, self._share_sessions, machine.clock))
         self._closing.append(shares.close)

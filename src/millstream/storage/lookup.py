@@ -31,6 +31,13 @@ class FoundBatch(NamedTuple):
                 return TimestampOffset(record.timestamp_ms, record.offset, self.header.leader_epoch)
         return None
 
+    def largest_timestamp(self, log_start_offset: int) -> int:
+        """Of its records from there on."""
+        visible = (
+            each.timestamp_ms for each in _records(self.header, self.data) if each.offset >= log_start_offset
+        )
+        return max(visible, default=NO_TIMESTAMP)
+
 
 def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset | None:
     """The first record whose timestamp is `timestamp` or later."""
@@ -44,48 +51,57 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset |
     return None
 
 
-def batch_for_timestamp(log: PartitionLog, timestamp: int) -> FoundBatch | None:
-    """The first batch that has such a record, unopened; it may be one below the log's start that has it."""
+def batch_for_timestamp(log: PartitionLog, timestamp: int, from_offset: int = 0) -> FoundBatch | None:
+    """The first batch from there on that says it has such a record, unopened; it may be below the log's start."""
     try:
-        return next(_batches_for_timestamp(log, timestamp), None)
+        return next(_batches_for_timestamp(log, timestamp, from_offset), None)
     except OSError as error:
         raise log.health.read_failed(error) from error
 
 
-def _batches_for_timestamp(log: PartitionLog, timestamp: int) -> Iterator[FoundBatch]:
+def _batches_for_timestamp(log: PartitionLog, timestamp: int, from_offset: int = 0) -> Iterator[FoundBatch]:
     for segment in log.segments:
-        if segment.summary.end_offset <= log.log_start_offset or segment.summary.max_timestamp < timestamp:
+        summary = segment.summary
+        if summary.end_offset <= max(log.log_start_offset, from_offset) or summary.max_timestamp < timestamp:
             continue
         start = 0
+        if from_offset > summary.base_offset:
+            start = segment.position_of(log.disk, from_offset) or 0
         while (found := segment.batch_at_or_after_time(log.disk, timestamp, start)) is not None:
             position, header, data = found
             yield FoundBatch(header, data)
             start = position + header.size_bytes
 
 
-def largest_timestamp(log: PartitionLog) -> int:
-    """Of all records of the log; NO_TIMESTAMP when there is none."""
+def largest_timestamp(log: PartitionLog) -> tuple[int, FoundBatch | None]:
+    """Of all records but those of the batch that the log begins within, which must be opened to tell.
+
+    NO_TIMESTAMP when there is none.
+    """
+    largest, first = NO_TIMESTAMP, None
     try:
-        return max((_largest_visible(log, segment) for segment in log.segments), default=NO_TIMESTAMP)
+        for segment in log.segments:
+            visible, begun = _largest_visible(log, segment)
+            largest, first = max(largest, visible), begun or first
     except OSError as error:
         raise log.health.read_failed(error) from error
+    return largest, first
 
 
-def _largest_visible(log: PartitionLog, segment: Segment) -> int:
+def _largest_visible(log: PartitionLog, segment: Segment) -> tuple[int, FoundBatch | None]:
     """The segment's largest timestamp; where the log begins inside it, records before do not count."""
     start, summary = log.log_start_offset, segment.summary
     if summary.end_offset <= start:
-        return NO_TIMESTAMP
+        return NO_TIMESTAMP, None
     if start <= summary.base_offset:
-        return summary.max_timestamp
-    largest = NO_TIMESTAMP
+        return summary.max_timestamp, None
+    largest, first = NO_TIMESTAMP, None
     for _, header, data in segment.scan(segment.position_of(log.disk, start) or 0):
         if header.base_offset >= start:
             largest = max(largest, header.max_timestamp)
         elif header.last_offset >= start:
-            visible = (each.timestamp_ms for each in _records(header, data) if each.offset >= start)
-            largest = max(largest, max(visible, default=NO_TIMESTAMP))
-    return largest
+            first = FoundBatch(header, data)
+    return largest, first
 
 
 def _records(header: BatchHeader, data: memoryview) -> Iterator[Record]:

@@ -12,17 +12,13 @@ from kio.schema.list_offsets.v11.response import (
 
 from millstream.broker.api.call import Call
 from millstream.broker.handlers.admin import answer
+from millstream.broker.partitions.by_time import largest_timestamp, offset_at
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
 from millstream.broker.partitions.storage_faults import StorageFaults
 from millstream.broker.server.long_work import LongWork
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.storage.lookup import (
-    TimestampOffset,
-    batch_for_timestamp,
-    largest_timestamp,
-    offset_for_timestamp,
-)
+from millstream.storage.lookup import TimestampOffset
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = (
     -1,
@@ -104,24 +100,8 @@ async def _look_up(
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _NOT_FOUND
     if timestamp == MAX_TIMESTAMP:
-        timestamp = largest_timestamp(log)
+        timestamp = await largest_timestamp(long_work, log)
     elif timestamp < 0:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning")
-    found = await _find_by_time(long_work, partition, timestamp) if timestamp >= 0 else None
+    found = await offset_at(long_work, log, timestamp) if timestamp >= 0 else None
     return found if found is not None and found.offset < end else _NOT_FOUND
-
-
-async def _find_by_time(long_work: LongWork, partition: Partition, timestamp: int) -> TimestampOffset | None:
-    """The batch is found here and unpacked in a thread: it may be large, and others wait for the loop."""
-    log = partition.log
-    batch, start = batch_for_timestamp(log, timestamp), log.log_start_offset
-    if batch is None:
-        return None
-    found = await long_work.apart(lambda: batch.first_record(timestamp, start))
-    if log.offline is not None:
-        # The topic was deleted meanwhile, or the log cannot be read any more.
-        raise log.offline
-    # It finds nothing where the log's start moved into or past that batch; then the search begins again from there.
-    if found is not None and found.offset >= log.log_start_offset:
-        return found
-    return offset_for_timestamp(log, timestamp)

@@ -7,6 +7,7 @@ in the log or not.
 import asyncio
 
 from millstream.broker.partitions.appends import Appends
+from millstream.broker.partitions.by_time import offset_at
 from millstream.broker.partitions.opened_batches import BatchOpener, must_open, open_and_convert
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
@@ -26,7 +27,6 @@ from millstream.doors.partitions import (
 )
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 from millstream.protocol.record_batch import check_produced
-from millstream.storage.lookup import batch_for_timestamp, offset_for_timestamp
 
 # The newest rules for what a producer may send.
 _PRODUCE_VERSION = 12
@@ -140,15 +140,7 @@ class Here:
         _require_known_end(partition)
         log, timestamp_ms = partition.log, call.timestamp_ms
         try:
-            batch, start = batch_for_timestamp(log, timestamp_ms), log.log_start_offset
-            if batch is None:
-                return None
-            # It may be large, and others wait for the loop.
-            found = await self._opener.long_work.apart(lambda: batch.first_record(timestamp_ms, start))
-            if log.offline is not None:
-                raise log.offline
-            if found is None or found.offset < log.log_start_offset:
-                found = offset_for_timestamp(log, timestamp_ms)
+            found = await offset_at(self._opener.long_work, log, timestamp_ms)
         except KafkaError as error:
             self._faults.read_failed(partition, log.log_start_offset, error)
             raise

@@ -1,6 +1,6 @@
 """The way from a queue to what is stored of it, at the share coordinator, and to its group's coordinator."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from millstream.coordinator.groups.share_requests import OpenQueue
 from millstream.coordinator.shares.queue_values import Changes
@@ -29,7 +29,7 @@ class QueueStore:
         self._state_epochs: dict[ShareKey, int] = {}
 
     async def load(
-        self, key: ShareKey, topic: str, leader_epoch: int, resolve: Callable[[int], int]
+        self, key: ShareKey, topic: str, leader_epoch: int, resolve: Callable[[int], Awaitable[int]]
     ) -> StoredState:
         """What is stored; a queue that is new begins at `resolve(wish)`, which is stored before it is used."""
         stored = await self._read(key, leader_epoch)
@@ -37,10 +37,10 @@ class QueueStore:
             opened = await self._coordinators.ask(
                 _NODE, CoordinatorKind.GROUP, key.group_id, OpenQueue(key.group_id, topic, key.partition)
             )
-            await self._begin(key, 0, resolve(opened.start))
+            await self._begin(key, 0, await resolve(opened.start))
             stored = await self._read(key, leader_epoch)
         if stored.start < 0:
-            await self._begin(key, stored.state_epoch, resolve(-1))
+            await self._begin(key, stored.state_epoch, await resolve(-1))
             stored = await self._read(key, leader_epoch)
         self._state_epochs[key] = stored.state_epoch
         return stored

@@ -6,8 +6,10 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from millstream.broker.partitions.by_time import offset_at
 from millstream.broker.partitions.partition import Partition
 from millstream.broker.partitions.registry import Partitions
+from millstream.broker.server.long_work import LongWork
 from millstream.broker.shares.dead_letters import DeadLetterWriter
 from millstream.broker.shares.led_queue import LedQueue, QueueState
 from millstream.broker.shares.partition_limits import PartitionLimits
@@ -26,7 +28,6 @@ from millstream.doors.cluster import Coordinators
 from millstream.doors.messages import Messages
 from millstream.protocol.errors import ErrorCode, KafkaError
 from millstream.runtime.clock import Clock, SteadyTime
-from millstream.storage.lookup import offset_for_timestamp
 
 _SWEEP_SECONDS = 60.0
 _IDLE_MS = 600_000
@@ -47,7 +48,9 @@ class Shares:
         delete_before: Callable[[Partition, int], Awaitable[None]],
         read_failed: Callable[[Partition, int, KafkaError], None],
         most_queues: int,
+        long_work: LongWork,
     ) -> None:
+        self._long_work = long_work
         self._read_failed = read_failed
         self._most_queues = most_queues
         self._metadata = metadata
@@ -229,7 +232,7 @@ class Shares:
         broker: Mapping[str, str] = self._defaults.broker_configs(image)
         return rules_of(image, broker, queue.key.group_id, queue.partition.log.config)
 
-    def _first_offset(self, partition: Partition, rules: Rules, wish: int, *, earliest: bool) -> int:
+    async def _first_offset(self, partition: Partition, rules: Rules, wish: int, *, earliest: bool) -> int:
         log = partition.log
         if wish >= 0 or earliest:
             return max(wish, log.log_start_offset)
@@ -239,7 +242,7 @@ class Shares:
         duration_ms = reset_duration_ms(reset)
         if duration_ms is None:
             return partition.high_watermark
-        found = offset_for_timestamp(log, self._clock.now_ms() - duration_ms)
+        found = await offset_at(self._long_work, log, self._clock.now_ms() - duration_ms)
         return partition.high_watermark if found is None else min(found.offset, partition.high_watermark)
 
     def _metadata_changed(

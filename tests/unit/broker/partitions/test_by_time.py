@@ -1,0 +1,79 @@
+"""Records by their time: every batch is opened in a thread, also where headers name times that no record has."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from millstream.broker.partitions.by_time import largest_timestamp, offset_at
+from millstream.broker.server.long_work import LongWork
+from millstream.protocol.record_batch import HEADER_SIZE, read_header
+from millstream.protocol.records import Record, encode_batch, iter_records, seal_packed
+from millstream.storage.log import PartitionLog
+from support.logs import NOW_MS, append, new_log
+
+Result = TypeVar("Result")
+
+
+class Threads:
+    """They are none, and count what is opened in them; opening a batch elsewhere is a fault."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.jobs = 0
+        self._is_in_one = False
+        monkeypatch.setattr("millstream.storage.lookup.iter_records", self._iter_records)
+
+    async def run(self, job: Callable[[], Result]) -> Result:
+        self.jobs += 1
+        self._is_in_one = True
+        try:
+            return job()
+        finally:
+            self._is_in_one = False
+
+    def _iter_records(self, batch: memoryview, limit: int) -> Any:
+        assert self._is_in_one
+        return iter_records(batch, limit)
+
+
+def batch(*times: int, claimed: int | None = None) -> bytes:
+    made = encode_batch([Record(at, NOW_MS + time, None, b"v") for at, time in enumerate(times)])
+    header = read_header(memoryview(made))
+    largest = header.max_timestamp if claimed is None else NOW_MS + claimed
+    return seal_packed(header._replace(max_timestamp=largest), made[HEADER_SIZE:])
+
+
+def in_loop(work: Callable[[LongWork], Coroutine[Any, Any, Result]], threads: Threads) -> Result:
+    async def run() -> Result:
+        return await work(LongWork(asyncio.get_running_loop(), threads))
+
+    return asyncio.run(run())
+
+
+def log_of(*batches: bytes) -> PartitionLog:
+    log = new_log(message_timestamp_after_max_ms=1 << 50)
+    for each in batches:
+        append(log, each)
+    return log
+
+
+def test_batches_that_claim_a_time_they_do_not_have_are_all_opened_in_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads = Threads(monkeypatch)
+    log = log_of(batch(0, 1, claimed=90), batch(2, claimed=90), batch(3, 50), batch(60))
+    found = in_loop(lambda work: offset_at(work, log, NOW_MS + 50), threads)
+    assert found is not None
+    assert (found.timestamp, found.offset) == (NOW_MS + 50, 4)
+    assert threads.jobs == 3
+    assert in_loop(lambda work: offset_at(work, log, NOW_MS + 61), threads) is None
+    assert threads.jobs == 5
+
+
+def test_the_batch_that_a_log_begins_within_is_opened_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = Threads(monkeypatch)
+    log = log_of(batch(70, 5, 40), batch(20))
+    log.advance_start(1)
+    assert in_loop(lambda work: largest_timestamp(work, log), threads) == NOW_MS + 40
+    assert threads.jobs == 1
