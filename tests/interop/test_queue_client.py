@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from millstream.client import AsyncQueueConsumer, ClientError, QueueAdmin, QueueConsumer, QueueMessage
 from support.cli import Cli
@@ -214,6 +215,39 @@ def test_messages_that_all_groups_have_settled_are_deleted(
     finally:
         for queue in consumers:
             queue.close()
+
+
+def test_groups_from_before_messages_are_deleted_keep_theirs(start_node: Callable[..., NodeProcess]) -> None:
+    node = start_node(settings=SETTINGS)
+    topic = create_topic(admin_for(node.bootstrap), "jobs", 1, {})
+    send(node, topic, *plain(b"a", b"b"))
+    with QueueConsumer(topic, "idle", node.bootstrap) as queue:
+        assert values(receive(queue, 1)) == [b"a"]
+    # Nobody of that group asks for its queue after this, so the leader has not loaded it.
+    node.stop()
+    node.start()
+    with QueueConsumer(topic, "busy", node.bootstrap) as queue:
+        taken = receive(queue, 2)
+        admin = admin_for(node.bootstrap)
+        _alter(admin, topic, "queue.delete.settled", "true")
+        queue.accept(*taken)
+        wait_for(lambda: _queue_groups(admin, topic), lambda named: named == {"busy", "idle"}, "both groups")
+        with QueueConsumer(topic, "idle", node.bootstrap) as other:
+            messages = receive(other, 2)
+            assert values(messages) == [b"a", b"b"]
+            other.accept(*messages)
+        wait_for(lambda: _log_start(admin, topic), lambda start: start == 2, "the log's start")
+
+
+def _alter(admin: AdminClient, topic: str, name: str, value: str) -> None:
+    change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
+    admin.incremental_alter_configs([resource])[resource].result(90)
+
+
+def _queue_groups(admin: AdminClient, topic: str) -> set[str]:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    return set(admin.describe_configs([resource])[resource].result(90)["queue.groups"].value.split(","))
 
 
 def _log_start(admin: object, topic: str) -> int:

@@ -173,8 +173,8 @@ _DEFINITIONS = (
     ),
     _define(
         "queue.groups", ConfigType.LIST,
-        "The share groups that queue.delete.settled and queue.max.depth go by. A group is added when it first uses the"
-        " topic, and stays until it is taken out.",
+        "The share groups that queue.delete.settled and queue.max.depth go by: all that have used the topic. Delete a"
+        " group that is gone for good, and take it out here.",
         item_pattern=r"[^,]+", item_words="group ids separated by commas",
     ),
     _define(

@@ -14,9 +14,12 @@ class PartitionLimits:
         self,
         spawn: Callable[[Coroutine[Any, Any, None], str], None],
         delete_before: Callable[[Partition, int], Awaitable[None]],
+        knows_groups: Callable[[Partition], bool],
     ) -> None:
+        """`knows_groups` says whether all groups that have used a topic are in its settings."""
         self._spawn = spawn
         self._delete_before = delete_before
+        self._knows_groups = knows_groups
         self._queues: dict[Partition, dict[str, LedQueue]] = {}
         self._deleting: set[Partition] = set()
         # Where the queue is full and no group uses it: the records before this offset go.
@@ -34,6 +37,13 @@ class PartitionLimits:
     def watches(self, queue: LedQueue) -> bool:
         return queue.partition in self._queues
 
+    def closed(self, queue: LedQueue) -> None:
+        queues = self._queues.get(queue.partition, {})
+        if queues.get(queue.key.group_id) is queue:
+            del queues[queue.key.group_id]
+        if not queues:
+            self._queues.pop(queue.partition, None)
+
     def settled(self, queue: LedQueue) -> None:
         """The start of a queue may have moved, durably."""
         if queue.partition in self._queues:
@@ -48,7 +58,8 @@ class PartitionLimits:
         """Before which offset nothing is needed: dropped, or settled by every group that counts."""
         config, queues = partition.log.config, self._current(partition)
         floor = self._dropped.get(partition, 0)
-        if config.queue_delete_settled and queues and not config.queue_groups - queues.keys():
+        all_are_here = self._knows_groups(partition) and not config.queue_groups - queues.keys()
+        if config.queue_delete_settled and queues and all_are_here:
             floor = max(floor, min(queue.engine.start for queue in queues.values()))
         return min(partition.high_watermark, floor)
 

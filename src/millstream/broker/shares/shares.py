@@ -15,6 +15,7 @@ from millstream.broker.shares.led_queue import LedQueue, QueueState
 from millstream.broker.shares.partition_limits import PartitionLimits
 from millstream.broker.shares.policies import Rules, rules_of
 from millstream.broker.shares.queue_store import QueueStore
+from millstream.broker.shares.topic_users import TopicUsers
 from millstream.cluster.metadata.configs import AlterConfigs, ConfigAlteration, ConfigChange, ConfigOperation
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.image import MetadataImage
@@ -65,7 +66,10 @@ class Shares:
         self._loading: dict[ShareKey, asyncio.Task[None]] = {}
         self._opening: set[ShareKey] = set()
         self._letters = DeadLetterWriter(messages, self._dead_letter_partitions, self.rules)
-        self._limits = PartitionLimits(self._spawn, delete_before)
+        self._users = TopicUsers(coordinators, self._name_groups, spawn)
+        self._limits = PartitionLimits(
+            spawn, delete_before, lambda each: self._users.are_named(each.topic_id)
+        )
         self._sweeper: asyncio.TimerHandle | None = None
         metadata.subscribe(self._metadata_changed)
 
@@ -145,7 +149,7 @@ class Shares:
         earliest = from_earliest and rules.is_default
         try:
             if rules.keeps_count:
-                await self._name_group(queue, rules)
+                await self._name_groups(queue.partition, frozenset((queue.key.group_id,)))
             stored = await self._store.load(
                 queue.key,
                 queue.partition.topic,
@@ -163,20 +167,26 @@ class Shares:
         queue.begin(
             QueueEngine(stored.start, rules.policy, stored.batches), read_committed=rules.read_committed
         )
-        if rules.keeps_count:
-            self._limits.watch(queue, rules.topic)
-            self._open_others(queue.partition)
+        self._watch(queue, rules)
 
-    async def _name_group(self, queue: LedQueue, rules: Rules) -> None:
+    async def _name_groups(self, partition: Partition, groups: frozenset[str]) -> None:
         """Whose queues count is in the topic's settings, so that a new leader knows."""
-        group_id = queue.key.group_id
-        if group_id in rules.topic.queue_groups:
+        new = sorted(groups - partition.log.config.queue_groups)
+        if not new:
             return
-        change = ConfigChange("queue.groups", group_id, ConfigOperation.APPEND)
-        alteration = ConfigAlteration(ConfigResource.TOPIC, queue.partition.topic, (change,))
+        change = ConfigChange("queue.groups", ",".join(new), ConfigOperation.APPEND)
+        alteration = ConfigAlteration(ConfigResource.TOPIC, partition.topic, (change,))
         for outcome in await self._metadata.submit(AlterConfigs((alteration,), defaults=self._defaults)):
             if outcome.error is not None:
                 raise outcome.error
+
+    def _watch(self, queue: LedQueue, rules: Rules) -> None:
+        self._limits.watch(queue, rules.topic)
+        if rules.keeps_count:
+            self._users.name(queue.partition, lambda: self._limits.settled(queue))
+            self._open_others(queue.partition)
+        else:
+            self._users.forget(queue.partition)
 
     def admit(self, partition: Partition, count: int) -> None:
         """Whether so many more records may be appended; KafkaError where they may not."""
@@ -208,6 +218,8 @@ class Shares:
         if self._queues.get(queue.key) is queue:
             del self._queues[queue.key]
             self._store.forget(queue.key)
+            self._limits.closed(queue)
+            self._users.forget(queue.partition)
 
     def _sweep(self) -> None:
         """Queues that nobody has used for long are loaded again when somebody does."""
@@ -261,7 +273,7 @@ class Shares:
             if queue.state is QueueState.ACTIVE:
                 rules = self.rules(queue)
                 queue.set_policy(rules.policy, read_committed=rules.read_committed)
-                self._limits.watch(queue, rules.topic)
+                self._watch(queue, rules)
 
     # -- dead letters
 

@@ -28,6 +28,8 @@ from millstream.coordinator.groups.share_requests import (
     DescribedShareGroup,
     DescribedShareMember,
     DescribeShareGroup,
+    FindShareGroups,
+    GroupsFound,
 )
 from millstream.coordinator.groups.state import Group
 from millstream.coordinator.groups.turn import Turn
@@ -120,6 +122,11 @@ def describe_share(turn: Turn, request: DescribeShareGroup, token: int) -> None:
         token,
         DescribedShareGroup(group.state, group.epoch, group.target_epoch, ASSIGNOR, members, topics),
     )
+
+
+def find_share(turn: Turn, request: FindShareGroups, token: int) -> None:
+    users = (group for group in turn.state.share_groups.values() if request.topic_id in group.topics)
+    turn.reply(token, GroupsFound(tuple(group.group_id for group in users)))
 
 
 def delete_group(turn: Turn, request: DeleteGroup, token: int) -> None:

@@ -46,6 +46,7 @@ from millstream.coordinator.groups.requests import (
 from millstream.coordinator.groups.settings import GroupSettings
 from millstream.coordinator.groups.share_requests import (
     DescribeShareGroup,
+    FindShareGroups,
     ForgetShareTopics,
     OpenQueue,
     ShareHeartbeat,
@@ -262,6 +263,7 @@ _HANDLERS: Final[dict[type, Callable[..., None]]] = {
     ShareHeartbeat: share_heartbeat.heartbeat,
     OpenQueue: share_heartbeat.open_queue,
     DescribeShareGroup: admin.describe_share,
+    FindShareGroups: admin.find_share,
     ForgetShareTopics: share_heartbeat.forget_share_topics,
 }
 _REFUSED_BY_SHARE_GROUPS: Final[dict[type, ErrorCode]] = {

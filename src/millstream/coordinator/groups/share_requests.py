@@ -77,5 +77,15 @@ class ForgetShareTopics(Request[ShareTopicsForgotten], frozen=True):
     topics: frozenset[str]
 
 
-ShareGroupRequest = ShareHeartbeat | OpenQueue | DescribeShareGroup | ForgetShareTopics
-ShareGroupReply = ShareAlive | QueueOpened | DescribedShareGroup | ShareTopicsForgotten
+class GroupsFound(msgspec.Struct, frozen=True):
+    groups: tuple[str, ...]
+
+
+class FindShareGroups(Request[GroupsFound], frozen=True):
+    """Which share groups have used the topic."""
+
+    topic_id: UUID
+
+
+ShareGroupRequest = ShareHeartbeat | OpenQueue | DescribeShareGroup | ForgetShareTopics | FindShareGroups
+ShareGroupReply = ShareAlive | QueueOpened | DescribedShareGroup | ShareTopicsForgotten | GroupsFound

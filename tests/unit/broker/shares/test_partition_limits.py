@@ -13,7 +13,7 @@ from millstream.protocol.errors import KafkaError
 from support.led_queue import QueueBench, filled
 
 
-def limits() -> PartitionLimits:
+def limits(knows_groups: Callable[[Partition], bool] = lambda _: True) -> PartitionLimits:
     async def delete(partition: Partition, before: int) -> None:
         partition.log.advance_start(before)
 
@@ -22,7 +22,7 @@ def limits() -> PartitionLimits:
     def spawn(work: Coroutine[Any, Any, None], _name: str) -> None:
         tasks.append(asyncio.ensure_future(work))
 
-    return PartitionLimits(spawn, delete)
+    return PartitionLimits(spawn, delete, knows_groups)
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -38,5 +38,24 @@ def test_messages_that_retention_deleted_do_not_fill_a_queue() -> None:
             of_partition.admit(bench.partition, 1)
         bench.log.advance_start(2)
         of_partition.admit(bench.partition, 2)
+
+    run(scenario)
+
+
+def test_nothing_is_deleted_before_all_groups_of_the_topic_are_known() -> None:
+    async def scenario() -> None:
+        bench = QueueBench(QueuePolicy(), filled([b"0", b"1"], queue_delete_settled=True))
+        known: set[Partition] = set()
+        of_partition = limits(known.__contains__)
+        of_partition.watch(bench.queue, bench.log.config)
+        bench.queue.drop_available(2)
+        await bench.queue.stored()
+        of_partition.settled(bench.queue)
+        await asyncio.sleep(0)
+        assert bench.log.log_start_offset == 0
+        known.add(bench.partition)
+        of_partition.settled(bench.queue)
+        await asyncio.sleep(0)
+        assert bench.log.log_start_offset == 2
 
     run(scenario)

@@ -20,7 +20,12 @@ from millstream.coordinator.groups.requests import (
 )
 from millstream.coordinator.groups.settings import GroupSettings
 from millstream.coordinator.groups.share_heartbeat import assign_simple
-from millstream.coordinator.groups.share_requests import DescribeShareGroup, OpenQueue, ShareHeartbeat
+from millstream.coordinator.groups.share_requests import (
+    DescribeShareGroup,
+    FindShareGroups,
+    OpenQueue,
+    ShareHeartbeat,
+)
 from millstream.protocol.errors import ErrorCode, KafkaError, NotDone
 
 
@@ -220,3 +225,11 @@ def test_a_group_without_members_for_a_week_is_still_there_and_its_queues_go_on(
     assert coordinator.ask(DescribeShareGroup("g")).state == "Empty"
     assert coordinator.ask(OpenQueue("g", "t", 0)) == began
     assert coordinator.ask(beat("b", 0, "t")).assigned == {UUID(int=1): frozenset(range(4))}
+
+
+def test_groups_that_have_used_a_topic_are_found() -> None:
+    coordinator = Coordinator()
+    coordinator.ask(OpenQueue("g", "t", 0))
+    coordinator.ask(ShareHeartbeat("h", "m", 0, topic_names=frozenset(("t",))))
+    assert coordinator.ask(FindShareGroups(UUID(int=1))).groups == ("g", "h")
+    assert coordinator.ask(FindShareGroups(UUID(int=2))).groups == ()
