@@ -82,6 +82,25 @@ def test_offsets_are_described_moved_and_forgotten(client: RawClient, used: tupl
     assert offsets(client, group, topic).topics[0].partitions[0].start_offset == -1
 
 
+def test_a_group_that_was_forgotten_and_set_back_gets_everything_again(
+    broker: NodeProcess, client: RawClient, used: tuple[str, str]
+) -> None:
+    topic, group = used
+    client.call("delete_share_group_offsets", 0, group_id=group, topics=[{"topic_name": topic}])
+    parts = [{"partition_index": 0, "start_offset": 0}]
+    client.call(
+        "alter_share_group_offsets", 0, group_id=group, topics=[{"topic_name": topic, "partitions": parts}]
+    )
+    taken = []
+    with QueueConsumer(topic, group, broker.bootstrap) as queue:
+        while len(taken) < COUNT:
+            messages = queue.receive(COUNT, 10)
+            assert messages, f"no more than {taken}"
+            taken += [message.offset for message in messages]
+            queue.accept(*messages)
+    assert taken == list(range(COUNT))
+
+
 def test_altering_the_offsets_of_an_unknown_group_makes_it(
     broker: NodeProcess, client: RawClient, topic: str
 ) -> None:

@@ -188,7 +188,7 @@ class Services:
         from millstream.broker.shares.offsets import ShareOffsets
 
         doors = self.node_doors.doors
-        return ShareOffsets(doors.coordinators, doors.partitions)
+        return ShareOffsets(doors.coordinators, doors.partitions, self._machine.clock)
 
     @cached_property
     def queue_calls(self) -> "QueueCalls":

@@ -18,6 +18,10 @@ from millstream.doors.caller import Caller
 from millstream.doors.cluster import CoordinatorKind, Coordinators
 from millstream.doors.partitions import PartitionAccess, Place
 from millstream.protocol.errors import ErrorCode, KafkaError
+from millstream.runtime.clock import Clock
+
+# Since 2026: an epoch has 31 bits.
+_EPOCHS_SINCE_S = 1_767_225_600
 
 
 class QueueOffset(msgspec.Struct, frozen=True):
@@ -37,9 +41,10 @@ class TopicOffsets(msgspec.Struct, frozen=True):
 
 
 class ShareOffsets:
-    def __init__(self, coordinators: Coordinators, partitions: PartitionAccess) -> None:
+    def __init__(self, coordinators: Coordinators, partitions: PartitionAccess, clock: Clock) -> None:
         self._coordinators = coordinators
         self._partitions = partitions
+        self._clock = clock
 
     async def describe(
         self, image: MetadataImage, caller: Caller, group_id: str, topics: Mapping[str, Sequence[int]] | None
@@ -129,10 +134,15 @@ class ShareOffsets:
             caller, CoordinatorKind.GROUP, group_id, OpenQueue(group_id, place.topic, place.partition)
         )
         key = ShareKey(group_id, topic.topic_id, place.partition)
-        epoch = (await self._summary(caller, key)).state_epoch + 1
+        known = (await self._summary(caller, key)).state_epoch
+        epoch = known + 1 if known >= 0 else self._new_epoch()
         await self._coordinators.ask(
             caller, CoordinatorKind.SHARE, str(key), InitializeState(key, epoch, start)
         )
+
+    def _new_epoch(self) -> int:
+        """None of before: a leader may have kept a queue whose state was deleted, and must not write to this one."""
+        return max(self._clock.now_ms() // 1000 - _EPOCHS_SINCE_S, 0)
 
     async def _delete_topic(
         self, image: MetadataImage, caller: Caller, group_id: str, topic_id: UUID, name: str
