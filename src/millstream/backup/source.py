@@ -126,9 +126,7 @@ def epoch_end(cluster: Cluster, place: Place, epoch: int) -> tuple[int, int]:
     reply = cluster.leader(place.topic_id, place.index).call(
         "offset_for_leader_epoch",
         replica_id=_CONSUMER,
-        topics=[
-            {"topic": place.topic, "partitions": [{"partition": place.index, "leader_epoch": epoch}]},
-        ],
+        topics=[{"topic": place.topic, "partitions": [{"partition": place.index, "leader_epoch": epoch}]}],
     )
     (answer,) = reply.topics[0].partitions
     if answer.error_code:

@@ -25,12 +25,7 @@ Topics = Annotated[
 
 @app.command()
 @on_cluster
-def create(
-    folder: Folder,
-    target: Target,
-    topic: Topics = None,
-    as_json: AsJson = False,
-) -> None:
+def create(folder: Folder, target: Target, topic: Topics = None, as_json: AsJson = False) -> None:
     """Add a backup of a running cluster to a folder. Nothing is stopped, and only what is new is copied.
 
     Topics with their settings, all messages as they are stored, and consumers' positions. Without --topic the

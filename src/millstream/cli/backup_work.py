@@ -101,12 +101,7 @@ def verify_files(folder: BackupFolder, listed: Sequence[ListedBackup]) -> None:
 
 
 def restore_backup(
-    folder: Path,
-    data: Path,
-    node_id: int,
-    backup_id: str | None,
-    until_ms: int | None,
-    topics: Sequence[str],
+    folder: Path, data: Path, node_id: int, backup_id: str | None, until_ms: int | None, topics: Sequence[str]
 ) -> tuple[Plan, Restored]:
     selection = Selection(parse_topics(topics))
     with told_to_the_user(), ByteBar("restoring") as bar:

@@ -38,13 +38,7 @@ def up(
     ] = Path("cluster"),
     port: Annotated[
         int | None,
-        typer.Option(
-            "--port",
-            "-p",
-            min=1,
-            max=65000,
-            help="The first node's port, instead of 9092.",
-        ),
+        typer.Option("--port", "-p", min=1, max=65000, help="The first node's port, instead of 9092."),
     ] = None,
     http: Annotated[
         bool, typer.Option("--http", help="Serve HTTP on every node: messages, /metrics, /health.")
@@ -311,8 +305,7 @@ def _named(names: list[str]) -> int | str:
 @on_cluster
 def export(
     directory: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", file_okay=False, help="Where the files go.", show_default=False),
+        Path, typer.Argument(metavar="DIR", file_okay=False, help="Where the files go.", show_default=False)
     ],
     target: Target,
 ) -> None:

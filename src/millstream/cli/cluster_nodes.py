@@ -117,8 +117,7 @@ def drain(
     node: NodeId,
     target: Target,
     leaders: Annotated[
-        bool,
-        typer.Option("--leaders", help="Only let others lead what it leads; nothing is copied."),
+        bool, typer.Option("--leaders", help="Only let others lead what it leads; nothing is copied.")
     ] = False,
     throttle: Throttle = None,
     placement: PlacementName = None,

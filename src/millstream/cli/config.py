@@ -92,10 +92,7 @@ def show(as_json: AsJson = False) -> None:
             ]
         )
         return
-    output.table(
-        ("setting", "default", "meaning"),
-        [(row.name, row.default, row.meaning) for row in rows],
-    )
+    output.table(("setting", "default", "meaning"), [(row.name, row.default, row.meaning) for row in rows])
 
 
 def topic_documents(settings: Settings) -> list[dict[str, object]]:

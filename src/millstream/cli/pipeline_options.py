@@ -66,8 +66,7 @@ DeclarationFile = Annotated[
     ),
 ]
 SparkConf = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
+    list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
 ]
 From = Annotated[
     str | None,

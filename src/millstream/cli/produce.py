@@ -73,8 +73,7 @@ def command(
         float, typer.Option("--timeout", min=0.1, help="Seconds a message may wait for its acknowledgement.")
     ] = 30.0,
     json_lines: Annotated[
-        bool,
-        typer.Option("--json-lines", help="Each line is a JSON object as `consume --json` prints it."),
+        bool, typer.Option("--json-lines", help="Each line is a JSON object as `consume --json` prints it.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -109,7 +108,7 @@ def command(
             "linger.ms": 5,
             "message.timeout.ms": int(timeout * 1000),
             "message.max.bytes": MAX_REQUEST_BYTES,
-        },
+        }
     )
     sending = Sending(client, topic, target.bootstrap, headers, partition)
     try:

@@ -62,8 +62,7 @@ def command(
         ),
     ] = None,
     mqtt_ws: Annotated[
-        str | None,
-        typer.Option("--mqtt-ws", metavar="HOST:PORT", help="The same for MQTT over WebSocket."),
+        str | None, typer.Option("--mqtt-ws", metavar="HOST:PORT", help="The same for MQTT over WebSocket.")
     ] = None,
     config: Annotated[
         Path | None,

@@ -24,8 +24,7 @@ class PipelineSettings:
     )
     topic: str = own_setting("telemetry", "The topic that streamers write and the job reads.")
     declaration: str | None = own_setting(
-        None,
-        "A YAML file that says what records look like and which metrics there are; DCGM's when not set.",
+        None, "A YAML file that says what records look like and which metrics there are; DCGM's when not set."
     )
     dead_letter_topic: str = own_setting(
         "telemetry.dead-letter", "The topic for records that cannot be used, with the reason."

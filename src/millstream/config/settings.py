@@ -122,10 +122,7 @@ class ClusterSettings:
         1_000_000, "Partitions the cluster may hold; creating more is refused.", kind=_INT, minimum=1
     )
     max_partitions_per_request: int = own_setting(
-        100_000,
-        "Partitions one request may create, a guard against a mistyped number.",
-        kind=_INT,
-        minimum=1,
+        100_000, "Partitions one request may create, a guard against a mistyped number.", kind=_INT, minimum=1
     )
 
 
@@ -184,10 +181,7 @@ class PerformanceSettings:
         minimum=1,
     )
     max_producers_per_partition: int = own_setting(
-        100_000,
-        "As max_producers, of one partition.",
-        kind=_INT,
-        minimum=1,
+        100_000, "As max_producers, of one partition.", kind=_INT, minimum=1
     )
     producer_expiration: int = kafka_setting("producer.id.expiration.ms", _DURATION)
     max_fetch_sessions: int = kafka_setting("max.incremental.fetch.session.cache.slots")

@@ -157,12 +157,7 @@ class PartitionAccess(Protocol):
         ...
 
     def follow(
-        self,
-        caller: Caller,
-        place: Place,
-        offset: int,
-        *,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        self, caller: Caller, place: Place, offset: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> AsyncIterator[LogRead]:
         """Everything from `offset` on, for ever: close the iterator (`aclosing`) to end it.
 

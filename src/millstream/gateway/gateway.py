@@ -45,13 +45,7 @@ class Gateway:
     """`routes` go to an `HttpServer`; `start` after the cluster is there, `stop` after the server has stopped."""
 
     def __init__(
-        self,
-        doors: Doors,
-        settings: ProxySettings,
-        *,
-        registry: Registry,
-        clock: Clock,
-        host: Host,
+        self, doors: Doors, settings: ProxySettings, *, registry: Registry, clock: Clock, host: Host
     ) -> None:
         metrics = self._metrics = GatewayMetrics.create(registry)
         self._settings = settings

@@ -205,10 +205,7 @@ class Reading:
         )
 
     async def fetch(
-        self,
-        flights: Mapping[int, Place],
-        offsets: Mapping[int, int],
-        is_replicated: Callable[[Place], bool],
+        self, flights: Mapping[int, Place], offsets: Mapping[int, int], is_replicated: Callable[[Place], bool]
     ) -> dict[int, Outgoing]:
         """The messages that were in flight under these identifiers, as far as the log still has them.
 

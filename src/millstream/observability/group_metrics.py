@@ -63,11 +63,7 @@ def watch_bounds(registry: Registry, state: BoundsState) -> None:
         ("millstream_groups", "Groups that this node coordinates.", lambda: state.groups),
         ("millstream_groups_members", "Members of all groups.", lambda: state.members),
         ("millstream_groups_offsets", "Committed offsets of all groups.", lambda: state.offsets),
-        (
-            "millstream_groups_regexes",
-            "Regular expressions that groups subscribe by.",
-            lambda: state.regexes,
-        ),
+        ("millstream_groups_regexes", "Regular expressions that groups subscribe by.", lambda: state.regexes),
         (
             "millstream_groups_bytes",
             "What members of groups say and are assigned, about.",

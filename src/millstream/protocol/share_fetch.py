@@ -105,10 +105,7 @@ def encode_share_fetch_reply(answer: ShareFetchAnswer, throttle_ms: int) -> list
 def _partition(parts: list[bytes | memoryview], out: bytearray, told: FetchedShare) -> bytearray:
     if told.error or told.acknowledge_error:
         out += I32.pack(told.partition_index)
-        for code, message in (
-            (told.error, told.message),
-            (told.acknowledge_error, told.acknowledge_message),
-        ):
+        for code, message in ((told.error, told.message), (told.acknowledge_error, told.acknowledge_message)):
             out += code.to_bytes(2, "big", signed=True)
             out += nullable_string(message, flexible=True)
         out += _LEADER.pack(*told.leader, 0)

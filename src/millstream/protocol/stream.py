@@ -41,11 +41,7 @@ class RequestStream(Generic[Waiter]):
     """
 
     def __init__(
-        self,
-        *,
-        most_in_flight: int = 1000,
-        most_reply_bytes: int = MOST_REPLY_BYTES,
-        in_order: bool = True,
+        self, *, most_in_flight: int = 1000, most_reply_bytes: int = MOST_REPLY_BYTES, in_order: bool = True
     ) -> None:
         self._most_in_flight = most_in_flight
         self._most_reply_bytes = most_reply_bytes

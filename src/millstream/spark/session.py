@@ -10,10 +10,7 @@ from millstream.spark.java import java_home
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_DEFAULTS = {
-    "spark.python.daemon.module": "millstream.spark.daemon",
-    "spark.ui.showConsoleProgress": "false",
-}
+_DEFAULTS = {"spark.python.daemon.module": "millstream.spark.daemon", "spark.ui.showConsoleProgress": "false"}
 # Arrow's Java library looks at every access twice: is it within the buffer, and is there a value. Spark asks only for
 # what is there.
 _JAVA_OPTIONS = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
@@ -22,9 +19,7 @@ _LOCAL_DEFAULTS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress":
 
 
 def session(
-    app_name: str = "millstream",
-    master: str = "local[*]",
-    config: Mapping[str, str] | None = None,
+    app_name: str = "millstream", master: str = "local[*]", config: Mapping[str, str] | None = None
 ) -> "SparkSession":
     """A session, or the one that runs already in this process, with `format("millstream")` ready to use.
 

@@ -65,10 +65,7 @@ def decode_identity(data: bytes) -> Identity | None:
                 base, number = value.split()
                 rewritten.append((int(base), int(number)))
         return Identity(
-            topic_id,
-            uuid.UUID(values["incarnation"]).bytes,
-            int(values["rewrites"]),
-            dict(rewritten),
+            topic_id, uuid.UUID(values["incarnation"]).bytes, int(values["rewrites"]), dict(rewritten)
         )
     except (KeyError, ValueError):
         return None

@@ -58,12 +58,7 @@ class DataDirectoryInUse(Exception):
 
 class LogStore:
     def __init__(
-        self,
-        disk: Disk,
-        clock: Clock,
-        data_dir: str,
-        max_open_files: int,
-        new_id: Callable[[], UUID] = uuid4,
+        self, disk: Disk, clock: Clock, data_dir: str, max_open_files: int, new_id: Callable[[], UUID] = uuid4
     ) -> None:
         self.disk = disk
         self.data_dir = data_dir

@@ -59,11 +59,7 @@ Read = Callable[[int], None]
 
 
 def verify_partition(
-    disk: Disk,
-    directory: str,
-    *,
-    known: LogCheckpoint | None = None,
-    read: Read = lambda _size: None,
+    disk: Disk, directory: str, *, known: LogCheckpoint | None = None, read: Read = lambda _size: None
 ) -> Verified:
     """Look at all of a partition's directory. `read` is told of the bytes as they are read.
 

@@ -119,9 +119,7 @@ class Call(msgspec.Struct):
     slot: ReplySlot | None = None
 
     def reply_later(
-        self,
-        on_abandoned: Callable[[], object] | None = None,
-        on_hurried: Callable[[], object] | None = None,
+        self, on_abandoned: Callable[[], object] | None = None, on_hurried: Callable[[], object] | None = None
     ) -> ReplySlot:
         """The place of this call's reply; always the same.
 

@@ -41,11 +41,7 @@ class Served:
     )
 
     def __init__(
-        self,
-        row: ApiRow,
-        metrics: BrokerMetrics,
-        clock: Callable[[], float],
-        collaborators: Collaborators,
+        self, row: ApiRow, metrics: BrokerMetrics, clock: Callable[[], float], collaborators: Collaborators
     ) -> None:
         self.clock = clock
         self.row = row

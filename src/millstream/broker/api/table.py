@@ -72,11 +72,7 @@ _SHARED = {
         "metadata": ("api_versions",),
         "not_offered": ("describe_transactions", "list_transactions"),
         "producers": ("describe_producers", "init_producer_id"),
-        "reassignments": (
-            "alter_partition_reassignments",
-            "elect_leaders",
-            "list_partition_reassignments",
-        ),
+        "reassignments": ("alter_partition_reassignments", "elect_leaders", "list_partition_reassignments"),
         "share_group_offsets": (
             "alter_share_group_offsets",
             "delete_share_group_offsets",

@@ -38,11 +38,7 @@ async def list_groups(groups: Groups, request: ListGroupsRequest, call: Call) ->
 
 
 async def delete_groups(
-    groups: Groups,
-    offsets: ShareOffsets,
-    metadata: MetadataService,
-    request: DeleteGroupsRequest,
-    call: Call,
+    groups: Groups, offsets: ShareOffsets, metadata: MetadataService, request: DeleteGroupsRequest, call: Call
 ) -> DeleteGroupsResponse:
     """DeleteGroups, versions 0 to 2: of any kind, without members."""
     results = []

@@ -81,12 +81,7 @@ async def _find(
     if call.shown_coordinator is not None:
         leader, address, port = call.shown_coordinator
     return Coordinator(
-        key=key,
-        node_id=leader,
-        host=address,
-        port=port,
-        error_code=ErrorCode.NONE,
-        error_message=None,
+        key=key, node_id=leader, host=address, port=port, error_code=ErrorCode.NONE, error_message=None
     )
 
 

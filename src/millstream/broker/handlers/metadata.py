@@ -191,12 +191,7 @@ class Metadata:
         return ClusterMetadata(image.cluster_id, self._metadata.controller_id, brokers)
 
     def _topic(
-        self,
-        call: Call,
-        image: MetadataImage,
-        wanted: WantedTopic,
-        refused: Refused,
-        live: frozenset[int],
+        self, call: Call, image: MetadataImage, wanted: WantedTopic, refused: Refused, live: frozenset[int]
     ) -> TopicMetadata:
         topic = _topic_of(image, wanted)
         if topic is None:

@@ -44,10 +44,7 @@ _NO_QUOTAS = "this cluster has no quotas for clients"
 
 def describe_acls(_request: DescribeAclsRequest, _call: Call) -> DescribeAclsResponse:
     return answer(
-        DescribeAclsResponse,
-        error_code=ErrorCode.SECURITY_DISABLED,
-        error_message=_NO_RULES,
-        resources=(),
+        DescribeAclsResponse, error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_RULES, resources=()
     )
 
 
@@ -73,10 +70,7 @@ def describe_users(
         for name in dict.fromkeys(each.name for each in request.users or ())
     )
     return answer(
-        DescribeUserScramCredentialsResponse,
-        error_code=ErrorCode.NONE,
-        error_message=None,
-        results=missing,
+        DescribeUserScramCredentialsResponse, error_code=ErrorCode.NONE, error_message=None, results=missing
     )
 
 

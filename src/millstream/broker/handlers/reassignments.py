@@ -100,10 +100,7 @@ def _wanted(image: MetadataImage, request: Message) -> Iterator[tuple[str, Itera
 
 def _ongoing(p: PartitionImage) -> OngoingPartitionReassignment:
     return OngoingPartitionReassignment(
-        partition_index=p.index,
-        replicas=p.replicas,
-        adding_replicas=p.adding,
-        removing_replicas=p.removing,
+        partition_index=p.index, replicas=p.replicas, adding_replicas=p.adding, removing_replicas=p.removing
     )
 
 
@@ -133,7 +130,5 @@ async def elect_leaders(
 
 def _elected(outcome: ElectionOutcome) -> PartitionResult:
     return PartitionResult(
-        partition_id=outcome.index,
-        error_code=code_of(outcome.error),
-        error_message=message_of(outcome.error),
+        partition_id=outcome.index, error_code=code_of(outcome.error), error_message=message_of(outcome.error)
     )

@@ -129,7 +129,5 @@ class ShareAcknowledge:
             )
             topics.setdefault(topic_id, []).append(outcome)
         return AcknowledgeAnswer(
-            lock_ms=lock_ms,
-            topics=list(topics.items()),
-            endpoints=list(self._work.endpoints(answered)),
+            lock_ms=lock_ms, topics=list(topics.items()), endpoints=list(self._work.endpoints(answered))
         )

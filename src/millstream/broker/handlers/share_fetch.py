@@ -72,9 +72,7 @@ def _answer(request: ShareFetchRequest, work: Work, all_work: SessionWork) -> Sh
     for (topic_id, index), told in answered.items():
         topics.setdefault(topic_id, []).append(_partition(index, told))
     return ShareFetchAnswer(
-        lock_ms=work.lock_ms(),
-        topics=list(topics.items()),
-        endpoints=list(all_work.endpoints(answered)),
+        lock_ms=work.lock_ms(), topics=list(topics.items()), endpoints=list(all_work.endpoints(answered))
     )
 
 

@@ -114,10 +114,7 @@ def _write_request(key: ShareKey, each: Any) -> WriteState:
         getattr(each, "delivery_complete_count", -1),
         tuple(
             StateBatch(
-                batch.first_offset,
-                batch.last_offset,
-                RecordState(batch.delivery_state),
-                batch.delivery_count,
+                batch.first_offset, batch.last_offset, RecordState(batch.delivery_state), batch.delivery_count
             )
             for batch in each.state_batches
         ),

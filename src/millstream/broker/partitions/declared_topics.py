@@ -23,11 +23,7 @@ log = get_logger("millstream.topics")
 _AGAIN_SECONDS = 5.0
 # Time for more brokers to start: a partition that is placed before they are there gets no replica on them.
 _COMPANY_SECONDS = 10.0
-_WITHOUT_CONTROLLER = (
-    ErrorCode.NOT_CONTROLLER,
-    ErrorCode.REQUEST_TIMED_OUT,
-    ErrorCode.BROKER_NOT_AVAILABLE,
-)
+_WITHOUT_CONTROLLER = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.BROKER_NOT_AVAILABLE)
 
 
 class DeclaredTopics:

@@ -56,14 +56,7 @@ def partition_parts(
     faults.on_no_room = writability.found_no_room
     bounds = ProducerBounds(performance)
     upkeep = Upkeep(
-        machine,
-        store,
-        partitions,
-        flusher,
-        faults,
-        bounds,
-        settings.storage,
-        performance.producer_expiration,
+        machine, store, partitions, flusher, faults, bounds, settings.storage, performance.producer_expiration
     )
     limits = OpeningLimits.of(performance)
     interval_ms = settings.storage.cleaner_interval

@@ -23,11 +23,7 @@ _WRITES = ("fsync", "append", "replicate")
 
 class StorageFaults:
     def __init__(
-        self,
-        metrics: BrokerMetrics,
-        clock: Clock,
-        partitions: Partitions,
-        end_node: Callable[[str], None],
+        self, metrics: BrokerMetrics, clock: Clock, partitions: Partitions, end_node: Callable[[str], None]
     ) -> None:
         """`end_node` is told why the node must end."""
         self.on_no_room: Callable[[], None] = lambda: None

@@ -96,10 +96,7 @@ class ClusterMembership:
             longest_pause=min(LONGEST_PAUSE, self.lease.seconds / 3),
         )
         self._founder = Founder(
-            self.network,
-            Promise(machine.disk, data_dir),
-            machine.workers,
-            cluster.founding_wait / 1000,
+            self.network, Promise(machine.disk, data_dir), machine.workers, cluster.founding_wait / 1000
         )
         self._waiting: Callable[[], str] | None = lambda: "the node is starting"
         self._heartbeats: Heartbeats | None = None
@@ -154,9 +151,7 @@ class ClusterMembership:
     async def tell_recovered(self, recovered: RecoveredReplicas) -> None:
         """Return when the controller knows what the logs hold on which it cannot count any more without being told."""
         await self._unless_refused(
-            recovered.tell(),
-            "waiting for a controller to hear what was recovered",
-            self._why_no_majority,
+            recovered.tell(), "waiting for a controller to hear what was recovered", self._why_no_majority
         )
 
     def _rebalance_settings(self) -> RebalanceSettings | None:

@@ -80,13 +80,7 @@ class FetchSource:
             self.stop()
 
     def ask(
-        self,
-        context: Call,
-        isolation_level: int,
-        max_bytes: int,
-        wait_ms: int,
-        min_bytes: int,
-        rack_id: str,
+        self, context: Call, isolation_level: int, max_bytes: int, wait_ms: int, min_bytes: int, rack_id: str
     ) -> None:
         self._asked = dict(self._wanted)
         self.min_bytes = min_bytes

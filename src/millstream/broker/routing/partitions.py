@@ -68,19 +68,10 @@ class RoutedPartitions:
 
     async def offset_at(self, caller: Caller, place: Place, timestamp_ms: int) -> OffsetAt | None:
         return await self._routes.at_leader(
-            caller,
-            place,
-            FindOffsetAt(place, timestamp_ms),
-            patience_s=_PATIENCE_SECONDS,
-            may_repeat=True,
+            caller, place, FindOffsetAt(place, timestamp_ms), patience_s=_PATIENCE_SECONDS, may_repeat=True
         )
 
     def follow(
-        self,
-        caller: Caller,
-        place: Place,
-        offset: int,
-        *,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        self, caller: Caller, place: Place, offset: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> AsyncIterator[LogRead]:
         return self._follows.follow(caller, place, offset, isolation)

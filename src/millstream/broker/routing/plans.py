@@ -77,10 +77,7 @@ def _join_topics(name: str, index: str, asked: str, request: Message, answers: l
 
 
 def _cut_list(
-    name: str,
-    node_of: Callable[[MetadataImage, Any], int | None],
-    targets: Targets,
-    request: Message,
+    name: str, node_of: Callable[[MetadataImage, Any], int | None], targets: Targets, request: Message
 ) -> Parts:
     by_node: dict[int, list[Any]] = {}
     for each in getattr(request, name):
@@ -136,9 +133,7 @@ def _join_groups(_request: Message, answers: list[Any]) -> Any:
 
 def _of_partitions(name: str, index: str, asked: str = "partitions") -> Plan:
     return Plan(
-        partial(_cut_topics, name, index, asked),
-        partial(_join_topics, name, index, asked),
-        is_by_topic=True,
+        partial(_cut_topics, name, index, asked), partial(_join_topics, name, index, asked), is_by_topic=True
     )
 
 

@@ -30,10 +30,7 @@ _NUMBER = re.compile(r"\d+")
 
 class Server:
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        settings: PerformanceSettings,
-        metrics: BrokerMetrics,
+        self, loop: asyncio.AbstractEventLoop, settings: PerformanceSettings, metrics: BrokerMetrics
     ) -> None:
         self.loop = loop
         self.dispatcher: Dispatcher

@@ -76,8 +76,7 @@ def release(deliveries: Iterable[Delivery], member: str) -> None:
     for each in deliveries:
         with suppress(KafkaError):
             each.queue.settle(
-                member,
-                [Settlement(one.first, one.last, Outcome.UNDELIVERED) for one in each.taken.ranges],
+                member, [Settlement(one.first, one.last, Outcome.UNDELIVERED) for one in each.taken.ranges]
             )
 
 

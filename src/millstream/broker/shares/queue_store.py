@@ -47,12 +47,7 @@ class QueueStore:
 
     async def write(self, key: ShareKey, leader_epoch: int, changes: Changes) -> None:
         request = WriteState(
-            key,
-            self._state_epochs.get(key, 0),
-            leader_epoch,
-            changes.start,
-            changes.final,
-            changes.batches,
+            key, self._state_epochs.get(key, 0), leader_epoch, changes.start, changes.final, changes.batches
         )
         for left in reversed(range(_TRIES)):
             try:

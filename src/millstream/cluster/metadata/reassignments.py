@@ -55,8 +55,7 @@ class AlterReassignments(msgspec.Struct, frozen=True):
         p = image.partition(wanted.topic, wanted.index)
         if p is None:
             raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"There is no partition {wanted.topic}-{wanted.index}.",
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {wanted.topic}-{wanted.index}."
             )
         topic = image.topics[wanted.topic]
         before = _without_adding(p)
@@ -89,10 +88,7 @@ def _start(
     leading = tuple(b for b in p.adding if b == p.leader)
     removing = tuple(b for b in (*before, *leading) if b not in target)
     draft = replace(
-        p,
-        replicas=target + removing,
-        adding=tuple(b for b in target if b not in before),
-        removing=removing,
+        p, replicas=target + removing, adding=tuple(b for b in target if b not in before), removing=removing
     )
     # Other replicas that were being added and no longer are go at once: nothing relies on them.
     isr = tuple(b for b in p.isr if b in draft.replicas)

@@ -119,8 +119,7 @@ def describe_share(turn: Turn, request: DescribeShareGroup, token: int) -> None:
     )
     topics = tuple((topic_id, topic.name) for topic_id, topic in group.topics.items())
     turn.reply(
-        token,
-        DescribedShareGroup(group.state, group.epoch, group.target_epoch, ASSIGNOR, members, topics),
+        token, DescribedShareGroup(group.state, group.epoch, group.target_epoch, ASSIGNOR, members, topics)
     )
 
 

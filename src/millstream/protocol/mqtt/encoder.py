@@ -194,10 +194,7 @@ def _auth(packet: Auth, version: int) -> bytes:
 
 
 def _reasoned(
-    kind: PacketType,
-    packet: Disconnect | Auth,
-    nothing: DisconnectProperties | AuthProperties,
-    version: int,
+    kind: PacketType, packet: Disconnect | Auth, nothing: DisconnectProperties | AuthProperties, version: int
 ) -> bytes:
     if version == V3 or (not packet.reason and packet.properties == nothing):
         return _frame(kind, b"")

@@ -103,11 +103,7 @@ def _struct(kind: StructType, path: str) -> tuple[Any, Fill]:
         for name, (annotation, _), field in zip(names, members, kind.fields, strict=True)
     ]
     made = msgspec.defstruct(
-        "Record",
-        fields,
-        rename=dict(zip(names, kind.fieldNames(), strict=True)),
-        gc=False,
-        kw_only=True,
+        "Record", fields, rename=dict(zip(names, kind.fieldNames(), strict=True)), gc=False, kw_only=True
     )
     fills = [fill for _, fill in members]
     arrow_fields = list(arrow_type(kind))

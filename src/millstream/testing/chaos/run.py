@@ -130,11 +130,7 @@ def _wires(plan: ChaosPlan, recorder: Recorder, say: Callable[[str], None]) -> I
 
 
 def _work(
-    plan: ChaosPlan,
-    cluster: ChaosCluster,
-    nemesis: ChaosNemesis,
-    changer: TopicChanger,
-    recorder: Recorder,
+    plan: ChaosPlan, cluster: ChaosCluster, nemesis: ChaosNemesis, changer: TopicChanger, recorder: Recorder
 ) -> None:
     is_over = threading.Event()
     workers: list[Callable[[threading.Event], None]] = []

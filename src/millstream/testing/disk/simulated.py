@@ -255,10 +255,7 @@ class SimulatedDisk:
             node = self._tree.find(source)
             if node is None:
                 raise failure(errno.ENOENT, source)
-            self._tree.change(
-                Edit(*self._tree.place(source), None),
-                Edit(*self._tree.place(target), node),
-            )
+            self._tree.change(Edit(*self._tree.place(source), None), Edit(*self._tree.place(target), node))
 
     def unlink(self, path: str) -> None:
         self.pause()

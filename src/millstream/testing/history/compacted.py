@@ -49,10 +49,7 @@ def told_as(key: str, value: str | None, offset: int | None) -> str:
 def judge_compacted(history: CompactedHistory) -> list[Anomaly]:
     observed = Observed(history.log)
     checks = (inconsistent_offsets, duplicates, aborted_reads, nonmonotonic_sends, _steps_back)
-    return [
-        *(anomaly for check in checks for anomaly in check(observed)),
-        *_old_values(history),
-    ]
+    return [*(anomaly for check in checks for anomaly in check(observed)), *_old_values(history)]
 
 
 def _steps_back(observed: Observed) -> Iterator[Anomaly]:

@@ -95,11 +95,7 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 
 def replay_command(
-    seed: int,
-    *,
-    seconds: float = SECONDS,
-    routing: str | None = None,
-    profile: Profile = Profile.SWARM,
+    seed: int, *, seconds: float = SECONDS, routing: str | None = None, profile: Profile = Profile.SWARM
 ) -> str:
     """What shows that run again."""
     return " ".join(

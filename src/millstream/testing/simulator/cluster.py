@@ -38,11 +38,7 @@ class SimulatedCluster:
         self._settings = settings
         self.routing = routing
         self.nodes = {
-            number: SimulatedNode(
-                Machine(name, loop, Random(random.getrandbits(64))),
-                number,
-                settings,
-            )
+            number: SimulatedNode(Machine(name, loop, Random(random.getrandbits(64))), number, settings)
             for number, name in enumerate(names, 1)
         }
         self.splits_jobs = False

@@ -110,10 +110,7 @@ class DoorClients:
             start, offset = loop.time(), None
             try:
                 appended = await doors.messages.send(
-                    _CALLER,
-                    Place(TOPIC, index),
-                    [Message(None, value.encode())],
-                    timeout_s=_TIMEOUT_SECONDS,
+                    _CALLER, Place(TOPIC, index), [Message(None, value.encode())], timeout_s=_TIMEOUT_SECONDS
                 )
                 outcome, offset = Outcome.OK, appended.base_offset
                 self.acknowledged += 1

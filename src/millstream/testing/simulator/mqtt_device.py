@@ -96,13 +96,7 @@ class Device:
     """`heard` gets every packet of the newest connection but CONNACK."""
 
     def __init__(
-        self,
-        name: str,
-        doors: list[SimulatedDoor],
-        loop: SimulatedLoop,
-        random: Random,
-        *,
-        expiry_s: int,
+        self, name: str, doors: list[SimulatedDoor], loop: SimulatedLoop, random: Random, *, expiry_s: int
     ) -> None:
         self.name = name
         self.random = random

@@ -125,10 +125,7 @@ class SimulatedStream:
         if identity is None:
             return encode_batch(records)
         return encode_batch(
-            records,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
-            base_sequence=number,
+            records, producer_id=identity.producer_id, producer_epoch=identity.epoch, base_sequence=number
         )
 
     def _note(self, start: float, places: list[tuple[int, int]], reply: memoryview | None) -> bool:

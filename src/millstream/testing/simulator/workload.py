@@ -39,14 +39,7 @@ _EAGER = {"segment.bytes": "400", "min.cleanable.dirty.ratio": "0.01"}
 class Workload:
     """`history`, `group` and `topic_calls` are what the clients saw; `group` is None where each reads for itself."""
 
-    def __init__(
-        self,
-        cluster: SimulatedCluster,
-        random: Random,
-        *,
-        partitions: int,
-        replicas: int,
-    ) -> None:
+    def __init__(self, cluster: SimulatedCluster, random: Random, *, partitions: int, replicas: int) -> None:
         self.history = History()
         self.topic_calls: list[TopicCall] = []
         self.partitions = partitions
