@@ -20,7 +20,8 @@ from millstream.runtime.sometimes import sometimes
 from millstream.storage.identity import NO_INCARNATION, Identity, read_identity
 from millstream.storage.layout import LOG_SUFFIX, partition_directory, with_checksum, without_checksum
 from millstream.storage.leader_epochs import LeaderEpochs
-from millstream.storage.log import LogState, PartitionLog
+from millstream.storage.log import PartitionLog
+from millstream.storage.log_state import LogState
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.producer_state import ProducerStates
 from millstream.storage.segment import Segment, SegmentSummary

@@ -1,13 +1,12 @@
-"""A log as one node keeps it: append, roll, flush, move its start. On the event loop; nothing waits for an fsync."""
+"""The files of a log: roll, flush, read, move its start. On the event loop; nothing waits for an fsync."""
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 from millstream.config.topic import TopicConfig
 from millstream.protocol.errors import ErrorCode, KafkaError
-from millstream.protocol.record_batch import PREFIX_SIZE, BatchHeader, stamp, stamp_append_time
-from millstream.runtime.disk import NO_ROOM, Buffer
+from millstream.protocol.record_batch import PREFIX_SIZE, BatchHeader
+from millstream.runtime.disk import NO_ROOM
 from millstream.runtime.invariant import invariant
 from millstream.runtime.sometimes import sometimes
 from millstream.storage.flush import FlushTicket, Unsynced
@@ -21,13 +20,6 @@ from millstream.storage.open_files import OpenFiles
 from millstream.storage.producer_snapshots import ProducerSnapshots
 from millstream.storage.segment import Segment, SegmentSummary
 from millstream.storage.segments import Segments, new_segment
-
-
-class Appended(NamedTuple):
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    duplicate: bool
 
 
 class LocalLog:
@@ -80,64 +72,8 @@ class LocalLog:
         return self.work is not LogWork.NOTHING
 
     @property
-    def record_count(self) -> int:
-        return self.segments.record_count
-
-    @property
     def size_bytes(self) -> int:
         return self.segments.size_bytes
-
-    # -- writing
-
-    def append(self, view: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
-        """Stamp and write one validated batch of a producer."""
-        if self.health.offline is not None:
-            raise self.health.offline
-        if header.batch_length + PREFIX_SIZE > self.config.max_message_bytes:
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"the batch has {header.size_bytes} bytes, max.message.bytes is {self.config.max_message_bytes}",
-            )
-        if header.producer_id >= 0:
-            written = self.producers.check(header)
-            if written is not None:
-                return Appended(written.base_offset, written.last_offset, -1, duplicate=True)
-        base_offset = self.log_end_offset
-        stamp(view, 0, base_offset, leader_epoch)
-        append_time = -1
-        max_timestamp = header.max_timestamp
-        if self.config.message_timestamp_type == "LogAppendTime":
-            stamp_append_time(view, 0, header, now_ms)
-            append_time = max_timestamp = now_ms
-        elif max_timestamp >= 0:
-            self._check_timestamps(header, now_ms)
-        self._write(view, header, base_offset, leader_epoch, max_timestamp, now_ms)
-        return Appended(base_offset, self.log_end_offset - 1, append_time, duplicate=False)
-
-    def _write(
-        self,
-        data: Buffer,
-        header: BatchHeader,
-        base_offset: int,
-        leader_epoch: int,
-        max_timestamp: int,
-        now_ms: int,
-    ) -> None:
-        last_offset = base_offset + header.last_offset_delta
-        try:
-            segment = self._segment_for(header, last_offset, max_timestamp, now_ms)
-            if leader_epoch > self.epochs.latest:
-                self.begin_epoch(leader_epoch, base_offset)
-            segment.append(data, header, base_offset, max_timestamp, self.config.index_interval_bytes)
-        except OSError as error:
-            failure = self.health.write_failed(error)
-            self.producers.refuse(header, failure)
-            raise failure from error
-        self._unsynced.mark(segment)
-        if header.producer_id >= 0:
-            self.producers.update(header, base_offset, now_ms)
-        self.log_end_offset = last_offset + 1
-        self._count(header.record_count, header.batch_length + PREFIX_SIZE)
 
     def _count(self, records: int, size_bytes: int) -> None:
         self.segments.record_count += records
@@ -163,18 +99,6 @@ class LocalLog:
         """Have the next flush write them."""
         if self.segments or self.disk.exists(self.directory):
             self.place.note_epochs(self.epochs)
-
-    def _check_timestamps(self, header: BatchHeader, now_ms: int) -> None:
-        config = self.config
-        if (
-            header.max_timestamp - now_ms > config.message_timestamp_after_max_ms
-            or now_ms - header.base_timestamp > config.message_timestamp_before_max_ms
-        ):
-            raise KafkaError(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"timestamps {header.base_timestamp} to {header.max_timestamp} are out of range at {now_ms}: see "
-                "message.timestamp.before.max.ms and message.timestamp.after.max.ms",
-            )
 
     # -- segments
 

@@ -31,7 +31,8 @@ from millstream.storage.layout import (
     parent_directories,
 )
 from millstream.storage.leader_epochs import LeaderEpochs
-from millstream.storage.log import LogState, PartitionLog
+from millstream.storage.log import PartitionLog
+from millstream.storage.log_state import LogState
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.rebuilt_state import RebuiltState
 from millstream.storage.segment import Segment

@@ -24,7 +24,8 @@ from millstream.storage.checkpoint import (
 from millstream.storage.flush import OwnDirectory
 from millstream.storage.identity import Identity, read_identity
 from millstream.storage.layout import EPOCHS_FILE, IDENTITY_FILE, TOPICS, partition_directory
-from millstream.storage.log import LogState, PartitionLog
+from millstream.storage.log import PartitionLog
+from millstream.storage.log_state import LogState
 from millstream.storage.open_files import OpenFiles
 from millstream.storage.recovery import make_durable, recover_log
 from millstream.storage.segment_recovery import ANY_EPOCH, RecoveryReport

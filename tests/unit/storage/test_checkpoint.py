@@ -250,10 +250,10 @@ def test_only_what_a_checkpoint_covers_is_compacted() -> None:
     flush(store.log())
     assert (store.log().settled_count > 3, store.log().cleanable_count) == (True, 0)
     compact(store.log())
-    assert store.log().record_count == 20
+    assert store.log().segments.record_count == 20
     store.checkpoint()
     assert store.log().cleanable_count == store.log().settled_count
     compact(store.log())
-    assert store.log().record_count < 20
+    assert store.log().segments.record_count < 20
     store.kill()
     assert read_values(store.log())[-1] == b"19"

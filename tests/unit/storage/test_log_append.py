@@ -25,7 +25,12 @@ HOUR_MS = 3_600_000
 def test_a_log_that_was_never_written_has_no_directory() -> None:
     disk = SimulatedDisk()
     log = new_log(disk)
-    assert (log.log_start_offset, log.log_end_offset, log.record_count, log.size_bytes) == (0, 0, 0, 0)
+    assert (log.log_start_offset, log.log_end_offset, log.segments.record_count, log.size_bytes) == (
+        0,
+        0,
+        0,
+        0,
+    )
     assert disk.paths() == []
     assert log.begin_flush() is None
 
@@ -37,7 +42,7 @@ def test_offsets_count_records_and_are_stamped_with_the_leader_epoch() -> None:
     assert (first.base_offset, first.last_offset) == (0, 2)
     assert (second.base_offset, second.last_offset) == (3, 3)
     assert [(h.base_offset, h.leader_epoch) for h, _ in read_batches(log)] == [(0, 4), (3, 5)]
-    assert log.log_end_offset == log.record_count == 4
+    assert log.log_end_offset == log.segments.record_count == 4
     assert log.epochs.entries == [(4, 0), (5, 3)]
 
 
@@ -110,11 +115,11 @@ def test_counters_are_exact_whatever_is_appended(sizes: list[tuple[int, int]]) -
     for count, size in sizes:
         append_values(log, *[b"v" * size] * count)
     found = read_batches(log)
-    assert log.record_count == sum(header.record_count for header, _ in found) == log.log_end_offset
+    assert log.segments.record_count == sum(header.record_count for header, _ in found) == log.log_end_offset
     assert log.size_bytes == sum(len(data) for _, data in found)
     assert log.size_bytes == sum(segment.file.size() for segment in log.segments)
     assert log.appended_bytes == log.size_bytes
-    assert log.unflushed_messages == log.record_count
+    assert log.unflushed_messages == log.segments.record_count
 
 
 def test_messages_below_the_start_of_the_log_are_not_counted() -> None:
@@ -123,7 +128,7 @@ def test_messages_below_the_start_of_the_log_are_not_counted() -> None:
     append_values(log, *[b"v"] * 5)
     log.advance_start(7)
     assert log.message_count == 3
-    assert log.record_count == 10
+    assert log.segments.record_count == 10
 
 
 def test_an_offline_log_takes_and_gives_nothing() -> None:

@@ -198,7 +198,7 @@ def test_a_log_writes_a_retried_batch_once() -> None:
         first.last_offset,
     )
     assert read_values(log) == [b"a", b"b", b"c"]
-    assert log.record_count == 3
+    assert log.segments.record_count == 3
 
 
 def test_a_log_refuses_a_gap_and_stays_as_it_was() -> None:

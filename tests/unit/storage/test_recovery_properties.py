@@ -326,7 +326,7 @@ class CrashMachine(RuleBasedStateMachine):
             sizes = [segment.file.size() for segment in log.segments]
             assert log.size_bytes == sum(sizes)
             counted = sum(header.record_count for segment in log.segments for _, header, _ in segment.scan())
-            assert log.record_count == counted
+            assert log.segments.record_count == counted
 
     def log(self, topic: str) -> PartitionLog:
         return self.store.log(topic)

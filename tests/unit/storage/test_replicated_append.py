@@ -42,7 +42,7 @@ def test_a_follower_holds_what_its_leader_holds(batches: list[tuple[int, int]], 
     assert read_batches(follower) == read_batches(leader)
     assert follower.epochs.entries == leader.epochs.entries
     assert follower.producers.last_offsets() == leader.producers.last_offsets()
-    assert follower.record_count == leader.record_count
+    assert follower.segments.record_count == leader.segments.record_count
 
 
 def test_what_does_not_follow_is_refused_and_nothing_of_it_is_written() -> None:

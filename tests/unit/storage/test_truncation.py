@@ -35,7 +35,7 @@ def test_records_behind_the_cut_are_gone_and_others_take_their_offsets() -> None
     assert read_values(log) == [b"old-%d" % number for number in range(7)]
     append(log, batch_of([b"new"]), leader_epoch=3)
     assert read_values(log, 6) == [b"old-6", b"new"]
-    assert log.record_count == 8
+    assert log.segments.record_count == 8
     assert log.size_bytes == sum(segment.file.size() for segment in log.segments)
 
 

@@ -105,7 +105,12 @@ def test_old_segments_go_and_the_log_keeps_its_offsets(
     topic = old_records(client)
     on_loop(node, node.broker.upkeep.enforce_retention())
     log = partition_of(node, topic).log
-    assert (log.log_start_offset, log.log_end_offset, log.record_count, log.size_bytes) == (10, 10, 0, 0)
+    assert (log.log_start_offset, log.log_end_offset, log.segments.record_count, log.size_bytes) == (
+        10,
+        10,
+        0,
+        0,
+    )
     assert log_files(disk) == [log.segments[0].log_path]
     assert after_power_loss(disk, topic) == (10, 10)
     assert produce(client, topic, batch_of(b"new")).base_offset == 10
