@@ -5,7 +5,7 @@ have. Handlers of lists (all topics, all groups) leave out what the caller may n
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from millstream.doors import access
@@ -15,6 +15,13 @@ from millstream.protocol.fetch import FetchRequest
 from millstream.protocol.metadata import MetadataRequest
 from millstream.protocol.offset_commit import CommitRequest
 from millstream.protocol.produce import ProduceRequest
+
+if TYPE_CHECKING:
+    from kio.schema.describe_share_group_offsets.v1.request import DescribeShareGroupOffsetsRequest
+    from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+    from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
+    from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
+    from kio.schema.offset_fetch.v10.request import OffsetFetchRequest
 
 TopicName = Callable[[UUID], str | None]
 Needs = Callable[[Any, TopicName], Iterable[Permission]]
@@ -50,7 +57,7 @@ def group(operation: Operation) -> Needs:
     return lambda request, _name: (Permission(operation, Resource.GROUP, request.group_id),)
 
 
-def transactional_ids(request: Message, _name: TopicName) -> Iterable[Permission]:
+def transactional_ids(request: "DescribeTransactionsRequest", _name: TopicName) -> Iterable[Permission]:
     return (
         Permission(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, each) for each in request.transactional_ids
     )
@@ -81,7 +88,7 @@ def _of_places(operation: Operation) -> Needs:
     return needs
 
 
-def share_offsets(request: Message, _name: TopicName) -> Iterator[Permission]:
+def share_offsets(request: "DescribeShareGroupOffsetsRequest", _name: TopicName) -> Iterator[Permission]:
     for each in request.groups:
         yield Permission(Operation.DESCRIBE, Resource.GROUP, each.group_id)
         for topic in each.topics or ():
@@ -112,14 +119,14 @@ def offset_commit(request: CommitRequest, name: TopicName) -> Iterator[Permissio
     yield from _of_places(Operation.READ)(request, name)
 
 
-def offset_fetch(request: Message, name: TopicName) -> Iterator[Permission]:
+def offset_fetch(request: "OffsetFetchRequest", name: TopicName) -> Iterator[Permission]:
     described = topics(Operation.DESCRIBE)
     for each in request.groups:
         yield Permission(Operation.DESCRIBE, Resource.GROUP, each.group_id)
         yield from described(each, name)
 
 
-def find_coordinator(request: Message, _name: TopicName) -> Iterator[Permission]:
+def find_coordinator(request: "FindCoordinatorRequest", _name: TopicName) -> Iterator[Permission]:
     resource = _COORDINATED.get(request.key_type)
     for key in request.coordinator_keys:
         yield (
@@ -129,7 +136,7 @@ def find_coordinator(request: Message, _name: TopicName) -> Iterator[Permission]
         )
 
 
-def init_producer_id(request: Message, _name: TopicName) -> Iterable[Permission]:
+def init_producer_id(request: "InitProducerIdRequest", _name: TopicName) -> Iterable[Permission]:
     if request.transactional_id is not None:
         return (Permission(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id),)
     return (Permission(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER),)

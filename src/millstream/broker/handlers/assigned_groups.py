@@ -158,7 +158,9 @@ async def _heartbeat(
     )
 
 
-def _sender(request: Message, call: Call) -> dict[str, Any]:
+def _sender(
+    request: ConsumerGroupHeartbeatRequest | ShareGroupHeartbeatRequest, call: Call
+) -> dict[str, Any]:
     names = request.subscribed_topic_names
     return {
         "group_id": request.group_id,
