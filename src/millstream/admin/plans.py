@@ -79,11 +79,7 @@ def led_by_others(view: ClusterView, broker_id: int) -> list[Move]:
 
 
 def with_factor(
-    view: ClusterView,
-    partitions: Iterable[PartitionView],
-    factor: int,
-    placement: str,
-    virtual_nodes: int = VIRTUAL_NODES,
+    view: ClusterView, partitions: Iterable[PartitionView], factor: int, placement: str
 ) -> list[Move]:
     """As many replicas for each of the partitions. Those that are there stay, the leader and those in sync first."""
     load = _load(view)
@@ -95,7 +91,7 @@ def with_factor(
         # The preferred leader keeps its place.
         replicas = tuple(sorted(kept, key=each.replicas.index))
         while len(replicas) < factor:
-            best, load = _substitute(replace(each, replicas=replicas), load, placement, virtual_nodes)
+            best, load = _substitute(replace(each, replicas=replicas), load, placement, VIRTUAL_NODES)
             replicas = (*replicas, best)
         if replicas != each.replicas:
             moves.append(Move(each.topic, each.index, each.replicas, replicas))

@@ -10,6 +10,8 @@ from millstream.protocol.errors import ErrorCode, KafkaError
 
 Configs = tuple[tuple[str, str | None], ...]
 
+_PAUSE_SECONDS = 0.2
+
 
 class Places:
     def __init__(self, metadata: Metadata, caller: Caller = Caller(ANONYMOUS, "mqtt")) -> None:  # noqa: B008
@@ -41,13 +43,13 @@ class Places:
             if outcome.error is not None and outcome.error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise outcome.error
 
-    async def ensure_patiently(self, topics: Mapping[str, Configs], pause_s: float = 0.2) -> None:
+    async def ensure_patiently(self, topics: Mapping[str, Configs]) -> None:
         """As `ensure`, until it has worked: a cluster that starts may not have brokers enough yet."""
         while True:
             try:
                 await self.ensure(topics)
             except KafkaError:
-                await asyncio.sleep(pause_s)
+                await asyncio.sleep(_PAUSE_SECONDS)
             else:
                 return
 

@@ -116,9 +116,9 @@ def check_stored(view: memoryview, position: int, header: BatchHeader) -> None:
         raise CorruptBatch("record batch fails its checksum", position)
 
 
-def iter_batches(view: memoryview, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+def iter_batches(view: memoryview) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of every whole batch; CorruptBatch at the first that does not hold, a torn tail included."""
-    end = len(view)
+    position, end = 0, len(view)
     while position < end:
         if end - position < HEADER_SIZE:
             raise CorruptBatch(f"{end - position} bytes are too few for a record batch", position)

@@ -17,16 +17,17 @@ from millstream.protocol.record_batch import DELETE_HORIZON_BIT, BatchHeader, Co
 from millstream.protocol.records import Headers, InvalidRecordsError, iter_records
 from millstream.runtime.disk import Disk, File
 from millstream.storage.index import OffsetIndex, TimeIndex
+from millstream.storage.layout import EPOCHS_FILE
 from millstream.storage.leader_epochs import LeaderEpochs
+from millstream.storage.producer_state import (
+    SNAPSHOT_CHECKED_FROM,
+    SNAPSHOT_ENTRY,
+    SNAPSHOT_HEAD,
+    SNAPSHOT_VERSION,
+)
 from millstream.storage.scan import scan_batches
 
-LEADER_EPOCHS = "leader-epoch-checkpoint"
 UNPACK_LIMIT_BYTES = 1 << 30
-
-_SNAPSHOT_VERSION = 1
-_SNAPSHOT_HEAD = struct.Struct(">hIi")
-_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
-_SNAPSHOT_CHECKED_FROM = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ class UnknownFileKind(ValueError):
     def __init__(self, path: str) -> None:
         super().__init__(
             f"{path} is none of the files that can be shown: "
-            f"name a .log, .index, .timeindex or .snapshot file or a {LEADER_EPOCHS}"
+            f"name a .log, .index, .timeindex or .snapshot file or a {EPOCHS_FILE}"
         )
 
 
@@ -126,7 +127,7 @@ def dump_file(disk: Disk, path: str, *, records: bool = False) -> Iterator[Row]:
     # Files that are being replaced or removed keep their kind before the last suffix.
     for suffix in (".cleaned", ".deleted"):
         name = name.removesuffix(suffix)
-    if name == LEADER_EPOCHS:
+    if name == EPOCHS_FILE:
         return _leader_epochs(disk, path)
     stem, _, kind = name.partition(".")
     if kind == "log":
@@ -210,11 +211,8 @@ def _index(disk: Disk, path: str, base_offset: int) -> Iterator[Row]:
             yield Corruption(path, position, "the last entry is cut short")
             return
         if pair[0] <= previous[0] or pair[1] <= previous[1]:
-            yield Corruption(
-                path,
-                position,
-                f"offset {base_offset + pair[0]} at position {pair[1]} does not come after the entry before",
-            )
+            what = f"offset {base_offset + pair[0]} at position {pair[1]}"
+            yield Corruption(path, position, f"{what} does not come after the entry before")
             return
         previous = pair
         yield IndexRow(base_offset + pair[0], pair[1])
@@ -228,11 +226,8 @@ def _time_index(disk: Disk, path: str, base_offset: int) -> Iterator[Row]:
             return
         # Kafka repeats the last entry when it seals a segment.
         if pair[0] < previous[0] or pair[1] < previous[1]:
-            yield Corruption(
-                path,
-                position,
-                f"time {pair[0]} of offset {base_offset + pair[1]} does not come after the entry before",
-            )
+            what = f"time {pair[0]} of offset {base_offset + pair[1]}"
+            yield Corruption(path, position, f"{what} does not come after the entry before")
             return
         previous = pair
         yield TimeIndexRow(pair[0], base_offset + pair[1])
@@ -240,21 +235,21 @@ def _time_index(disk: Disk, path: str, base_offset: int) -> Iterator[Row]:
 
 def _snapshot(disk: Disk, path: str) -> Iterator[Row]:
     data = disk.read(path)
-    if len(data) < _SNAPSHOT_HEAD.size:
+    if len(data) < SNAPSHOT_HEAD.size:
         yield Corruption(path, 0, f"{len(data)} bytes are too few for a producer snapshot")
         return
-    version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
-    if version != _SNAPSHOT_VERSION:
-        yield Corruption(path, 0, f"snapshot version {version} is unknown, expected {_SNAPSHOT_VERSION}")
+    version, crc, count = SNAPSHOT_HEAD.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        yield Corruption(path, 0, f"snapshot version {version} is unknown, expected {SNAPSHOT_VERSION}")
         return
-    if crc != crc32c(memoryview(data)[_SNAPSHOT_CHECKED_FROM:]):
+    if crc != crc32c(memoryview(data)[SNAPSHOT_CHECKED_FROM:]):
         yield Corruption(path, 2, "the snapshot fails its checksum")
         return
-    if len(data) != _SNAPSHOT_HEAD.size + count * _SNAPSHOT_ENTRY.size:
+    if len(data) != SNAPSHOT_HEAD.size + count * SNAPSHOT_ENTRY.size:
         message = f"the snapshot counts {count} producers in {len(data)} bytes"
-        yield Corruption(path, _SNAPSHOT_CHECKED_FROM, message)
+        yield Corruption(path, SNAPSHOT_CHECKED_FROM, message)
         return
-    for fields in _SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[_SNAPSHOT_HEAD.size :]):
+    for fields in SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[SNAPSHOT_HEAD.size :]):
         yield ProducerRow(*fields)
 
 

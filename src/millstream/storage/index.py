@@ -58,12 +58,12 @@ class SparseIndex:
                 high = middle
         return self._pair(data, low - 1) if low else None
 
-    def is_sane(self, disk: Disk, column: int, limit: int) -> bool:
+    def is_sane(self, disk: Disk, limit: int) -> bool:
         """Whether the file is there, whole, and points below `limit`."""
         if not disk.exists(self.path) or disk.size(self.path) % self.entry.size:
             return False
         last = self.last(disk)
-        return last is None or 0 <= last[column] < limit
+        return last is None or 0 <= last[1] < limit
 
     def write(self, disk: Disk, *, durable: bool) -> None:
         data = self._load(disk) if self._data is None else self._data

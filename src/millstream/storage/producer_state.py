@@ -20,12 +20,13 @@ from millstream.protocol.record_batch import BatchHeader
 
 REMEMBERED_BATCHES = 5
 SNAPSHOT_VERSION = 1
-_SNAPSHOT_HEAD = struct.Struct(">hIi")
-_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+SNAPSHOT_HEAD = struct.Struct(">hIi")
+SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+SNAPSHOT_CHECKED_FROM = 6
 _TIMESTAMP = struct.Struct(">q")
 _STATE_HEAD = struct.Struct(">qhiqiqiqq")
 _OLDER_BATCH = struct.Struct(">iiqq")
-_OLDER_AT = _SNAPSHOT_ENTRY.size + _TIMESTAMP.size
+_OLDER_AT = SNAPSHOT_ENTRY.size + _TIMESTAMP.size
 _MOST_OLDER_BYTES = (REMEMBERED_BATCHES - 1) * _OLDER_BATCH.size
 _SEQUENCE_SPAN = 2**31
 _MOST_REFUSED = 10_000
@@ -65,7 +66,7 @@ class _Entry(NamedTuple):
 
 
 def _entry_of(state: bytes) -> _Entry:
-    return _Entry(*_SNAPSHOT_ENTRY.unpack_from(state))
+    return _Entry(*SNAPSHOT_ENTRY.unpack_from(state))
 
 
 def _batches_of(state: bytes) -> Iterator[WrittenBatch]:
@@ -74,7 +75,7 @@ def _batches_of(state: bytes) -> Iterator[WrittenBatch]:
     if entry.last_sequence < 0:
         return
     first = (entry.last_sequence - entry.sequence_delta) % _SEQUENCE_SPAN
-    (timestamp,) = _TIMESTAMP.unpack_from(state, _SNAPSHOT_ENTRY.size)
+    (timestamp,) = _TIMESTAMP.unpack_from(state, SNAPSHOT_ENTRY.size)
     yield WrittenBatch(first, entry.last_sequence, entry.last_offset, timestamp)
     for older in _OLDER_BATCH.iter_unpack(state[_OLDER_AT:]):
         yield WrittenBatch(*older)
@@ -176,7 +177,7 @@ class ProducerStates:
         if self._refused:
             self._refused.pop(header.producer_id, None)
         last = header.last_sequence
-        entry = _SNAPSHOT_ENTRY.pack(
+        entry = SNAPSHOT_ENTRY.pack(
             header.producer_id,
             header.producer_epoch,
             last,
@@ -228,8 +229,8 @@ class ProducerStates:
                 return True
             # The clock was set back since: its time counts from now.
             state = producers.pop(producer_id)
-            now = _SNAPSHOT_ENTRY.pack(*entry._replace(seen_ms=now_ms))
-            producers[producer_id] = now + state[_SNAPSHOT_ENTRY.size :]
+            now = SNAPSHOT_ENTRY.pack(*entry._replace(seen_ms=now_ms))
+            producers[producer_id] = now + state[SNAPSHOT_ENTRY.size :]
         return False
 
     def clear(self) -> None:
@@ -237,22 +238,22 @@ class ProducerStates:
         self._refused.clear()
 
     def encode(self) -> bytes:
-        entries = (state[: _SNAPSHOT_ENTRY.size] for state in self._producers.values())
+        entries = (state[: SNAPSHOT_ENTRY.size] for state in self._producers.values())
         body = b"".join((struct.pack(">i", len(self._producers)), *entries))
         return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(body)) + body
 
     @classmethod
     def decode(cls, data: bytes) -> "ProducerStates | None":
         """None when the snapshot is torn or of another version; the caller rebuilds from the log then."""
-        if len(data) < _SNAPSHOT_HEAD.size:
+        if len(data) < SNAPSHOT_HEAD.size:
             return None
-        version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
-        if version != SNAPSHOT_VERSION or crc != crc32c(data[6:]):
+        version, crc, count = SNAPSHOT_HEAD.unpack_from(data)
+        if version != SNAPSHOT_VERSION or crc != crc32c(data[SNAPSHOT_CHECKED_FROM:]):
             return None
         states = cls()
         for number in range(count):
-            at = _SNAPSHOT_HEAD.size + number * _SNAPSHOT_ENTRY.size
-            entry = bytes(data[at : at + _SNAPSHOT_ENTRY.size])
+            at = SNAPSHOT_HEAD.size + number * SNAPSHOT_ENTRY.size
+            entry = bytes(data[at : at + SNAPSHOT_ENTRY.size])
             known = _entry_of(entry)
             states._producers[known.producer_id] = entry + _TIMESTAMP.pack(known.seen_ms)
         return states

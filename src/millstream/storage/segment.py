@@ -19,6 +19,7 @@ MAX_RELATIVE_OFFSET = 2**31 - 1
 NO_TIMESTAMP = -1
 # The index brings a look-up within one interval of its batch: little is read at first.
 _LOOKUP_PIECE_BYTES = 16384
+_REBUILT_INTERVAL_BYTES = 4096
 # From this size on blocks are reserved ahead of the writes; a third of a write's cost goes otherwise into finding them
 # one by one. A quarter of the segment's size, so that many small partitions take no room they do not use.
 _ALLOCATED_FROM = 4 << 20
@@ -203,11 +204,11 @@ class Segment:
         if self.index.loaded and self.time_index.loaded:
             return
         offsets = summary.end_offset - summary.base_offset
-        if self.index.is_sane(disk, 1, summary.size_bytes) and self.time_index.is_sane(disk, 1, offsets):
+        if self.index.is_sane(disk, summary.size_bytes) and self.time_index.is_sane(disk, offsets):
             return
         self.rebuild_indexes()
 
-    def rebuild_indexes(self, interval_bytes: int = 4096) -> None:
+    def rebuild_indexes(self) -> None:
         """Index the sound batches; readers report the damage."""
         whole = self.summary
         self.summary = SegmentSummary(whole.base_offset)
@@ -217,7 +218,9 @@ class Segment:
         try:
             for position, header, _ in _sound_batches(self.file, whole, 0, PIECE_BYTES):
                 self.summary.size_bytes = position
-                self.note_batch(header, header.base_offset, header.max_timestamp, position, interval_bytes)
+                self.note_batch(
+                    header, header.base_offset, header.max_timestamp, position, _REBUILT_INTERVAL_BYTES
+                )
             self.seal()
         finally:
             self.summary = whole

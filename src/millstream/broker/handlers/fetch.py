@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from millstream.broker.api.call import LATER, Call, Encoded, ReplySlot
 from millstream.broker.handlers.fetch_sessions import FetchSession, FetchSessions
 from millstream.broker.machine import Tasks
@@ -77,27 +79,17 @@ class Fetch:
         return self._clients.answer(call, fetch, session, wanted)
 
 
-class ClientFetches:
+class ClientFetches(msgspec.Struct, eq=False):
     """Answers from what this node has of the wanted partitions, now or when enough of it has come."""
 
-    def __init__(
-        self,
-        reads: Reads,
-        preferred_reader: PreferredReader,
-        memory: MemoryBudget,
-        reply_memory: MemoryBudget,
-        long_work: LongWork,
-        delayed: Delayed,
-        tasks: Tasks,
-    ) -> None:
-        """`preferred_reader` is the replica that a client of a rack should rather read from, if any."""
-        self.reads = reads
-        self.preferred_reader = preferred_reader
-        self.memory = memory
-        self.reply_memory = reply_memory
-        self.long_work = long_work
-        self.delayed = delayed
-        self.tasks = tasks
+    reads: Reads
+    preferred_reader: PreferredReader
+    """The replica that a client of a rack should rather read from, if any."""
+    memory: MemoryBudget
+    reply_memory: MemoryBudget
+    long_work: LongWork
+    delayed: Delayed
+    tasks: Tasks
 
     def answer(self, call: Call, fetch: FetchRequest, session: FetchSession | None, wanted: Wanted) -> Any:
         delayed = DelayedFetch(self, call, fetch, session, wanted)

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+import msgspec
+
 from millstream.broker.machine import Machine
 from millstream.broker.partitions.flusher import Flusher
 from millstream.broker.partitions.storage_faults import StorageFaults
@@ -12,28 +14,17 @@ from millstream.cluster.metadata.service import MetadataService
 from millstream.observability.metrics import Counter
 
 
-class Copying:
-    def __init__(
-        self,
-        node_id: int,
-        machine: Machine,
-        metadata: MetadataService,
-        flusher: Flusher,
-        faults: StorageFaults,
-        throttle: ReplicaThrottle,
-        max_wait_ms: int,
-        replicated_bytes: Counter,
-    ) -> None:
-        """`max_wait_ms` is how long a leader may wait for something to send."""
-        self.node_id = node_id
-        self.machine = machine
-        self.metadata = metadata
-        self.flusher = flusher
-        self.faults = faults
-        self.throttle = throttle
-        self.max_wait_ms = max_wait_ms
-        self.replicated_bytes = replicated_bytes
-        self._cuts: dict[asyncio.Task[None], None] = {}
+class Copying(msgspec.Struct, eq=False):
+    node_id: int
+    machine: Machine
+    metadata: MetadataService
+    flusher: Flusher
+    faults: StorageFaults
+    throttle: ReplicaThrottle
+    max_wait_ms: int
+    """How long a leader may wait for something to send."""
+    replicated_bytes: Counter
+    _cuts: "dict[asyncio.Task[None], None]" = msgspec.field(default_factory=dict)
 
     def begin_cut(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """A log's end is being cut: the node does not stop in the middle of it."""

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from millstream.broker.cluster_view import ClusterView as ToldView
 from millstream.broker.routing.calls import encode
+from millstream.broker.routing.targets import leader_of
 from millstream.cluster.metadata.commands import Command
 from millstream.cluster.metadata.defaults import Defaults
 from millstream.cluster.metadata.difference import difference
@@ -145,9 +146,7 @@ class ImageView:
         return self._metadata.image.live_brokers
 
     def leader(self, place: Place) -> int | None:
-        image = self._metadata.image
-        partition = image.partition(place.topic, place.partition)
-        return partition.leader if partition is not None and image.is_live(partition.leader) else None
+        return leader_of(self._metadata.image, place.topic, place.partition)
 
     def coordinator(self, kind: CoordinatorKind, key: str) -> int | None:
         topic = self._metadata.image.topic(kind.value)

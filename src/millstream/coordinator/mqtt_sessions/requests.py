@@ -163,23 +163,6 @@ class OwedRefused(Request[Done], frozen=True):
     number: int
 
 
-SessionRequest = (
-    OpenSession
-    | Subscribe
-    | Unsubscribe
-    | Receive
-    | Release
-    | Reserve
-    | KeepReceived
-    | SaveProgress
-    | CloseSession
-    | Attend
-    | Confirm
-    | FindSubscribers
-    | ProducerGiven
-    | OwedAppended
-    | OwedRefused
-)
 RemoteSessionRequest = (
     OpenSession
     | Subscribe
@@ -195,6 +178,7 @@ RemoteSessionRequest = (
     | FindSubscribers
 )
 """Those that come from doors, of any node."""
+SessionRequest = RemoteSessionRequest | ProducerGiven | OwedAppended | OwedRefused
 SessionReply = SessionOpened | Done | Attended | Confirmed | Wanted
 
 

@@ -105,8 +105,6 @@ def job_for(
     limit_offset: int,
     now_ms: int,
     last_batches: dict[int, int] | None = None,
-    aborted: tuple[AbortedTransaction, ...] = (),
-    dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
     least_unpacked: tuple[int, int] = (0, 0),
 ) -> CleaningJob:
     """`least_unpacked`: bytes and records that producers may send in a batch, which must be opened."""
@@ -122,8 +120,6 @@ def job_for(
         segment_index_bytes=config.segment_index_bytes,
         index_interval_bytes=config.index_interval_bytes,
         last_batches=last_batches,
-        aborted=aborted,
-        dedupe_buffer_bytes=dedupe_buffer_bytes,
         unpack_limit_bytes=max(UNPACK_LIMIT_BYTES, largest_bytes),
         unpack_limit_records=max(UNPACK_LIMIT_RECORDS, most_records),
     )

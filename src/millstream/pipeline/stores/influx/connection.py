@@ -127,12 +127,12 @@ class InfluxConnection:
         if self.target.gzip:
             headers["Content-Encoding"] = "gzip"
             body = gzip.compress(lines, 1)
-        status, answer = self._request_until_answered("POST", self.target.write_path, body, headers)
+        status, answer = self._post_until_answered(self.target.write_path, body, headers)
         return None if status < 300 else Refusal(status, _reason(answer))
 
     def query(self, path: str, body: bytes) -> bytes:
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
-        status, answer = self._request_until_answered("POST", path, body, headers)
+        status, answer = self._post_until_answered(path, body, headers)
         if status >= 300:
             raise QueryRefused(
                 f"InfluxDB at {self.target.address} refused a query ({status}): {_reason(answer)}"
@@ -144,15 +144,15 @@ class InfluxConnection:
             self._http.close()
             self._http = None
 
-    def _request_until_answered(
-        self, method: str, path: str, body: bytes | memoryview, headers: dict[str, str]
+    def _post_until_answered(
+        self, path: str, body: bytes | memoryview, headers: dict[str, str]
     ) -> tuple[int, bytes]:
         give_up_at = time.monotonic() + self.target.retry_for.total_seconds()
         pause_s = _FIRST_PAUSE_S
         while True:
             wait_s = 0.0
             try:
-                status, answer, retry_after_s = self._request(method, path, body, headers)
+                status, answer, retry_after_s = self._request("POST", path, body, headers)
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -237,7 +237,7 @@ def _encoding(schema: pa.Schema) -> dict[str, Any]:
 def _slices(engine: Engine, room: layout.Room, paths: list[str]) -> Iterator[pa.Table]:
     column = room.order[0]
     counted = engine.rows(f"SELECT {column}, count(*) FROM {SCAN} GROUP BY ALL ORDER BY ALL", [paths])  # noqa: S608
-    rows = newest_rows(room, "*", [f"{column} BETWEEN ? AND ?"])
+    rows = newest_rows(room, [f"{column} BETWEEN ? AND ?"])
     sql = f"SELECT * FROM ({rows}) ORDER BY {', '.join(room.order)}"  # noqa: S608
     for first, last in _ranges(counted):
         yield engine.arrow(sql, [paths, first, last])

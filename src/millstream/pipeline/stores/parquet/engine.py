@@ -130,8 +130,8 @@ def with_fresh_files(root: Path, read: Callable[[], T]) -> T:
     raise AssertionError("unreachable")
 
 
-def newest_rows(room: Room, columns: str, conditions: Sequence[str]) -> str:
-    """SQL for `columns` of the rows that count, from one list of files.
+def newest_rows(room: Room, conditions: Sequence[str]) -> str:
+    """SQL for the rows that count, from one list of files.
 
     `conditions` may only name columns of the identity: they are applied before the choice between rows with one
     identity, so that DuckDB skips what they exclude.
@@ -140,7 +140,7 @@ def newest_rows(room: Room, columns: str, conditions: Sequence[str]) -> str:
     identity = ", ".join(room.table.identity)
     precedence = ", ".join(f"{column} DESC" for column in room.table.precedence)
     return (
-        f"SELECT {columns} FROM {SCAN} {where} "  # noqa: S608 - names from the table, values as parameters
+        f"SELECT * FROM {SCAN} {where} "  # noqa: S608 - names from the table, values as parameters
         f"QUALIFY row_number() OVER (PARTITION BY {identity} ORDER BY {precedence}) = 1"
     )
 
@@ -187,6 +187,6 @@ def _select(
     early = [value for _, values in selection.conditions for value in values]
     late = [value for _, values in selection.later_conditions for value in values]
     where = " AND ".join(sql for sql, _ in selection.later_conditions) or "true"
-    rows = newest_rows(room, "*", [sql for sql, _ in selection.conditions])
+    rows = newest_rows(room, [sql for sql, _ in selection.conditions])
     sql = f"SELECT {selection.columns} FROM ({rows}) WHERE {where} ORDER BY {selection.order} LIMIT ?"  # noqa: S608
     return engine.rows(sql, [paths, *early, *late, limit])
